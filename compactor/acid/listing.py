@@ -1,0 +1,36 @@
+"""
+What a file system said is below a table or partition directory.
+
+Pure values: drivers in `compactor.storage` make them, `acid.snapshot` reads them.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FileEntry:
+    """One file; `path` is relative to the candidate directory, with `/` between parts."""
+
+    path: str
+    length: int
+    mtime_ms: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """
+    Everything below a candidate directory (table location, or partition location).
+
+    Args:
+        files: every file, recursively, except below hidden directories (names starting with `_` or `.`) of the top level.
+        directories: every directory, recursively, empty ones and hidden top-level ones too; paths relative, as in `FileEntry`.
+        formats: for each base directory that has a `_metadata_acid` file, its `dataFormat` value (`compacted`, `truncated`, `dropped`).
+    """
+
+    files: tuple[FileEntry, ...]
+    directories: tuple[str, ...]
+    formats: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,67 @@
+"""
+Why something was picked, skipped, refused or held back: stable codes.
+
+The values are public: they appear in logs, metrics labels, history messages and `--output json`. Never rename one; add.
+"""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """A stable code; the sentence that goes with it is made where the decision is made."""
+
+    # picked because
+    DELTA_COUNT = "delta-count"
+    DELTA_RATIO = "delta-ratio"
+    ABORTED_COUNT = "aborted-count"
+    ABORTED_AGE = "aborted-age"
+    SEVERAL_BASES = "several-bases"
+    REQUESTED = "requested"
+
+    # not picked because
+    BELOW_THRESHOLDS = "below-thresholds"
+    NOT_ENOUGH = "not-enough-to-compact"
+    ALREADY_QUEUED = "already-queued"
+    AUTO_COMPACTION_OFF = "auto-compaction-off"
+    FAILED_TOO_OFTEN = "failed-too-often"
+    NOT_TRANSACTIONAL = "not-transactional"
+    DYNAMIC_PARTITION_ENTRY = "dynamic-partition-entry"
+    REPLICATION_PENDING = "replication-pending"
+    OPEN_WRITER = "open-writer"
+    NO_FIXED_POINT = "would-not-change-anything"
+
+    # refused because
+    TABLE_MISSING = "table-missing"
+    PARTITION_MISSING = "partition-missing"
+    PARTITION_UNSPECIFIED = "partition-unspecified"
+    SORTED_TABLE = "sorted-table"
+    UNSUPPORTED_KIND = "unsupported-kind"
+    UNSUPPORTED_FORMAT = "unsupported-format"
+    UNSUPPORTED_STORE = "unsupported-store"
+    UNKNOWN_NAME = "unknown-name"
+    NESTED_DIRECTORY = "nested-directory"
+    SEVERAL_FILES_PER_BUCKET = "several-files-per-bucket"
+    WRONG_BUCKET = "wrong-bucket"
+    CORRUPT_FILE = "corrupt-file"
+    ENCRYPTED_FILE = "encrypted-file"
+    UNSUPPORTED_COMPRESSION = "unsupported-compression"
+    SCHEMA_MISMATCH = "schema-mismatch"
+    DUPLICATE_RANGE = "duplicate-range"
+    NOT_ENOUGH_HISTORY = "not-enough-history"
+    OPEN_SIDE_FILE = "open-side-file"
+    LIST_BUCKETING = "list-bucketing"
+    VERIFICATION_FAILED = "verification-failed"
+    INPUT_CHANGED = "input-changed"
+    NO_CLEANUP = "no-cleanup"
+    LOCK_NOT_ACQUIRED = "lock-not-acquired"
+    OWNERSHIP_LOST = "ownership-lost"
+    DISK_FULL = "disk-full"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed-out"
+
+    # cleaning is held back by
+    OPEN_TRANSACTION = "open-transaction"
+    HELD_LOCK = "held-lock"
+    RETENTION = "retention"
+    NOT_YET_COMMITTED = "not-yet-committed"
+    COMPACTION_ABORTED = "compaction-aborted"
