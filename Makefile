@@ -1,0 +1,56 @@
+# `make` lists the targets. Every target sets up what it needs by itself; a second run reuses it.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+VENV  := .venv
+BIN   := $(VENV)/bin
+SETUP := deploy/setup
+TESTS ?= tests
+
+.PHONY: help demo test test-long lint format bench lock proto clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## set up, build a small warehouse, run the daemon on it, show before and after
+	@$(SETUP) run
+	@$(BIN)/compactor demo $(ARGS)
+
+test: ## set up, run the tests (ARGS="-k name" to choose)
+	@$(SETUP) test
+	@$(BIN)/python -m pytest -m "not long" -n 2 --dist loadfile $(TESTS) $(ARGS)
+
+test-long: ## the tests that take too long for every day
+	@$(SETUP) test
+	@$(BIN)/python -m pytest -m long $(TESTS) $(ARGS)
+
+lint: ## ruff, mypy --strict, import rules, dead code, lock up to date
+	@$(SETUP) lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/vulture
+
+format: ## let ruff format and fix what it can
+	@$(SETUP) lint
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: ## measure the bars (ONLY=name for one) and write benchmarks/results.json
+	@$(SETUP) test
+	@$(BIN)/python -m benchmarks $(ONLY)
+
+lock: ## resolve the dependencies again (pyproject.toml -> *.lock)
+	@$(SETUP) lint
+	$(BIN)/pip install --quiet uv
+	for set in "requirements.lock:" "requirements-test.lock:--extra test" "requirements-lint.lock:--extra test --extra lint"; do \
+	  $(BIN)/uv pip compile pyproject.toml $${set#*:} --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate --quiet --output-file $${set%%:*}; \
+	done
+
+proto: ## compile the ORC message definitions again
+	@$(SETUP) lint
+	$(BIN)/python -m compactor.orc.proto.generate
+
+clean: ## remove everything the other targets made
+	rm -rf $(VENV) .tools build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
