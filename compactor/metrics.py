@@ -1,0 +1,82 @@
+"""
+What can be watched: Prometheus metrics in a registry of their own.
+
+Knows names, labels and units (seconds, bytes; counters end in `_total`); the roles fill them in. One `Metrics` per daemon.
+"""
+
+import platform
+from importlib import metadata
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+_CYCLE_SECONDS = (0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800)
+_JOB_SECONDS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
+
+
+def version() -> str:
+    """The installed package's version; `unknown` when run from a bare tree."""
+    try:
+        return metadata.version("compactor")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+class Metrics:
+    """Every metric of one daemon."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"compactor_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"compactor_{name}", text, labels, registry=registry)
+
+        build = Info("compactor_build", "Version of the daemon.", registry=registry)
+        build.info({"version": version(), "python": platform.python_version()})
+
+        # roles
+        self.cycle_duration = Histogram(
+            "compactor_cycle_duration_seconds", "Time one cycle of a role took.", ("role",), registry=registry, buckets=_CYCLE_SECONDS
+        )
+        self.cycles = counter("cycles_total", "Cycles of a role.", "role", "outcome")
+        self.last_cycle = gauge("last_cycle_timestamp_seconds", "When a role last completed a cycle without an error (Unix time).", "role")
+        self.steps = counter("steps_total", "Named steps the roles went through.", "step")
+
+        # queue
+        self.queue_entries = gauge("queue_entries", "Entries in COMPACTION_QUEUE.", "state", "kind")
+        self.queue_oldest_age = gauge("queue_oldest_age_seconds", "Age of the oldest entry in a state.", "state")
+
+        # initiator
+        self.partitions_scanned = counter("partitions_scanned_total", "Tables and partitions whose directories the Initiator listed.")
+        self.candidates = counter("candidates_total", "Tables and partitions the Initiator got from the metastore.")
+        self.picks = counter("picks_total", "Tables and partitions the Initiator queued.", "kind", "reason")
+        self.skips = counter("skips_total", "Tables and partitions the Initiator did not queue.", "reason")
+        self.scan_errors = counter("scan_errors_total", "Tables and partitions the Initiator could not judge because of an error.")
+        self.open_writer_age = gauge("oldest_open_writer_age_seconds", "Age of the oldest open transaction that holds back a compaction (0: none).")
+
+        # worker
+        self.jobs = counter("jobs_total", "Queue entries a Worker finished.", "kind", "outcome")
+        self.jobs_running = gauge("jobs_running", "Queue entries a Worker of this process is busy with.")
+        self.job_duration = Histogram("compactor_job_duration_seconds", "Time from claim to commit.", ("kind",), registry=registry, buckets=_JOB_SECONDS)
+        self.copied_bytes = counter("copied_bytes_total", "Stripe bytes copied without decoding.")
+        self.recoded_bytes = counter("recoded_bytes_total", "Stripe bytes read, decoded and encoded again.")
+        self.written_bytes = counter("written_bytes_total", "Bytes of published files.")
+        self.input_files = counter("input_files_total", "Files read by published compactions.")
+        self.output_files = counter("output_files_total", "Files published.")
+
+        # cleaner
+        self.cleaner_blocked_age = gauge("cleaner_blocked_age_seconds", "Time since the commit of the oldest compaction that can't be cleaned (0: none).")
+        self.cleaner_blocked = gauge("cleaner_blocked_entries", "Compactions whose cleaning is held back.", "reason")
+        self.cleaned_directories = counter("cleaned_directories_total", "Directories the Cleaner removed.", "kind")
+        self.cleaned_bytes = counter("cleaned_bytes_total", "Bytes of files the Cleaner removed.")
+
+        # housekeeper
+        self.housekeeping_rows = counter("housekeeping_rows_total", "Rows a housekeeping duty removed or changed.", "duty")
+
+    def render(self) -> bytes:
+        """The text exposition of the registry."""
+        return generate_latest(self.registry)

@@ -1,0 +1,62 @@
+"""
+The named points that Worker, Cleaner and Initiator pass.
+
+A role calls `enter` when a step is done; whoever observes (log, metrics, a progress display, a test that pulls the plug) is told, in order. A step's name is
+public: it stands in logs and in `compactor_steps_total`.
+"""
+
+from collections.abc import Callable, Iterable
+
+WORKER_CLAIMED = "worker.claimed"
+WORKER_TXN_OPENED = "worker.txn-opened"
+WORKER_LOCKED = "worker.locked"
+WORKER_LISTED = "worker.listed"
+WORKER_PLANNED = "worker.planned"
+WORKER_STATE_STORED = "worker.state-stored"
+WORKER_STAGED = "worker.staged"
+WORKER_RAN = "worker.ran"
+WORKER_VERIFIED = "worker.verified"
+WORKER_PUBLISHED = "worker.published"
+WORKER_COMMITTED = "worker.committed"
+WORKER_STEPS = (
+    WORKER_CLAIMED,
+    WORKER_TXN_OPENED,
+    WORKER_LOCKED,
+    WORKER_LISTED,
+    WORKER_PLANNED,
+    WORKER_STATE_STORED,
+    WORKER_STAGED,
+    WORKER_RAN,
+    WORKER_VERIFIED,
+    WORKER_PUBLISHED,
+    WORKER_COMMITTED,
+)
+
+CLEANER_SELECTED = "cleaner.selected"
+CLEANER_LISTED = "cleaner.listed"
+CLEANER_TRASHED = "cleaner.trashed"
+CLEANER_COMPARED = "cleaner.compared"
+CLEANER_DELETED = "cleaner.deleted"
+CLEANER_MARKED = "cleaner.marked"
+CLEANER_STEPS = (CLEANER_SELECTED, CLEANER_LISTED, CLEANER_TRASHED, CLEANER_COMPARED, CLEANER_DELETED, CLEANER_MARKED)
+
+INITIATOR_SEARCHED = "initiator.searched"
+INITIATOR_LISTED = "initiator.listed"
+INITIATOR_QUEUED = "initiator.queued"
+INITIATOR_STEPS = (INITIATOR_SEARCHED, INITIATOR_LISTED, INITIATOR_QUEUED)
+
+ALL_STEPS = (*WORKER_STEPS, *CLEANER_STEPS, *INITIATOR_STEPS)
+
+Observer = Callable[[str, object], None]
+"""Gets the step's name and what it is about: a queue entry, an entity, or None."""
+
+
+class Steps:
+    """Tells its observers, in the order they were given, which step was passed."""
+
+    def __init__(self, observers: Iterable[Observer] = ()) -> None:
+        self._observers = tuple(observers)
+
+    def enter(self, step: str, about: object = None) -> None:
+        for observer in self._observers:
+            observer(step, about)
