@@ -470,8 +470,9 @@ def _one_line(details: list[ErrorDetails], variables: Mapping[str, str], place: 
     elif kind in {"model_type", "model_attributes_type", "dict_type"}:
         said = f"{key}: keys and values are wanted here"
     else:
-        message = first["msg"].removeprefix("Value error, ")
-        said = f"{key}: {message[:1].lower()}{message[1:]}" if key else message
+        message = first["msg"]
+        message = message.removeprefix("Value error, ") if kind == "value_error" else message[:1].lower() + message[1:]
+        said = f"{key}: {message}" if key else message
     return f"{where}: {said}{more}"
 
 

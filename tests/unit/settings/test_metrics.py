@@ -1,0 +1,28 @@
+"""Metrics: the field's conventions for names, units and registries."""
+
+import re
+
+from compactor.metrics import Metrics
+
+
+def test_names_follow_the_conventions():
+    """Every metric starts with `compactor_`; counters end in _total, times in _seconds, sizes in _bytes."""
+    for family in Metrics().registry.collect():
+        assert re.fullmatch(r"compactor_[a-z_]+", family.name), family.name
+        assert family.documentation.endswith(".") or family.documentation.endswith(")."), family.name
+        for word, unit in (("duration", "_seconds"), ("age", "_seconds"), ("bytes", "_bytes")):
+            if word in family.name.split("_"):
+                assert family.name.endswith(unit), family.name
+
+
+def test_two_daemons_in_one_process_do_not_share_a_registry():
+    """Each has its own values."""
+    one, other = Metrics(), Metrics()
+    one.picks.labels("major", "delta-count").inc()
+    assert b'compactor_picks_total{kind="major",reason="delta-count"} 1.0' in one.render()
+    assert b"delta-count" not in other.render()
+
+
+def test_build_information_is_there():
+    """`compactor_build_info` is 1 and carries version and Python."""
+    assert re.search(rb'compactor_build_info\{python="3[^"]+",version="[^"]+"\} 1\.0', Metrics().render())
