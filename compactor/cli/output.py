@@ -1,0 +1,191 @@
+"""
+How an answer is written: a table for people, JSON, YAML or TSV for programs.
+
+A command makes one `View` and knows nothing of formats; the `Output` is chosen once, by `--output`. Data goes to stdout, everything that is talk goes to stderr.
+"""
+
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+import click
+import yaml
+from rich import box
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.status import Status
+from rich.table import Table
+
+Record = Mapping[str, object]
+
+WIDEST = 100_000  # characters; where nobody looks at a screen, nothing is folded
+
+
+class Format(StrEnum):
+    """What `--output` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    TSV = "tsv"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """
+    One column of a listing.
+
+    Args:
+        key: the record's key; also the heading in TSV.
+        title: the heading for people.
+        right: aligned right, for numbers.
+        show: turns the record's value into what people read; programs get the value itself.
+    """
+
+    key: str
+    title: str
+    right: bool = False
+    show: Callable[[object], str] = str
+
+    def text(self, record: Record) -> str:
+        """What a table's cell holds; nothing for a missing value."""
+        value = record.get(self.key)
+        return "" if value is None else self.show(value)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """
+    One answer, in the forms that an `Output` may need.
+
+    Args:
+        columns, records: the answer as rows: the table (unless there is a picture) and TSV.
+        document: the answer as one JSON value; the records when None.
+        picture: draws the answer for people, when a table doesn't do it justice.
+        empty: said on stderr when there are no records and no picture.
+    """
+
+    columns: Sequence[Column]
+    records: Sequence[Record]
+    document: object = None
+    picture: Callable[[], RenderableType] | None = None
+    empty: str = "nothing to show"
+    footer: str = field(default="")
+
+    def value(self) -> object:
+        """What JSON and YAML show."""
+        return list(self.records) if self.document is None else self.document
+
+
+class Output(ABC):
+    """Shows views on stdout; `say` talks on stderr in every format."""
+
+    def show(self, view: View) -> None:
+        """Write one answer to stdout."""
+        self._write(view)
+        if not view.records and view.picture is None and view.document is None:
+            self.say(view.empty)
+
+    def say(self, sentence: str) -> None:
+        """One line for the person at the terminal."""
+        click.echo(sentence, err=True)
+
+    @contextmanager
+    def busy(self, sentence: str) -> Iterator[Callable[[str], None]]:
+        """Show that something takes a while: a spinner on a terminal, else one line per change of the sentence."""
+        console = Console(stderr=True, markup=False, highlight=False)
+        if console.is_terminal:
+            with Status(sentence, console=console) as status:
+                yield status.update
+            return
+        last = ""
+
+        def tell(text: str) -> None:
+            nonlocal last
+            if text != last:
+                self.say(text)
+                last = text
+
+        tell(sentence)
+        yield tell
+
+    @abstractmethod
+    def _write(self, view: View) -> None: ...
+
+
+class TableOutput(Output):
+    """Tables and pictures by rich; colours on a terminal unless NO_COLOR is set."""
+
+    def _write(self, view: View) -> None:
+        if view.picture is not None:
+            draw(view.picture())
+        elif view.records:
+            draw(table(view.columns, view.records))
+        if view.footer:
+            self.say(view.footer)
+
+
+class JsonOutput(Output):
+    """One JSON value, indented, in UTF-8."""
+
+    def _write(self, view: View) -> None:
+        click.echo(json.dumps(view.value(), indent=2, ensure_ascii=False, default=str))
+
+
+class YamlOutput(Output):
+    """One YAML document."""
+
+    def _write(self, view: View) -> None:
+        plain = json.loads(json.dumps(view.value(), default=str))
+        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=WIDEST), nl=False)
+
+
+class TsvOutput(Output):
+    r"""A heading and one line per record; tab, newline, carriage return and backslash are written \t, \n, \r, \\; nothing for a missing value."""
+
+    def _write(self, view: View) -> None:
+        click.echo("\t".join(column.key for column in view.columns))
+        for record in view.records:
+            click.echo("\t".join(tsv_cell(record.get(column.key)) for column in view.columns))
+
+
+OUTPUTS: Mapping[Format, type[Output]] = {Format.TABLE: TableOutput, Format.JSON: JsonOutput, Format.YAML: YamlOutput, Format.TSV: TsvOutput}
+
+
+def output_for(name: Format | Literal["table", "json", "yaml", "tsv"]) -> Output:
+    """The one `Output` of this run."""
+    return OUTPUTS[Format(name)]()
+
+
+def table(columns: Sequence[Column], records: Sequence[Record]) -> Table:
+    """A plain table: bold heading, no frame, columns folded rather than cut."""
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for column in columns:
+        drawn.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
+    for record in records:
+        drawn.add_row(*(column.text(record) for column in columns))
+    return drawn
+
+
+def draw(renderable: RenderableType) -> None:
+    """Print to stdout: folded to the terminal's width, or as wide as it is when nobody looks at a screen."""
+    console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = WIDEST
+        console.width = max(1, Measurement.get(console, console.options, renderable).maximum)
+    console.print(renderable)
+
+
+def tsv_cell(value: object) -> str:
+    """One value on one line without tabs; containers as JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, dict | list | tuple) else str(value)
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")

@@ -1,0 +1,119 @@
+"""
+The command group: global options, lazily loaded commands, and the one place where an error becomes a line and an exit code.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do, 4 refused, 5 unreachable, 130 interrupted.
+"""
+
+import errno
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import click
+
+from compactor import __version__
+from compactor.cli.session import GLOBAL_OPTIONS
+from compactor.cli.target import did_you_mean
+from compactor.errors import CompactorError
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "run": ("compactor.cli.run:run", "Run the daemon: Initiator, Workers, Cleaner and Housekeeper."),
+    "enqueue": ("compactor.cli.enqueue:enqueue", "Ask for one table or partition to be compacted."),
+    "queue": ("compactor.cli.queue:queue", "Show what is waiting, being worked on, or ready for cleaning."),
+    "history": ("compactor.cli.queue:history", "Show finished, failed and refused compactions."),
+    "plan": ("compactor.cli.plan:plan", "Show what a compaction would do, and its cost; changes nothing."),
+    "explain": ("compactor.cli.explain:explain", "Draw a partition, and say why it is or isn't due, and what blocks cleaning."),
+    "config": ("compactor.cli.config:config", "Check or show the settings."),
+    "demo": ("compactor.demo.show:demo", "Build a small warehouse and watch the daemon compact it."),
+    "completion": ("compactor.cli.completion:completion", "Print the shell's completion script."),
+}
+INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when that command is called; the list of commands needs none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            ctx.fail(f"there is no command {cmd_name!r}{did_you_mean(cmd_name, list(COMMANDS))}")
+        module, attribute = COMMANDS[cmd_name][0].split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: ARG002 - click's signature; we always end the process ourselves
+        **extra: Any,
+    ) -> NoReturn:
+        """Run and exit; every error is one line on stderr, with the traceback only under --debug."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        try:
+            outcome = super().main(arguments, prog_name, complete_var, standalone_mode=False, **extra)
+        except BaseException as error:  # everything ends here: a user never sees a traceback unasked
+            sys.exit(_report(error, debug="--debug" in arguments))
+        sys.exit(outcome if isinstance(outcome, int) else 0)
+
+
+def _report(error: BaseException, *, debug: bool) -> int:
+    """Write the error's one line (below its traceback under --debug); returns the exit code."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it flushes at exit
+        return 1
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return error.exit_code
+    if debug and not isinstance(error, click.ClickException):
+        traceback.print_exception(error)
+    line, code = _line(error)
+    click.echo(line, err=True)
+    return code
+
+
+def _line(error: BaseException) -> tuple[str, int]:
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return "interrupted", INTERRUPTED
+    if isinstance(error, click.UsageError):
+        command = error.ctx.command_path if error.ctx is not None else "compactor"
+        return f"error: {one_line(error.format_message())} (see `{command} --help`)", error.exit_code
+    if isinstance(error, click.ClickException):
+        return f"error: {one_line(error.format_message())}", error.exit_code
+    if isinstance(error, CompactorError):
+        return f"error: {one_line(str(error))}", error.exit_code
+    return f"error: {type(error).__name__}: {one_line(str(error)) or 'no message'} (unexpected; run again with --debug to see where)", 1
+
+
+def one_line(text: str) -> str:
+    """The same words without line breaks."""
+    return " ".join(text.split())
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do, 4 refused, 5 unreachable.",
+)
+@click.version_option(__version__, prog_name="compactor")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Keep Hive ACID tables fast, from outside the metastore."""
+
+
+cli.params[:0] = GLOBAL_OPTIONS

@@ -1,0 +1,110 @@
+"""What one run of the command line holds: the chosen output, the settings, and (opened on first use, closed at the end) the metastore."""
+
+import os
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import click
+
+from compactor.cli.output import Format, Output, output_for
+
+if TYPE_CHECKING:
+    from compactor.settings import Settings
+
+OWN_VARIABLES = ("COMPACTOR_CONFIG",)  # of the command line, not settings
+
+
+class Session:
+    """
+    Passed to every command.
+
+    Args:
+        config_path: the settings file, or None for defaults and environment.
+        form: how answers are written.
+    """
+
+    def __init__(self) -> None:
+        self.config_path: Path | None = None
+        self.form = Format.TABLE
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        return None
+
+    @cached_property
+    def output(self) -> Output:
+        return output_for(self.form)
+
+    @cached_property
+    def settings(self) -> "Settings":
+        """Read once; raises SettingsError with the key, the place and what is allowed."""
+        from compactor.settings import load_settings
+
+        return load_settings(self.config_path, {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES})
+
+
+pass_session = click.make_pass_decorator(Session)
+
+
+def _session(ctx: click.Context) -> Session:
+    """The one session of this run, made by whoever asks first and closed with the outermost command."""
+    root = ctx.find_root()
+    if root.obj is None:
+        root.obj = root.with_resource(Session())
+    session = root.obj
+    assert isinstance(session, Session)
+    return session
+
+
+def _choose_config(ctx: click.Context, _: click.Parameter, value: Path | None) -> None:
+    session = _session(ctx)
+    if value is not None:
+        session.config_path = value
+
+
+def _choose_output(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    session = _session(ctx)
+    if value is not None:
+        session.form = Format(value)
+
+
+def _ignore(_: click.Context, __: click.Parameter, ___: bool) -> None:
+    """`--debug` is looked for where errors are reported: an error may come before options are parsed."""
+
+
+GLOBAL_OPTIONS = (
+    click.Option(
+        ["--config"],
+        type=click.Path(path_type=Path),
+        envvar="COMPACTOR_CONFIG",
+        expose_value=False,
+        callback=_choose_config,
+        help="Settings file (YAML); COMPACTOR_… variables go over it.",
+    ),
+    click.Option(
+        ["--output", "-o"],
+        type=click.Choice([form.value for form in Format]),
+        expose_value=False,
+        callback=_choose_output,
+        help="How answers are written to stdout; table when not given.",
+    ),
+    click.Option(["--debug"], is_flag=True, expose_value=False, callback=_ignore, help="Show tracebacks."),
+)
+
+
+class Command(click.Command):
+    """A command that takes the global options too, so that they may stand before it or after it."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        *own, help_option = super().get_params(ctx)
+        return [*own, *GLOBAL_OPTIONS, help_option]
+
+
+class Group(click.Group):
+    """A noun with verbs below it."""
+
+    command_class = Command

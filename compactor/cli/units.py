@@ -1,0 +1,58 @@
+"""Sizes, times and counts as people read them; programs get the plain number in the unit that the key names."""
+
+from datetime import UTC, datetime
+
+BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def size(count: object) -> str:
+    """Bytes in binary units: 512 B, 1.5 MiB."""
+    value = float(str(count))
+    for unit in BINARY:
+        if abs(value) < 1024 or unit == BINARY[-1]:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError
+
+
+def number(count: object) -> str:
+    """A count with thousands apart: 1,234,567."""
+    return f"{int(str(count)):,}"
+
+
+def seconds(value: float) -> str:
+    """A duration: 0.4 s, 12 s, 3 min 5 s, 2 h 10 min, 3 d 4 h."""
+    if value < 0:
+        return "0 s"
+    if value < 10:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 60:
+        return f"{whole} s"
+    for large, small, large_name, small_name in ((60, 1, "min", "s"), (3600, 60, "h", "min"), (86_400, 3600, "d", "h")):
+        if whole < large * (60 if large < 3600 else 24) or large == 86_400:
+            rest = whole % large // small
+            return f"{whole // large} {large_name}" + (f" {rest} {small_name}" if rest else "")
+    raise AssertionError
+
+
+def milliseconds(value: object) -> str:
+    """`seconds` for a number of milliseconds."""
+    return seconds(float(str(value)) / 1000)
+
+
+def instant(epoch_ms: int | None) -> str | None:
+    """Milliseconds since 1970 as ISO 8601 in UTC, with milliseconds: 2024-05-01T08:30:00.000Z."""
+    if epoch_ms is None:
+        return None
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def clock(text: object) -> str:
+    """An `instant` for people: 2024-05-01 08:30:00."""
+    return str(text)[:19].replace("T", " ")
+
+
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """1 delta, 2 deltas, 3 delete deltas; `nouns` where an s isn't enough."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"

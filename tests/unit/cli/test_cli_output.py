@@ -1,0 +1,68 @@
+"""Answers in four formats, on the right stream."""
+
+import json
+
+import pytest
+import yaml
+from rich.text import Text
+
+from compactor.cli.output import Column, Format, View, output_for
+
+COLUMNS = (Column("name", "NAME"), Column("bytes", "BYTES", right=True, show=lambda value: f"{value} B"))
+RECORDS = [{"name": "dt=ü [red]x[/red]", "bytes": 12, "more": {"k": 1}}, {"name": "tab\tnew\nline", "bytes": None, "more": {}}]
+
+
+def test_table_shows_values_for_people(capsys):
+    """A table folds nothing where nobody looks at a screen, shows markup-like text as it is, and leaves missing values empty."""
+    output_for(Format.TABLE).show(View(COLUMNS, RECORDS))
+    out = capsys.readouterr().out
+    assert "NAME" in out
+    assert "dt=ü [red]x[/red]    12 B" in out
+
+
+def test_long_values_are_not_cut_in_a_pipe(capsys):
+    """A pipe gets the whole name on one line, however long."""
+    name = "k=" + "x" * 500
+    output_for(Format.TABLE).show(View(COLUMNS, [{"name": name, "bytes": 1}]))
+    assert name in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("form", "parse"), [(Format.JSON, json.loads), (Format.YAML, yaml.safe_load)])
+def test_json_and_yaml_hold_the_records(capsys, form, parse):
+    """JSON and YAML give every value, also those that no column shows, as it is."""
+    output_for(form).show(View(COLUMNS, RECORDS))
+    assert parse(capsys.readouterr().out) == RECORDS
+
+
+def test_tsv_is_one_line_a_record(capsys):
+    """TSV has a heading, one line per record, no raw tab or newline inside a value, nothing for a missing one."""
+    output_for(Format.TSV).show(View(COLUMNS, RECORDS))
+    assert capsys.readouterr().out == "name\tbytes\ndt=ü [red]x[/red]\t12\ntab\\tnew\\nline\t\n"
+
+
+def test_a_picture_is_for_tables_only(capsys):
+    """People see the picture, programs the document."""
+    view = View(COLUMNS, RECORDS, document={"a": 1}, picture=lambda: Text("drawn"))
+    output_for(Format.TABLE).show(view)
+    assert capsys.readouterr().out == "drawn\n"
+    output_for(Format.JSON).show(view)
+    assert json.loads(capsys.readouterr().out) == {"a": 1}
+
+
+@pytest.mark.parametrize(("form", "data"), [(Format.TABLE, ""), (Format.JSON, "[]\n"), (Format.YAML, "[]\n"), (Format.TSV, "name\tbytes\n")])
+def test_an_empty_answer_is_said_on_stderr(capsys, form, data):
+    """With no records, stdout holds an empty value of its format and stderr the sentence."""
+    output_for(form).show(View(COLUMNS, [], empty="nothing is queued"))
+    captured = capsys.readouterr()
+    assert captured.out == data
+    assert captured.err == "nothing is queued\n"
+
+
+def test_busy_tells_each_change_once_when_piped(capsys):
+    """Where no terminal is, a long wait is one line per change on stderr."""
+    with output_for(Format.JSON).busy("waiting") as tell:
+        tell("waiting")
+        tell("working")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "waiting\nworking\n"

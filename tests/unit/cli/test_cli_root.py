@@ -1,0 +1,161 @@
+"""Errors become one line and an exit code; options stand before or after the command; settings are checked and shown."""
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from compactor.cli import root
+from compactor.cli.root import cli
+from compactor.errors import OwnershipLostError, RefusedError, UnreachableError, UsageError
+from compactor.reasons import Reason
+
+FAILURES = [
+    (UsageError("x is\n wrong"), 2, "error: x is wrong\n"),
+    (RefusedError(Reason.UNKNOWN_NAME, "odd directory"), 4, "error: odd directory\n"),
+    (UnreachableError("no answer from db:5432"), 5, "error: no answer from db:5432\n"),
+    (OwnershipLostError("somebody else has it"), 1, "error: somebody else has it\n"),
+    (ValueError("boom"), 1, "error: ValueError: boom (unexpected; run again with --debug to see where)\n"),
+    (KeyboardInterrupt(), 130, "\ninterrupted\n"),
+]
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "compactor.yaml"
+    path.write_text("database:\n  url: postgresql://hive@db/metastore\nworker:\n  threads: 3\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_around(monkeypatch):
+    for name in [name for name in __import__("os").environ if name.startswith("COMPACTOR_")]:
+        monkeypatch.delenv(name)
+
+
+def invoke(*args):
+    return CliRunner().invoke(cli, list(args))
+
+
+@pytest.mark.parametrize(("error", "code", "line"), FAILURES)
+def test_an_error_is_one_line_and_its_exit_code(monkeypatch, error, code, line):
+    """Ours, unexpected ones and an interrupt: one line on stderr, nothing on stdout, the code of its kind."""
+
+    @click.command()
+    def fails():
+        raise error
+
+    monkeypatch.setattr(root.LazyGroup, "get_command", lambda *_: fails)
+    result = invoke("queue")
+    assert (result.exit_code, result.stderr, result.stdout) == (code, line, "")
+
+
+def test_debug_shows_the_traceback(monkeypatch):
+    """Under --debug the traceback comes before the same line."""
+
+    @click.command()
+    def fails():
+        raise ValueError("boom")
+
+    monkeypatch.setattr(root.LazyGroup, "get_command", lambda *_: fails)
+    result = invoke("--debug", "queue")
+    assert result.exit_code == 1
+    assert "Traceback" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("error: ValueError: boom")
+
+
+def test_an_unknown_command_suggests_a_near_one():
+    """A mistyped command is a usage error that names the right one."""
+    result = invoke("histroy")
+    assert result.exit_code == 2
+    assert "did you mean history?" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_unknown_option_is_one_line():
+    """So is a mistyped option, with the help to read."""
+    result = invoke("config", "check", "--nope")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+    assert "compactor config check --help" in result.stderr.replace("`cli", "`compactor")
+
+
+def test_no_command_shows_help():
+    """Without a command the list of commands comes on stderr with the usage code."""
+    result = invoke()
+    assert result.exit_code == 2
+    assert "enqueue" in result.stderr
+
+
+@pytest.mark.parametrize("args", [("--output", "json", "--config", "C", "config", "show"), ("config", "show", "-o", "json", "--config", "C")])
+def test_global_options_stand_before_or_after_the_command(config, args):
+    """--config and --output mean the same on both sides."""
+    result = invoke(*(config if arg == "C" else arg for arg in args))
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["worker"]["threads"] == 3
+
+
+def test_config_from_the_environment(config):
+    """COMPACTOR_CONFIG names the file; settings variables go over it."""
+    result = CliRunner(env={"COMPACTOR_CONFIG": config, "COMPACTOR_WORKER__THREADS": "5"}).invoke(cli, ["-o", "tsv", "config", "show"])
+    assert "worker.threads\t5" in result.stdout
+
+
+def test_secrets_are_hidden(config):
+    """Neither `config show` nor `config check` prints a password, whatever the format."""
+    for form in ("table", "json", "yaml", "tsv"):
+        for verb in ("show", "check"):
+            result = CliRunner(env={"COMPACTOR_DATABASE__PASSWORD": "hunter2"}).invoke(cli, ["-o", form, "--config", config, "config", verb])
+            assert result.exit_code == 0, result.stderr
+            assert "hunter2" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("database:\n  url: sqlite:///x\nworkr: {}\n", "workr"),
+        ("database:\n  url: sqlite:///x\nworker:\n  threads: many\n", "worker.threads"),
+        ("worker: {}\n", "database"),
+        ("a: [\n", "compactor.yaml"),
+    ],
+)
+def test_a_config_mistake_is_one_line_that_names_the_key(tmp_path, text, said):
+    """A typo, a wrong type, a missing key, broken YAML: exit 2 and one line with the place."""
+    path = tmp_path / "compactor.yaml"
+    path.write_text(text, encoding="utf-8")
+    result = invoke("--config", str(path), "config", "check")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_missing_file_is_a_usage_error():
+    """A settings file that isn't there is one line with its name."""
+    result = invoke("--config", "/nowhere/compactor.yaml", "config", "check")
+    assert result.exit_code == 2
+    assert "/nowhere/compactor.yaml" in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script(shell):
+    """Each shell gets a script that knows the command's name."""
+    result = invoke("completion", shell)
+    assert result.exit_code == 0
+    assert "compactor" in result.stdout
+
+
+def test_start_up_imports_nothing_heavy():
+    """`compactor --version` reads no database driver, no Spark, no Arrow."""
+    program = "import sys\nfrom compactor.cli.root import cli\ntry: cli.main(['--version'])\nexcept SystemExit: pass\nprint([m for m in ('sqlalchemy','pyspark','pyarrow','numpy','pydantic') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_closed_pipe_is_silent(config):
+    """`compactor … | head -0` leaves nothing on stderr."""
+    program = f"{sys.executable} -m compactor.cli --config {config} -o tsv config show | true"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
