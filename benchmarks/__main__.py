@@ -1,0 +1,28 @@
+"""`make bench`: run all bars, or those whose name is given, print a line a bar, write results.json."""
+
+import importlib
+import sys
+
+from benchmarks import harness
+
+BARS = ("untouched", "few_hits", "every_stripe", "two_cores", "memory", "initiator", "latency")
+
+
+def main() -> int:
+    """End with 1 when a bar is missed."""
+    wanted = sys.argv[1:] or list(BARS)
+    if unknown := set(wanted) - set(BARS):
+        sys.stderr.write(f"no benchmark named {', '.join(sorted(unknown))}; there are: {', '.join(BARS)}\n")
+        return 2
+    results = []
+    for name in wanted:
+        fresh = importlib.import_module(f"benchmarks.{name}").run()
+        for result in fresh:
+            print(result.line(), flush=True)
+        harness.write(fresh)
+        results += fresh
+    return 0 if all(result.holds for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
