@@ -65,3 +65,7 @@ class Reason(StrEnum):
     RETENTION = "retention"
     NOT_YET_COMMITTED = "not-yet-committed"
     COMPACTION_ABORTED = "compaction-aborted"
+    EARLIER_ENTRY = "earlier-entry"
+
+    # the metastore
+    UNKNOWN_SCHEMA = "unknown-schema"
