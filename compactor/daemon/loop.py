@@ -1,0 +1,132 @@
+"""
+One role, again and again, in a thread of its own.
+
+The loop knows when to call `run_once`, measures it, writes its sentence to the log when it says something new, and survives whatever it raises. It knows nothing
+of what the role does.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from compactor.errors import CompactorError, RetryableError, UnreachableError
+from compactor.log import get_logger
+from compactor.metrics import Metrics
+
+_log = get_logger(__name__)
+_LONGEST_PAUSE = 320.0
+
+
+class RoleLoop:
+    """
+    A thread around `run_once`.
+
+    Args:
+        name: for thread, log and health: `initiator`, `worker-1`.
+        role: for metrics: `initiator`, `worker`.
+        run_once: one cycle; returns a sentence.
+        interval: seconds between the starts of two cycles, asked before each pause since settings may change.
+        limit: seconds after which a loop that didn't complete a cycle counts as stuck.
+        again: whether to go on at once after this sentence (a worker that found work looks for more).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: str,
+        run_once: Callable[[], str],
+        *,
+        interval: Callable[[], float],
+        limit: Callable[[], float],
+        metrics: Metrics,
+        again: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self.name = name
+        self._role = role
+        self._run_once = run_once
+        self._interval = interval
+        self._limit = limit
+        self._metrics = metrics
+        self._again = again
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._last = time.monotonic()
+        self._said = ""
+        self._failures = 0
+        self.succeeded = False
+        """Whether the latest cycle ended without an error; False before the first."""
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._last = time.monotonic()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No cycle begins after this; the running one goes on."""
+        self._stop.set()
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Begin the next cycle now."""
+        self._wake.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Whether the thread has ended."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def trouble(self) -> str | None:
+        """Why this loop isn't healthy, None when it is."""
+        if self._stop.is_set():
+            return None
+        if not self._thread.is_alive():
+            return f"{self.name} has ended"
+        if (age := time.monotonic() - self._last) > (limit := self._limit()):
+            return f"{self.name} has not completed a cycle for {age:.0f} s (limit {limit:.0f} s)"
+        return None
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            began = time.monotonic()
+            sentence = self._cycle()
+            self._last = time.monotonic()
+            if self._again(sentence) and self.succeeded:
+                continue
+            self._wake.wait(self._pause(self._last - began))
+            if not self._stop.is_set():
+                self._wake.clear()
+
+    def _cycle(self) -> str:
+        began = time.monotonic()
+        try:
+            sentence = self._run_once()
+        except (UnreachableError, RetryableError) as error:
+            return self._failed("can't work", error, "unreachable")
+        except CompactorError as error:
+            return self._failed("failed", error, "error")
+        except Exception as error:
+            _log.exception("failed unexpectedly", role=self.name)
+            return self._failed("failed", error, "error")
+        finally:
+            self._metrics.cycle_duration.labels(self._role).observe(time.monotonic() - began)
+        self.succeeded, self._failures = True, 0
+        self._metrics.cycles.labels(self._role, "ok").inc()
+        self._metrics.last_cycle.labels(self._role).set_to_current_time()
+        (_log.debug if sentence == self._said else _log.info)(sentence, role=self.name)
+        self._said = sentence
+        return sentence
+
+    def _failed(self, event: str, error: Exception, outcome: str) -> str:
+        self.succeeded = False
+        self._failures += 1
+        self._metrics.cycles.labels(self._role, outcome).inc()
+        sentence = f"{event}: {error}"
+        (_log.debug if sentence == self._said else _log.warning)(sentence, role=self.name)
+        self._said = sentence
+        return sentence
+
+    def _pause(self, took: float) -> float:
+        pause = self._interval()
+        if self._failures:
+            return float(min(max(pause, _LONGEST_PAUSE), pause * 2 ** min(self._failures - 1, 10)))
+        return max(0.0, pause - took)

@@ -1,0 +1,98 @@
+"""
+Who we are in the metastore, and which of our kind is dead.
+
+Worker ids are `compactor-<host>-<instance>-<n>`. They never start with a host name: a metastore that starts takes back every entry whose worker id starts with its
+own host name. An instance is one process. It holds a lock on a file named after it as long as it lives, so that the next process on the same machine can tell a
+dead instance (file there, lock free) from a living one; where the file is missing nothing is known, and time-outs decide.
+"""
+
+import fcntl
+import os
+import re
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+PREFIX = "compactor-"
+_WORKER_ID = re.compile(r"compactor-(?P<host>.+)-(?P<instance>[0-9a-f]{32})-(?P<role>[a-z0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A worker id of our kind, taken apart."""
+
+    host: str
+    instance: str
+    role: str
+
+
+def parse_worker_id(worker_id: str | None) -> Owner | None:
+    """The parts of an id of our kind; None for Hive's own workers."""
+    found = _WORKER_ID.fullmatch(worker_id or "")
+    return Owner(**found.groupdict()) if found else None
+
+
+class Identity:
+    """
+    This process.
+
+    Args:
+        host: this machine's name.
+        user: whom our transactions and locks are opened as.
+        directory: where the file that shows life lies; one per machine, shared by all daemons on it.
+    """
+
+    def __init__(self, host: str, user: str, directory: Path | None = None) -> None:
+        self.host = host[:64]
+        self.user = user
+        self.instance = uuid.uuid4().hex
+        self._directory = directory or Path(tempfile.gettempdir())
+        self._handle: int | None = None
+
+    def worker_id(self, role: int | str) -> str:
+        """`compactor-<host>-<instance>-<role>`; at most 128 characters."""
+        return f"{PREFIX}{self.host}-{self.instance}-{role}"
+
+    def __enter__(self) -> Self:
+        path = self._path(self.instance)
+        self._handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._handle is not None:
+            self._path(self.instance).unlink(missing_ok=True)
+            os.close(self._handle)
+            self._handle = None
+
+    def is_mine(self, worker_id: str | None) -> bool:
+        owner = parse_worker_id(worker_id)
+        return owner is not None and owner.instance == self.instance
+
+    def is_dead(self, worker_id: str | None) -> bool:
+        """Whether the worker's process is known to have ended; False also when nothing is known about it."""
+        owner = parse_worker_id(worker_id)
+        if owner is None or owner.host != self.host or owner.instance == self.instance:
+            return False
+        try:
+            handle = os.open(self._path(owner.instance), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(handle)
+        return True
+
+    def forget(self, worker_id: str | None) -> None:
+        """Remove the file of a dead instance that has nothing left to recover."""
+        if (owner := parse_worker_id(worker_id)) is not None and self.is_dead(worker_id):
+            self._path(owner.instance).unlink(missing_ok=True)
+
+    def _path(self, instance: str) -> Path:
+        return self._directory / f"compactor-{instance}.alive"
