@@ -69,3 +69,7 @@ class Reason(StrEnum):
 
     # the metastore
     UNKNOWN_SCHEMA = "unknown-schema"
+
+    # the file system
+    LOCATION_MISSING = "location-missing"
+    PERMISSION_DENIED = "permission-denied"

@@ -1,0 +1,390 @@
+"""
+Which directories of a partition a reader must look at.
+
+Pure: takes a listing and the valid lists, returns an `AcidState`. Knows names and ids; knows nothing of file systems, ORC or the metastore.
+It differs from Hive in one rule, on purpose: a base written by INSERT OVERWRITE counts exactly when its own write id is committed.
+Source: docs/layout.md; Hive's AcidUtils.getAcidState, AcidDirectory, ParsedDelta.compareTo, findBestWorkingDeltas.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from compactor.acid.compaction import LayoutVersion
+from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.names import (
+    ONLY_ORIGINALS_WRITE_ID,
+    AcidDir,
+    DirKind,
+    has_hidden_part,
+    is_hidden,
+    is_side_file,
+    looks_acid,
+    parse_dir,
+    parse_original_file,
+)
+from compactor.acid.write_ids import RangeValidity, ValidTxnList, ValidWriteIdList
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
+
+COMPACTED: Final = "compacted"
+_FORMATS: Final = {LayoutVersion.HIVE_3: frozenset({COMPACTED}), LayoutVersion.HIVE_4: frozenset({COMPACTED, "truncated", "dropped"})}
+_LEGAL_IN_URI: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.!~*'()/;:@&=+$,")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDir:
+    """
+    One base, delta or delete delta as found.
+
+    Args:
+        acid: its parsed name.
+        files: everything below it, hidden files too; paths relative to the partition.
+        format: `dataFormat` of a base's `_metadata_acid`, if there is one.
+        compacted: known to be a compaction's output (visibility suffix, or a base whose format is `compacted`).
+    """
+
+    acid: AcidDir
+    files: tuple[FileEntry, ...]
+    format: str | None
+    compacted: bool
+
+    @property
+    def name(self) -> str:
+        return self.acid.name
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """A directory that isn't read now and may be later; `reason` says what it waits for. Nobody may cover its range or remove it."""
+
+    dir: ListedDir
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AcidState:
+    """
+    What a listing means to the holder of the valid lists.
+
+    Args:
+        base: the base to read, if any.
+        deltas: insert and delete deltas to read, in Hive's walk order.
+        originals: files without ACID columns to read, in the order that gives their rows their ids; empty when there is a base.
+        obsolete: replaced by what is read.
+        obsolete_originals: original files replaced by the base.
+        aborted: wholly aborted directories, and results of aborted compactions.
+        excluded: neither read nor replaced nor aborted.
+        aborted_write_ids: ids whose directories are in `aborted` (results of aborted compactions carry none of their own).
+        mixed_aborted_write_ids: aborted ids inside directories that hold other ids too, aren't replaced and weren't compacted.
+        unknown: visible paths that no rule explains: original files whose name tells no bucket, directories that hold no file.
+        hidden: names that readers pass over.
+    """
+
+    base: ListedDir | None
+    deltas: tuple[ListedDir, ...]
+    originals: tuple[FileEntry, ...]
+    obsolete: tuple[ListedDir, ...]
+    obsolete_originals: tuple[FileEntry, ...]
+    aborted: tuple[ListedDir, ...]
+    excluded: tuple[Excluded, ...]
+    aborted_write_ids: frozenset[int]
+    mixed_aborted_write_ids: frozenset[int]
+    unknown: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+    @property
+    def insert_deltas(self) -> tuple[ListedDir, ...]:
+        return tuple(d for d in self.deltas if d.acid.kind is DirKind.DELTA)
+
+    @property
+    def delete_deltas(self) -> tuple[ListedDir, ...]:
+        return tuple(d for d in self.deltas if d.acid.kind is DirKind.DELETE_DELTA)
+
+    @property
+    def uncompacted_aborts(self) -> bool:
+        """Whether aborted rows stay on disk inside directories that are kept: their transactions must stay known as aborted (HIVE-24481)."""
+        return bool(self.mixed_aborted_write_ids)
+
+
+def resolve(listing: Listing, write_ids: ValidWriteIdList, txns: ValidTxnList | None, layout: LayoutVersion) -> AcidState:
+    """
+    Sort the children of a partition into what is read, replaced, aborted and left out.
+
+    Args:
+        listing: everything below the partition; the order of its entries doesn't matter.
+        write_ids: a reader's, compactor's or cleaner's list of the table.
+        txns: the transactions a `_v` suffix is judged by; None on Hive 3.1, which has no such suffix.
+        layout: whose rules for names and for compacted bases apply.
+
+    Raises:
+        MalformedNameError: a directory starts like an ACID one and can't be parsed.
+        RefusedError: NESTED_DIRECTORY (an ACID directory inside another directory), NOT_ENOUGH_HISTORY (the only bases hold newer rows than the
+            lists may see), UNSUPPORTED_FORMAT (a `_metadata_acid` that Hive of this layout doesn't read).
+    """
+    children = _children(listing, layout)
+    sorting = _Sorting(write_ids, txns, layout)
+    for listed in sorted(children.acid, key=_base_order):
+        if sorting.is_usable(listed):
+            sorting.take(listed)
+    base = sorting.base
+    sorting.require_history()
+    current = sorting.walk(ONLY_ORIGINALS_WRITE_ID if base is None else base.acid.max_write_id)
+    kept = (*current, *(e.dir for e in sorting.excluded))
+    return AcidState(
+        base=base,
+        deltas=tuple(current),
+        originals=children.originals if base is None else (),
+        obsolete=tuple(sorted(sorting.obsolete, key=lambda d: d.name)),
+        obsolete_originals=() if base is None else children.originals,
+        aborted=tuple(sorted(sorting.aborted, key=lambda d: d.name)),
+        excluded=tuple(sorted(sorting.excluded, key=lambda e: e.dir.name)),
+        aborted_write_ids=frozenset(sorting.aborted_write_ids),
+        mixed_aborted_write_ids=frozenset(i for d in kept if not d.compacted for i in _aborted_within(d, write_ids)),
+        unknown=children.unknown,
+        hidden=children.hidden,
+    )
+
+
+def data_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
+    """
+    The files of a directory that hold rows, in path order.
+
+    Insert-only tables and bases: every visible file. Deltas of full ACID tables: `bucket_*` but side files, and files named like originals (LOAD DATA).
+
+    Source: Hive's AcidUtils.bucketFileFilter, originalBucketFilter, HIDDEN_FILES_PATH_FILTER.
+    """
+    return tuple(sorted((f for f in _visible(listed) if _holds_rows(f, listed, insert_only)), key=_path_order))
+
+
+def stray_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
+    """Visible files of a directory that readers skip and no rule explains: neither data nor side files."""
+    return tuple(f for f in _visible(listed) if not _holds_rows(f, listed, insert_only) and not is_side_file(f.name))
+
+
+def side_files(listed: ListedDir) -> tuple[FileEntry, ...]:
+    """Streaming writers' logical-length files."""
+    return tuple(f for f in _visible(listed) if is_side_file(f.name))
+
+
+def qualifies(delete_dir: AcidDir, split_dir: AcidDir) -> bool:
+    """
+    Whether delete events of `delete_dir` may hide rows of `split_dir`: written by a later write id, or by a later statement of the same.
+
+    Source: Hive's OrcInputFormat / VectorizedOrcAcidRowBatchReader.isQualifiedDeleteDeltaForSplit.
+    """
+    if split_dir.min_write_id != delete_dir.max_write_id:
+        return split_dir.min_write_id < delete_dir.max_write_id
+    return (split_dir.statement_id or 0) < (delete_dir.statement_id or 0)
+
+
+@dataclass(slots=True)
+class _Children:
+    acid: list[ListedDir]
+    originals: tuple[FileEntry, ...]
+    unknown: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+
+def _children(listing: Listing, layout: LayoutVersion) -> _Children:
+    """Tell ACID directories, original files and everything else apart, by position and name."""
+    directories = {d.split("/", 1)[0] for d in listing.directories} | {f.path.split("/", 1)[0] for f in listing.files if "/" in f.path}
+    _refuse_nested(listing)
+    below: dict[str, list[FileEntry]] = {d: [] for d in directories}
+    originals: list[FileEntry] = []
+    hidden = {d for d in directories if is_hidden(d)}
+    for entry in listing.files:
+        top, slash, _ = entry.path.partition("/")
+        if slash:
+            below[top].append(entry)
+        elif is_hidden(top):
+            hidden.add(top)
+        else:
+            originals.append(entry)
+    formats = dict(listing.formats)
+    acid: list[ListedDir] = []
+    unknown: list[str] = []
+    for name in directories - hidden:
+        parsed = parse_dir(name, layout)
+        if parsed is not None:
+            acid.append(_listed(parsed, below[name], formats.get(name), layout))
+            continue
+        visible = [f for f in below[name] if not has_hidden_part(f.path)]
+        originals.extend(visible)
+        if not visible:
+            unknown.append(name)
+    unknown += [f.path for f in originals if parse_original_file(f.name) is None]
+    return _Children(acid, tuple(sorted(originals, key=_path_order)), tuple(sorted(unknown)), tuple(sorted(hidden)))
+
+
+def _refuse_nested(listing: Listing) -> None:
+    for directory in {*listing.directories, *(f.path.rpartition("/")[0] for f in listing.files)}:
+        top, slash, rest = directory.partition("/")
+        if slash and not has_hidden_part(directory) and any(looks_acid(part) for part in rest.split("/")):
+            message = f"directory {directory!r} lies inside {top!r}: some readers see it as a directory of its own, some don't; move it away (HIVE-26394)"
+            raise RefusedError(Reason.NESTED_DIRECTORY, message)
+
+
+def _listed(acid: AcidDir, files: Iterable[FileEntry], data_format: str | None, layout: LayoutVersion) -> ListedDir:
+    if not acid.is_base:
+        return ListedDir(acid, tuple(sorted(files)), None, compacted=acid.visibility_txn > 0)
+    if data_format is not None and data_format not in _FORMATS[layout]:
+        message = f"{acid.name}/_metadata_acid says dataFormat {data_format!r}, which {layout.value} readers refuse"
+        raise RefusedError(Reason.UNSUPPORTED_FORMAT, message)
+    return ListedDir(acid, tuple(sorted(files)), data_format, compacted=acid.visibility_txn > 0 or data_format == COMPACTED)
+
+
+@dataclass(slots=True)
+class _Sorting:
+    """The state of one resolution while directories are looked at one by one."""
+
+    write_ids: ValidWriteIdList
+    txns: ValidTxnList | None
+    layout: LayoutVersion
+    base: ListedDir | None = None
+    history: ListedDir | None = None
+    candidates: list[ListedDir] = field(default_factory=list)
+    obsolete: list[ListedDir] = field(default_factory=list)
+    aborted: list[ListedDir] = field(default_factory=list)
+    excluded: list[Excluded] = field(default_factory=list)
+    aborted_write_ids: set[int] = field(default_factory=set)
+
+    def is_usable(self, listed: ListedDir) -> bool:
+        """Whether the compaction that wrote it is visible; files it as aborted or excluded if not."""
+        txn = listed.acid.visibility_txn
+        if txn == 0:
+            return True
+        if self.txns is None:
+            raise ValueError(f"{listed.name} can be judged only with a transaction list")
+        if self.txns.is_valid(txn):
+            return True
+        if self.txns.is_aborted(txn):
+            self.aborted.append(listed)
+        else:
+            self.excluded.append(Excluded(listed, f"compaction transaction {txn} isn't visible"))
+        return False
+
+    def take(self, listed: ListedDir) -> None:
+        if listed.acid.is_base:
+            self._take_base(listed)
+        else:
+            self._take_delta(listed)
+
+    def _take_base(self, listed: ListedDir) -> None:
+        """Bases arrive from the best to the worst, so the first valid one is read and every later valid one is replaced by it."""
+        write_id = listed.acid.max_write_id
+        is_aborted = not listed.compacted and self.write_ids.is_aborted(write_id)
+        if listed.compacted or (is_aborted and self.layout is LayoutVersion.HIVE_3):
+            self.history = listed
+        if is_aborted:
+            self._abort(listed, (write_id,))
+        elif not self._is_valid_base(listed):
+            self.excluded.append(Excluded(listed, _why_base_is_invalid(listed, self.write_ids)))
+        elif self.base is None:
+            self.base = listed
+        else:
+            self.obsolete.append(listed)
+
+    def _is_valid_base(self, listed: ListedDir) -> bool:
+        write_id = listed.acid.max_write_id
+        if write_id == ONLY_ORIGINALS_WRITE_ID:
+            return True
+        return self.write_ids.is_valid_base(write_id) if listed.compacted else self.write_ids.is_valid(write_id)
+
+    def _take_delta(self, listed: ListedDir) -> None:
+        low, high = listed.acid.min_write_id, listed.acid.max_write_id
+        if self.write_ids.range_aborted(low, high) is RangeValidity.ALL:
+            self._abort(listed, range(low, high + 1))
+        elif self.write_ids.range_validity(low, high) is RangeValidity.NONE:
+            self.excluded.append(Excluded(listed, _why_range_is_invalid(low, high, self.write_ids)))
+        else:
+            self.candidates.append(listed)
+
+    def _abort(self, listed: ListedDir, write_ids: Iterable[int]) -> None:
+        self.aborted.append(listed)
+        self.aborted_write_ids.update(write_ids)
+
+    def require_history(self) -> None:
+        """
+        Refuse when rows were compacted into bases that these lists mustn't see: what is left would be only part of the table.
+
+        Hive 3.1 fails on the base of an aborted INSERT OVERWRITE too. It also fails while one is being written; that isn't copied, for the next look is fine.
+        """
+        if self.base is None and self.history is not None and self.write_ids.reads_rows:
+            lists = f"high watermark {self.write_ids.high_watermark}, lowest open write id {self.write_ids.min_open or 'none'}"
+            message = f"not enough history for this snapshot ({lists}): the oldest base is {self.history.name}"
+            raise RefusedError(Reason.NOT_ENOUGH_HISTORY, message)
+
+    def walk(self, base_write_id: int) -> list[ListedDir]:
+        """Choose among overlapping deltas: the widest first, further statements of the same write id, and pairs of equal range."""
+        reached = max(base_write_id, 0)
+        taken: list[ListedDir] = []
+        last_has_statement = False
+        for listed in sorted(self.candidates, key=_walk_order):
+            delta = listed.acid
+            if delta.max_write_id > reached:
+                if self.write_ids.range_validity(reached + 1, delta.max_write_id) is RangeValidity.NONE:
+                    self.excluded.append(Excluded(listed, f"no write id above {reached} in it is valid"))
+                    continue
+                reached = delta.max_write_id
+                last_has_statement = delta.statement_id is not None
+            elif not (delta.max_write_id == reached and last_has_statement) and not (taken and _same_range(delta, taken[-1].acid)):
+                self.obsolete.append(listed)
+                continue
+            taken.append(listed)
+        return taken
+
+
+def _same_range(one: AcidDir, other: AcidDir) -> bool:
+    return (one.min_write_id, one.max_write_id, one.statement_id) == (other.min_write_id, other.max_write_id, other.statement_id)
+
+
+def _base_order(listed: ListedDir) -> tuple[int, bool, int]:
+    """Higher write ids first; of equal ones the compacted before an INSERT OVERWRITE (HIVE-25777), the newest compaction first."""
+    return -listed.acid.max_write_id, not listed.compacted, -listed.acid.visibility_txn
+
+
+def _walk_order(listed: ListedDir) -> tuple[int, int, int, bytes]:
+    acid = listed.acid
+    return acid.min_write_id, -acid.max_write_id, -1 if acid.statement_id is None else acid.statement_id, _uri_order(acid.name)
+
+
+def _path_order(entry: FileEntry) -> bytes:
+    return _uri_order(entry.path)
+
+
+def _uri_order(path: str) -> bytes:
+    """
+    Java compares Hadoop paths as URIs: illegal ASCII characters percent-encoded, by UTF-16 code unit.
+
+    The order of original files gives their rows their ids, so it must be exactly Hive's.
+    """
+    encoded = "".join(c if c in _LEGAL_IN_URI or ord(c) > 0x7F else f"%{ord(c):02X}" for c in path)
+    return encoded.encode("utf-16-be", "surrogatepass")
+
+
+def _visible(listed: ListedDir) -> tuple[FileEntry, ...]:
+    return tuple(f for f in listed.files if not has_hidden_part(f.path))
+
+
+def _holds_rows(entry: FileEntry, listed: ListedDir, insert_only: bool) -> bool:
+    if insert_only or listed.acid.is_base:
+        return True
+    return (entry.name.startswith("bucket_") and not is_side_file(entry.name)) or parse_original_file(entry.name) is not None
+
+
+def _aborted_within(listed: ListedDir, write_ids: ValidWriteIdList) -> tuple[int, ...]:
+    return () if listed.acid.is_base else write_ids.aborted_within(listed.acid.min_write_id, listed.acid.max_write_id)
+
+
+def _why_base_is_invalid(listed: ListedDir, write_ids: ValidWriteIdList) -> str:
+    write_id = listed.acid.max_write_id
+    if write_id > write_ids.high_watermark:
+        return f"{write_id} is above the high watermark {write_ids.high_watermark}"
+    return f"{write_ids.min_open if listed.compacted else write_id} is open"
+
+
+def _why_range_is_invalid(low: int, high: int, write_ids: ValidWriteIdList) -> str:
+    if high > write_ids.high_watermark:
+        return f"{high} is above the high watermark {write_ids.high_watermark}"
+    return f"{low} is open" if low == high else f"nothing of {low} to {high} is committed"

@@ -1,0 +1,175 @@
+"""
+What the rest of the package may ask of a file system.
+
+Every driver keeps the same promises, and one test module holds them all to it. Locations are Hadoop path strings: never percent-encoded, with or without
+a scheme. Missing and existing paths are told by Python's FileNotFoundError and FileExistsError, for callers decide on them; every other failure is one of
+`compactor.errors` with one clear line.
+"""
+
+from types import TracebackType
+from typing import Protocol, Self
+
+from compactor.acid.listing import FileEntry, Listing
+
+
+class ReadHandle(Protocol):
+    """An open file that is read at any position, by any number of threads."""
+
+    @property
+    def name(self) -> str:
+        """The location it was opened by."""
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes when it was opened."""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """
+        Exactly `length` bytes from `offset`.
+
+        Raises:
+            CorruptFileError: the file ends before.
+        """
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+class WriteHandle(Protocol):
+    """
+    A file being written front to back. As a context manager it closes, or aborts when the block raises.
+    """
+
+    @property
+    def position(self) -> int:
+        """Bytes written so far."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """
+        Append.
+
+        Raises:
+            RefusedError: DISK_FULL.
+        """
+
+    def copy_from(self, reader: ReadHandle, offset: int, length: int) -> None:
+        """
+        Append a range of another file, inside the kernel or the store where that is possible.
+
+        Raises:
+            CorruptFileError: the source ends before.
+            RefusedError: DISK_FULL.
+        """
+
+    def close(self) -> None:
+        """Make it durable and complete. Only then other processes may rely on it."""
+
+    def abort(self) -> None:
+        """Give up: the file is gone afterwards. Does nothing after `close`."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+class Storage(Protocol):
+    """One kind of file system."""
+
+    def list_tree(self, location: str) -> Listing:
+        """
+        Everything below a partition's directory, as `Listing` says; entries that vanish meanwhile are left out.
+
+        Raises:
+            RefusedError: LOCATION_MISSING; UNKNOWN_NAME (a visible symbolic link, device or socket); CORRUPT_FILE (a `_metadata_acid` that isn't one).
+        """
+
+    def stat(self, location: str) -> FileEntry | None:
+        """Length (0 for a directory) and time of change of what is there, with the location as its path; None when nothing is."""
+
+    def exists(self, location: str) -> bool: ...
+
+    def is_directory(self, location: str) -> bool: ...
+
+    def open_read(self, location: str) -> ReadHandle:
+        """
+        Raises:
+            FileNotFoundError: nothing there.
+        """
+
+    def create(self, location: str) -> WriteHandle:
+        """
+        A new file; its directory must exist.
+
+        Raises:
+            FileExistsError: something is there already; it isn't touched.
+            FileNotFoundError: the directory isn't there.
+        """
+
+    def mkdir(self, location: str) -> None:
+        """
+        One new directory. Never makes parents: a removed staging directory must stay removed.
+
+        Raises:
+            FileExistsError: something is there already.
+            FileNotFoundError: the parent isn't there.
+        """
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        """
+        Move a file or directory in one atomic step, durably, only if nothing is at the target.
+
+        Raises:
+            FileExistsError: something is at the target, be it an empty directory.
+            FileNotFoundError: no source, or the target's parent isn't there.
+            RefusedError: UNSUPPORTED_STORE (this file system can't do it).
+            OutcomeUnknownError: it may have happened.
+        """
+
+    def delete_file(self, location: str) -> None:
+        """Remove one file; none there is fine."""
+
+    def delete_tree(self, location: str) -> None:
+        """Remove a directory and everything below; none there is fine. Symbolic links are removed, never followed."""
+
+    def link_or_copy(self, source: str, target: str) -> None:
+        """
+        The same bytes under a second name: a hard link where possible, else a durable copy. The source stays.
+
+        Raises:
+            FileExistsError: something is at the target.
+            FileNotFoundError: no source, or the target's directory isn't there.
+        """
+
+    def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
+        """
+        A whole small file.
+
+        Raises:
+            FileNotFoundError: nothing there.
+            RefusedError: CORRUPT_FILE (longer than `limit` bytes).
+        """
+
+    def write_small(self, location: str, data: bytes) -> None:
+        """
+        A whole new file, durable.
+
+        Raises:
+            FileExistsError: something is there already.
+        """
+
+    def free_bytes(self, location: str) -> int:
+        """Bytes an ordinary user may still write there."""
+
+    def owner(self, location: str) -> str:
+        """
+        The user a file or directory belongs to.
+
+        Raises:
+            FileNotFoundError: nothing there.
+        """
+
+    def sync_directory(self, location: str) -> None:
+        """Make the names inside a directory durable."""
