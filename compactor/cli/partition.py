@@ -1,0 +1,207 @@
+"""
+A partition as a picture: what a query reads, what it passes over, and what the next compaction takes in.
+
+Pure: made from resolved states (`acid.snapshot`), the reader's and the compactor's; rich draws it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from compactor.acid.names import DirKind
+from compactor.acid.snapshot import AcidState, ListedDir, data_files
+from compactor.cli import units
+from compactor.cli.output import Column, Record
+
+FOLD_ABOVE = 12
+FOLD_HEAD = 6
+FOLD_TAIL = 3
+BAR_WIDTH = 12
+EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+class Standing(StrEnum):
+    """What a directory or file is to a query that starts now."""
+
+    BASE = "base"
+    DELTA = "delta"
+    DELETE_DELTA = "delete delta"
+    ORIGINAL = "original"
+    NOT_VISIBLE = "not visible"
+    ABORTED = "aborted"
+    OBSOLETE = "obsolete"
+    UNKNOWN = "unknown"
+
+
+READ = (Standing.BASE, Standing.DELTA, Standing.DELETE_DELTA, Standing.ORIGINAL)
+COLOURS = {
+    Standing.BASE: "green",
+    Standing.DELTA: "cyan",
+    Standing.DELETE_DELTA: "magenta",
+    Standing.ORIGINAL: "blue",
+    Standing.NOT_VISIBLE: "yellow",
+    Standing.ABORTED: "red",
+    Standing.OBSOLETE: "bright_black",
+    Standing.UNKNOWN: "bold red",
+}
+COLUMNS = (
+    Column("standing", "STANDING"),
+    Column("name", "NAME"),
+    Column("min_write_id", "FROM", right=True),
+    Column("max_write_id", "TO", right=True),
+    Column("files", "FILES", right=True, show=units.number),
+    Column("bytes", "SIZE", right=True, show=units.size),
+    Column("compacted", "COMPACTED"),
+    Column("note", "NOTE"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """
+    One directory (or original file, or unknown name) of a partition.
+
+    Args:
+        files, bytes: data files only.
+        compacted: the compaction that is possible now takes it in.
+        note: why it isn't read, in a few words.
+    """
+
+    standing: Standing
+    name: str
+    files: int = 0
+    bytes: int = 0
+    min_write_id: int | None = None
+    max_write_id: int | None = None
+    compacted: bool = False
+    note: str = ""
+
+    def record(self) -> Record:
+        """For programs."""
+        return {
+            "standing": self.standing.value,
+            "name": self.name,
+            "min_write_id": self.min_write_id,
+            "max_write_id": self.max_write_id,
+            "files": self.files,
+            "bytes": self.bytes,
+            "compacted": self.compacted,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a set of items amounts to."""
+
+    directories: int
+    files: int
+    bytes: int
+
+    @classmethod
+    def of(cls, items: Sequence[Item]) -> "Totals":
+        directories = sum(item.min_write_id is not None for item in items)
+        return cls(directories, sum(item.files for item in items), sum(item.bytes for item in items))
+
+    def __str__(self) -> str:
+        return f"{units.plural(self.directories, 'directory', 'directories')}, {units.plural(self.files, 'file')}, {units.size(self.bytes)}"
+
+
+def items_of(reader: AcidState, compactor: AcidState, *, insert_only: bool, explain: Callable[[ListedDir], str] = lambda _: "") -> tuple[Item, ...]:
+    """
+    Everything in a partition directory, in the order in which it is drawn.
+
+    Args:
+        reader: resolved as a query that starts now would.
+        compactor: resolved as a compaction that starts now would.
+        explain: says more about a directory that is not visible or aborted (which transaction, whose).
+    """
+    taken = {listed.acid.name for listed in (compactor.base, *compactor.deltas) if listed is not None}
+    taken_originals = {file.path for file in compactor.originals}
+
+    def item(standing: Standing, listed: ListedDir, note: str = "") -> Item:
+        files = data_files(listed, insert_only)
+        acid = listed.acid
+        size = sum(file.length for file in files)
+        return Item(standing, acid.name, len(files), size, acid.min_write_id, acid.max_write_id, acid.name in taken, note)
+
+    def items() -> Iterator[Item]:
+        if reader.base is not None:
+            yield item(Standing.BASE, reader.base)
+        for kind, standing in ((DirKind.DELTA, Standing.DELTA), (DirKind.DELETE_DELTA, Standing.DELETE_DELTA)):
+            yield from (item(standing, listed) for listed in reader.deltas if listed.acid.kind is kind)
+        for file in reader.originals:
+            yield Item(Standing.ORIGINAL, file.path, 1, file.length, compacted=file.path in taken_originals)
+        for excluded in reader.excluded:
+            yield item(Standing.NOT_VISIBLE, excluded.dir, explain(excluded.dir) or excluded.reason)
+        yield from (item(Standing.ABORTED, listed, explain(listed)) for listed in reader.aborted)
+        yield from (item(Standing.OBSOLETE, listed) for listed in reader.obsolete)
+        for file in reader.obsolete_originals:
+            yield Item(Standing.OBSOLETE, file.path, 1, file.length)
+        yield from (Item(Standing.UNKNOWN, name, note="not Hive's: nothing is done about it") for name in reader.unknown)
+
+    return tuple(items())
+
+
+def read_totals(items: Sequence[Item]) -> Totals:
+    """What every query opens."""
+    return Totals.of([item for item in items if item.standing in READ])
+
+
+def picture(title: str, items: Sequence[Item], *, fold: bool = True, notes: bool = True) -> RenderableType:
+    """The drawing: grouped by standing, with a bar for each size; ● marks what a compaction takes in."""
+    drawn = Table.grid(padding=(0, 1))
+    for justify in ("left", "left", "left", "right", "right"):
+        drawn.add_column(justify=justify, no_wrap=True)
+    if notes:
+        drawn.add_column(overflow="fold")
+    largest = max((item.bytes for item in items), default=0)
+    for standing in Standing:
+        group = [item for item in items if item.standing is standing]
+        if group:
+            _group(drawn, standing, group, largest, fold=fold, notes=notes)
+    if not items:
+        drawn.add_row("", Text("empty", style="dim"))
+    return Group(Text(title, style="bold"), Text(f"a query reads {read_totals(items)}"), drawn)
+
+
+def _group(drawn: Table, standing: Standing, group: Sequence[Item], largest: int, *, fold: bool, notes: bool) -> None:
+    colour = COLOURS[standing]
+    if fold and len(group) > FOLD_ABOVE:
+        head, middle, tail = group[:FOLD_HEAD], group[FOLD_HEAD:-FOLD_TAIL], group[-FOLD_TAIL:]
+    else:
+        head, middle, tail = group, (), ()
+    label = standing.value
+    for item in (*head, None, *tail):
+        if item is None:
+            if middle:
+                total = Totals.of(middle)
+                drawn.add_row("", Text("⋮", style=colour), Text(f"{len(middle)} more", style="dim"), *_numbers(total.bytes, total.files, colour))
+            continue
+        name = Text(("● " if item.compacted else "  ") + item.name, style=colour)
+        cells: list[RenderableType] = [
+            Text(label, style=f"bold {colour}"),
+            name,
+            Text(bar(item.bytes, largest), style=colour),
+            *_numbers(item.bytes, item.files, colour),
+        ]
+        if notes:
+            cells.append(Text(item.note, style="dim"))
+        drawn.add_row(*cells)
+        label = ""
+
+
+def _numbers(size: int, files: int, colour: str) -> tuple[Text, Text]:
+    return Text(units.size(size), style=colour), Text(units.plural(files, "file"), style="dim")
+
+
+def bar(value: int, largest: int, width: int = BAR_WIDTH) -> str:
+    """A bar of at most `width` characters, to an eighth; anything above nothing is seen."""
+    if value <= 0 or largest <= 0:
+        return ""
+    eighths = max(1, round(value * width * 8 / largest))
+    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()

@@ -1,0 +1,139 @@
+"""A `CompactionPlan` as an answer: totals per bucket, verdicts on stripes with their reasons, and the cost. Pure."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from compactor.cli import units
+from compactor.cli.output import Column, Record, View, table
+from compactor.planning.document import Action, BucketPlan, CompactionPlan, OutputDir, Segment, to_json
+
+BUCKET_COLUMNS = (
+    Column("directory", "DIRECTORY"),
+    Column("file", "FILE"),
+    Column("copied_stripes", "COPY", right=True, show=units.number),
+    Column("probed_stripes", "PROBE", right=True, show=units.number),
+    Column("recoded_stripes", "RECODE", right=True, show=units.number),
+    Column("copied_bytes", "COPIED", right=True, show=units.size),
+    Column("probed_bytes", "PROBED", right=True, show=units.size),
+    Column("recoded_bytes", "RECODED", right=True, show=units.size),
+    Column("rows", "ROWS", right=True, show=units.number),
+    Column("delete_events", "DELETES", right=True, show=units.number),
+)
+FILE_COLUMNS = (Column("directory", "DIRECTORY"), Column("file", "FILE"), Column("source", "FROM"), Column("copied_bytes", "SIZE", right=True, show=units.size))
+VERDICT_COLUMNS = (
+    Column("verdict", "VERDICT"),
+    Column("stripes", "STRIPES", right=True, show=units.number),
+    Column("bytes", "SIZE", right=True, show=units.size),
+    Column("rows", "ROWS", right=True, show=units.number),
+    Column("reason", "WHY"),
+)
+
+
+@dataclass(slots=True)
+class Sum:
+    """Stripes, rows and bytes of one verdict."""
+
+    stripes: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+    def add(self, segment: Segment) -> None:
+        self.stripes += len(segment.stripes)
+        self.rows += segment.rows
+        self.bytes += segment.bytes
+
+
+def plan_view(plan: CompactionPlan) -> View:
+    """Tables for people, one record per output file for TSV, the plan's own document for JSON and YAML."""
+    records = list(_file_records(plan) if plan.insert_only else _bucket_records(plan))
+    columns = FILE_COLUMNS if plan.insert_only else BUCKET_COLUMNS
+    return View(columns, records, document=json.loads(to_json(plan)), picture=lambda: _picture(plan, columns, records))
+
+
+def sums(segments: Iterable[Segment]) -> dict[Action, Sum]:
+    """What each verdict amounts to; every verdict is there."""
+    found = {action: Sum() for action in Action}
+    for segment in segments:
+        found[segment.action].add(segment)
+    return found
+
+
+def headline(plan: CompactionPlan) -> str:
+    """What, into what, from how much: one sentence."""
+    directories = len({file.directory for file in plan.inputs if file.directory})
+    size = sum(file.length for file in plan.inputs)
+    instead = "" if plan.kind is plan.requested else f" (asked for {plan.requested.value})"
+    return (
+        f"{plan.kind.value} compaction{instead} of {plan.entity}: {units.plural(len(plan.inputs), 'file')} in {units.plural(directories, 'directory', 'directories')}, "
+        f"{units.size(size)} → {' and '.join(plan.names) or 'nothing'}"
+    )
+
+
+def cost(plan: CompactionPlan) -> str:
+    """The prediction in one sentence."""
+    predicted = plan.prediction
+    parts = [f"reads {units.size(predicted.read)}", f"copies {units.size(predicted.copied)} as bytes"]
+    if predicted.probed:
+        parts.append(f"probes {units.size(predicted.probed)}")
+    parts += [
+        f"recodes {units.size(predicted.recoded)}",
+        f"writes about {units.size(predicted.written)}",
+        f"takes about {units.seconds(predicted.seconds)} of processor time",
+    ]
+    return ", ".join(parts)
+
+
+def _bucket_records(plan: CompactionPlan) -> Iterator[Record]:
+    for output, bucket in _buckets(plan):
+        found = sums(bucket.segments)
+        yield {
+            "directory": output.name,
+            "file": bucket.name,
+            "copied_stripes": found[Action.COPY].stripes,
+            "probed_stripes": found[Action.PROBE].stripes,
+            "recoded_stripes": found[Action.RECODE].stripes,
+            "copied_bytes": found[Action.COPY].bytes,
+            "probed_bytes": found[Action.PROBE].bytes,
+            "recoded_bytes": found[Action.RECODE].bytes,
+            "rows": sum(segment.rows for segment in bucket.segments),
+            "delete_events": bucket.delete_events,
+        }
+
+
+def _file_records(plan: CompactionPlan) -> Iterator[Record]:
+    for output in plan.outputs:
+        for copy in output.copies:
+            yield {"directory": output.name, "file": copy.name, "source": copy.path, "copied_bytes": copy.bytes}
+
+
+def _verdicts(plan: CompactionPlan) -> list[Record]:
+    found: dict[tuple[Action, str], Sum] = {}
+    for _, bucket in _buckets(plan):
+        for segment in bucket.segments:
+            found.setdefault((segment.action, segment.reason), Sum()).add(segment)
+    order = list(Action)
+    ranked = sorted(found.items(), key=lambda item: (order.index(item[0][0]), -item[1].bytes))
+    return [
+        {"verdict": action.value, "stripes": total.stripes, "bytes": total.bytes, "rows": total.rows, "reason": reason} for (action, reason), total in ranked
+    ]
+
+
+def _buckets(plan: CompactionPlan) -> Iterator[tuple[OutputDir, BucketPlan]]:
+    for output in plan.outputs:
+        for bucket in output.buckets:
+            yield output, bucket
+
+
+def _picture(plan: CompactionPlan, columns: tuple[Column, ...], records: list[Record]) -> RenderableType:
+    parts: list[RenderableType] = [Text(headline(plan), style="bold"), Text()]
+    if records:
+        parts += [table(columns, records), Text()]
+    if verdicts := _verdicts(plan):
+        parts += [table(VERDICT_COLUMNS, verdicts), Text()]
+    parts.append(Text(f"cost: {cost(plan)}"))
+    parts += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
+    return Group(*parts)

@@ -1,0 +1,123 @@
+"""A partition as a picture."""
+
+import pytest
+from rich.console import Console
+
+from compactor.acid.compaction import LayoutVersion
+from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.snapshot import resolve
+from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
+from compactor.cli.partition import Standing, Totals, bar, items_of, picture, read_totals
+
+SIZES = {
+    "base_0000005_v0000010": 1_000_000,
+    "delta_0000001_0000005": 900,
+    "delta_0000006_0000006_0000": 2_000,
+    "delete_delta_0000007_0000007_0000": 500,
+    "delta_0000007_0000007_0001": 3_000,
+    "delta_0000008_0000008_0000": 4_000,
+    "delta_0000009_0000009_0000": 5_000,
+    "delta_0000010_0000010_0000": 6_000,
+}
+
+
+def listing(sizes):
+    files = []
+    for name, size in sizes.items():
+        files += [FileEntry(f"{name}/bucket_00000", size), FileEntry(f"{name}/_orc_acid_version", 1)]
+    return Listing(tuple(files), tuple(sizes))
+
+
+def states(sizes):
+    """Write id 8 aborted, 9 open, 10 committed after it."""
+    write_ids = ValidWriteIdList("db.t", 10, open=(9,), aborted=(8,), min_open=9)
+    txns = ValidTxnList(50)
+    found = listing(sizes)
+    reader = resolve(found, write_ids, txns, LayoutVersion.HIVE_4)
+    return reader, resolve(found, CompactorWriteIdList.from_reader(write_ids), txns, LayoutVersion.HIVE_4)
+
+
+@pytest.fixture
+def items():
+    reader, compactor = states(SIZES)
+    return items_of(reader, compactor, insert_only=False, explain=lambda listed: "transaction 57 of etl@edge" if listed.acid.max_write_id == 9 else "")
+
+
+def drawn(renderable):
+    console = Console(width=160, no_color=True)
+    with console.capture() as capture:
+        console.print(renderable)
+    return capture.get()
+
+
+def test_every_directory_has_one_standing(items):
+    """Each directory of the listing appears once, with what it is to a query that starts now."""
+    assert {item.name: item.standing for item in items} == {
+        "base_0000005_v0000010": Standing.BASE,
+        "delta_0000001_0000005": Standing.OBSOLETE,
+        "delta_0000006_0000006_0000": Standing.DELTA,
+        "delete_delta_0000007_0000007_0000": Standing.DELETE_DELTA,
+        "delta_0000007_0000007_0001": Standing.DELTA,
+        "delta_0000008_0000008_0000": Standing.ABORTED,
+        "delta_0000009_0000009_0000": Standing.NOT_VISIBLE,
+        "delta_0000010_0000010_0000": Standing.DELTA,
+    }
+
+
+def test_compacted_is_what_a_compaction_takes_in(items):
+    """Nothing at or above the open write id is taken in, though a query reads it; nothing obsolete or aborted either."""
+    assert [item.name for item in items if item.compacted] == [
+        "base_0000005_v0000010",
+        "delta_0000006_0000006_0000",
+        "delta_0000007_0000007_0001",
+        "delete_delta_0000007_0000007_0000",
+    ]
+
+
+def test_totals_count_what_a_query_opens(items):
+    """Directories, data files and their bytes: no markers, nothing obsolete, aborted or invisible."""
+    assert read_totals(items) == Totals(5, 5, 1_000_000 + 2_000 + 500 + 3_000 + 6_000)
+
+
+def test_picture_says_why_something_is_not_read(items):
+    """The drawing names each group, the transaction that is open, and marks what is compacted."""
+    text = drawn(picture("db.t", items))
+    assert "a query reads 5 directories, 5 files" in text
+    assert "transaction 57 of etl@edge" in text
+    assert "● base_0000005_v0000010" in text
+    assert "  delta_0000010_0000010_0000" in text
+
+
+def test_long_groups_are_folded_unless_asked_otherwise():
+    """Of many deltas the first and last are drawn and the rest are counted; `fold=False` draws all."""
+    sizes = {f"delta_{n:07d}_{n:07d}_0000": 100 for n in range(1, 31)}
+    write_ids = ValidWriteIdList("db.t", 30)
+    state = resolve(listing(sizes), write_ids, ValidTxnList(1), LayoutVersion.HIVE_4)
+    items = items_of(state, state, insert_only=False)
+    folded, full = drawn(picture("t", items)), drawn(picture("t", items, fold=False))
+    assert "21 more" in folded
+    assert "delta_0000015_0000015_0000" not in folded
+    assert all(name in full for name in sizes)
+
+
+def test_originals_are_drawn_and_unknown_names_are_called_so():
+    """Files from before the conversion are originals; a name that tells no bucket is unknown."""
+    found = Listing((FileEntry("000000_0", 10), FileEntry("000000_0_copy_1", 20), FileEntry("part-0.orc", 5)), ())
+    state = resolve(found, ValidWriteIdList("db.t", 0), ValidTxnList(1), LayoutVersion.HIVE_4)
+    items = items_of(state, state, insert_only=False)
+    assert [(item.standing, item.name) for item in items if item.standing is Standing.ORIGINAL][:2] == [
+        (Standing.ORIGINAL, "000000_0"),
+        (Standing.ORIGINAL, "000000_0_copy_1"),
+    ]
+    assert [item.name for item in items if item.standing is Standing.UNKNOWN] == ["part-0.orc"]
+
+
+def test_an_empty_partition_says_so():
+    """Nothing there is drawn as empty."""
+    assert "empty" in drawn(picture("t", ()))
+
+
+@pytest.mark.parametrize(("value", "largest", "text"), [(0, 10, ""), (10, 10, "█" * 12), (5, 10, "█" * 6), (1, 10_000, "▏"), (1, 0, "")])
+def test_bar(value, largest, text):
+    """Bars are in proportion; something is never nothing."""
+    assert bar(value, largest) == text

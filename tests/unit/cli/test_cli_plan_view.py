@@ -1,0 +1,109 @@
+"""A plan as an answer."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.names import DirKind
+from compactor.cli.plan_view import cost, headline, plan_view
+from compactor.planning.document import (
+    Action,
+    BucketPlan,
+    CompactionPlan,
+    FileCopy,
+    InputFile,
+    OutputDir,
+    Prediction,
+    Role,
+    Segment,
+    from_json,
+)
+
+
+def file(path, length, role=Role.DELTA):
+    directory = path.rsplit("/", 1)[0] if "/" in path else ""
+    return InputFile(path, length, 0, role, directory, 0, 1, 9)
+
+
+@pytest.fixture
+def plan():
+    segments = (
+        Segment(Action.COPY, "base_5/bucket_00000", (0, 1, 2), "nothing hits it", 3_000, 30_000_000),
+        Segment(Action.PROBE, "base_5/bucket_00000", (3,), "a delete may hit it", 1_000, 10_000_000, 0),
+        Segment(Action.RECODE, "delta_6_6/bucket_00000", (0,), "smaller than splice.min_stripe_bytes", 10, 2_000, 1),
+    )
+    return CompactionPlan(
+        entity="db.t/k=1",
+        location="/w/db.db/t/k=1",
+        requested=CompactionKind.MINOR,
+        kind=CompactionKind.MAJOR,
+        layout=LayoutVersion.HIVE_4,
+        insert_only=False,
+        write_ids="db.t:9:9223372036854775807::",
+        name_write_id=9,
+        min_write_id=1,
+        max_write_id=9,
+        highest_write_id=9,
+        visibility_txn=None,
+        columns=(("a", "int"),),
+        outputs=(OutputDir(DirKind.BASE, "base_0000009", (BucketPlan(0, "bucket_00000", segments, ("delete_delta_7_7/bucket_00000",), 4),)),),
+        inputs=(file("base_5/bucket_00000", 40_000_000, Role.BASE), file("delta_6_6/bucket_00000", 2_000)),
+        prediction=Prediction(42_000_000, 30_000_000, 10_000_000, 10_002_000, 40_000_000, 3.2),
+        warnings=("a column is unknown",),
+    )
+
+
+def test_document_is_the_plan_itself(plan):
+    """What JSON shows can be read back as the same plan."""
+    assert from_json(json.dumps(plan_view(plan).value())) == plan
+
+
+def test_totals_per_bucket(plan):
+    """One record per output file, with stripes and bytes per verdict."""
+    (record,) = plan_view(plan).records
+    assert record == {
+        "directory": "base_0000009",
+        "file": "bucket_00000",
+        "copied_stripes": 3,
+        "probed_stripes": 1,
+        "recoded_stripes": 1,
+        "copied_bytes": 30_000_000,
+        "probed_bytes": 10_000_000,
+        "recoded_bytes": 2_000,
+        "rows": 4_010,
+        "delete_events": 4,
+    }
+
+
+def test_picture_names_verdicts_reasons_cost_and_warnings(plan):
+    """People see why stripes are copied, probed or recoded, what it costs, and what to beware of."""
+    console = Console(width=200, no_color=True)
+    with console.capture() as capture:
+        console.print(plan_view(plan).picture())
+    text = capture.get()
+    for said in (
+        "nothing hits it",
+        "a delete may hit it",
+        "splice.min_stripe_bytes",
+        "cost: reads 40.1 MiB",
+        "warning: a column is unknown",
+        "asked for minor",
+    ):
+        assert said in text
+
+
+def test_headline_and_cost_are_sentences(plan):
+    """From how much, into what; bytes and processor time."""
+    assert headline(plan) == "major compaction (asked for minor) of db.t/k=1: 2 files in 2 directories, 38.1 MiB → base_0000009"
+    assert cost(plan).endswith("writes about 38.1 MiB, takes about 3.2 s of processor time")
+
+
+def test_insert_only_plans_show_files():
+    """A table whose files are carried over whole shows each file and where it comes from."""
+    plan = CompactionPlan(
+        "db.t", "/w", CompactionKind.MAJOR, CompactionKind.MAJOR, LayoutVersion.HIVE_4, True, "db.t:2:9223372036854775807::", 2, 1, 2, 2, None, (),
+        (OutputDir(DirKind.BASE, "base_0000002", copies=(FileCopy("delta_1_1/000000_0", "000000_0", 12),)),), (file("delta_1_1/000000_0", 12),),
+    )  # fmt: skip
+    assert plan_view(plan).records == [{"directory": "base_0000002", "file": "000000_0", "source": "delta_1_1/000000_0", "copied_bytes": 12}]
