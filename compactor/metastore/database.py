@@ -1,0 +1,358 @@
+"""
+The metastore's database: connections, transactions, clock, mutexes, and what its errors mean to us.
+
+Every other module of this package gets a `Database` and asks it for transactions; none of them sees a driver's exception that it can act on.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Self, TypeVar
+
+from sqlalchemy import URL, ColumnElement, Connection, Engine, create_engine, insert, make_url, select, update
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+
+from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
+from compactor.metastore.dialects import DIALECTS, Dialect, Failure
+from compactor.metastore.embedded import EmbeddedFile
+from compactor.metastore.schema import HiveSchema, create_embedded, detect
+
+T = TypeVar("T")
+
+_ATTEMPTS = 8
+_FIRST_PAUSE_SECONDS = 0.05
+
+
+class Mutex:
+    """One of Hive's named mutexes while held; `value` is MT_KEY2, the start of the last completed cycle where Hive 4 keeps one."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+        self.kept: int | None = None
+
+    def keep(self, value: int) -> None:
+        """Store this value when the mutex is released (4.x; 3.1 looks rows up by MT_KEY2 = 0, there nothing is stored)."""
+        self.kept = value
+
+
+class Database:
+    """
+    One metastore database.
+
+    Args:
+        url: SQLAlchemy URL: `postgresql://user@host/db`, `sqlite:////path/file.db`.
+        password: put into the URL; never shown.
+        create: make an embedded SQLite database if the file has no tables yet.
+        read_only: nothing can be written; on SQLite other processes may go on using the file.
+
+    Raises:
+        SettingsError: the URL can't be read, or names a product that isn't supported.
+    """
+
+    def __init__(self, url: str, *, password: str | None = None, create: bool = False, read_only: bool = False) -> None:
+        self._url = _parse(url, password)
+        self._create = create
+        self._read_only = read_only
+        self.dialect: Dialect = DIALECTS[self._url.get_backend_name()]()
+        self._engine: Engine | None = None
+        self._schema: HiveSchema | None = None
+        self._file: EmbeddedFile | None = None
+
+    def __str__(self) -> str:
+        where = self._url
+        if self.embedded:
+            return str(where.database)
+        host = (where.host or "localhost") + (f":{where.port}" if where.port else "")
+        return f"{where.get_backend_name()}://{where.username + '@' if where.username else ''}{host}/{where.database or ''}"
+
+    def __enter__(self) -> Self:
+        return self.connect()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def connect(self) -> Self:
+        """
+        Reach the database and find out its schema; done once, by the first who needs it.
+
+        Raises:
+            UnreachableError: no server, no such database, wrong password, or the file is another process's.
+            RefusedError: UNKNOWN_SCHEMA.
+        """
+        if self._schema is not None:
+            return self
+        if not self.dialect.shares_with_others:
+            self._open_file()
+        try:
+            with self._translating():
+                engine = self._engine or self._make_engine()
+                self._engine = engine
+                self._schema = detect(engine) if not self._wants_tables() else create_embedded(engine)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Give connections and the file lock back; a later `connect` starts anew."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.dispose()
+        file, self._file = self._file, None
+        if file is not None:
+            file.leave()
+        self._schema = None
+
+    @property
+    def schema(self) -> HiveSchema:
+        self.connect()
+        assert self._schema is not None
+        return self._schema
+
+    @property
+    def engine(self) -> Engine:
+        self.connect()
+        assert self._engine is not None
+        return self._engine
+
+    @property
+    def embedded(self) -> bool:
+        """Nobody but this process uses the database."""
+        return not self.dialect.shares_with_others
+
+    @property
+    def now(self) -> ColumnElement[int]:
+        """The database clock in milliseconds, as an SQL expression."""
+        return self.dialect.now_ms()
+
+    def now_ms(self, connection: Connection) -> int:
+        return int(connection.scalar(select(self.now)) or 0)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """
+        A writing transaction: READ COMMITTED, on SQLite BEGIN IMMEDIATE; commits at the end, rolls back on any exception.
+
+        Raises:
+            RetryableError: a deadlock, a lock that wasn't given in time, or the connection was lost before the commit was sent: nothing happened.
+            OutcomeUnknownError: the commit was sent and the connection was lost.
+            UnreachableError: the server can't be reached.
+        """
+        self.connect()
+        with ExitStack() as stack:
+            if self._file is not None:
+                stack.enter_context(self._file.writing(60.0))
+            with self._translating():
+                connection = stack.enter_context(self.engine.connect()).execution_options(writing=True)
+            transaction = None
+            try:
+                with self._translating():
+                    transaction = connection.begin()
+                    yield connection
+            except BaseException:
+                if transaction is not None:
+                    _roll_back(connection)
+                raise
+            with self._translating(committing=True):
+                transaction.commit()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only looks."""
+        with self._translating(), self.engine.connect() as connection:
+            yield connection
+
+    def read(self, look: Callable[[Connection], T]) -> T:
+        """Look, again if the database was in the way."""
+
+        def once() -> T:
+            with self.reading() as connection:
+                return look(connection)
+
+        return _retry(once, (RetryableError,))
+
+    def write(self, change: Callable[[Connection], T]) -> T:
+        """
+        Change something in one transaction; repeated when nothing happened.
+
+        Raises:
+            OutcomeUnknownError: the change may have happened; look before repeating.
+        """
+
+        def once() -> T:
+            with self.transaction() as connection:
+                return change(connection)
+
+        return _retry(once, (RetryableError,))
+
+    def repeatable(self, change: Callable[[Connection], T]) -> T:
+        """As `write`, for a change that may safely be made twice: repeated also when its outcome is unknown."""
+
+        def once() -> T:
+            with self.transaction() as connection:
+                return change(connection)
+
+        return _retry(once, (RetryableError, OutcomeUnknownError))
+
+    def mutex(self, name: str, wait_seconds: float = 60.0) -> AbstractContextManager[Mutex]:
+        """
+        One of Hive's named mutexes (`Initiator`, `Cleaner`, `CompactionScheduler`, `HouseKeeper`, `TxnCleaner`), on a connection of its own.
+
+        Raises:
+            RetryableError: somebody else held it for `wait_seconds`.
+
+        Source: Hive's TxnStoreMutex.
+        """
+        self.connect()
+        return self._embedded_mutex(name, wait_seconds) if self._file is not None else self._shared_mutex(name, wait_seconds)
+
+    @contextmanager
+    def _embedded_mutex(self, name: str, wait_seconds: float) -> Iterator[Mutex]:
+        assert self._file is not None
+        aux = self.schema.aux_table
+        with self._file.mutex(name, wait_seconds):
+            mutex = Mutex(int(self.read(lambda connection: connection.scalar(select(aux.c.mt_key2).where(aux.c.mt_key1 == name))) or 0))
+            yield mutex
+            if mutex.kept is not None:
+                kept = mutex.kept
+
+                def keep(connection: Connection) -> None:
+                    if connection.execute(update(aux).where(aux.c.mt_key1 == name).values(mt_key2=kept)).rowcount == 0:
+                        connection.execute(insert(aux).values(mt_key1=name, mt_key2=kept))
+
+                self.repeatable(keep)
+
+    @contextmanager
+    def _shared_mutex(self, name: str, wait_seconds: float) -> Iterator[Mutex]:
+        aux = self.schema.aux_table
+        row = aux.c.mt_key1 == name
+        if not self.schema.hive_4:
+            row = row & (aux.c.mt_key2 == 0)
+        with self._translating(), self.engine.connect() as connection:
+            value = self._lock_row(connection, name, row, wait_seconds)
+            mutex = Mutex(value)
+            try:
+                yield mutex
+            except BaseException:
+                _roll_back(connection)
+                raise
+            if mutex.kept is not None and self.schema.hive_4:
+                connection.execute(update(aux).where(row).values(mt_key2=mutex.kept))
+                connection.commit()
+            else:
+                _roll_back(connection)
+
+    def _lock_row(self, connection: Connection, name: str, row: ColumnElement[bool], wait_seconds: float) -> int:
+        aux = self.schema.aux_table
+        for _ in range(3):
+            self.dialect.limit_waiting(connection, int(wait_seconds * 1000))
+            try:
+                value = connection.scalar(select(aux.c.mt_key2).where(row).with_for_update())
+            except DBAPIError as error:
+                if self.dialect.classify(error) is Failure.CONFLICT:
+                    raise RetryableError(f"mutex {name} is held by another process") from error
+                raise
+            if value is not None:
+                return int(value)
+            try:
+                connection.execute(insert(aux).values(mt_key1=name, mt_key2=0))
+                connection.commit()
+            except IntegrityError:
+                connection.rollback()
+        raise RetryableError(f"mutex {name} could not be taken")
+
+    def _make_engine(self) -> Engine:
+        engine = create_engine(self._url, **self.dialect.options())
+        self.dialect.prepare(engine, read_only=self._read_only)
+        return engine
+
+    def _open_file(self) -> None:
+        name = self._url.database
+        if not name or name == ":memory:":
+            raise SettingsError("database.url: SQLite needs a file; an in-memory database would be gone with the process")
+        path = Path(name)
+        if not self._create and not path.is_file():
+            raise UnreachableError(f"metastore database {path}: no such file")
+        if not path.parent.is_dir():
+            raise UnreachableError(f"metastore database {path}: its folder doesn't exist")
+        if not self._read_only:
+            self._file = EmbeddedFile.use(path)
+
+    def _wants_tables(self) -> bool:
+        if not self._create or self._file is None:
+            return False
+        with self.engine_without_schema().connect() as connection:
+            return not connection.dialect.has_table(connection, "COMPACTION_QUEUE")
+
+    def engine_without_schema(self) -> Engine:
+        """The engine before the schema is known; for those who are about to create it."""
+        assert self._engine is not None
+        return self._engine
+
+    @contextmanager
+    def _translating(self, *, committing: bool = False) -> Iterator[None]:
+        """Driver's exceptions in, ours out; integrity errors stay, their meaning is the caller's to know."""
+        try:
+            yield
+        except IntegrityError:
+            raise
+        except DBAPIError as error:
+            raise self._translate(error, committing=committing) from error
+        except ModuleNotFoundError as error:
+            raise SettingsError(f"database.url: the driver for {self._url.get_backend_name()} isn't installed ({error.name})") from error
+
+    def _translate(self, error: DBAPIError, *, committing: bool) -> CompactorError:
+        line = self._one_line(error)
+        match self.dialect.classify(error):
+            case Failure.LOST if committing:
+                return OutcomeUnknownError(f"metastore database {self}: the connection was lost while committing: {line}")
+            case Failure.LOST:
+                return RetryableError(f"metastore database {self}: the connection was lost: {line}")
+            case Failure.CONFLICT:
+                return RetryableError(f"metastore database {self}: {line}")
+            case Failure.CREDENTIALS | Failure.UNREACHABLE:
+                return UnreachableError(f"metastore database {self} can't be reached: {line}")
+            case Failure.OTHER:
+                return CompactorError(f"metastore database {self}: {line}")
+
+    def _one_line(self, error: DBAPIError) -> str:
+        line = " ".join(str(error.orig).split())
+        password = self._url.password
+        if password:
+            line = line.replace(str(password), "***")
+        return line if len(line) <= 300 else line[:297] + "..."
+
+
+def _parse(url: str, password: str | None) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise SettingsError("database.url: not a database URL; expected for example postgresql://hive@host/metastore or sqlite:////path/file.db") from error
+    name = parsed.drivername
+    if name in {"postgres", "postgresql"}:
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    elif name not in {"postgresql+psycopg", "sqlite"}:
+        raise SettingsError(f"database.url: {name} isn't supported; use postgresql:// or sqlite:///")
+    return parsed.set(password=password) if password is not None else parsed
+
+
+def _roll_back(connection: Connection) -> None:
+    try:
+        connection.rollback()
+    except DBAPIError:
+        connection.invalidate()
+
+
+def _retry(once: Callable[[], T], repeat_on: tuple[type[CompactorError], ...]) -> T:
+    pause = _FIRST_PAUSE_SECONDS
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return once()
+        except repeat_on:
+            if attempt == _ATTEMPTS:
+                raise
+            time.sleep(pause * (0.5 + random.random()))  # noqa: S311 - spreads competitors, no secret
+            pause = min(2 * pause, 2.0)
+    raise AssertionError

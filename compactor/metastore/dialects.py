@@ -1,0 +1,161 @@
+"""
+What differs between database products: the clock, table locks, how a transaction begins, what an error means.
+
+One class per product; nothing else in the package asks which product it talks to.
+"""
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Connection, Engine, Table, cast, event, func, literal_column, text
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+
+class Failure(Enum):
+    """What a database error means to the one who asked."""
+
+    LOST = "connection lost"
+    CONFLICT = "lost against another transaction"
+    CREDENTIALS = "refused our user or password"
+    UNREACHABLE = "no server"
+    OTHER = "other"
+
+
+class Dialect(ABC):
+    """One database product."""
+
+    shares_with_others: bool
+    """Other processes may work on the database at the same time."""
+
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """Arguments for SQLAlchemy's create_engine."""
+
+    @abstractmethod
+    def prepare(self, engine: Engine, *, read_only: bool) -> None:
+        """Set up every new connection."""
+
+    @abstractmethod
+    def now_ms(self) -> ColumnElement[int]:
+        """Milliseconds since 1970 on the database clock, as of the transaction's start where the product says so."""
+
+    @abstractmethod
+    def share_openers_lock(self, connection: Connection, table: Table) -> None:
+        """Take TXN_LOCK_TBL as one who opens a transaction, until the database transaction ends."""
+
+    @abstractmethod
+    def own_openers_lock(self, connection: Connection, table: Table) -> None:
+        """Take TXN_LOCK_TBL alone: nobody opens or commits until the database transaction ends."""
+
+    @abstractmethod
+    def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
+        """Wait for locks no longer than that in this transaction."""
+
+    @abstractmethod
+    def classify(self, error: DBAPIError) -> Failure:
+        """What an error means."""
+
+
+class PostgreSQL(Dialect):
+    """PostgreSQL by psycopg 3, at READ COMMITTED as Hive uses it."""
+
+    shares_with_others = True
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "isolation_level": "READ COMMITTED",
+            "pool_pre_ping": True,
+            "pool_size": 5,
+            "max_overflow": 30,
+            "connect_args": {"connect_timeout": 10, "application_name": "compactor", "keepalives_idle": 30},
+        }
+
+    def prepare(self, engine: Engine, *, read_only: bool) -> None:
+        @event.listens_for(engine, "connect")
+        def _settings(connection: Any, _record: object) -> None:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute("SET lock_timeout = '60s'")
+                if read_only:
+                    cursor.execute("SET default_transaction_read_only = on")
+            connection.autocommit = False
+
+    def now_ms(self) -> ColumnElement[int]:
+        # The start of the transaction, as in Hive: for the age of a row it must not be later than the snapshot that shows the row.
+        return cast(func.round(literal_column("extract(epoch from current_timestamp) * 1000")), BigInteger)
+
+    def share_openers_lock(self, connection: Connection, table: Table) -> None:
+        connection.execute(text(f"LOCK TABLE {_quoted(connection, table)} IN SHARE MODE"))
+
+    def own_openers_lock(self, connection: Connection, table: Table) -> None:
+        connection.execute(text(f"LOCK TABLE {_quoted(connection, table)} IN EXCLUSIVE MODE"))
+
+    def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
+        connection.execute(text(f"SET LOCAL lock_timeout = {max(1, int(milliseconds))}"))
+
+    def classify(self, error: DBAPIError) -> Failure:
+        state = getattr(error.orig, "sqlstate", None) or ""
+        message = str(error.orig)
+        if state.startswith("28") or "authentication failed" in message or "no password supplied" in message:
+            return Failure.CREDENTIALS
+        if state == "3D000" or ("database" in message and "does not exist" in message and "FATAL" in message):
+            return Failure.UNREACHABLE
+        if state in {"40001", "40P01", "55P03"}:
+            return Failure.CONFLICT
+        if error.connection_invalidated or state.startswith(("08", "57P")):
+            return Failure.LOST
+        if isinstance(error, OperationalError) and not state:
+            return Failure.UNREACHABLE
+        return Failure.OTHER
+
+
+class SQLite(Dialect):
+    """The embedded database: one process, WAL, every writing transaction begins IMMEDIATE (`Database` sees to that)."""
+
+    shares_with_others = False
+
+    def options(self) -> dict[str, Any]:
+        return {"connect_args": {"timeout": 60, "check_same_thread": False}, "pool_size": 5, "max_overflow": 30}
+
+    def prepare(self, engine: Engine, *, read_only: bool) -> None:
+        @event.listens_for(engine, "connect")
+        def _settings(connection: Any, _record: object) -> None:
+            connection.isolation_level = None  # the driver would begin on its own, too late and never IMMEDIATE
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA synchronous = FULL")
+            if read_only:
+                connection.execute("PRAGMA query_only = ON")
+            else:
+                connection.execute("PRAGMA journal_mode = WAL")
+
+        @event.listens_for(engine, "begin")
+        def _begin(connection: Connection) -> None:
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN")
+
+    def now_ms(self) -> ColumnElement[int]:
+        return literal_column("CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)", BigInteger)
+
+    def share_openers_lock(self, connection: Connection, table: Table) -> None:
+        """The writing transaction is alone anyway."""
+
+    def own_openers_lock(self, connection: Connection, table: Table) -> None:
+        """The writing transaction is alone anyway."""
+
+    def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
+        """Waiting happens at BEGIN, bounded by the connection's time-out."""
+
+    def classify(self, error: DBAPIError) -> Failure:
+        message = str(error.orig)
+        if "locked" in message or "busy" in message:
+            return Failure.CONFLICT
+        if "unable to open" in message or "not a database" in message:
+            return Failure.UNREACHABLE
+        return Failure.OTHER
+
+
+def _quoted(connection: Connection, table: Table) -> str:
+    return connection.dialect.identifier_preparer.format_table(table)
+
+
+DIALECTS: dict[str, type[Dialect]] = {"postgresql": PostgreSQL, "sqlite": SQLite}

@@ -1,0 +1,281 @@
+"""
+What the metastore knows, as values: tables, partitions, queue entries, candidates, locks.
+
+Knows Hive's one-letter codes and nothing of SQL; whoever reads rows makes these, everybody else only looks at them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from compactor.acid.compaction import CompactionKind
+
+DEFAULT_CATALOG = "hive"
+"""ACID tables exist in this catalog only: the transaction tables have no column for another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """
+    What is compacted: a table, or one partition of it.
+
+    Args:
+        database, table: as Hive stores them, lower case.
+        partition: Hive's partition name `k1=v1/k2=v2`, escaped as in PARTITIONS.PART_NAME; None for the whole table.
+    """
+
+    database: str
+    table: str
+    partition: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "database", self.database.lower())
+        object.__setattr__(self, "table", self.table.lower())
+
+    @property
+    def full_name(self) -> str:
+        """`db.table`, the name in valid write-id strings."""
+        return f"{self.database}.{self.table}"
+
+    def whole_table(self) -> "Entity":
+        return Entity(self.database, self.table)
+
+    def __str__(self) -> str:
+        return self.full_name if self.partition is None else f"{self.full_name}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; `type` is Hive's type string, for example `array<struct<a:int>>`."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table as the catalog describes it; `buckets` is 0 when it isn't bucketed, `location` is an unescaped Hadoop path string."""
+
+    tbl_id: int
+    database: str
+    name: str
+    table_type: str
+    owner: str | None
+    location: str | None
+    columns: tuple[Column, ...]
+    partition_keys: tuple[Column, ...]
+    input_format: str | None
+    serde: str | None
+    buckets: int = 0
+    bucket_columns: tuple[str, ...] = ()
+    sorted: bool = False
+    stored_as_subdirectories: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    database_parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.database}.{self.name}"
+
+    @property
+    def entity(self) -> Entity:
+        return Entity(self.database, self.name)
+
+    @property
+    def transactional(self) -> bool:
+        return (self.parameters.get("transactional") or "").lower() == "true"
+
+    @property
+    def insert_only(self) -> bool:
+        return self.transactional and (self.parameters.get("transactional_properties") or "").lower() == "insert_only"
+
+    @property
+    def full_acid(self) -> bool:
+        return self.transactional and not self.insert_only
+
+    @property
+    def partitioned(self) -> bool:
+        return bool(self.partition_keys)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """One partition; `parameters` from a bulk look-up leave Hive's statistics out."""
+
+    part_id: int
+    name: str
+    location: str | None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    buckets: int = 0
+    input_format: str | None = None
+
+
+class QueueState(StrEnum):
+    """State of a compaction, in SHOW COMPACTIONS' words; `code` is the letter in CQ_STATE and CC_STATE."""
+
+    INITIATED = "initiated"
+    WORKING = "working"
+    READY_FOR_CLEANING = "ready for cleaning"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DID_NOT_INITIATE = "did not initiate"
+    REFUSED = "refused"
+    ABORTED = "aborted"
+
+    @property
+    def code(self) -> str:
+        return _STATE_CODES[self]
+
+    @classmethod
+    def from_code(cls, code: str) -> "QueueState | None":
+        """The state for a letter; None for a letter of a later Hive."""
+        return _STATES.get(code)
+
+
+_STATE_CODES = {
+    QueueState.INITIATED: "i",
+    QueueState.WORKING: "w",
+    QueueState.READY_FOR_CLEANING: "r",
+    QueueState.SUCCEEDED: "s",
+    QueueState.FAILED: "f",
+    QueueState.DID_NOT_INITIATE: "a",
+    QueueState.REFUSED: "c",
+    QueueState.ABORTED: "x",
+}
+_STATES = {code: state for state, code in _STATE_CODES.items()}
+
+KIND_CODES = {CompactionKind.MAJOR: "a", CompactionKind.MINOR: "i", CompactionKind.REBALANCE: "r", CompactionKind.ABORT_CLEANUP: "c"}
+"""CQ_TYPE's letters."""
+KINDS = {code: kind for kind, code in KIND_CODES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEntry:
+    """
+    One row of COMPACTION_QUEUE; times are milliseconds of the database clock, None where Hive stores NULL or the schema has no such column.
+
+    Args:
+        highest_write_id: what the compaction covers; None until a worker has stored it.
+        txn_id: the COMPACTION transaction (4.x).
+        next_txn_id: the highest transaction id when that transaction committed (4.x).
+        properties: CQ_TBLPROPERTIES, decoded; soft deletes carry `location` and `ifPurge`.
+    """
+
+    id: int
+    entity: Entity
+    kind: CompactionKind
+    state: QueueState
+    worker_id: str | None = None
+    start_ms: int | None = None
+    run_as: str | None = None
+    highest_write_id: int | None = None
+    txn_id: int | None = None
+    next_txn_id: int | None = None
+    commit_ms: int | None = None
+    enqueue_ms: int | None = None
+    pool: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    error_message: str | None = None
+    retry_retention_ms: int = 0
+    initiator_id: str | None = None
+    initiator_version: str | None = None
+    worker_version: str | None = None
+    job_id: str | None = None
+    cleaner_start_ms: int | None = None
+
+    @property
+    def location(self) -> str | None:
+        """Where a soft-deleted table or partition lies; such an entry may describe what the catalog no longer has."""
+        return self.properties.get("location")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry(QueueEntry):
+    """One row of COMPLETED_COMPACTIONS."""
+
+    end_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """Answer to a request: `id` and `state` are those of the entry that already stands in the way when `accepted` is false."""
+
+    id: int
+    accepted: bool
+    state: QueueState
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """
+    Something that may be worth a look at its directories.
+
+    Args:
+        newest_write_id: highest committed write id not yet compacted and cleaned; 0 when only aborts brought it here.
+        newest_txn_id: highest transaction among those commits.
+        commits: rows of COMPLETED_TXN_COMPONENTS.
+        aborted_count: components of aborted transactions above what an entry that is ready for cleaning covers.
+        oldest_abort_ms: when the oldest of them started, None without any.
+        active: INITIATED or WORKING when such an entry is in the queue.
+        ready_for_cleaning_hwm: highest write id of entries that are ready for cleaning.
+    """
+
+    entity: Entity
+    newest_write_id: int = 0
+    newest_txn_id: int = 0
+    commits: int = 0
+    aborted_count: int = 0
+    oldest_abort_ms: int | None = None
+    active: QueueState | None = None
+    ready_for_cleaning_hwm: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLock:
+    """One row of HIVE_LOCKS; `kind` and `state` are Hive's letters."""
+
+    lock_id: int
+    internal_id: int
+    txn_id: int
+    database: str
+    table: str | None
+    partition: str | None
+    state: str
+    kind: str
+    user: str
+    host: str
+    acquired_ms: int | None
+
+    def __str__(self) -> str:
+        words = {"r": "shared read", "w": "shared write", "x": "exclusive write", "e": "exclusive"}
+        where = ".".join(part for part in (self.database, self.table) if part) + (f"/{self.partition}" if self.partition else "")
+        owner = f" of transaction {self.txn_id}" if self.txn_id else ""
+        waiting = "" if self.state == "a" else ", waiting"
+        return f"lock {self.lock_id} ({words.get(self.kind, self.kind)}{waiting}) on {where}{owner} by {self.user}@{self.host}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """An open transaction; `read_only` ones write nothing yet still read files."""
+
+    txn_id: int
+    user: str
+    host: str
+    started_ms: int
+    heartbeat_ms: int
+    age_ms: int
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return f"transaction {self.txn_id} of {self.user}@{self.host}, open for {duration(self.age_ms)}"
+
+
+def duration(milliseconds: int) -> str:
+    """A length of time for people: `3 s`, `12 min`, `5 h`, `9 d`."""
+    seconds = max(0, milliseconds) // 1000
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
