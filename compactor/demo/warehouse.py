@@ -1,0 +1,189 @@
+"""
+A real ACID warehouse in a folder, written the way Hive writes it: for `make demo`, and for tests.
+
+    warehouse = Warehouse(folder, MemoryLedger())
+    orders = warehouse.create_table("shop", "orders", [("id", "int"), ("state", "string")])
+    with warehouse.begin() as txn:
+        txn.insert(orders, [(1, "new"), (2, "new")])
+    with warehouse.begin() as txn:
+        txn.update(orders, lambda row: row[0] == 1, lambda row: (row[0], "paid"))
+
+With a `MetastoreLedger` (see `rows`) the same calls also leave what Hive leaves in the metastore database.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from compactor.acid.row_id import RowKey, encode
+from compactor.demo import files
+from compactor.demo.files import Row
+from compactor.demo.ledger import COMMITTED, Ledger, Snapshot
+from compactor.demo.tables import DemoTable, DirectoryRows
+from compactor.demo.writer import Partition, StreamingBatch, Transaction
+
+FIRST_WRITE_ID_AFTER_CONVERSION = 10_000_001
+"""Hive leaves the write ids below to the rows that a plain table had when it was made transactional (HIVE-19750)."""
+
+
+class CatalogWriter(Protocol):
+    """Where tables and partitions are made known; `rows.CatalogRows` writes them into a metastore database."""
+
+    def add_database(self, name: str, location: Path, parameters: Mapping[str, str]) -> None: ...
+    def add_table(self, table: DemoTable) -> None: ...
+    def add_partition(self, table: DemoTable, directory: DirectoryRows) -> None: ...
+    def set_parameters(self, table: DemoTable) -> None: ...
+    def set_columns(self, table: DemoTable, *, cascade: bool) -> None: ...
+    def drop_table(self, table: DemoTable) -> None: ...
+
+
+class Warehouse:
+    """
+    A folder of databases and tables, the ledger of its transactions, and what a reader should see of each table.
+
+    Args:
+        root: the warehouse folder; made when missing.
+        ledger: where transactions and write ids are kept.
+        catalog: where databases, tables and partitions are registered; None for files alone.
+    """
+
+    def __init__(self, root: Path, ledger: Ledger, catalog: CatalogWriter | None = None) -> None:
+        self.root = root
+        self.ledger = ledger
+        self.states: dict[int, str] = {}
+        self.tables: dict[str, DemoTable] = {}
+        self._catalog = catalog
+        self._databases: set[str] = set()
+        self._registered: set[tuple[str, str]] = set()
+        root.mkdir(parents=True, exist_ok=True)
+
+    def create_database(self, name: str, parameters: Mapping[str, str] | None = None) -> None:
+        """Make `<root>/<name>.db`."""
+        location = self.root / f"{name}.db"
+        location.mkdir()
+        self._databases.add(name)
+        if self._catalog:
+            self._catalog.add_database(name, location, parameters or {})
+
+    def create_table(
+        self,
+        database: str,
+        name: str,
+        columns: Sequence[tuple[str, str]],
+        *,
+        partition_keys: Sequence[tuple[str, str]] = (),
+        buckets: int = 0,
+        bucket_columns: Sequence[str] = (),
+        insert_only: bool = False,
+        transactional: bool = True,
+        file_format: str = "orc",
+        parameters: Mapping[str, str] | None = None,
+    ) -> DemoTable:
+        """Make an empty table, and its database when there is none yet. Bucketed tables use `bucketing_version` 1."""
+        if database not in self._databases:
+            self.create_database(database)
+        own = {"bucketing_version": "1" if buckets else "2"}
+        if transactional:
+            own |= {"transactional": "true", "transactional_properties": "insert_only" if insert_only else "default"}
+        table = DemoTable(
+            database=database,
+            name=name,
+            columns=tuple(columns),
+            partition_keys=tuple(partition_keys),
+            buckets=buckets,
+            bucket_columns=tuple(bucket_columns),
+            insert_only=insert_only,
+            transactional=transactional,
+            file_format=file_format,
+            parameters=own | dict(parameters or {}),
+            location=self.root / f"{database}.db" / name,
+        )
+        table.location.mkdir()
+        self.tables[table.full_name] = table
+        if self._catalog:
+            self._catalog.add_table(table)
+        if not partition_keys:
+            self.directory(table, ())
+        return table
+
+    def begin(self) -> Transaction:
+        """Open a transaction; commit or abort it, or leave it open."""
+        return Transaction(self)
+
+    def stream(self, table: DemoTable, rows_by_transaction: Sequence[Sequence[Row]], partition: Partition = None, *, side_file: bool = False) -> StreamingBatch:
+        """Open a batch of transactions that write into one delta directory."""
+        return StreamingBatch(self, table, rows_by_transaction, partition, side_file=side_file)
+
+    def write_original(self, table: DemoTable, rows: Sequence[Row], partition: Partition = None, *, bucket: int = 0) -> None:
+        """Write a file as a table holds it that isn't transactional yet: `000000_0`, then `000000_0_copy_1` and so on."""
+        directory = self.directory(table, tuple(partition or ()))
+        self.register(table, directory)
+        copies = len(list(directory.location.glob(f"{bucket:06d}_0*")))
+        name = f"{bucket:06d}_0" + (f"_copy_{copies}" if copies else "")
+        files.write_plain(directory.location / name, table.columns, rows, table.options)
+        self._number_originals(directory, bucket, name, rows)
+
+    def convert(self, table: DemoTable) -> None:
+        """ALTER TABLE ... SET TBLPROPERTIES ('transactional'='true')."""
+        table.transactional = True
+        table.parameters |= {"transactional": "true", "transactional_properties": "default"}
+        self.ledger.seed(table.database, table.name, FIRST_WRITE_ID_AFTER_CONVERSION)
+        if self._catalog:
+            self._catalog.set_parameters(table)
+
+    def add_columns(self, table: DemoTable, columns: Iterable[tuple[str, str]], *, cascade: bool = False) -> None:
+        """ALTER TABLE ... ADD COLUMNS: takes a write id without a directory; partitions keep their own columns unless `cascade`."""
+        with self.begin() as txn:
+            txn.write_id(table)
+        added = tuple(columns)
+        table.columns = (*table.columns, *added)
+        for directory in table.directories.values():
+            directory.inserted = {key: (*row, *([None] * len(added))) for key, row in directory.inserted.items()}
+        if self._catalog:
+            self._catalog.set_columns(table, cascade=cascade)
+
+    def set_parameters(self, table: DemoTable, parameters: Mapping[str, str]) -> None:
+        """ALTER TABLE ... SET TBLPROPERTIES."""
+        table.parameters |= parameters
+        if self._catalog:
+            self._catalog.set_parameters(table)
+
+    def directory(self, table: DemoTable, values: Sequence[str | None]) -> DirectoryRows:
+        name = table.partition_name(values)
+        if name not in table.directories:
+            location = table.location / name if name else table.location
+            location.mkdir(parents=True, exist_ok=True)
+            table.directories[name] = DirectoryRows(name, tuple(values), location)
+        return table.directories[name]
+
+    def register(self, table: DemoTable, directory: DirectoryRows) -> None:
+        if directory.name is None or (table.full_name, directory.name) in self._registered:
+            return
+        self._registered.add((table.full_name, directory.name))
+        if self._catalog:
+            self._catalog.add_partition(table, directory)
+
+    def snapshot(self, table: DemoTable) -> Snapshot:
+        """What a reader that starts now may see, as Hive spells it."""
+        return self.ledger.snapshot(table.database, table.name)
+
+    def compactor_snapshot(self, table: DemoTable) -> Snapshot:
+        """What a compactor that starts now may see."""
+        return self.ledger.compactor_snapshot(table.database, table.name)
+
+    def expected(self, table: DemoTable) -> Mapping[str | None, dict[RowKey, Row]]:
+        """The rows that a reader has to see now, by partition name: from what was asked for, not from the files."""
+        return table.rows(self.committed(table))
+
+    def committed(self, table: DemoTable) -> Callable[[int], bool]:
+        """A predicate on the table's write ids, frozen as of now."""
+        known = frozenset(write_id for write_id, txn in table.writers.items() if self.states[txn] == COMMITTED)
+        return known.__contains__
+
+    @staticmethod
+    def _number_originals(directory: DirectoryRows, bucket: int, name: str, rows: Sequence[Row]) -> None:
+        # ids run over the files of a bucket in path order, and _copy_10 sorts before _copy_2
+        known = directory.originals.setdefault(bucket, {})
+        known[name] = list(rows)
+        everything = [row for file in sorted(known) for row in known[file]]
+        directory.inserted.update((RowKey(0, encode(bucket, 0), position), row) for position, row in enumerate(everything))
