@@ -1,0 +1,42 @@
+"""
+What an operating system's error means here.
+
+FileNotFoundError and FileExistsError pass through: callers decide on them. Everything else becomes one of our errors, in one line with the path.
+"""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from compactor.errors import CompactorError, RefusedError, UnreachableError
+from compactor.reasons import Reason
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_GONE: Final = frozenset({errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ETIMEDOUT})
+
+
+@contextmanager
+def explained(doing: str, path: str) -> Iterator[None]:
+    """Turn an OSError raised inside into the error that says what to do about it; `doing` is the sentence's verb, as in "can't write"."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError as error:
+        raise explanation(error, doing, path) from error
+
+
+def explanation(error: OSError, doing: str, path: str) -> CompactorError:
+    """The error to raise for an OSError other than the two that pass through."""
+    what = f"can't {doing} {path!r}: {error.strerror or error}"
+    if isinstance(error, NotADirectoryError):
+        return RefusedError(Reason.LOCATION_MISSING, what)
+    if error.errno in _FULL:
+        return RefusedError(Reason.DISK_FULL, f"{what}; free some space, then retry")
+    if error.errno in _FORBIDDEN:
+        return RefusedError(Reason.PERMISSION_DENIED, f"{what}; the daemon's user needs read and write access there")
+    if error.errno in _GONE:
+        return UnreachableError(what)
+    return CompactorError(what)

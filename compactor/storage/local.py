@@ -1,0 +1,176 @@
+"""
+The driver for POSIX file systems on this machine, network mounts included.
+
+Holds no state: safe in any number of threads and processes, and cheap to send to an executor.
+"""
+
+import errno
+import os
+import pwd
+import shutil
+import stat as modes
+from pathlib import Path
+from typing import Final
+
+from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.names import METADATA_FILE, is_hidden
+from compactor.errors import OutcomeUnknownError, RefusedError
+from compactor.reasons import Reason
+from compactor.storage.failures import explained, explanation
+from compactor.storage.local_files import LocalReader, LocalWriter, remove_if_there
+from compactor.storage.location import local_path, parent
+from compactor.storage.metadata import METADATA_LIMIT, data_format
+from compactor.storage.rename import rename_noreplace
+
+_NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES})
+
+
+class LocalStorage:
+    """A `Storage` on `file:` locations and plain absolute paths."""
+
+    def list_tree(self, location: str) -> Listing:
+        root = local_path(location)
+        files: list[FileEntry] = []
+        directories: list[str] = []
+        try:
+            self._scan(root, "", files, directories)
+        except FileNotFoundError as error:
+            raise RefusedError(Reason.LOCATION_MISSING, f"directory {root!r} doesn't exist") from error
+        formats = tuple((f.path.rpartition("/")[0], found) for f in files if _is_base_metadata(f) and (found := self._format(root, f)) is not None)
+        return Listing(tuple(sorted(files)), tuple(sorted(directories)), tuple(sorted(formats)))
+
+    def stat(self, location: str) -> FileEntry | None:
+        path = local_path(location)
+        try:
+            with explained("look at", path):
+                found = Path(path).stat()
+        except FileNotFoundError:
+            return None
+        return FileEntry(location, 0 if modes.S_ISDIR(found.st_mode) else found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def exists(self, location: str) -> bool:
+        return os.path.lexists(local_path(location))
+
+    def is_directory(self, location: str) -> bool:
+        return Path(local_path(location)).is_dir()
+
+    def open_read(self, location: str) -> LocalReader:
+        return LocalReader(local_path(location))
+
+    def create(self, location: str) -> LocalWriter:
+        return LocalWriter(local_path(location))
+
+    def mkdir(self, location: str) -> None:
+        path = local_path(location)
+        with explained("make directory", path):
+            Path(path).mkdir()
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        old, new = local_path(source), local_path(target)
+        rename_noreplace(old, new)
+        try:
+            for directory in {parent(old), parent(new)}:
+                self.sync_directory(directory)
+        except Exception as error:
+            raise OutcomeUnknownError(f"renamed {old!r} to {new!r}, but can't tell whether that is durable: {error}") from error
+
+    def delete_file(self, location: str) -> None:
+        path = local_path(location)
+        with explained("delete", path):
+            remove_if_there(path)
+
+    def delete_tree(self, location: str) -> None:
+        path = local_path(location)
+        with explained("delete", path):
+            if Path(path).is_symlink():
+                remove_if_there(path)
+                return
+            shutil.rmtree(path, onerror=_ignore_missing)
+
+    def link_or_copy(self, source: str, target: str) -> None:
+        old, new = local_path(source), local_path(target)
+        try:
+            os.link(old, new, follow_symlinks=True)
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise explanation(error, "write", new) from error
+        else:
+            return
+        with self.open_read(old) as reader, self.create(new) as writer:
+            writer.copy_from(reader, 0, reader.size)
+
+    def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
+        with self.open_read(location) as reader:
+            if reader.size > limit:
+                raise RefusedError(Reason.CORRUPT_FILE, f"{reader.name!r} has {reader.size} bytes, more than the {limit} it may have")
+            return reader.read_at(0, reader.size)
+
+    def write_small(self, location: str, data: bytes) -> None:
+        with self.create(location) as writer:
+            writer.write(data)
+
+    def free_bytes(self, location: str) -> int:
+        path = local_path(location)
+        with explained("look at", path):
+            found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+    def owner(self, location: str) -> str:
+        path = local_path(location)
+        with explained("look at", path):
+            number = Path(path).stat().st_uid
+        try:
+            return pwd.getpwuid(number).pw_name
+        except KeyError:
+            return str(number)
+
+    def sync_directory(self, location: str) -> None:
+        path = local_path(location)
+        with explained("sync", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _scan(self, root: str, below: str, files: list[FileEntry], directories: list[str]) -> None:
+        """Walk one directory; whatever vanishes on the way (staging of running jobs) is left out."""
+        directory = f"{root}/{below}"
+        with explained("list", directory), os.scandir(directory) as children:
+            for child in children:
+                path = f"{below}/{child.name}" if below else child.name
+                try:
+                    self._visit(root, path, child, files, directories)
+                except FileNotFoundError:
+                    continue
+
+    def _visit(self, root: str, path: str, child: "os.DirEntry[str]", files: list[FileEntry], directories: list[str]) -> None:
+        if child.is_dir(follow_symlinks=False):
+            if "/" in path or not is_hidden(child.name):
+                self._scan(root, path, files, directories)
+            directories.append(path)
+        elif child.is_file(follow_symlinks=False):
+            found = child.stat(follow_symlinks=False)
+            files.append(FileEntry(path, found.st_size, found.st_mtime_ns // 1_000_000))
+        elif not is_hidden(child.name):
+            what = "a symbolic link" if child.is_symlink() else "neither a file nor a directory"
+            raise RefusedError(Reason.UNKNOWN_NAME, f"'{root}/{path}' is {what}: move it away")
+
+    def _format(self, root: str, entry: FileEntry) -> str | None:
+        path = f"{root}/{entry.path}"
+        try:
+            return data_format(self.read_small(path, METADATA_LIMIT), path)
+        except FileNotFoundError:
+            return None
+
+
+def _is_base_metadata(entry: FileEntry) -> bool:
+    directory, _, name = entry.path.rpartition("/")
+    return name == METADATA_FILE and "/" not in directory and directory.startswith("base_")
+
+
+def _ignore_missing(_function: object, _path: str, failure: tuple[type[BaseException], BaseException, object]) -> None:
+    if not isinstance(failure[1], FileNotFoundError):
+        raise failure[1]

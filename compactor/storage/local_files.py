@@ -1,0 +1,162 @@
+"""
+Open files of the local file system: positioned reads, appending writes, copies inside the kernel.
+
+Source: pread(2), copy_file_range(2).
+"""
+
+import errno
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from compactor.errors import CorruptFileError
+from compactor.reasons import Reason
+from compactor.storage.base import ReadHandle
+from compactor.storage.failures import explained
+
+_BUFFER: Final = 1 << 20
+_KERNEL_CHUNK: Final = 1 << 30
+_NO_KERNEL_COPY: Final = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, errno.ETXTBSY})
+
+
+class LocalReader:
+    """A `ReadHandle` on a file descriptor of its own."""
+
+    def __init__(self, path: str) -> None:
+        self.name: Final = path
+        with explained("read", path):
+            self.descriptor: Final = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size: Final = os.fstat(self.descriptor).st_size
+        self._open = True
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        parts: list[bytes] = []
+        missing = length
+        while missing:
+            with explained("read", self.name):
+                part = os.pread(self.descriptor, min(missing, _KERNEL_CHUNK), offset + length - missing)
+            if not part:
+                raise truncated(self.name, offset, length)
+            missing -= len(part)
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            os.close(self.descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class LocalWriter:
+    """A `WriteHandle` on a file that didn't exist before."""
+
+    def __init__(self, path: str) -> None:
+        self.name: Final = path
+        with explained("create", path):
+            self._descriptor: Final = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._pending = bytearray()
+        self._position = 0
+        self._open = True
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        self._position += len(view)
+        if len(view) < _BUFFER:
+            self._pending += view
+            if len(self._pending) >= _BUFFER:
+                self._flush()
+            return
+        self._flush()
+        self._put(view)
+
+    def copy_from(self, reader: ReadHandle, offset: int, length: int) -> None:
+        self._flush()
+        copied = self._copy_in_kernel(reader, offset, length) if isinstance(reader, LocalReader) else 0
+        self._position += copied
+        while copied < length:
+            part = reader.read_at(offset + copied, min(_BUFFER, length - copied))
+            self._put(memoryview(part))
+            copied += len(part)
+            self._position += len(part)
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        try:
+            self._flush()
+            with explained("write", self.name):
+                os.fsync(self._descriptor)
+        except BaseException:
+            self.abort()
+            raise
+        self._open = False
+        with explained("write", self.name):
+            os.close(self._descriptor)
+
+    def abort(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._pending.clear()
+        os.close(self._descriptor)
+        with explained("delete", self.name):
+            remove_if_there(self.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _flush(self) -> None:
+        if self._pending:
+            data, self._pending = self._pending, bytearray()
+            self._put(memoryview(data))
+
+    def _put(self, view: memoryview) -> None:
+        while view:
+            with explained("write", self.name):
+                written = os.write(self._descriptor, view)
+            view = view[written:]
+
+    def _copy_in_kernel(self, reader: LocalReader, offset: int, length: int) -> int:
+        """Bytes copied without passing through this process; fewer than asked when the file systems can't."""
+        copied = 0
+        while copied < length:
+            try:
+                step = os.copy_file_range(reader.descriptor, self._descriptor, min(length - copied, _KERNEL_CHUNK), offset + copied)
+            except OSError as error:
+                if error.errno in _NO_KERNEL_COPY:
+                    return copied
+                with explained("write", self.name):
+                    raise
+            if step == 0:
+                if offset + copied < os.fstat(reader.descriptor).st_size:
+                    return copied
+                raise truncated(reader.name, offset, length)
+            copied += step
+        return copied
+
+
+def truncated(path: str, offset: int, length: int) -> CorruptFileError:
+    """The error for a file that ends before the range that was asked for."""
+    return CorruptFileError(Reason.CORRUPT_FILE, f"{path!r} ends before byte {offset + length}: it is truncated, or was replaced while being read")
+
+
+def remove_if_there(path: str) -> None:
+    """Unlink a file; none there is fine."""
+    Path(path).unlink(missing_ok=True)

@@ -1,0 +1,299 @@
+"""What every storage driver promises. A new driver is added to `DRIVERS` and must pass all of it."""
+
+import itertools
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compactor.acid.listing import FileEntry
+from compactor.errors import CorruptFileError, RefusedError
+from compactor.reasons import Reason
+from compactor.storage.base import Storage
+from compactor.storage.local import LocalStorage
+from compactor.storage.location import join
+
+DRIVERS: dict[str, Callable[[Path], tuple[Storage, str]]] = {
+    "local, plain path": lambda folder: (LocalStorage(), str(folder)),
+    "local, file: location": lambda folder: (LocalStorage(), f"file:{folder}"),
+    "local, file:// location": lambda folder: (LocalStorage(), f"file://{folder}"),
+}
+
+
+@pytest.fixture(params=DRIVERS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Storage, str]:
+    """A driver and a location of an empty directory."""
+    return DRIVERS[request.param](tmp_path)
+
+
+def put(storage: Storage, location: str, data: bytes = b"") -> None:
+    storage.write_small(location, data)
+
+
+def tree(storage: Storage, top: str, *paths: str) -> None:
+    """Make files (and, with a trailing slash, directories) with their parents."""
+    for path in paths:
+        parts = path.split("/")
+        for depth in range(1, len(parts)):
+            directory = join(top, *parts[:depth])
+            if not storage.exists(directory):
+                storage.mkdir(directory)
+        if parts[-1]:
+            put(storage, join(top, path), path.encode())
+
+
+def test_listing_is_recursive_with_lengths_and_empty_directories(place):
+    """Every file with its relative path and length, and every directory, empty ones too."""
+    storage, top = place
+    tree(storage, top, "delta_1_1/bucket_00000", "delta_1_1/_orc_acid_version", "base_5/", "sub/deep/000000_0", "000000_0")
+    listing = storage.list_tree(top)
+    assert [(f.path, f.length) for f in listing.files] == [
+        ("000000_0", 8),
+        ("delta_1_1/_orc_acid_version", 27),
+        ("delta_1_1/bucket_00000", 22),
+        ("sub/deep/000000_0", 17),
+    ]
+    assert listing.directories == ("base_5", "delta_1_1", "sub", "sub/deep")
+
+
+def test_listing_stays_out_of_hidden_directories_of_the_top_level(place):
+    """Hidden top-level directories are named, their contents aren't looked at; hidden ones further down are."""
+    storage, top = place
+    tree(storage, top, ".hive-staging_1/delta_1_1/x", "_tmp_2/y", "delta_1_1/_hidden/z")
+    listing = storage.list_tree(top)
+    assert [f.path for f in listing.files] == ["delta_1_1/_hidden/z"]
+    assert listing.directories == (".hive-staging_1", "_tmp_2", "delta_1_1", "delta_1_1/_hidden")
+
+
+def test_listing_reads_formats_of_bases(place):
+    """`dataFormat` of each base's metadata file is part of the listing; other directories' are not."""
+    storage, top = place
+    tree(storage, top, "base_5/", "base_7/", "delta_9_9/")
+    put(storage, join(top, "base_5", "_metadata_acid"), b'{"thisFileVersion":"0","dataFormat":"truncated"}')
+    put(storage, join(top, "base_7", "_metadata_acid"), b'{"thisFileVersion":"0","dataFormat":"compacted"}')
+    put(storage, join(top, "delta_9_9", "_metadata_acid"), b"nothing that is read")
+    assert storage.list_tree(top).formats == (("base_5", "truncated"), ("base_7", "compacted"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"dataFormat": 5}', b'{"dataFormat"', b"\xff\xfe", b"x" * 70_000])
+def test_malformed_metadata_is_refused(place, content):
+    """A `_metadata_acid` that isn't one is refused with its path; at most a small piece of it is ever read."""
+    storage, top = place
+    tree(storage, top, "base_5/")
+    put(storage, join(top, "base_5", "_metadata_acid"), content)
+    with pytest.raises(RefusedError, match="_metadata_acid") as caught:
+        storage.list_tree(top)
+    assert caught.value.reason is Reason.CORRUPT_FILE
+
+
+def test_listing_of_a_missing_directory_is_refused(place):
+    """A location that isn't there is refused in one line, and so is a file in its place."""
+    storage, top = place
+    put(storage, join(top, "file"))
+    for missing in ("nowhere", "file"):
+        with pytest.raises(RefusedError, match=missing) as caught:
+            storage.list_tree(join(top, missing))
+        assert caught.value.reason is Reason.LOCATION_MISSING
+
+
+@pytest.mark.parametrize("name", ["k=a b", "k=c%2Fd", "k=ü雪", "k=e%3Df%25%3A%23%22%27", "k=12:30", "__HIVE_DEFAULT_PARTITION__"])
+def test_partition_names_are_taken_literally(place, name):
+    """Nothing is decoded: what Hive escaped stays escaped."""
+    storage, top = place
+    tree(storage, top, f"{name}/delta_1_1/bucket_00000")
+    assert [f.path for f in storage.list_tree(join(top, name)).files] == ["delta_1_1/bucket_00000"]
+
+
+def test_stat(place):
+    """What is there has a length and a time; what isn't has no entry."""
+    storage, top = place
+    tree(storage, top, "d/f")
+    entry = storage.stat(join(top, "d/f"))
+    assert entry == FileEntry(join(top, "d/f"), 3, entry.mtime_ms)
+    assert entry.mtime_ms > 1_500_000_000_000
+    assert storage.stat(join(top, "d")).length == 0
+    assert storage.stat(join(top, "nothing")) is None
+    assert [storage.is_directory(join(top, p)) for p in ("d", "d/f", "nothing")] == [True, False, False]
+
+
+def test_create_never_overwrites(place):
+    """Creating over an existing file or directory fails and leaves it alone; parents are never made."""
+    storage, top = place
+    tree(storage, top, "d/f")
+    for taken in ("d/f", "d"):
+        with pytest.raises(FileExistsError):
+            storage.create(join(top, taken))
+    with pytest.raises(FileNotFoundError):
+        storage.create(join(top, "nowhere/f"))
+    assert storage.read_small(join(top, "d/f")) == b"d/f"
+
+
+def test_mkdir_is_exclusive_and_makes_no_parents(place):
+    """A directory that exists is an error, and a missing parent is one."""
+    storage, top = place
+    storage.mkdir(join(top, "d"))
+    with pytest.raises(FileExistsError):
+        storage.mkdir(join(top, "d"))
+    with pytest.raises(FileNotFoundError):
+        storage.mkdir(join(top, "nowhere/d"))
+
+
+def test_rename_moves_a_directory_with_everything_below(place):
+    """After the rename the tree is at the target and gone at the source."""
+    storage, top = place
+    tree(storage, top, "staging/out/bucket_00000", "staging/out/_orc_acid_version")
+    storage.rename_noreplace(join(top, "staging/out"), join(top, "base_5"))
+    assert [f.path for f in storage.list_tree(top).files] == ["base_5/_orc_acid_version", "base_5/bucket_00000"]
+    assert not storage.exists(join(top, "staging/out"))
+
+
+@pytest.mark.parametrize("target", ["empty/", "full/x", "file"])
+@pytest.mark.parametrize("source", ["from/y", "from_file"])
+def test_rename_refuses_whatever_is_at_the_target(place, source, target):
+    """An empty directory, a full one and a file all stop it; nothing is nested, nothing is replaced."""
+    storage, top = place
+    tree(storage, top, source, target)
+    before = storage.list_tree(top)
+    with pytest.raises(FileExistsError):
+        storage.rename_noreplace(join(top, source.split("/")[0]), join(top, target.split("/")[0]))
+    assert storage.list_tree(top) == before
+
+
+def test_rename_needs_its_source_and_the_targets_parent(place):
+    """A source that is gone fails the rename: that is the fence against a paused process."""
+    storage, top = place
+    tree(storage, top, "here/x")
+    for source, target in (("gone", "new"), ("here", "nowhere/new")):
+        with pytest.raises(FileNotFoundError):
+            storage.rename_noreplace(join(top, source), join(top, target))
+    assert storage.exists(join(top, "here/x"))
+
+
+def test_of_many_renames_to_one_target_exactly_one_wins(place):
+    """The refusal is atomic: of concurrent renames one succeeds, the others find the target taken."""
+    storage, top = place
+    tree(storage, top, *(f"s{i}/x" for i in range(8)))
+    barrier = threading.Barrier(8)
+    outcomes: list[str] = []
+
+    def attempt(number: int) -> None:
+        barrier.wait()
+        try:
+            storage.rename_noreplace(join(top, f"s{number}"), join(top, "base_1"))
+        except FileExistsError:
+            outcomes.append("taken")
+        else:
+            outcomes.append("won")
+
+    threads = [threading.Thread(target=attempt, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["taken"] * 7 + ["won"]
+
+
+def test_deleting_is_idempotent(place):
+    """Deleting what isn't there is fine, for a process may die between deleting and noting it."""
+    storage, top = place
+    tree(storage, top, "d/e/f", "d/g")
+    for _ in range(2):
+        storage.delete_file(join(top, "d/g"))
+        storage.delete_tree(join(top, "d"))
+    assert storage.list_tree(top).directories == ()
+
+
+def test_link_or_copy_leaves_the_source(place):
+    """The same bytes under two names; deleting one leaves the other; an existing target stops it."""
+    storage, top = place
+    tree(storage, top, "a", "taken")
+    storage.link_or_copy(join(top, "a"), join(top, "b"))
+    with pytest.raises(FileExistsError):
+        storage.link_or_copy(join(top, "a"), join(top, "taken"))
+    with pytest.raises(FileNotFoundError):
+        storage.link_or_copy(join(top, "gone"), join(top, "c"))
+    storage.delete_file(join(top, "a"))
+    assert storage.read_small(join(top, "b")) == b"a"
+    assert storage.read_small(join(top, "taken")) == b"taken"
+
+
+@pytest.mark.parametrize("sizes", [(0,), (1, 2, 3), (1 << 20,), ((1 << 20) - 1, 5, 3 << 20, 7)])
+def test_what_is_written_is_read(place, sizes):
+    """Bytes come back as written, whatever the sizes of the pieces; `position` counts them."""
+    storage, top = place
+    pieces = [bytes([i + 1]) * size for i, size in enumerate(sizes)]
+    with storage.create(join(top, "f")) as writer:
+        for total, piece in zip(itertools.accumulate(sizes), pieces, strict=True):
+            writer.write(piece)
+            assert writer.position == total
+    with storage.open_read(join(top, "f")) as reader:
+        assert reader.size == sum(sizes)
+        assert reader.read_at(0, reader.size) == b"".join(pieces)
+
+
+def test_copying_ranges(place):
+    """Ranges of another file are appended between written pieces, in order."""
+    storage, top = place
+    source = bytes(range(256)) * 8192
+    put(storage, join(top, "source"), source)
+    with storage.open_read(join(top, "source")) as reader, storage.create(join(top, "f")) as writer:
+        writer.write(b"head")
+        writer.copy_from(reader, 100, 1_500_000)
+        writer.write(b"middle")
+        writer.copy_from(reader, 7, 0)
+        writer.copy_from(reader, 0, 3)
+        assert writer.position == 4 + 1_500_000 + 6 + 3
+    assert storage.read_small(join(top, "f"), 1 << 22) == b"head" + source[100:1_500_100] + b"middle" + source[:3]
+
+
+def test_reading_past_the_end_is_an_error(place):
+    """A short file is never taken for a long one: reading and copying say that it is truncated."""
+    storage, top = place
+    put(storage, join(top, "short"), b"12345")
+    with storage.open_read(join(top, "short")) as reader, storage.create(join(top, "f")) as writer:
+        assert reader.read_at(5, 0) == b""
+        with pytest.raises(CorruptFileError, match="truncated"):
+            reader.read_at(3, 4)
+        with pytest.raises(CorruptFileError, match="truncated"):
+            writer.copy_from(reader, 3, 4)
+
+
+def test_an_aborted_file_is_gone(place):
+    """Neither an abort nor an exception leaves a half-written file; an abort after the end changes nothing."""
+    storage, top = place
+    storage.create(join(top, "a")).abort()
+
+    def fail() -> None:
+        with storage.create(join(top, "b")) as writer:
+            writer.write(b"x" * (2 << 20))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    whole = storage.create(join(top, "c"))
+    whole.close()
+    whole.abort()
+    assert [f.path for f in storage.list_tree(top).files] == ["c"]
+
+
+def test_small_files_are_bounded(place):
+    """A file that should be small and isn't is refused without reading it."""
+    storage, top = place
+    put(storage, join(top, "f"), b"12345")
+    assert storage.read_small(join(top, "f"), 5) == b"12345"
+    with pytest.raises(RefusedError, match="more than the 4"):
+        storage.read_small(join(top, "f"), 4)
+    with pytest.raises(FileNotFoundError):
+        storage.read_small(join(top, "gone"))
+
+
+def test_space_owner_and_sync(place):
+    """Free space and the owner are known; a directory's names can be made durable."""
+    storage, top = place
+    tree(storage, top, "d/f")
+    assert storage.free_bytes(top) > 0
+    assert storage.owner(join(top, "d/f")) == storage.owner(top) != ""
+    storage.sync_directory(join(top, "d"))
+    with pytest.raises(FileNotFoundError):
+        storage.owner(join(top, "gone"))
