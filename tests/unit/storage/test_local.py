@@ -1,0 +1,248 @@
+"""What only the local driver has: kernel calls, their fallbacks, and the operating system's errors."""
+
+import errno
+import os
+import pickle
+import resource
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, UnreachableError
+from compactor.reasons import Reason
+from compactor.storage import local, local_files, rename
+from compactor.storage.failures import explanation
+from compactor.storage.local import LocalStorage
+
+STORAGE = LocalStorage()
+
+
+def test_rename_works_through_the_bare_system_call(tmp_path, monkeypatch):
+    """A C library without renameat2 is no obstacle: the system call refuses an existing target just the same."""
+    real = rename.ctypes.CDLL(None, use_errno=True)
+
+    class Old:
+        syscall = real.syscall
+
+    monkeypatch.setattr(rename.ctypes, "CDLL", lambda *_, **__: Old)
+    for name in ("a", "b", "taken"):
+        (tmp_path / name).mkdir()
+    rename.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "c"))
+    with pytest.raises(FileExistsError):
+        rename.rename_noreplace(str(tmp_path / "b"), str(tmp_path / "taken"))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["b", "c", "taken"]
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV])
+def test_a_file_system_that_cannot_refuse_is_refused(tmp_path, monkeypatch, code):
+    """There is no fall-back to plain rename: nothing is moved."""
+    monkeypatch.setattr(rename, "_renameat2", lambda *_: code)
+    (tmp_path / "a").mkdir()
+    with pytest.raises(RefusedError, match="can't rename") as caught:
+        STORAGE.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert caught.value.reason is Reason.UNSUPPORTED_STORE
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_an_unknown_machine_without_the_wrapper_is_refused(tmp_path, monkeypatch):
+    """No guess at a system call's number."""
+    monkeypatch.setattr(rename.ctypes, "CDLL", lambda *_, **__: object())
+    monkeypatch.setattr(rename.platform, "machine", lambda: "pdp11")
+    with pytest.raises(RefusedError, match="RENAME_NOREPLACE"):
+        rename.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "b"))
+
+
+def test_a_rename_that_cannot_be_made_durable_has_an_unknown_outcome(tmp_path, monkeypatch):
+    """The directory has moved, and the error says that nobody knows whether it stays so."""
+
+    def fail(_self, _location):
+        raise UnreachableError("the disk is gone")
+
+    monkeypatch.setattr(LocalStorage, "sync_directory", fail)
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OutcomeUnknownError, match="the disk is gone"):
+        STORAGE.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert (tmp_path / "b").is_dir()
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.ENOSYS, errno.EINVAL])
+def test_copying_works_without_the_kernels_help(tmp_path, monkeypatch, code):
+    """Where copy_file_range isn't possible, even half-way, the rest goes through this process; the bytes are the same."""
+    data = os.urandom(3 << 20)
+    (tmp_path / "source").write_bytes(data)
+    real = os.copy_file_range
+    calls: list[int] = []
+
+    def sometimes(source, target, count, offset):
+        calls.append(count)
+        if len(calls) > 1:
+            raise OSError(code, os.strerror(code))
+        return real(source, target, min(count, 1_000_000), offset)
+
+    monkeypatch.setattr(local_files.os, "copy_file_range", sometimes)
+    with STORAGE.open_read(str(tmp_path / "source")) as reader, STORAGE.create(str(tmp_path / "copy")) as writer:
+        writer.copy_from(reader, 5, len(data) - 5)
+    assert (tmp_path / "copy").read_bytes() == data[5:]
+    assert len(calls) == 2
+
+
+def test_a_disk_that_fills_up_is_refused_and_leaves_no_file(tmp_path, monkeypatch):
+    """ENOSPC becomes one line with the path and what to do; the half-written file is removed."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(local_files.os, "write", full)
+    with pytest.raises(RefusedError, match=r"bucket_00000.*No space left.*free some space") as caught:
+        STORAGE.write_small(str(tmp_path / "bucket_00000"), b"x")
+    assert caught.value.reason is Reason.DISK_FULL
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("copying", [False, True])
+def test_a_real_limit_on_file_size_is_reported_as_full(tmp_path, copying):
+    """The kernel's own refusal, when writing and when copying inside the kernel."""
+    (tmp_path / "source").write_bytes(bytes(1 << 20))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill() -> None:
+        with STORAGE.open_read(str(tmp_path / "source")) as reader, STORAGE.create(str(tmp_path / "f")) as writer:
+            if copying:
+                writer.copy_from(reader, 0, 1 << 20)
+            else:
+                writer.write(bytes(1 << 20))
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        with pytest.raises(RefusedError) as caught:
+            fill()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.reason is Reason.DISK_FULL
+    assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "reason"),
+    [
+        (errno.ENOSPC, RefusedError, Reason.DISK_FULL),
+        (errno.EDQUOT, RefusedError, Reason.DISK_FULL),
+        (errno.EACCES, RefusedError, Reason.PERMISSION_DENIED),
+        (errno.EROFS, RefusedError, Reason.PERMISSION_DENIED),
+        (errno.ENOTDIR, RefusedError, Reason.LOCATION_MISSING),
+        (errno.EIO, UnreachableError, None),
+        (errno.ESTALE, UnreachableError, None),
+        (errno.EMFILE, CompactorError, None),
+    ],
+)
+def test_what_an_error_of_the_operating_system_means(code, kind, reason):
+    """Full, forbidden and unreachable are told apart, each with the path."""
+    error = explanation(OSError(code, os.strerror(code)), "write", "/some/path")
+    assert type(error) is kind
+    assert getattr(error, "reason", None) is reason
+    assert "/some/path" in str(error)
+
+
+def test_hard_links_where_possible(tmp_path):
+    """Carrying a file over costs no bytes on one file system."""
+    (tmp_path / "a").write_bytes(b"x")
+    STORAGE.link_or_copy(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert (tmp_path / "a").stat().st_ino == (tmp_path / "b").stat().st_ino
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM, errno.EMLINK])
+def test_copies_where_a_link_is_not_possible(tmp_path, monkeypatch, code):
+    """Another file system, a forbidding one or too many links: the bytes are copied, an existing target still stops it."""
+
+    def refuse(*_, **__):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(local.os, "link", refuse)
+    (tmp_path / "a").write_bytes(b"abc")
+    STORAGE.link_or_copy(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert (tmp_path / "b").read_bytes() == b"abc"
+    assert (tmp_path / "a").stat().st_ino != (tmp_path / "b").stat().st_ino
+    with pytest.raises(FileExistsError):
+        STORAGE.link_or_copy(str(tmp_path / "a"), str(tmp_path / "b"))
+
+
+def test_a_link_that_fails_for_another_cause_is_an_error(tmp_path, monkeypatch):
+    """A full disk isn't answered with a copy."""
+
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(local.os, "link", refuse)
+    (tmp_path / "a").write_bytes(b"abc")
+    with pytest.raises(RefusedError, match="No space"):
+        STORAGE.link_or_copy(str(tmp_path / "a"), str(tmp_path / "b"))
+
+
+def test_visible_links_and_devices_are_refused_hidden_ones_ignored(tmp_path):
+    """What can't be explained is not compacted around."""
+    (tmp_path / ".link").symlink_to("/")
+    (tmp_path / "000000_0").write_bytes(b"")
+    assert [f.path for f in STORAGE.list_tree(str(tmp_path)).files] == ["000000_0"]
+    for make in (lambda p: p.symlink_to("000000_0"), lambda p: p.symlink_to("/"), os.mkfifo):
+        odd = tmp_path / "odd"
+        make(odd)
+        with pytest.raises(RefusedError, match="odd") as caught:
+            STORAGE.list_tree(str(tmp_path))
+        assert caught.value.reason is Reason.UNKNOWN_NAME
+        odd.unlink()
+
+
+def test_deleting_a_tree_does_not_follow_links(tmp_path):
+    """A link inside, or instead of, the tree is removed; what it points to stays."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "f").write_bytes(b"")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "link").symlink_to(tmp_path / "kept")
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    STORAGE.delete_tree(str(tmp_path / "tree"))
+    STORAGE.delete_tree(str(tmp_path / "link"))
+    assert [str(p.relative_to(tmp_path)) for p in sorted(tmp_path.rglob("*"))] == ["kept", "kept/f"]
+
+
+def test_entries_that_vanish_while_listing_are_left_out(tmp_path, monkeypatch):
+    """A staging directory or file that disappears between two looks is no error."""
+    (tmp_path / "staging").mkdir()
+    (tmp_path / "staging" / "x").write_bytes(b"")
+    (tmp_path / "000000_0").write_bytes(b"")
+    real = os.scandir
+
+    def vanishing(path):
+        if Path(path).name == "staging":
+            raise FileNotFoundError(path)
+        return real(path)
+
+    monkeypatch.setattr(local.os, "scandir", vanishing)
+    listing = STORAGE.list_tree(str(tmp_path))
+    assert (listing.directories, [f.path for f in listing.files]) == ((), ["000000_0"])
+
+
+def test_metadata_that_vanishes_while_listing_is_left_out(tmp_path, monkeypatch):
+    """A base that is being removed has no format any more."""
+    (tmp_path / "base_5").mkdir()
+    (tmp_path / "base_5" / "_metadata_acid").write_bytes(b"{}")
+
+    def gone(_self, location, _limit):
+        raise FileNotFoundError(location)
+
+    monkeypatch.setattr(LocalStorage, "read_small", gone)
+    assert STORAGE.list_tree(str(tmp_path)).formats == ()
+
+
+def test_an_owner_without_a_name_is_shown_as_a_number(tmp_path, monkeypatch):
+    """Containers often run as a user that no password file knows."""
+
+    def unknown(_number):
+        raise KeyError
+
+    monkeypatch.setattr(local.pwd, "getpwuid", unknown)
+    assert STORAGE.owner(str(tmp_path)) == str(os.getuid())
+
+
+def test_the_driver_travels_to_executors():
+    """It holds nothing that can't be pickled."""
+    assert isinstance(pickle.loads(pickle.dumps(STORAGE)), LocalStorage)

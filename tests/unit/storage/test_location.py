@@ -1,0 +1,54 @@
+"""Locations: what is stripped, what is refused, what is joined."""
+
+import pytest
+
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
+from compactor.storage.local import LocalStorage
+from compactor.storage.location import join, local_path, name, parent, scheme
+from compactor.storage.registry import storage_for
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("file:/x/y", "/x/y"),
+        ("file:///x/y", "/x/y"),
+        ("FILE:/x/y/", "/x/y"),
+        ("/x/y", "/x/y"),
+        ("//x/y//", "/x/y"),
+        ("/", "/"),
+        ("file:/t/k=c%2Fd", "/t/k=c%2Fd"),
+        ("/t/k=12:30", "/t/k=12:30"),
+        ("file:/t/k=ü雪", "/t/k=ü雪"),
+        ("file:/t/a#b?c", "/t/a#b?c"),
+    ],
+)
+def test_only_the_scheme_is_stripped(location, path):
+    """Nothing is decoded and nothing is cut off at `#`, `?` or `:`."""
+    assert local_path(location) == path
+    assert isinstance(storage_for(location), LocalStorage)
+
+
+@pytest.mark.parametrize("location", ["hdfs://nn:8020/x", "s3a://bucket/x", "file://host/x", "x/y", "", "file:x", "c:/x"])
+def test_other_stores_and_relative_paths_are_refused(location):
+    """One line that names the location."""
+    with pytest.raises(RefusedError, match=r"location ") as caught:
+        storage_for(location)
+    assert caught.value.reason is Reason.UNSUPPORTED_STORE
+
+
+def test_join_parent_name():
+    """Parts are put below a location, whose scheme stays."""
+    assert join("file:/t/", "k=1", "base_5/bucket_00000") == "file:/t/k=1/base_5/bucket_00000"
+    assert parent("file:/t/k=1/") == "file:/t"
+    assert parent("/t") == "/"
+    assert name("file:/t/k=1/") == "k=1"
+    assert (scheme("HDFS://nn/x"), scheme("/x"), scheme("file:/x")) == ("hdfs", "", "file")
+
+
+@pytest.mark.parametrize("part", ["", "/x", "..", "a/../../b"])
+def test_join_stays_below(part):
+    """No part may lead out of the directory."""
+    with pytest.raises(ValueError, match="isn't a path below"):
+        join("/t", part)
