@@ -1,0 +1,165 @@
+"""
+Compression of ORC sections: chunks of at most a block, each behind a three-byte header.
+
+A header holds the chunk's length times two, plus one when the chunk is stored as it is. Kind NONE has no headers.
+Source: the ORC specification, "Compression".
+"""
+
+import zlib
+from enum import IntEnum
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.errors import CorruptFileError, RefusedError
+from compactor.reasons import Reason
+
+_HEADER: Final = 3
+_MAX_CHUNK: Final = (1 << 23) - 1
+
+
+class Compression(IntEnum):
+    """Compression kinds with the numbers of the postscript."""
+
+    NONE = 0
+    ZLIB = 1
+    SNAPPY = 2
+    LZO = 3
+    LZ4 = 4
+    ZSTD = 5
+    BROTLI = 6
+
+
+_ARROW_NAMES: Final = {Compression.SNAPPY: "snappy", Compression.LZ4: "lz4_raw", Compression.ZSTD: "zstd"}
+
+
+def check_supported(number: int, where: str) -> Compression:
+    """
+    The kind of a postscript, if we can read and write it.
+
+    Raises:
+        RefusedError: UNSUPPORTED_COMPRESSION for LZO, BROTLI and kinds nobody has defined yet.
+    """
+    known = number in Compression._value2member_map_
+    if not known or number in (Compression.LZO, Compression.BROTLI):
+        what = Compression(number).name if known else f"kind {number}"
+        raise RefusedError(Reason.UNSUPPORTED_COMPRESSION, f"{where}: compression {what} can't be read here")
+    return Compression(number)
+
+
+def decompress_section(data: bytes, kind: Compression, block_size: int, where: str) -> bytes:
+    """
+    Undo the chunks of a section (metadata, footer, stripe footer or one stream).
+
+    Args:
+        data: the whole section.
+        block_size: the postscript's; no chunk may grow beyond it.
+        where: file and section, for messages.
+
+    Raises:
+        CorruptFileError: a header or a chunk makes no sense.
+    """
+    if kind is Compression.NONE:
+        return data
+    parts: list[bytes] = []
+    at = 0
+    while at < len(data):
+        if at + _HEADER > len(data):
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: compressed section ends inside a chunk header at byte {at}")
+        header = int.from_bytes(data[at : at + _HEADER], "little")
+        start, length = at + _HEADER, header >> 1
+        chunk = data[start : start + length]
+        if len(chunk) < length:
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: chunk at byte {at} needs {length} bytes, {len(chunk)} are left")
+        parts.append(chunk if header & 1 else _decompress_chunk(chunk, kind, block_size, f"{where}, chunk at byte {at}"))
+        at = start + length
+    return b"".join(parts)
+
+
+def compress_section(data: bytes, kind: Compression, block_size: int) -> bytes:
+    """
+    Cut a section at `block_size` and compress each piece; a piece that doesn't shrink is stored as it is.
+
+    Raises:
+        ValueError: the block size doesn't fit a chunk header (below 8 MiB).
+    """
+    if kind is Compression.NONE:
+        return data
+    if not 0 < block_size <= _MAX_CHUNK:
+        raise ValueError(f"compression block size {block_size} isn't in 1..{_MAX_CHUNK}")
+    parts: list[bytes] = []
+    for at in range(0, len(data), block_size):
+        raw = data[at : at + block_size]
+        packed = _compress_chunk(raw, kind)
+        original = len(packed) >= len(raw)
+        body = raw if original else packed
+        parts += ((len(body) << 1 | original).to_bytes(_HEADER, "little"), body)
+    return b"".join(parts)
+
+
+def _compress_chunk(raw: bytes, kind: Compression) -> bytes:
+    if kind is Compression.ZLIB:
+        packer = zlib.compressobj(wbits=-15)
+        return packer.compress(raw) + packer.flush()
+    packed: bytes = pa.Codec(_ARROW_NAMES[kind]).compress(raw, asbytes=True)
+    return packed
+
+
+def _decompress_chunk(chunk: bytes, kind: Compression, block_size: int, where: str) -> bytes:
+    try:
+        if kind is Compression.ZLIB:
+            unpacker = zlib.decompressobj(wbits=-15)
+            raw = unpacker.decompress(chunk, block_size)
+            whole = unpacker.eof
+        elif kind is Compression.ZSTD:
+            with pa.CompressedInputStream(pa.BufferReader(chunk), "zstd") as stream:
+                raw, whole = stream.read(block_size), stream.read(1) == b""
+        else:
+            size = _snappy_size(chunk) if kind is Compression.SNAPPY else _lz4_size(chunk)
+            whole = size <= block_size
+            raw = pa.Codec(_ARROW_NAMES[kind]).decompress(chunk, size, asbytes=True) if whole else b""
+    except (zlib.error, OSError, pa.ArrowException, IndexError) as error:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: not {kind.name} data ({str(error).splitlines()[0]})") from error
+    if not whole:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: is incomplete or grows beyond the block size of {block_size} bytes")
+    return raw
+
+
+def _snappy_size(chunk: bytes) -> int:
+    """A raw Snappy block starts with its uncompressed size as a varint."""
+    size = shift = 0
+    for byte in chunk[:5]:
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return size
+        shift += 7
+    raise OSError("no uncompressed size at its start")
+
+
+def _lz4_size(chunk: bytes) -> int:
+    """A raw LZ4 block doesn't tell its uncompressed size: walk over its sequences and add up. IndexError when it is cut off."""
+    at = size = 0
+    while at < len(chunk):
+        token = chunk[at]
+        at += 1
+        literals = token >> 4
+        if literals == 15:
+            while (more := chunk[at]) == 255:
+                literals += 255
+                at += 1
+            literals += more
+            at += 1
+        at += literals
+        size += literals
+        if at >= len(chunk):
+            return size
+        at += 2
+        match = token & 15
+        if match == 15:
+            while (more := chunk[at]) == 255:
+                match += 255
+                at += 1
+            match += more
+            at += 1
+        size += match + 4
+    return size

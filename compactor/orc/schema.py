@@ -1,0 +1,116 @@
+"""ORC's flat list of types, and the tree it stands for."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from compactor.acid.types import ACID_NAMES, HiveType, Kind
+from compactor.errors import CorruptFileError
+from compactor.orc.proto import orc_pb2 as pb
+from compactor.reasons import Reason
+
+
+class TypeNode(NamedTuple):
+    """One entry of a footer's type list; its place in the list is the column id."""
+
+    kind: int
+    subtypes: tuple[int, ...]
+    names: tuple[str, ...]
+    length: int | None
+    precision: int | None
+    scale: int | None
+
+
+def type_nodes(types: Sequence[pb.Type]) -> tuple[TypeNode, ...]:
+    """The type list as plain values that compare equal when the files' columns mean the same."""
+    return tuple(
+        TypeNode(
+            kind=found.kind,
+            subtypes=tuple(found.subtypes),
+            names=tuple(found.field_names),
+            length=found.maximum_length if found.HasField("maximum_length") else None,
+            precision=found.precision if found.HasField("precision") else None,
+            scale=found.scale if found.HasField("scale") else None,
+        )
+        for found in types
+    )
+
+
+def tree_of(types: Sequence[pb.Type], where: str) -> HiveType:
+    """
+    The tree of a footer's type list.
+
+    Raises:
+        CorruptFileError: ids aren't those of a tree in parents-first order, or a kind is unknown.
+    """
+    ids = iter(range(len(types)))
+
+    def node(expected: int) -> HiveType:
+        if next(ids, None) != expected:
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: type {expected} isn't where a tree in parents-first order has it")
+        found = types[expected]
+        if found.kind not in Kind._value2member_map_:
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: type kind {found.kind} of column {expected} is unknown")
+        kind = Kind(found.kind)
+        wanted = {Kind.LIST: 1, Kind.MAP: 2, Kind.STRUCT: len(found.field_names)}.get(kind)
+        if wanted is not None and len(found.subtypes) != wanted:
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: column {expected} has {len(found.subtypes)} types inside instead of {wanted}")
+        decimal, sized = kind is Kind.DECIMAL, kind in (Kind.CHAR, Kind.VARCHAR)
+        return HiveType(
+            kind,
+            children=tuple(node(child) for child in found.subtypes),
+            names=tuple(found.field_names),
+            length=found.maximum_length if sized else None,
+            precision=found.precision if decimal else None,
+            scale=found.scale if decimal else None,
+        )
+
+    if not types:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: no types in the footer")
+    root = node(0)
+    if next(ids, None) is not None:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: types in the footer that belong to no column")
+    return root
+
+
+def types_of(tree: HiveType) -> list[pb.Type]:
+    """The type list of a tree; column ids in parents-first order."""
+    types: list[pb.Type] = []
+
+    def add(node: HiveType) -> int:
+        column = len(types)
+        made = pb.Type(kind=node.kind, field_names=node.names)
+        if node.kind in (Kind.CHAR, Kind.VARCHAR):
+            made.maximum_length = node.length or 0
+        if node.kind is Kind.DECIMAL:
+            made.precision, made.scale = node.precision or 0, node.scale or 0
+        types.append(made)
+        made.subtypes.extend([add(child) for child in node.children])
+        return column
+
+    add(tree)
+    return types
+
+
+def is_acid_tree(tree: HiveType) -> bool:
+    """Whether a root type is that of Hive's full-ACID files: six names, five kinds and a struct."""
+    kinds = tuple(child.kind for child in tree.children)
+    return tree.names == ACID_NAMES and kinds == (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
+
+
+def same_layout(one: HiveType, other: HiveType, *, names: bool) -> bool:
+    """
+    Whether stripes of one type can stand under the other: kinds, lengths and precisions equal at each column id.
+
+    Args:
+        names: compare struct field names too, without regard to case (Hive finds columns so).
+    """
+    if (one.kind, one.length, one.precision, one.scale, len(one.children)) != (other.kind, other.length, other.precision, other.scale, len(other.children)):
+        return False
+    if names and [name.lower() for name in one.names] != [name.lower() for name in other.names]:
+        return False
+    return all(same_layout(left, right, names=names) for left, right in zip(one.children, other.children, strict=True))
+
+
+def column_ids(tree: HiveType) -> Iterator[tuple[int, HiveType]]:
+    """Each column id with its type."""
+    return enumerate(tree.walk())

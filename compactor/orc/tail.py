@@ -1,0 +1,249 @@
+"""
+The end of an ORC file: postscript, footer, and the statistics of each stripe.
+
+Reads and checks; writing is done by `compactor.orc.splice` alone. Distrusts what it reads: anything that doesn't add up is a CorruptFileError that says what and where.
+Source: the ORC specification, "File tail"; docs/orc.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from compactor.acid.types import HiveType
+from compactor.errors import CorruptFileError, RefusedError
+from compactor.orc import codec
+from compactor.orc.codec import Compression
+from compactor.orc.handles import RandomReader
+from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.schema import TypeNode, is_acid_tree, tree_of, type_nodes
+from compactor.reasons import Reason
+
+MAGIC: Final = b"ORC"
+JAVA_WRITER: Final = 0
+CPP_WRITER: Final = 1
+_FIRST_READ: Final = 16 << 10
+_MESSAGE = TypeVar("_MESSAGE", pb.PostScript, pb.Footer, pb.Metadata, pb.StripeFooter)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """
+    What a file's end says.
+
+    Args:
+        name: the file, for messages.
+        postscript, footer, metadata: the messages as read; don't change them.
+        length: bytes of the file that count (the logical length).
+    """
+
+    name: str
+    postscript: pb.PostScript = field(repr=False)
+    footer: pb.Footer = field(repr=False)
+    metadata: pb.Metadata = field(repr=False)
+    length: int
+
+    @cached_property
+    def compression(self) -> Compression:
+        return Compression(self.postscript.compression)
+
+    @property
+    def block_size(self) -> int:
+        """Largest uncompressed chunk in bytes; 0 with compression NONE where the writer left it out."""
+        return self.postscript.compression_block_size
+
+    @property
+    def stride(self) -> int:
+        """Rows between two row index entries; 0: no indexes, and statistics that mean nothing."""
+        return self.footer.row_index_stride
+
+    @property
+    def rows(self) -> int:
+        return self.footer.number_of_rows
+
+    @property
+    def stripes(self) -> tuple[pb.StripeInformation, ...]:
+        return self._stripes
+
+    @cached_property
+    def _stripes(self) -> tuple[pb.StripeInformation, ...]:
+        return tuple(self.footer.stripes)
+
+    @cached_property
+    def user_metadata(self) -> Mapping[str, bytes]:
+        return {item.name: item.value for item in self.footer.metadata}
+
+    @property
+    def writer(self) -> int:
+        """0 Java (also when it isn't said), 1 C++, 2 Presto, 3 Go, 4 Trino, 5 cuDF."""
+        return self.footer.writer
+
+    @property
+    def writer_version(self) -> int:
+        return self.postscript.writer_version
+
+    @property
+    def splice_class(self) -> str | None:
+        """
+        Writers whose stripes may share a file have the same class; None: copy no stripe of this file.
+
+        Java from ORC-135 on (versions 6 to 9) and C++ (6) agree about timestamps, Bloom filters and statistics.
+        Source: the ORC specification, "writerVersion"; Java's OrcFile.WriterVersion.
+        """
+        if self.writer == JAVA_WRITER and 6 <= self.writer_version <= 9:
+            return "apache"
+        return "apache" if self.writer == CPP_WRITER and self.writer_version == 6 else None
+
+    @property
+    def proleptic(self) -> bool:
+        """Dates before 1582-10-15 count in the proleptic Gregorian calendar; else in the hybrid one (Hive reads an unsaid calendar as hybrid)."""
+        return self.footer.calendar == 2
+
+    @cached_property
+    def tree(self) -> HiveType:
+        return tree_of(self.footer.types, self.name)
+
+    @cached_property
+    def type_tree(self) -> tuple[TypeNode, ...]:
+        """The flat type list; the place in it is the column id."""
+        return type_nodes(self.footer.types)
+
+    @cached_property
+    def is_acid(self) -> bool:
+        """Whether the root has the six ACID fields by name and kind."""
+        return is_acid_tree(self.tree)
+
+    @property
+    def row_tree(self) -> HiveType:
+        """The struct of the table's columns: the last root field of an ACID file, the root itself of any other."""
+        return self.tree.children[-1] if self.is_acid else self.tree
+
+    def stripe_length(self, index: int) -> int:
+        """Bytes of a stripe: indexes, data and its footer."""
+        stripe = self.stripes[index]
+        return stripe.index_length + stripe.data_length + stripe.footer_length
+
+    def stripe_stats(self, index: int) -> tuple[pb.ColumnStatistics, ...] | None:
+        """
+        Statistics of one stripe by column id, or None where there are none to be trusted.
+
+        A Java writer without row index counts nothing and still writes statistics (HIVE-20604): they are not trusted.
+        """
+        if self.stride == 0 or len(self.metadata.stripe_stats) != len(self.stripes):
+            return None
+        columns = tuple(self.metadata.stripe_stats[index].columns)
+        return columns if len(columns) == len(self.footer.types) else None
+
+
+def read_tail(reader: RandomReader, logical_length: int | None = None) -> Tail:
+    """
+    Read and check a file's end.
+
+    Args:
+        logical_length: bytes that count, where a streaming writer's side file says so; else all.
+
+    Raises:
+        CorruptFileError: empty, cut off, not ORC, or contradicting itself.
+        RefusedError: ENCRYPTED_FILE, UNSUPPORTED_COMPRESSION.
+    """
+    name = reader.name
+    length = reader.size if logical_length is None else logical_length
+    if length == 0:
+        raise _corrupt(name, "is empty (zero bytes)")
+    if length > reader.size:
+        raise _corrupt(name, f"has {reader.size} bytes, fewer than its logical length of {length}")
+    end = reader.read_at(max(0, length - _FIRST_READ), min(length, _FIRST_READ))
+    if len(end) != min(length, _FIRST_READ):
+        raise _corrupt(name, f"ended while reading its last {_FIRST_READ} bytes")
+    postscript_length = end[-1]
+    at = length - 1 - postscript_length
+    if postscript_length == 0 or at < len(MAGIC):
+        raise _corrupt(name, f"is not an ORC file, or is cut off (postscript length {postscript_length} at byte {length - 1} of {length})")
+    postscript = _parse(pb.PostScript, end[-1 - postscript_length : -1], name, f"postscript at byte {at}")
+    if postscript.magic != MAGIC.decode() and reader.read_at(0, len(MAGIC)) != MAGIC:
+        raise _corrupt(name, f"is not an ORC file, or is cut off (no ORC magic in the postscript at byte {at})")
+    kind = codec.check_supported(postscript.compression, name)
+    footer_at = at - postscript.footer_length
+    metadata_at = footer_at - postscript.metadata_length
+    if postscript.footer_length == 0 or metadata_at - postscript.stripe_statistics_length < len(MAGIC):
+        raise _corrupt(name, f"is cut off: footer of {postscript.footer_length} and metadata of {postscript.metadata_length} bytes don't fit before byte {at}")
+    if postscript.stripe_statistics_length:
+        raise _encrypted(name)
+    missing = (length - metadata_at) - len(end)
+    if missing > 0:
+        end = reader.read_at(metadata_at, missing) + end
+    start = length - len(end)
+    block_size = postscript.compression_block_size
+    if kind is not Compression.NONE and not 0 < block_size < 1 << 23:
+        raise _corrupt(name, f"has compression {kind.name} with a block size of {block_size} bytes in the postscript at byte {at}")
+    footer_bytes = end[footer_at - start : at - start]
+    footer = _parse(
+        pb.Footer, codec.decompress_section(footer_bytes, kind, block_size, f"{name}: footer at byte {footer_at}"), name, f"footer at byte {footer_at}"
+    )
+    if footer.HasField("encryption"):
+        raise _encrypted(name)
+    metadata_bytes = end[metadata_at - start : footer_at - start]
+    metadata_raw = codec.decompress_section(metadata_bytes, kind, block_size, f"{name}: metadata at byte {metadata_at}")
+    metadata = _parse(pb.Metadata, metadata_raw, name, f"metadata at byte {metadata_at}")
+    tail = Tail(name, postscript, footer, metadata, length)
+    _check(tail, metadata_at)
+    return tail
+
+
+def read_stripe_footer(reader: RandomReader, tail: Tail, index: int) -> pb.StripeFooter:
+    """
+    Streams and encodings of one stripe.
+
+    Raises:
+        CorruptFileError: unreadable, or its streams don't add up to the stripe's lengths.
+    """
+    stripe = tail.stripes[index]
+    at = stripe.offset + stripe.index_length + stripe.data_length
+    where = f"footer of stripe {index + 1} at byte {at}"
+    data = reader.read_at(at, stripe.footer_length)
+    if len(data) != stripe.footer_length:
+        raise _corrupt(tail.name, f"ended inside the {where}")
+    raw = codec.decompress_section(data, tail.compression, tail.block_size, f"{tail.name}: {where}")
+    footer = _parse(pb.StripeFooter, raw, tail.name, where)
+    if footer.encryption:
+        raise _encrypted(tail.name)
+    if sum(stream.length for stream in footer.streams) > stripe.index_length + stripe.data_length or len(footer.columns) != len(tail.footer.types):
+        raise _corrupt(tail.name, f"has streams or encodings in the {where} that don't fit its stripe")
+    return footer
+
+
+def _check(tail: Tail, content_end: int) -> None:
+    rows, end = 0, 0
+    for number, stripe in enumerate(tail.stripes, start=1):
+        stop = stripe.offset + stripe.index_length + stripe.data_length + stripe.footer_length
+        if stripe.offset < max(end, len(MAGIC)) or stop > content_end or stripe.footer_length == 0:
+            raise _corrupt(
+                tail.name,
+                f"has stripe {number} at bytes {stripe.offset} to {stop}, outside its content or in another stripe (content ends at byte {content_end})",
+            )
+        end = stop
+        rows += stripe.number_of_rows
+    if rows != tail.rows:
+        raise _corrupt(tail.name, f"says {tail.rows} rows in its footer, {rows} in its stripes")
+    if len(tail.footer.statistics) not in (0, len(tail.footer.types)):
+        raise _corrupt(tail.name, f"has statistics for {len(tail.footer.statistics)} columns, types for {len(tail.footer.types)}")
+    _ = tail.tree
+
+
+def _parse(kind: type[_MESSAGE], data: bytes, name: str, where: str) -> _MESSAGE:
+    message = kind()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise _corrupt(name, f"has a {where} that can't be read") from error
+    return message
+
+
+def _corrupt(name: str, what: str) -> CorruptFileError:
+    return CorruptFileError(Reason.CORRUPT_FILE, f"{name} {what}")
+
+
+def _encrypted(name: str) -> RefusedError:
+    return RefusedError(Reason.ENCRYPTED_FILE, f"{name} has encrypted columns: its stripes can't be read or copied here")
