@@ -11,6 +11,7 @@ A real ACID warehouse in a folder, written the way Hive writes it: for `make dem
 With a `MetastoreLedger` (see `rows`) the same calls also leave what Hive leaves in the metastore database.
 """
 
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -147,6 +148,13 @@ class Warehouse:
         table.parameters |= parameters
         if self._catalog:
             self._catalog.set_parameters(table)
+
+    def drop_table(self, table: DemoTable) -> None:
+        """DROP TABLE: the catalog's rows and the folder; a new table of the same name gets another id."""
+        if self._catalog:
+            self._catalog.drop_table(table)
+        shutil.rmtree(table.location)
+        del self.tables[table.full_name]
 
     def directory(self, table: DemoTable, values: Sequence[str | None]) -> DirectoryRows:
         name = table.partition_name(values)
