@@ -67,6 +67,18 @@ class HiveSchema:
         """Transactions of compactions, `_v` visibility, messages in the queue."""
         return self.version is LayoutVersion.HIVE_4
 
+    @property
+    def next_txn_id_table(self) -> Table:
+        """3.1's counter of transactions."""
+        assert self.next_txn_id is not None
+        return self.next_txn_id
+
+    @property
+    def txn_lock_table(self) -> Table:
+        """4.x's lock between those who open and those who commit."""
+        assert self.txn_lock_tbl is not None
+        return self.txn_lock_tbl
+
 
 def detect(engine: Engine) -> HiveSchema:
     """

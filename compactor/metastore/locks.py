@@ -1,0 +1,118 @@
+"""
+Shared locks on tables and partitions, taken at once or not at all, and who holds which.
+
+A compaction reads, so it takes SHARED_READ; only an EXCLUSIVE lock (drop, truncate, 3.1's insert overwrite), held or waiting, is in its way.
+Source: docs/metastore.md; Hive's EnqueueLockFunction, CheckLockFunction, TxnHandler.checkLock.
+"""
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, or_, select, update
+
+from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError
+from compactor.metastore.database import Database
+from compactor.metastore.model import Entity, HeldLock
+from compactor.metastore.sql import next_number
+from compactor.reasons import Reason
+
+
+class Locks:
+    """HIVE_LOCKS of one metastore."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def acquire_shared(self, entity: Entity, txn_id: int, user: str, host: str, *, agent: str = "compactor") -> int:
+        """
+        Take SHARED_READ without waiting; returns the lock's id. Nothing is left behind when it isn't given.
+
+        Args:
+            txn_id: the transaction it belongs to and ends with, or 0: then it lives as long as it is heartbeated (3.1).
+
+        Raises:
+            RefusedError: LOCK_NOT_ACQUIRED, naming the lock in the way.
+            OwnershipLostError: the transaction isn't open any more.
+            RetryableError: the database was in the way.
+        """
+        try:
+            return self._database.write(lambda connection: self._acquire(connection, entity, txn_id, user=user, host=host, agent=agent))
+        except OutcomeUnknownError as error:
+            raise RetryableError(f"it isn't known whether the lock on {entity} was taken; unused it times out") from error
+
+    def heartbeat(self, lock_id: int) -> None:
+        """
+        Keep a lock without transaction alive.
+
+        Raises:
+            OwnershipLostError: it is gone: it timed out, or its table was dropped.
+        """
+        locks = self._table
+        change = update(locks).where(locks.c.hl_lock_ext_id == lock_id, locks.c.hl_txnid == 0).values(hl_last_heartbeat=self._database.now)
+        if self._database.repeatable(lambda connection: connection.execute(change).rowcount) == 0:
+            raise OwnershipLostError(f"lock {lock_id} is gone: it timed out or was removed")
+
+    def release(self, lock_id: int) -> None:
+        """Give a lock without transaction back; one that is gone already is fine. A transaction's locks end with it."""
+        locks = self._table
+        change = delete(locks).where(locks.c.hl_lock_ext_id == lock_id, locks.c.hl_txnid == 0)
+        self._database.repeatable(lambda connection: connection.execute(change).rowcount)
+
+    def held(self, entity: Entity) -> list[HeldLock]:
+        """
+        Locks, held or waiting, on the same table whose partition is the same or unnamed; for a whole table those of all its partitions.
+
+        Wider than Hive 3.1's own Cleaner, which overlooks a reader that locked the table as a whole.
+        """
+        return self._database.read(lambda connection: read_locks(connection, self._table, touching(self._table, entity)))
+
+    def all(self) -> list[HeldLock]:
+        """Every lock."""
+        return self._database.read(lambda connection: read_locks(connection, self._table))
+
+    @property
+    def _table(self) -> Table:
+        return self._database.schema.hive_locks
+
+    def _acquire(self, connection: Connection, entity: Entity, txn_id: int, *, user: str, host: str, agent: str) -> int:
+        schema = self._database.schema
+        locks = schema.hive_locks
+        if txn_id:
+            txns = schema.txns.c
+            if connection.scalar(select(txns.txn_state).where(txns.txn_id == txn_id).with_for_update()) != "o":
+                raise OwnershipLostError(f"transaction {txn_id} isn't open any more")
+        # Whoever has a smaller id has committed its rows by now: ids are handed out under this row's lock.
+        lock_id = next_number(connection, schema.next_lock_id.c.nl_next)
+        blocking = read_locks(connection, locks, touching(locks, entity), locks.c.hl_lock_type == "e", locks.c.hl_lock_ext_id < lock_id)
+        others = [lock for lock in blocking if not txn_id or lock.txn_id != txn_id]
+        if others:
+            raise RefusedError(Reason.LOCK_NOT_ACQUIRED, f"{entity} is locked: {others[0]}")
+        row = insert(locks).values(
+            hl_lock_ext_id=lock_id,
+            hl_lock_int_id=1,
+            hl_txnid=txn_id,
+            hl_db=entity.database,
+            hl_table=entity.table,
+            hl_partition=entity.partition,
+            hl_lock_state="a",
+            hl_lock_type="r",
+            hl_last_heartbeat=0 if txn_id else self._database.now,
+            hl_acquired_at=self._database.now,
+            hl_user=user[:128],
+            hl_host=host[:128],
+            hl_agent_info=agent[:128],
+        )
+        connection.execute(row)
+        return lock_id
+
+
+def touching(locks: Table, entity: Entity) -> ColumnElement[bool]:
+    """Locks whose scope meets the entity: on the database as a whole, the table as a whole, or the partition."""
+    partition = None if entity.partition is None else or_(locks.c.hl_partition.is_(None), locks.c.hl_partition == entity.partition)
+    on_table = locks.c.hl_table == entity.table if partition is None else and_(locks.c.hl_table == entity.table, partition)
+    return and_(locks.c.hl_db == entity.database, or_(locks.c.hl_table.is_(None), on_table))
+
+
+def read_locks(connection: Connection, locks: Table, *where: ColumnElement[bool]) -> list[HeldLock]:
+    """Locks in the order of their ids."""
+    names = ("lock_ext_id", "lock_int_id", "txnid", "db", "table", "partition", "lock_state", "lock_type", "user", "host", "acquired_at")
+    columns = [locks.c[f"hl_{name}"] for name in names]
+    rows = connection.execute(select(*columns).where(*where).order_by(locks.c.hl_lock_ext_id, locks.c.hl_lock_int_id))
+    return [HeldLock(*row) for row in rows]

@@ -1,0 +1,134 @@
+"""
+Asking for compactions: many at once, none twice.
+
+Source: docs/metastore.md; Hive's CompactFunction, GenerateCompactionQueueIdFunction.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, and_, insert, or_
+
+from compactor.acid.compaction import CompactionKind
+from compactor.acid.write_ids import CompactorWriteIdList
+from compactor.errors import UsageError
+from compactor.metastore.database import Database
+from compactor.metastore.model import KIND_CODES, Enqueued, Entity, QueueEntry, QueueState
+from compactor.metastore.properties import encode_properties
+from compactor.metastore.rows import read_queue
+from compactor.metastore.snapshots import snapshots_for
+from compactor.metastore.sql import batches, fitting, next_number
+
+_PROPERTIES_LIMIT = 2048
+_AT_ONCE = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A compaction that somebody wants; `initiator_id` is `<host>-manual` for one that a person asked for."""
+
+    entity: Entity
+    kind: CompactionKind
+    pool: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    run_as: str | None = None
+    initiator_id: str | None = None
+    initiator_version: str | None = None
+
+
+class Requests:
+    """The way into COMPACTION_QUEUE."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._snapshots = snapshots_for(self._schema, database.now)
+
+    def enqueue_all(self, requests: Sequence[Request]) -> list[Enqueued]:
+        """
+        Ask for many; an answer each, in their order. What is being done already isn't accepted again.
+
+        A duplicate is: the same table and partition initiated or working, of whatever kind; on 4.x also ready for cleaning at the write id
+        that a compaction started now would cover.
+
+        Raises:
+            UsageError: properties are too long for their column.
+            RetryableError: Hive or another daemon kept the scheduler's mutex.
+            OutcomeUnknownError: the connection was lost while committing; look at the queue.
+        """
+        for request in requests:
+            if len(encode_properties(request.properties) or "") > _PROPERTIES_LIMIT:
+                raise UsageError(f"{request.entity}: properties are longer than the queue's {_PROPERTIES_LIMIT} characters")
+        answers: list[Enqueued] = []
+        with self._database.mutex("CompactionScheduler"):
+            for batch in batches(requests, _AT_ONCE):
+                answers += self._insert_batch(batch)
+        return answers
+
+    def _insert_batch(self, requests: Sequence[Request]) -> list[Enqueued]:
+        return self._database.write(lambda connection: self._insert(connection, requests))
+
+    def _insert(self, connection: Connection, requests: Sequence[Request]) -> list[Enqueued]:
+        standing = self._standing(connection, requests)
+        new = {request.entity: request for request in reversed(requests) if request.entity not in standing}
+        first = next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, len(new)) if new else 0
+        ids = {entity: first + number for number, entity in enumerate(dict.fromkeys(request.entity for request in requests if request.entity in new))}
+        if new:
+            queue = self._schema.compaction_queue
+            statement = insert(queue).values({"cq_enqueue_time": self._database.now} if "cq_enqueue_time" in queue.c else {})
+            connection.execute(statement, [self._row(ids[entity], request) for entity, request in new.items()])
+        answers = []
+        for request in requests:
+            entry = standing.get(request.entity)
+            if entry is not None:
+                words = f"{request.entity} is already scheduled: {entry.kind.value} compaction {entry.id} is {entry.state.value}"
+                answers.append(Enqueued(entry.id, False, entry.state, words))
+            elif new[request.entity] is request:
+                words = f"{request.kind.value} compaction of {request.entity} is queued with id {ids[request.entity]}"
+                answers.append(Enqueued(ids[request.entity], True, QueueState.INITIATED, words))
+            else:
+                words = f"{request.entity} was asked for twice: see {ids[request.entity]}"
+                answers.append(Enqueued(ids[request.entity], False, QueueState.INITIATED, words))
+        return answers
+
+    def _standing(self, connection: Connection, requests: Sequence[Request]) -> dict[Entity, QueueEntry]:
+        """The entry in the way of each entity, where there is one."""
+        queue = self._schema.compaction_queue.c
+        busy = [QueueState.INITIATED.code, QueueState.WORKING.code]
+        ready = and_(queue.cq_state == QueueState.READY_FOR_CLEANING.code, queue.cq_highest_write_id.is_not(None))
+        relevant = or_(queue.cq_state.in_(busy), ready) if self._schema.hive_4 else queue.cq_state.in_(busy)
+        wanted = {request.entity for request in requests}
+        found: list[QueueEntry] = []
+        for tables in batches(sorted({entity.table for entity in wanted})):
+            found += read_queue(connection, self._schema, relevant, queue.cq_table.in_(tables))
+        found = [entry for entry in found if entry.entity in wanted]
+        done = [entry for entry in found if entry.state is QueueState.READY_FOR_CLEANING]
+        reach = self._reach(connection, {entry.entity.full_name for entry in done})
+        in_the_way = [entry for entry in found if entry not in done or entry.highest_write_id == reach[entry.entity.full_name]]
+        return {entry.entity: entry for entry in in_the_way}
+
+    def _reach(self, connection: Connection, tables: Iterable[str]) -> dict[str, int]:
+        """The write id that a compaction of each table would cover if it began now."""
+        names = list(tables)
+        if not names:
+            return {}
+        txns = self._snapshots.take(connection).as_seen_by(None)
+        found = self._snapshots.write_ids(connection, names, txns)
+        return {name: CompactorWriteIdList.from_reader(write_ids).high_watermark for name, write_ids in found.items()}
+
+    def _row(self, number: int, request: Request) -> dict[str, object]:
+        values = {
+            "cq_id": number,
+            "cq_database": request.entity.database,
+            "cq_table": request.entity.table,
+            "cq_partition": request.entity.partition,
+            "cq_state": QueueState.INITIATED.code,
+            "cq_type": KIND_CODES[request.kind],
+            "cq_tblproperties": encode_properties(request.properties),
+            "cq_run_as": request.run_as,
+            "cq_pool_name": request.pool,
+            "cq_initiator_id": request.initiator_id,
+            "cq_initiator_version": request.initiator_version,
+            "cq_retry_retention": 0,
+        }
+        return fitting(self._schema.compaction_queue, values)

@@ -1,0 +1,98 @@
+"""Rows of COMPACTION_QUEUE and COMPLETED_COMPACTIONS into values and back, for whichever columns a schema has."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, delete, insert, select
+
+from compactor.metastore.model import KINDS, Entity, HistoryEntry, QueueEntry, QueueState
+from compactor.metastore.properties import decode_properties
+from compactor.metastore.schema import HiveSchema
+from compactor.metastore.sql import fitting
+
+_FIELDS = {
+    "worker_id": "worker_id",
+    "start": "start_ms",
+    "run_as": "run_as",
+    "highest_write_id": "highest_write_id",
+    "txn_id": "txn_id",
+    "next_txn_id": "next_txn_id",
+    "commit_time": "commit_ms",
+    "enqueue_time": "enqueue_ms",
+    "pool_name": "pool",
+    "error_message": "error_message",
+    "initiator_id": "initiator_id",
+    "initiator_version": "initiator_version",
+    "worker_version": "worker_version",
+    "hadoop_job_id": "job_id",
+    "cleaner_start": "cleaner_start_ms",
+}
+
+
+def read_queue(connection: Connection, schema: HiveSchema, *where: ColumnElement[bool], limit: int | None = None) -> list[QueueEntry]:
+    """Queue entries by id; rows with a state or type of a later Hive are left out."""
+    table = schema.compaction_queue
+    query = select(*labelled(table)).where(*where).order_by(table.c.cq_id).limit(limit)
+    return [entry for row in connection.execute(query).mappings() if (entry := queue_entry(row)) is not None]
+
+
+def read_history(connection: Connection, schema: HiveSchema, *where: ColumnElement[bool], limit: int | None = None) -> list[HistoryEntry]:
+    """History entries, newest first."""
+    table = schema.completed_compactions
+    query = select(*labelled(table)).where(*where).order_by(table.c.cc_id.desc()).limit(limit)
+    return [entry for row in connection.execute(query).mappings() if (entry := history_entry(row)) is not None]
+
+
+def queue_entry(row: RowMapping) -> QueueEntry | None:
+    """A row selected with all columns of the queue; None for one that a later Hive wrote."""
+    values = _common(row, "cq")
+    return None if values is None else QueueEntry(**values, retry_retention_ms=int(row.get("cq_retry_retention") or 0))
+
+
+def history_entry(row: RowMapping) -> HistoryEntry | None:
+    """As `queue_entry`, for the history."""
+    values = _common(row, "cc")
+    return None if values is None else HistoryEntry(**values, end_ms=row.get("cc_end"))
+
+
+def move_to_history(
+    connection: Connection, schema: HiveSchema, guard: Sequence[ColumnElement[bool]], state: QueueState, *, end: ColumnElement[int], message: str | None
+) -> bool:
+    """
+    Take the queue row that `guard` names out and leave it in the history in another state; False when there is none.
+
+    Callers run it in a transaction of their own and give up when it is False.
+    """
+    queue, history = schema.compaction_queue, schema.completed_compactions
+    row = connection.execute(select(*labelled(queue)).where(*guard).with_for_update()).mappings().first()
+    if row is None:
+        return False
+    if connection.execute(delete(queue).where(*guard)).rowcount != 1:
+        return False
+    values = {f"cc_{key.removeprefix('cq_')}": value for key, value in row.items()}
+    values |= {"cc_state": state.code, "cc_end": end}
+    if message is not None:
+        values["cc_error_message"] = message
+    connection.execute(insert(history).values(fitting(history, values)))
+    return True
+
+
+def labelled(table: Table) -> list[ColumnElement[Any]]:
+    """All columns that we know, each under its key."""
+    return [column.label(column.key) for column in table.c]
+
+
+def _common(row: RowMapping, prefix: str) -> dict[str, Any] | None:
+    def get(name: str) -> Any:
+        return row.get(name)
+
+    state, kind = QueueState.from_code(get(f"{prefix}_state") or ""), KINDS.get(get(f"{prefix}_type") or "")
+    if state is None or kind is None:
+        return None
+    try:
+        properties = decode_properties(get(f"{prefix}_tblproperties"))
+    except ValueError:
+        properties = {}  # one unreadable row must not stop the loop; without its location nothing is deleted for it
+    values: dict[str, Any] = {field: get(f"{prefix}_{name}") for name, field in _FIELDS.items()}
+    entity = Entity(get(f"{prefix}_database"), get(f"{prefix}_table"), get(f"{prefix}_partition"))
+    return values | {"id": int(get(f"{prefix}_id")), "entity": entity, "kind": kind, "state": state, "properties": properties}
