@@ -67,11 +67,13 @@ def configure(level: str = "info", style: Literal["auto", "console", "json"] = "
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    last: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    renderer: Processor
     if console:
-        last += [redact, structlog.dev.ConsoleRenderer(colors=stream.isatty() and not _no_color())]
+        # plain tracebacks: the pretty ones show local variables, which may be secrets
+        renderer = structlog.dev.ConsoleRenderer(colors=stream.isatty() and not _no_color(), exception_formatter=structlog.dev.plain_traceback)
     else:
-        last += [structlog.processors.format_exc_info, redact, structlog.processors.JSONRenderer(ensure_ascii=False, default=str)]
+        renderer = structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+    last: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, structlog.processors.format_exc_info, redact, renderer]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
     root = logging.getLogger()

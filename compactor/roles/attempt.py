@@ -1,0 +1,346 @@
+"""
+One attempt at one queue entry, from the opened transaction to the commit, and its undoing.
+
+The order is Hive's: transaction, lock, heartbeat, valid lists, listing, plan, state stored (with the component that marks what follows as ours), work, check,
+rename, commit. It may be cut off at any point. Undoing is a fence: first the staging directory goes, so that a rename that is still to come finds no source;
+then the transaction is aborted; then what was published under its number is removed, and only when the metastore says that it was aborted.
+Source: docs/compaction.md; Hive's Worker, AcidCompactionService.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from compactor.acid.compaction import CompactionKind
+from compactor.acid.names import MalformedNameError, parse_dir
+from compactor.acid.snapshot import AcidState
+from compactor.acid.write_ids import CompactorWriteIdList
+from compactor.engine.compaction import Compaction, CompactionRequest, Published
+from compactor.errors import CompactorError, OwnershipLostError, RefusedError
+from compactor.log import get_logger
+from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts
+from compactor.metastore.transactions import TxnState
+from compactor.planning.document import CompactionPlan
+from compactor.planning.picker import enough
+from compactor.reasons import Reason
+from compactor.roles import steps
+from compactor.roles.cancellation import Cancellation
+from compactor.roles.heartbeat import Heartbeat
+from compactor.roles.services import Services
+from compactor.roles.trash import remove_hidden, staging_directories
+from compactor.storage.base import Storage
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the catalog says about an entry, checked: it may be compacted."""
+
+    table: TableFacts
+    partition: PartitionFacts | None
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """
+    What an attempt ended with.
+
+    Args:
+        published: None when there was nothing to compact, only something for the Cleaner.
+    """
+
+    plan: CompactionPlan | None
+    published: Published | None
+    cleaning_only: str = ""
+
+
+def look_up(services: Services, entry: QueueEntry) -> Facts:
+    """
+    Find the table and partition of an entry.
+
+    Raises:
+        RefusedError: it is gone, or is of a kind that isn't compacted.
+    """
+    entity = entry.entity
+    table = services.catalog.find_table(entity.database, entity.table)
+    if table is None:
+        raise RefusedError(Reason.TABLE_MISSING, f"there is no table {entity.full_name}; it was probably dropped")
+    if table.partitioned and entity.partition is None:
+        raise RefusedError(Reason.PARTITION_UNSPECIFIED, f"{entity.full_name} is partitioned, and the entry names no partition")
+    partition = services.catalog.find_partition(table, entity.partition) if entity.partition is not None else None
+    if entity.partition is not None and partition is None:
+        raise RefusedError(Reason.PARTITION_MISSING, f"there is no partition {entity}; it was probably dropped")
+    if not table.transactional:
+        raise RefusedError(Reason.NOT_TRANSACTIONAL, f"{entity.full_name} isn't a transactional table")
+    if table.sorted:
+        raise RefusedError(Reason.SORTED_TABLE, f"{entity.full_name} is declared SORTED BY: compaction would break that order")
+    if entry.kind not in {CompactionKind.MAJOR, CompactionKind.MINOR}:
+        raise RefusedError(Reason.UNSUPPORTED_KIND, f"{entity}: a {entry.kind} compaction isn't supported; major and minor are")
+    location = partition.location if partition else table.location
+    if not location:
+        raise RefusedError(Reason.UNSUPPORTED_STORE, f"{entity} has no location in the catalog")
+    return Facts(table, partition, location)
+
+
+class Attempt:
+    """
+    Runs once; then either its result stands, or `undo` must succeed before the entry may be given away.
+
+    Args:
+        entry: claimed by `worker_id`.
+        cancellation: looked at between steps, and by the engine while it waits.
+    """
+
+    def __init__(self, services: Services, entry: QueueEntry, worker_id: str, cancellation: Cancellation) -> None:
+        self._services = services
+        self._worker_id = worker_id
+        self._cancellation = cancellation
+        self._heartbeat: Heartbeat | None = None
+        self._lock_id: int | None = None
+        self._facts: Facts | None = None
+        self._storage: Storage | None = None
+        self._compaction: Compaction | None = None
+        self.entry = entry
+        self.txn_id: int | None = None
+        self.state_stored = False
+
+    def run(self) -> Result:
+        """
+        Raises:
+            RefusedError: with its reason.
+            CompactorError: anything else that ended it; `undo` comes next.
+        """
+        services, entry = self._services, self.entry
+        self._facts = facts = look_up(services, entry)
+        self._storage = storage = services.storage(facts.location)
+        run_as = self._run_as(storage, facts.location)
+        self._come_alive(run_as)
+        request = self._request(facts)
+        self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings)
+        state = compaction.observe()
+        self._step(steps.WORKER_LISTED)
+        if not enough(state, entry.kind, facts.table.insert_only):
+            return self._leave_to_the_cleaner(state, request.write_ids, run_as)
+        plan = compaction.plan()
+        self._step(steps.WORKER_PLANNED)
+        self._store_state(plan.highest_write_id, run_as)
+        compaction.run(self._progress, self._cancellation)
+        self._step(steps.WORKER_RAN)
+        compaction.verify()
+        self._step(steps.WORKER_VERIFIED)
+        published = compaction.publish(self._guard)
+        self._step(steps.WORKER_PUBLISHED)
+        self._commit()
+        self._step(steps.WORKER_COMMITTED)
+        with contextlib.suppress(CompactorError, OSError):
+            compaction.discard()  # what is left of the staging directory; the Cleaner removes it otherwise
+        return Result(plan, published)
+
+    def undo(self, reason: str) -> bool:
+        """
+        Leave nothing behind that could become visible; may be repeated until it succeeds.
+
+        Returns whether it turned out that the compaction is committed after all (then nothing was undone).
+
+        Raises:
+            CompactorError: the metastore or the file system doesn't answer; nothing that others rely on was taken away.
+        """
+        if self.state_stored and self._is_committed():
+            self._rest()
+            return True
+        self._remove_staging()
+        self._rest()
+        if self.txn_id is not None:
+            self._services.transactions.abort(self.txn_id, reason)
+            self._forget(self.txn_id)
+        return False
+
+    def _forget(self, txn_id: int) -> None:
+        """Remove what was published without a commit, then the component that marked it."""
+        remove_uncommitted(self._services, self._place(), txn_id)
+        if self.state_stored:
+            self._services.queue.forget_attempt(self.entry.entity, txn_id)
+
+    def _is_committed(self) -> bool:
+        """After a commit without an answer: the queue row and the transaction changed together, or not at all."""
+        state = self._services.transactions.state(self.txn_id) if self.txn_id is not None else TxnState.ABSENT
+        if state is not TxnState.ABSENT:
+            return state is TxnState.COMMITTED
+        now = self._services.queue.entry(self.entry.id)
+        return now is not None and now.txn_id == self.txn_id and now.state in {QueueState.READY_FOR_CLEANING, QueueState.SUCCEEDED}
+
+    def _remove_staging(self) -> None:
+        if self._compaction is not None:
+            self._compaction.discard()
+        if (place := self._place()) is not None:
+            storage, location = place
+            remove_staging(storage, location, self.entry.id)
+
+    def _place(self) -> tuple[Storage, str] | None:
+        return (self._storage, self._facts.location) if self._storage and self._facts else None
+
+    def _come_alive(self, run_as: str) -> None:
+        """Open the transaction (4.x), take the lock, start the heartbeat."""
+        services, settings = self._services, self._services.settings
+        identity = services.identity
+        if services.hive_4:
+            self.txn_id = services.transactions.open_compaction(run_as, identity.host)
+            self._step(steps.WORKER_TXN_OPENED)
+        self._lock_id = services.locks.acquire_shared(self.entry.entity, self.txn_id or 0, run_as, identity.host)
+        txn_id, lock_id = self.txn_id, self._lock_id
+        beat: Callable[[], None]
+        if txn_id is not None:
+            beat, what = (lambda: services.transactions.heartbeat(txn_id)), f"transaction {txn_id}"
+        else:
+            beat, what = (lambda: services.locks.heartbeat(lock_id)), f"lock {lock_id}"
+        self._heartbeat = Heartbeat(beat, settings.heartbeat_seconds, settings.txn.timeout_seconds, self._cancellation.cancel, what)
+        self._heartbeat.__enter__()
+        self._step(steps.WORKER_LOCKED)
+
+    def _rest(self) -> None:
+        """End the heartbeat; give back a lock that belongs to no transaction."""
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
+        if self._lock_id is not None and self.txn_id is None:
+            self._services.locks.release(self._lock_id)
+        self._lock_id = None
+
+    def _request(self, facts: Facts) -> CompactionRequest:
+        services, entry = self._services, self.entry
+        txns = services.transactions.valid_txns(self.txn_id)
+        write_ids: CompactorWriteIdList = services.transactions.compactor_write_ids(facts.table.full_name, txns)
+        if self.txn_id is not None:
+            txns = replace(txns, open=tuple(sorted({*txns.open, self.txn_id})))  # our own result must not be taken for an input
+        return CompactionRequest(
+            entry_id=entry.id,
+            attempt=uuid.uuid4().hex[:8],
+            entity=entry.entity,
+            table=facts.table,
+            partition=facts.partition,
+            location=facts.location,
+            kind=entry.kind,
+            layout=services.layout,
+            write_ids=write_ids,
+            txns=txns if services.hive_4 else None,
+            visibility_txn=self.txn_id,
+            properties=entry.properties,
+            host=services.identity.host,
+        )
+
+    def _leave_to_the_cleaner(self, state: AcidState, write_ids: CompactorWriteIdList, run_as: str) -> Result:
+        """Not enough to compact. What is obsolete or aborted is reason enough to call the Cleaner; otherwise there is nothing to do at all."""
+        entity = self.entry.entity
+        gone = [*state.obsolete, *state.aborted]
+        if not gone and not state.obsolete_originals:
+            raise RefusedError(Reason.NOT_ENOUGH, f"{entity}: not enough to compact: {len(state.deltas)} deltas, {1 if state.base else 0} base")
+        lowest = min(
+            (excluded.dir.acid.max_write_id if excluded.dir.acid.is_base else excluded.dir.acid.min_write_id for excluded in state.excluded), default=None
+        )
+        highest = write_ids.high_watermark if lowest is None else min(write_ids.high_watermark, lowest - 1)
+        self._store_state(max(highest, 0), run_as)
+        self._guard()
+        self._commit()
+        self._step(steps.WORKER_COMMITTED)
+        return Result(None, None, f"{len(gone)} directories and {len(state.obsolete_originals)} original files are obsolete or aborted")
+
+    def _store_state(self, highest_write_id: int, run_as: str) -> None:
+        self._cancellation.check()
+        self._services.queue.set_compactor_state(self.entry, self.txn_id, highest_write_id, run_as)
+        self.state_stored = True
+        self._step(steps.WORKER_STATE_STORED)
+
+    def _guard(self) -> None:
+        """The last look before the rename: still ours, still the same table, still alive."""
+        self._cancellation.check()
+        services, entry, before = self._services, self.entry, self._facts
+        assert before is not None
+        now = services.queue.entry(entry.id)
+        if now is None or now.state is not QueueState.WORKING or now.worker_id != self._worker_id:
+            raise OwnershipLostError(f"entry {entry.id} is no longer ours: {_where(now)}")
+        try:
+            facts = look_up(services, entry)
+        except RefusedError as error:
+            raise RefusedError(Reason.INPUT_CHANGED, f"while it was compacted: {error}") from None
+        if facts.table.tbl_id != before.table.tbl_id or facts.location != before.location:
+            raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was re-created or moved while it was compacted")
+        if self.txn_id is not None:
+            services.transactions.heartbeat(self.txn_id)
+        elif self._lock_id is not None:
+            services.locks.heartbeat(self._lock_id)
+
+    def _commit(self) -> None:
+        """Mark compacted and commit, in one database transaction."""
+        self._services.queue.mark_compacted_and_commit(self.entry, self._worker_id, self.txn_id)
+        self._rest()
+
+    def _run_as(self, storage: Storage, location: str) -> str:
+        wanted = self.entry.run_as or self._services.settings.worker.run_as
+        if not wanted:
+            try:
+                wanted = storage.owner(location)
+            except FileNotFoundError:
+                raise RefusedError(Reason.INPUT_CHANGED, f"{self.entry.entity}: its directory {location} isn't there") from None
+        if self.entry.run_as is None:
+            self._services.queue.set_run_as(self.entry, wanted)
+        return wanted
+
+    def _progress(self, done: float) -> None:
+        _log.debug("progress", done=round(done, 3))
+
+    def _step(self, step: str) -> None:
+        self._services.steps.enter(step, self.entry)
+        if step != steps.WORKER_COMMITTED:
+            self._cancellation.check()
+
+
+def remove_staging(storage: Storage, location: str, entry_id: int) -> list[str]:
+    """Remove every staging directory of an entry; a location that is gone has none."""
+    try:
+        listing = storage.list_tree(location)
+    except RefusedError as error:
+        if error.reason is Reason.LOCATION_MISSING:
+            return []
+        raise
+    return remove_hidden(storage, location, staging_directories(listing, entry_id))
+
+
+def remove_uncommitted(services: Services, place: tuple[Storage, str] | None, txn_id: int) -> list[str]:
+    """
+    Remove what was published under `_v<txn>`; only when the metastore says that the transaction was aborted.
+
+    Raises:
+        RefusedError: something lies there, and the transaction isn't known as aborted.
+    """
+    if place is None:
+        return []
+    storage, location = place
+    try:
+        listing = storage.list_tree(location)
+    except RefusedError as error:
+        if error.reason is Reason.LOCATION_MISSING:
+            return []
+        raise
+    names = [name for name in listing.directories if "/" not in name and _visibility_txn(name) == txn_id]
+    if not names:
+        return []
+    if (state := services.transactions.state(txn_id)) is not TxnState.ABORTED:
+        raise RefusedError(Reason.OWNERSHIP_LOST, f"{names[0]} was written by transaction {txn_id}, which is {state.value}, not aborted: left alone")
+    return remove_hidden(storage, location, names)
+
+
+def _visibility_txn(name: str) -> int:
+    try:
+        parsed = parse_dir(name)
+    except MalformedNameError:
+        return 0
+    return parsed.visibility_txn if parsed else 0
+
+
+def _where(entry: QueueEntry | None) -> str:
+    if entry is None:
+        return "it has left the queue"
+    return f"it is {entry.state.value}" + (f", with worker {entry.worker_id}" if entry.worker_id else "")

@@ -1,0 +1,120 @@
+"""
+What the roles work with, in one place: the metastore's parts, Spark, settings that may be replaced while running, metrics, steps.
+
+Opened by the daemon (and by tests, in the same way); the roles only use it.
+"""
+
+import getpass
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from compactor.acid.compaction import LayoutVersion
+from compactor.engine.session import SparkSubmitter
+from compactor.log import about, get_logger, keep_secret
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.cleaning import Cleaning
+from compactor.metastore.database import Database
+from compactor.metastore.housekeeping import Housekeeping
+from compactor.metastore.initiating import Initiating
+from compactor.metastore.locks import Locks
+from compactor.metastore.model import Entity, QueueEntry
+from compactor.metastore.queue import Queue
+from compactor.metastore.transactions import Transactions
+from compactor.metrics import Metrics
+from compactor.roles.identity import Identity
+from compactor.roles.steps import Observer, Steps
+from compactor.settings import Settings
+from compactor.storage.base import Storage
+from compactor.storage.registry import storage_for
+
+_log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Services:
+    """
+    One process's means.
+
+    Args:
+        settings: replaced as a whole by a reload; ask for it at each use.
+        stopping: set when the daemon drains; roles end their cycle at the next good point.
+    """
+
+    settings: Settings
+    identity: Identity
+    database: Database
+    catalog: Catalog
+    transactions: Transactions
+    locks: Locks
+    queue: Queue
+    cleaning: Cleaning
+    initiating: Initiating
+    housekeeping: Housekeeping
+    submitter: SparkSubmitter
+    metrics: Metrics
+    steps: Steps
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    def open(cls, settings: Settings, *, metrics: Metrics | None = None, observers: Iterable[Observer] = (), identity: Identity | None = None) -> "Services":
+        """
+        Reach the metastore and make everything else ready; Spark starts with the first compaction.
+
+        Raises:
+            SettingsError, UnreachableError, RefusedError: as `Database.connect` says.
+        """
+        metrics = metrics or Metrics()
+        password = settings.database.secret()
+        keep_secret(password)
+        database = Database(settings.database.url, password=password).connect()
+        return cls(
+            settings=settings,
+            identity=identity or Identity(settings.host_name, settings.user or getpass.getuser()),
+            database=database,
+            catalog=Catalog(database),
+            transactions=Transactions(database),
+            locks=Locks(database),
+            queue=Queue(database),
+            cleaning=Cleaning(database),
+            initiating=Initiating(database),
+            housekeeping=Housekeeping(database),
+            submitter=SparkSubmitter(settings),
+            metrics=metrics,
+            steps=Steps([_log_step, lambda step, _: metrics.steps.labels(step).inc(), *observers]),
+        )
+
+    @property
+    def layout(self) -> LayoutVersion:
+        return self.database.schema.version
+
+    @property
+    def hive_4(self) -> bool:
+        return self.database.schema.hive_4
+
+    def now_ms(self) -> int:
+        """The database clock."""
+        return self.database.read(self.database.now_ms)
+
+    def storage(self, location: str) -> Storage:
+        """
+        The driver of a location.
+
+        Raises:
+            RefusedError: UNSUPPORTED_STORE.
+        """
+        return storage_for(location)
+
+    def close(self) -> None:
+        """Stop Spark, give connections back."""
+        self.submitter.stop()
+        self.database.close()
+
+
+def about_entity(entity: Entity, entry: QueueEntry | None = None) -> "about":  # type: ignore[valid-type]
+    """Log context: db, table, partition, id."""
+    return about(database=entity.database, table=entity.table, partition=entity.partition, entry_id=entry.id if entry else None)
+
+
+def _log_step(step: str, _: object) -> None:
+    _log.debug("step", step=step)

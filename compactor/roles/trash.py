@@ -1,0 +1,181 @@
+"""
+Removing directories of a partition in two steps: out of everybody's sight first, then away.
+
+A hidden directory inside the partition takes what is removed. Its name tells how far it got, so that whoever comes after a crash knows what to do:
+
+    .trash-compactor-<tag>-<token>           moved, not yet compared: is put back
+    .trash-compactor-<tag>-<token>-delete    compared and decided: is deleted
+    .trash-compactor-<tag>-<token>-kept      quarantine: stays until somebody removes it
+
+Knows names and files; why something may be removed is the Cleaner's business.
+"""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX
+from compactor.errors import RefusedError
+from compactor.log import get_logger
+from compactor.reasons import Reason
+from compactor.storage.base import Storage
+from compactor.storage.location import join
+
+_log = get_logger(__name__)
+DECIDED = "-delete"
+KEPT = "-kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """
+    Something at the top level of a partition that is to go: a directory with all its files, or one file.
+
+    Args:
+        name: first part of the path.
+        files: what is below it (paths relative to the partition), or the file itself.
+    """
+
+    name: str
+    files: tuple[FileEntry, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.length for file in self.files)
+
+
+class Trash:
+    """
+    One hidden directory of one partition.
+
+    Args:
+        storage, location: the partition.
+        tag: what the removal is for: the queue entry's id, or `aborted`.
+    """
+
+    def __init__(self, storage: Storage, location: str, tag: str | int) -> None:
+        self._storage = storage
+        self._location = location
+        self.name = f"{TRASH_PREFIX}{tag}-{uuid.uuid4().hex[:8]}"
+        self._moved: list[Removal] = []
+
+    def take(self, removals: Sequence[Removal]) -> None:
+        """
+        Move everything out of sight. What has vanished meanwhile is left out, and `check` will tell.
+
+        Raises:
+            CompactorError: a move failed; what was moved before is still in the trash (`put_back`).
+        """
+        self._storage.mkdir(self._path())
+        for removal in removals:
+            self._moved.append(removal)
+            self._storage.rename_noreplace(join(self._location, removal.name), self._path(removal.name))
+
+    def check(self) -> None:
+        """
+        Compare what was moved with what was decided on.
+
+        Raises:
+            RefusedError: INPUT_CHANGED, naming the first difference.
+        """
+        listing = self._storage.list_tree(self._path())
+        found = set(listing.files)
+        wanted = {file for removal in self._moved for file in removal.files}
+        names = {removal.name for removal in self._moved}
+        strangers = {path.split("/", 1)[0] for path in (*listing.directories, *(file.path for file in found))} - names
+        if difference := sorted(found ^ wanted):
+            word = "appeared or changed" if difference[0] in found else "is missing or changed"
+            raise RefusedError(Reason.INPUT_CHANGED, f"{difference[0].path} {word} while it was being removed; everything was put back")
+        if strangers:
+            raise RefusedError(Reason.INPUT_CHANGED, f"{min(strangers)} is in {self.name}, and nobody put it there; everything was put back")
+
+    def put_back(self) -> None:
+        """Undo `take`, as far as names are still free."""
+        put_back(self._storage, self._location, self.name)
+
+    def keep(self) -> None:
+        """Leave it where it is, marked as quarantine."""
+        self._storage.rename_noreplace(self._path(), join(self._location, self.name + KEPT))
+
+    def decide(self) -> None:
+        """From here on it is deleted, whatever happens to us."""
+        self._storage.rename_noreplace(self._path(), join(self._location, self.name + DECIDED))
+
+    def delete(self) -> None:
+        """Delete what was decided on."""
+        self._storage.delete_tree(join(self._location, self.name + DECIDED))
+
+    def _path(self, *parts: str) -> str:
+        return join(self._location, self.name, *parts)
+
+
+def settle(storage: Storage, location: str, listing: Listing) -> int:
+    """
+    Bring removals that were cut off to their end: decided ones are deleted, others put back. Only for the holder of the Cleaner's mutex.
+
+    Returns how many there were; after it, the listing is out of date.
+    """
+    count = 0
+    for name in _top_directories(listing):
+        if not name.startswith(TRASH_PREFIX) or name.endswith(KEPT):
+            continue
+        count += 1
+        if name.endswith(DECIDED):
+            storage.delete_tree(join(location, name))
+        else:
+            put_back(storage, location, name)
+        _log.info("settled a removal that was cut off", directory=name)
+    return count
+
+
+def put_back(storage: Storage, location: str, name: str) -> None:
+    """Move the content of an undecided trash directory back; what can't be (its name is taken) stays in it, and is reported."""
+    held = join(location, name)
+    try:
+        listing = storage.list_tree(held)
+    except RefusedError as error:
+        if error.reason is Reason.LOCATION_MISSING:
+            return
+        raise
+    inside = {*_top_directories(listing), *(file.path for file in listing.files if "/" not in file.path)}
+    stuck = []
+    for child in sorted(inside):
+        try:
+            storage.rename_noreplace(join(held, child), join(location, child))
+        except FileExistsError:
+            stuck.append(child)
+        except FileNotFoundError:
+            continue
+    rest = storage.list_tree(held)
+    if stuck or rest.files:
+        _log.error("can't be put back: the name is taken; look at it by hand", directory=name, stuck=stuck)
+        return
+    storage.delete_tree(held)
+
+
+def remove_hidden(storage: Storage, location: str, names: Iterable[str]) -> list[str]:
+    """
+    Remove directories that hold nothing of the table's (staging, results of aborted compactions): gone from their name in one step, then deleted.
+
+    The first step is what makes it a fence: a rename out of a removed staging directory finds no source, and never half of one.
+    """
+    removed = []
+    for name in names:
+        target = join(location, f"{TRASH_PREFIX}gone-{uuid.uuid4().hex[:8]}{DECIDED}")
+        try:
+            storage.rename_noreplace(join(location, name), target)
+        except FileNotFoundError:
+            continue
+        storage.delete_tree(target)
+        removed.append(name)
+    return removed
+
+
+def staging_directories(listing: Listing, entry_id: int) -> list[str]:
+    """Staging directories of a queue entry, of whichever attempt."""
+    return [name for name in _top_directories(listing) if name.startswith(f"{STAGING_PREFIX}{entry_id}-")]
+
+
+def _top_directories(listing: Listing) -> list[str]:
+    return sorted(directory for directory in listing.directories if "/" not in directory)

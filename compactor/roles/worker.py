@@ -1,0 +1,158 @@
+"""
+Takes queue entries and compacts them, one at a time.
+
+Claims, lets an `Attempt` run, and brings the entry into the state that its end calls for. What can't be undone yet (no answer from the metastore or the file
+system) is kept and settled before anything new is claimed: an entry is never given away while something of ours could still become visible.
+"""
+
+import time
+from dataclasses import dataclass
+
+from compactor.engine.compaction import Published
+from compactor.errors import CompactorError, OwnershipLostError, RefusedError, VerificationError
+from compactor.log import get_logger
+from compactor.metastore.model import QueueEntry
+from compactor.metrics import version
+from compactor.planning.document import CompactionPlan
+from compactor.roles import steps
+from compactor.roles.attempt import Attempt, Result
+from compactor.roles.cancellation import Cancellation, DrainedError
+from compactor.roles.services import Services, about_entity
+
+_log = get_logger(__name__)
+IDLE = "nothing is queued"
+
+
+@dataclass(slots=True)
+class _Unsettled:
+    """An attempt that ended badly and couldn't be undone yet."""
+
+    attempt: Attempt
+    error: Exception
+
+
+class Worker:
+    """
+    One of the daemon's workers.
+
+    Args:
+        number: distinguishes the workers of one process.
+    """
+
+    def __init__(self, services: Services, number: int) -> None:
+        self._services = services
+        self.worker_id = services.identity.worker_id(number)
+        self._cancellation: Cancellation | None = None
+        self._unsettled: _Unsettled | None = None
+
+    def run_once(self) -> str:
+        """
+        Settle what is left, or claim one entry and compact it.
+
+        Raises:
+            CompactorError: the metastore can't be asked, or what is left can't be settled.
+        """
+        if self._unsettled is not None:
+            return self._settle(self._unsettled)
+        if self._services.stopping.is_set():
+            return "draining: nothing new is claimed"
+        settings = self._services.settings.worker
+        entry = self._services.queue.claim(self.worker_id, version=version(), pool=settings.pool)
+        if entry is None:
+            return IDLE
+        with about_entity(entry.entity, entry):
+            return self._work(entry, settings.timeout_hours * 3600)
+
+    def cancel(self, error: CompactorError) -> None:
+        """Stop the running compaction, if any; from another thread."""
+        if (cancellation := self._cancellation) is not None:
+            cancellation.cancel(error)
+
+    @property
+    def busy(self) -> bool:
+        return self._cancellation is not None
+
+    def _work(self, entry: QueueEntry, seconds: float) -> str:
+        services = self._services
+        began = time.monotonic()
+        self._cancellation = Cancellation(seconds)
+        attempt = Attempt(services, entry, self.worker_id, self._cancellation)
+        services.metrics.jobs_running.inc()
+        try:
+            services.steps.enter(steps.WORKER_CLAIMED, entry)
+            self._cancellation.check()
+            result = attempt.run()
+        except Exception as error:
+            cause = self._cancellation.error or error
+            if not isinstance(error, CompactorError):
+                _log.exception("compaction broke")
+            return self._settle(_Unsettled(attempt, cause))
+        finally:
+            self._cancellation = None
+            services.metrics.jobs_running.dec()
+        services.metrics.job_duration.labels(entry.kind.value).observe(time.monotonic() - began)
+        return self._done(entry, result)
+
+    def _done(self, entry: QueueEntry, result: Result) -> str:
+        metrics = self._services.metrics
+        if result.plan is None or result.published is None:
+            metrics.jobs.labels(entry.kind.value, "cleaning-only").inc()
+            return f"{_name(entry)}: not enough to compact, but {result.cleaning_only}: left to the Cleaner"
+        metrics.jobs.labels(entry.kind.value, "compacted").inc()
+        self._count(result.plan, result.published)
+        names = " and ".join(result.published.directories) or "nothing"
+        return f"{_name(entry)}: published {names} from {len(result.plan.inputs)} files"
+
+    def _count(self, plan: CompactionPlan, published: Published) -> None:
+        metrics = self._services.metrics
+        metrics.copied_bytes.inc(published.copied_bytes)
+        metrics.recoded_bytes.inc(published.recoded_bytes)
+        metrics.written_bytes.inc(published.written_bytes)
+        metrics.input_files.inc(len(plan.inputs))
+        metrics.output_files.inc(published.files)
+
+    def _settle(self, unsettled: _Unsettled) -> str:
+        """Undo, then mark; in that order, however often it takes."""
+        entry, error = unsettled.attempt.entry, unsettled.error
+        self._unsettled = unsettled
+        with about_entity(entry.entity, entry):
+            committed = unsettled.attempt.undo(_message(error))
+            sentence = f"{_name(entry)}: committed, though no answer came" if committed else self._mark(unsettled.attempt, entry, error)
+        self._unsettled = None
+        return sentence
+
+    def _mark(self, attempt: Attempt, entry: QueueEntry, error: Exception) -> str:
+        queue, metrics = self._services.queue, self._services.metrics
+        message = _message(error)
+        try:
+            match error:
+                case DrainedError():
+                    outcome, word = "given-back", "given back"
+                    queue.give_back(entry)
+                case RefusedError() if not attempt.state_stored and not isinstance(error, VerificationError):
+                    outcome, word = "refused", "refused"
+                    queue.mark_refused(entry, message)
+                case _:
+                    outcome, word = "failed", "failed"
+                    queue.mark_failed(entry, message)
+        except OwnershipLostError as lost:
+            outcome, word, message = "lost", "lost", f"{lost}; it had ended with: {message}"
+        metrics.jobs.labels(entry.kind.value, outcome).inc()
+        (_log.info if outcome in {"given-back", "refused"} else _log.warning)(f"compaction {word}", reason=_code(error), message=message)
+        return f"{_name(entry)}: {word}: {message}"
+
+
+def _name(entry: QueueEntry) -> str:
+    return f"{entry.kind} compaction {entry.id} of {entry.entity}"
+
+
+def _code(error: Exception) -> str:
+    return error.reason.value if isinstance(error, RefusedError) else type(error).__name__
+
+
+def _message(error: Exception) -> str:
+    """One line for CQ_ERROR_MESSAGE; a refusal starts with its code."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, RefusedError):
+        return f"{error.reason.value}: {text}"
+    return text if isinstance(error, CompactorError) else f"{type(error).__name__}: {text}"

@@ -1,0 +1,90 @@
+"""Heartbeat and cancellation: when work is over because nobody would know that we are alive."""
+
+import threading
+
+import pytest
+
+from compactor.errors import CancelledError, OwnershipLostError, UnreachableError
+from compactor.roles.cancellation import Cancellation, DrainedError, TimedOutError
+from compactor.roles.heartbeat import Heartbeat
+
+LONG = 60.0
+
+
+def test_it_renews_again_and_again():
+    """More than one renewal happens while the block runs, none after it."""
+    thrice = threading.Semaphore(0)
+    with Heartbeat(thrice.release, 0.001, LONG, lambda _: None, "lock 7"):
+        for _ in range(3):
+            assert thrice.acquire(timeout=LONG)
+
+
+def test_a_lost_owner_is_final():
+    """The first renewal that finds nothing to renew ends it, and tells why, once."""
+    told: list[OwnershipLostError] = []
+    over = threading.Event()
+
+    def beat() -> None:
+        raise OwnershipLostError("transaction 7 is aborted")
+
+    def lost(error: OwnershipLostError) -> None:
+        told.append(error)
+        over.set()
+
+    with Heartbeat(beat, 0.001, LONG, lost, "transaction 7"):
+        assert over.wait(LONG)
+    assert [str(error) for error in told] == ["transaction 7 is aborted"]
+
+
+def test_a_database_that_is_away_for_a_moment_is_no_loss():
+    """A failed renewal is repeated; one success makes up for it."""
+    calls: list[int] = []
+    enough = threading.Event()
+
+    def beat() -> None:
+        calls.append(1)
+        if len(calls) < 3:
+            raise UnreachableError("no metastore")
+        enough.set()
+
+    told: list[OwnershipLostError] = []
+    with Heartbeat(beat, 0.001, LONG, told.append, "lock 7"):
+        assert enough.wait(LONG)
+    assert told == []
+
+
+def test_a_database_that_stays_away_is_a_loss():
+    """After the time-out others may have taken ours: the reason names the last error."""
+    over: list[OwnershipLostError] = []
+    done = threading.Event()
+
+    def beat() -> None:
+        raise UnreachableError("no metastore")
+
+    def lost(error: OwnershipLostError) -> None:
+        over.append(error)
+        done.set()
+
+    with Heartbeat(beat, 0.001, 0.01, lost, "lock 7"):
+        assert done.wait(LONG)
+    assert "no heartbeat of lock 7 reached the metastore for" in str(over[0])
+    assert "no metastore" in str(over[0])
+
+
+def test_the_first_reason_holds():
+    """A cancellation keeps the reason it was given first."""
+    cancellation = Cancellation(LONG)
+    cancellation.check()
+    assert not cancellation()
+    cancellation.cancel(DrainedError("stopping"))
+    cancellation.cancel(OwnershipLostError("gone"))
+    assert cancellation()
+    with pytest.raises(DrainedError, match="stopping"):
+        cancellation.check()
+
+
+def test_time_runs_out():
+    """A time-out is a cancellation of its own kind, naming the setting."""
+    with pytest.raises(TimedOutError, match=r"not done within 0 s \(worker.timeout_hours\)") as caught:
+        Cancellation(0).check()
+    assert isinstance(caught.value, CancelledError)

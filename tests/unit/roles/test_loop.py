@@ -1,0 +1,114 @@
+"""The loop around a role: survives everything, says something only when it is new, knows when it is stuck."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from compactor.daemon.loop import RoleLoop
+from compactor.errors import UnreachableError
+from compactor.metrics import Metrics
+
+LONG = 60.0
+
+
+class Script:
+    """Plays given answers, the last one for ever; tells when all were played."""
+
+    def __init__(self, *answers: str | Exception) -> None:
+        self.answers = list(answers)
+        self.played = threading.Event()
+
+    def __call__(self) -> str:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if len(self.answers) == 1:
+            self.played.set()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def make(
+    run_once: Callable[[], str], metrics: Metrics, *, limit: float = LONG, interval: float = 0.001, again: Callable[[str], bool] = lambda _: False
+) -> RoleLoop:
+    return RoleLoop("cleaner", "cleaner", run_once, interval=lambda: interval, limit=lambda: limit, metrics=metrics, again=again)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+@pytest.mark.parametrize("error", [UnreachableError("no metastore"), ValueError("a bug"), KeyError("x")])
+def test_an_error_does_not_end_it(error):
+    """Whatever a cycle raises, the next one comes; errors and successes are counted apart."""
+    metrics = Metrics()
+    script = Script(error, "cleaned 1", "done")
+    loop = make(script, metrics)
+    loop.start()
+    assert script.played.wait(LONG)
+    loop.stop()
+    assert loop.join(LONG)
+    assert loop.succeeded
+    assert value(metrics, "compactor_cycles_total", role="cleaner", outcome="unreachable" if isinstance(error, UnreachableError) else "error") == 1
+    assert value(metrics, "compactor_cycles_total", role="cleaner", outcome="ok") >= 1
+    assert value(metrics, "compactor_cycle_duration_seconds_count", role="cleaner") >= 2
+    assert value(metrics, "compactor_last_cycle_timestamp_seconds", role="cleaner") > 0
+
+
+def test_after_failures_it_waits_longer():
+    """Twice as long after each failure in a row, up to a limit; at once back to normal after a success."""
+    loop = make(lambda: "x", Metrics(), interval=5)
+    pauses = []
+    for loop._failures in (1, 2, 3, 20):
+        pauses.append(loop._pause(1))
+    loop._failures = 0
+    assert pauses == [5, 10, 20, 320]
+    assert loop._pause(1) == 4
+    assert loop._pause(9) == 0
+
+
+def test_it_goes_on_at_once_while_there_is_work():
+    """A worker that did something looks again without waiting for its interval."""
+    script = Script("compacted a", "compacted b", "nothing is queued")
+    loop = make(script, Metrics(), interval=3600, again=lambda sentence: sentence.startswith("compacted"))
+    loop.start()
+    assert script.played.wait(LONG)
+    loop.stop()
+    assert loop.join(LONG)
+
+
+def test_waking_begins_a_cycle_now():
+    """Nobody has to wait for the interval."""
+    cycles = threading.Semaphore(0)
+
+    def run_once() -> str:
+        cycles.release()
+        return "x"
+
+    loop = make(run_once, Metrics(), interval=3600)
+    loop.start()
+    assert cycles.acquire(timeout=LONG)
+    loop.wake()
+    assert cycles.acquire(timeout=LONG)
+    loop.stop()
+    assert loop.join(LONG)
+
+
+def test_a_stuck_loop_is_trouble():
+    """A cycle that takes longer than its limit is told with its age; a stopped loop is none."""
+    go = threading.Event()
+    began = threading.Event()
+
+    def run_once() -> str:
+        began.set()
+        go.wait(LONG)
+        return "x"
+
+    loop = make(run_once, Metrics(), limit=-1)
+    loop.start()
+    assert began.wait(LONG)
+    assert "cleaner has not completed a cycle for" in (loop.trouble() or "")
+    loop.stop()
+    go.set()
+    assert loop.join(LONG)
+    assert loop.trouble() is None

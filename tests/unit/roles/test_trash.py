@@ -1,0 +1,127 @@
+"""Removal in two steps: what is decided goes, what isn't comes back, wherever it was cut off."""
+
+import pytest
+
+from compactor.acid.names import TRASH_PREFIX
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
+from compactor.roles.trash import Removal, Trash, put_back, remove_hidden, settle, staging_directories
+from compactor.storage.registry import storage_for
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A partition with a base, a delta and an original file."""
+    for name in ("base_0000005/bucket_00000", "delta_0000006_0000006_0000/bucket_00000", "000000_0"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(name.encode())
+    return tmp_path
+
+
+def removals(place, *names):
+    listing = storage_for(str(place)).list_tree(str(place))
+    return [Removal(name, tuple(file for file in listing.files if file.path.split("/")[0] == name)) for name in names]
+
+
+def trash_for(place, tag=7):
+    return Trash(storage_for(str(place)), str(place), tag)
+
+
+def names(place):
+    return sorted(path.name for path in place.iterdir())
+
+
+def test_what_is_as_decided_goes(place):
+    """Moved, compared, decided, deleted: nothing is left of it, and the rest is untouched."""
+    trash = trash_for(place)
+    trash.take(removals(place, "delta_0000006_0000006_0000", "000000_0"))
+    assert names(place) == [trash.name, "base_0000005"]
+    trash.check()
+    trash.decide()
+    trash.delete()
+    assert names(place) == ["base_0000005"]
+
+
+@pytest.mark.parametrize("change", ["longer", "new", "gone", "touched", "stranger"])
+def test_a_difference_is_noticed_and_everything_comes_back(place, change):
+    """A file that changed, appeared or vanished since the decision: nothing is deleted."""
+    wanted = removals(place, "delta_0000006_0000006_0000")
+    delta = place / "delta_0000006_0000006_0000"
+    trash = trash_for(place)
+    match change:
+        case "longer":
+            (delta / "bucket_00000").write_bytes(b"x" * 99)
+        case "new":
+            (delta / "bucket_00001").write_bytes(b"x")
+        case "gone":
+            (delta / "bucket_00000").unlink()
+        case "touched":
+            import os
+
+            os.utime(delta / "bucket_00000", (1, 1))
+        case "stranger":
+            pass
+    trash.take(wanted)
+    if change == "stranger":
+        (place / trash.name / "other").mkdir()
+    with pytest.raises(RefusedError, match="everything was put back") as caught:
+        trash.check()
+    assert caught.value.reason is Reason.INPUT_CHANGED
+    trash.put_back()
+    assert {"000000_0", "base_0000005", "delta_0000006_0000006_0000"} <= set(names(place))
+    assert not any(name.startswith(TRASH_PREFIX) for name in names(place))
+
+
+def test_a_crash_before_the_decision_is_put_back(place):
+    """Whoever comes next finds an undecided trash directory and moves everything back."""
+    trash = trash_for(place)
+    trash.take(removals(place, "delta_0000006_0000006_0000", "000000_0"))
+    storage = storage_for(str(place))
+    assert settle(storage, str(place), storage.list_tree(str(place))) == 1
+    assert names(place) == ["000000_0", "base_0000005", "delta_0000006_0000006_0000"]
+
+
+def test_a_crash_after_the_decision_is_finished(place):
+    """A decided trash directory is deleted."""
+    trash = trash_for(place)
+    trash.take(removals(place, "delta_0000006_0000006_0000"))
+    trash.check()
+    trash.decide()
+    storage = storage_for(str(place))
+    assert settle(storage, str(place), storage.list_tree(str(place))) == 1
+    assert names(place) == ["000000_0", "base_0000005"]
+
+
+def test_quarantine_is_left_alone(place):
+    """`-kept` directories are neither deleted nor put back."""
+    trash = trash_for(place)
+    trash.take(removals(place, "000000_0"))
+    trash.check()
+    trash.keep()
+    storage = storage_for(str(place))
+    assert settle(storage, str(place), storage.list_tree(str(place))) == 0
+    assert (place / f"{trash.name}-kept" / "000000_0").is_file()
+
+
+def test_a_taken_name_is_never_overwritten(place):
+    """What was created meanwhile under the same name stays; ours stays in the trash for a human."""
+    trash = trash_for(place)
+    trash.take(removals(place, "000000_0"))
+    (place / "000000_0").write_bytes(b"new")
+    put_back(storage_for(str(place)), str(place), trash.name)
+    assert (place / "000000_0").read_bytes() == b"new"
+    assert (place / trash.name / "000000_0").read_bytes() == b"000000_0"
+
+
+def test_hidden_directories_vanish_in_one_step(place):
+    """A removed staging directory is no longer a source for a rename, at once; one that is gone already is fine."""
+    staging = place / ".compactor-7-abc"
+    (staging / "out").mkdir(parents=True)
+    (place / ".compactor-77-abc").mkdir()
+    storage = storage_for(str(place))
+    listing = storage.list_tree(str(place))
+    assert staging_directories(listing, 7) == [".compactor-7-abc"]
+    assert remove_hidden(storage, str(place), [".compactor-7-abc", ".compactor-7-gone"]) == [".compactor-7-abc"]
+    assert ".compactor-77-abc" in names(place)
+    assert not any(name.startswith((TRASH_PREFIX, ".compactor-7-")) for name in names(place))

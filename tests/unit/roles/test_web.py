@@ -1,0 +1,61 @@
+"""The HTTP server: metrics, health, readiness."""
+
+import urllib.error
+import urllib.request
+
+import pytest
+
+from compactor.daemon.web import WebServer
+from compactor.errors import SettingsError
+from compactor.metrics import Metrics
+
+
+def get(server: WebServer, path: str) -> tuple[int, str]:
+    host, port = server.address
+    try:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+@pytest.fixture
+def troubles():
+    return {"healthy": [], "ready": []}
+
+
+@pytest.fixture
+def server(troubles):
+    """A server on any free port."""
+    web = WebServer("127.0.0.1", 0, Metrics(), lambda: troubles["healthy"], lambda: troubles["ready"])
+    web.start()
+    yield web
+    web.close()
+
+
+def test_metrics_are_served(server):
+    """In Prometheus' text format."""
+    code, text = get(server, "/metrics")
+    assert code == 200
+    assert "# TYPE compactor_build_info gauge" in text
+
+
+@pytest.mark.parametrize(("path", "check"), [("/-/healthy", "healthy"), ("/-/ready", "ready")])
+def test_a_check_tells_each_trouble(server, troubles, path, check):
+    """200 OK when all is well, 503 and a line for each trouble otherwise."""
+    assert get(server, path) == (200, "OK\n")
+    troubles[check] += ["initiator has ended", "cleaner has not completed a cycle"]
+    assert get(server, path) == (503, "initiator has ended\ncleaner has not completed a cycle\n")
+
+
+def test_other_paths_are_not_there(server):
+    """404 names what is."""
+    assert get(server, "/x?y=1") == (404, "/metrics /-/healthy /-/ready\n")
+
+
+def test_a_port_in_use_is_one_line(server):
+    """The setting is named."""
+    host, port = server.address
+    with pytest.raises(SettingsError, match=r"http.host, http.port: can't listen on 127\.0\.0\.1:\d+: Address already in use"):
+        WebServer(host, port, Metrics(), list, list)
