@@ -10,26 +10,11 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from compactor.acid.listing import FileEntry, Listing
+from compactor.orc.handles import RandomReader, Sink
 
 
-class ReadHandle(Protocol):
-    """An open file that is read at any position, by any number of threads."""
-
-    @property
-    def name(self) -> str:
-        """The location it was opened by."""
-
-    @property
-    def size(self) -> int:
-        """Its length in bytes when it was opened."""
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        """
-        Exactly `length` bytes from `offset`.
-
-        Raises:
-            CorruptFileError: the file ends before.
-        """
+class ReadHandle(RandomReader, Protocol):
+    """An open file that is read at any position, by any number of threads; `name` is its path, `size` its length when it was opened."""
 
     def close(self) -> None: ...
 
@@ -38,31 +23,13 @@ class ReadHandle(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
-class WriteHandle(Protocol):
+class WriteHandle(Sink, Protocol):
     """
-    A file being written front to back. As a context manager it closes, or aborts when the block raises.
+    A new file being written front to back; as a context manager it closes, or aborts when the block raises.
+
+    `write` and `copy_from` raise RefusedError (DISK_FULL); `copy_from` copies inside the kernel or the store where that is possible, and raises
+    CorruptFileError when the source ends early.
     """
-
-    @property
-    def position(self) -> int:
-        """Bytes written so far."""
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """
-        Append.
-
-        Raises:
-            RefusedError: DISK_FULL.
-        """
-
-    def copy_from(self, reader: ReadHandle, offset: int, length: int) -> None:
-        """
-        Append a range of another file, inside the kernel or the store where that is possible.
-
-        Raises:
-            CorruptFileError: the source ends before.
-            RefusedError: DISK_FULL.
-        """
 
     def close(self) -> None:
         """Make it durable and complete. Only then other processes may rely on it."""

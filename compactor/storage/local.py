@@ -105,7 +105,7 @@ class LocalStorage:
         with self.open_read(location) as reader:
             if reader.size > limit:
                 raise RefusedError(Reason.CORRUPT_FILE, f"{reader.name!r} has {reader.size} bytes, more than the {limit} it may have")
-            return reader.read_at(0, reader.size)
+            return reader.read_at(0, limit)
 
     def write_small(self, location: str, data: bytes) -> None:
         with self.create(location) as writer:

@@ -8,11 +8,11 @@ import errno
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self, runtime_checkable
 
 from compactor.errors import CorruptFileError
+from compactor.orc.handles import RandomReader
 from compactor.reasons import Reason
-from compactor.storage.base import ReadHandle
 from compactor.storage.failures import explained
 
 _BUFFER: Final = 1 << 20
@@ -26,8 +26,8 @@ class LocalReader:
     def __init__(self, path: str) -> None:
         self.name: Final = path
         with explained("read", path):
-            self.descriptor: Final = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size: Final = os.fstat(self.descriptor).st_size
+            self._descriptor: Final = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size: Final = os.fstat(self._descriptor).st_size
         self._open = True
 
     def read_at(self, offset: int, length: int) -> bytes:
@@ -35,17 +35,20 @@ class LocalReader:
         missing = length
         while missing:
             with explained("read", self.name):
-                part = os.pread(self.descriptor, min(missing, _KERNEL_CHUNK), offset + length - missing)
+                part = os.pread(self._descriptor, min(missing, _KERNEL_CHUNK), offset + length - missing)
             if not part:
-                raise truncated(self.name, offset, length)
+                break
             missing -= len(part)
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def fileno(self) -> int:
+        return self._descriptor
+
     def close(self) -> None:
         if self._open:
             self._open = False
-            os.close(self.descriptor)
+            os.close(self._descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -80,12 +83,14 @@ class LocalWriter:
         self._flush()
         self._put(view)
 
-    def copy_from(self, reader: ReadHandle, offset: int, length: int) -> None:
+    def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
         self._flush()
-        copied = self._copy_in_kernel(reader, offset, length) if isinstance(reader, LocalReader) else 0
+        copied = self._copy_in_kernel(reader, offset, length) if isinstance(reader, _OnDescriptor) else 0
         self._position += copied
         while copied < length:
             part = reader.read_at(offset + copied, min(_BUFFER, length - copied))
+            if not part:
+                raise truncated(reader.name, offset, length)
             self._put(memoryview(part))
             copied += len(part)
             self._position += len(part)
@@ -133,23 +138,28 @@ class LocalWriter:
                 written = os.write(self._descriptor, view)
             view = view[written:]
 
-    def _copy_in_kernel(self, reader: LocalReader, offset: int, length: int) -> int:
-        """Bytes copied without passing through this process; fewer than asked when the file systems can't."""
+    def _copy_in_kernel(self, reader: "_OnDescriptor", offset: int, length: int) -> int:
+        """Bytes copied without passing through this process; fewer than asked when the file systems can't, or the source ends."""
         copied = 0
         while copied < length:
             try:
-                step = os.copy_file_range(reader.descriptor, self._descriptor, min(length - copied, _KERNEL_CHUNK), offset + copied)
+                step = os.copy_file_range(reader.fileno(), self._descriptor, min(length - copied, _KERNEL_CHUNK), offset + copied)
             except OSError as error:
                 if error.errno in _NO_KERNEL_COPY:
                     return copied
                 with explained("write", self.name):
                     raise
             if step == 0:
-                if offset + copied < os.fstat(reader.descriptor).st_size:
-                    return copied
-                raise truncated(reader.name, offset, length)
+                return copied
             copied += step
         return copied
+
+
+@runtime_checkable
+class _OnDescriptor(Protocol):
+    """A reader on a file descriptor of this machine."""
+
+    def fileno(self) -> int: ...
 
 
 def truncated(path: str, offset: int, length: int) -> CorruptFileError:

@@ -1,0 +1,107 @@
+"""
+Which of the current directories a compaction may take, and whether taking them is worth a compaction at all.
+
+Pure: judges a resolved state by names alone. Picker and plan share it, so that what is picked is what is planned.
+Source: docs/layout.md; Hive's Worker / CompactorUtil.isEnoughToCompact; HIVE-29210 for ranges that exist twice.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from compactor.acid.compaction import CompactionKind
+from compactor.acid.names import DirKind
+from compactor.acid.snapshot import AcidState, ListedDir
+
+
+def included(state: AcidState) -> tuple[ListedDir, ...]:
+    """
+    The current deltas that lie wholly below everything that is left out, in walk order.
+
+    A result that reached over an excluded directory would hide it from readers. What falls out because of one excludes in turn.
+    """
+    limit = min((low for e in state.excluded if (low := _first_write_id(e.dir)) is not None), default=None)
+    deltas = state.deltas
+    while limit is not None:
+        lower = min((d.acid.min_write_id for d in deltas if d.acid.max_write_id >= limit), default=limit)
+        deltas = tuple(d for d in deltas if d.acid.max_write_id < limit)
+        if lower >= limit:
+            break
+        limit = lower
+    return deltas
+
+
+def enough(state: AcidState, kind: CompactionKind, insert_only: bool) -> bool:
+    """
+    Whether a compaction of this kind would join anything.
+
+    Major: original files, or at least two of base and deltas. Minor: at least two deltas, and two only if they are of one kind (a delta and its delete
+    delta are what a minor compaction leaves). Rebalance always, as in Hive.
+    """
+    deltas = included(state)
+    match kind:
+        case CompactionKind.MAJOR:
+            pieces = len(deltas) + (state.base is not None)
+            return pieces + len(state.originals) > 1 if insert_only else bool(state.originals) or pieces > 1
+        case CompactionKind.MINOR:
+            return len(deltas) > 2 or (len(deltas) == 2 and deltas[0].acid.kind is deltas[1].acid.kind)
+        case CompactionKind.REBALANCE:
+            return True
+        case CompactionKind.ABORT_CLEANUP:
+            return False
+
+
+def overlap(base: ListedDir | None, deltas: Iterable[ListedDir]) -> str | None:
+    """A sentence about the first two directories whose ranges overlap though they aren't statements of one write id; readers read such rows twice."""
+    end: dict[DirKind, int] = {}
+    before: dict[DirKind, ListedDir] = {}
+    for listed in sorted(deltas, key=lambda d: (d.acid.min_write_id, d.acid.max_write_id)):
+        acid = listed.acid
+        reached = end.get(acid.kind, 0 if base is None else base.acid.max_write_id)
+        previous = before.get(acid.kind, base)
+        if acid.min_write_id <= reached and previous is not None and not _statements_of_one(listed, previous):
+            return f"{listed.name} overlaps {previous.name}: rows may be there twice"
+        end[acid.kind], before[acid.kind] = acid.max_write_id, listed
+    return None
+
+
+def same_range(state: AcidState, kind: CompactionKind, deltas: Sequence[ListedDir]) -> ListedDir | None:
+    """
+    A directory that has the range and kind of the result already: readers would read both (HIVE-29210).
+
+    Results of aborted compactions don't count; whoever publishes removes them.
+    """
+    there = [d for d in (state.base, *state.deltas, *state.obsolete, *(e.dir for e in state.excluded)) if d is not None]
+    if not deltas:
+        return None
+    high = max(d.acid.max_write_id for d in deltas)
+    if kind is CompactionKind.MAJOR:
+        return next((d for d in there if d.acid.is_base and d.acid.max_write_id == high), None)
+    low = min(d.acid.min_write_id for d in deltas)
+    kinds = {d.acid.kind for d in deltas}
+    return next((d for d in there if d.acid.kind in kinds and (d.acid.min_write_id, d.acid.max_write_id, d.acid.statement_id) == (low, high, None)), None)
+
+
+def is_minor_result(deltas: Sequence[ListedDir], *, told_by_name: bool) -> bool:
+    """
+    Whether the deltas are nothing but what a minor compaction leaves: one range, at most one directory of each kind.
+
+    Args:
+        told_by_name: the layout marks compacted directories (`_v`). Where it doesn't, a delta without a statement id is taken for one.
+    """
+    if not deltas or len({d.acid.kind for d in deltas}) != len(deltas):
+        return False
+    first = deltas[0].acid
+    one_range = all((d.acid.min_write_id, d.acid.max_write_id) == (first.min_write_id, first.max_write_id) for d in deltas)
+    return one_range and all(d.compacted if told_by_name else d.acid.statement_id is None for d in deltas)
+
+
+def _first_write_id(listed: ListedDir) -> int | None:
+    """The smallest write id that a directory may hold on its own; a compacted base that isn't visible yet holds only what others hold too."""
+    if listed.acid.is_base:
+        return None if listed.compacted else listed.acid.max_write_id
+    return listed.acid.min_write_id
+
+
+def _statements_of_one(one: ListedDir, other: ListedDir) -> bool:
+    a, b = one.acid, other.acid
+    one_write_id = a.min_write_id == a.max_write_id == b.min_write_id == b.max_write_id
+    return a.kind is b.kind and one_write_id and a.statement_id != b.statement_id
