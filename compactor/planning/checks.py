@@ -1,0 +1,111 @@
+"""
+What must hold of the inputs' contents before anything is planned: one sentence per refusal.
+
+Pure: judges names against tails. Whatever can't be explained is refused, never skipped: a skipped file is a lost row.
+Source: docs/compaction.md; Hive's AcidUtils, ColumnizedDeleteEventRegistry.checkBucketId.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from compactor.acid.names import parse_bucket_file
+from compactor.acid.row_id import MAX_BUCKET, BucketRangeError, decode_bucket
+from compactor.errors import CorruptFileError, RefusedError
+from compactor.planning.document import InputFile, Role
+from compactor.planning.facts import FileFacts, TableSpec
+from compactor.planning.segments import Source, one_bucket
+from compactor.reasons import Reason
+
+INSERT, DELETE = 0, 2
+
+
+def check_file(spec: TableSpec, file: InputFile, facts: FileFacts) -> None:
+    """
+    One input against its name, directory and the table's columns.
+
+    Raises:
+        RefusedError: the reason and the file.
+    """
+    place = f"{spec.name}: {file.path}"
+    if file.raw and facts.acid:
+        raise RefusedError(Reason.UNKNOWN_NAME, f"{place} holds ROW__IDs under the name of a file without")
+    if not file.raw and not facts.acid:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{place} doesn't have the ACID columns that its name promises")
+    if file.role is not Role.DELETE_DELTA:
+        if facts.unknown_columns:
+            missing = ", ".join(facts.unknown_columns)
+            raise RefusedError(
+                Reason.SCHEMA_MISMATCH, f"{place} has columns that the table doesn't have (any more): {missing}; compaction would lose them for good"
+            )
+        if facts.schema_problem:
+            raise RefusedError(Reason.SCHEMA_MISMATCH, f"{place}: {facts.schema_problem}")
+    if facts.acid:
+        _check_stripes(place, file, facts)
+    if file.raw and file.bucket > MAX_BUCKET:
+        raise RefusedError(Reason.WRONG_BUCKET, f"{place}: bucket {file.bucket} is above {MAX_BUCKET}")
+
+
+def _check_stripes(place: str, file: InputFile, facts: FileFacts) -> None:
+    deletes = file.role is Role.DELETE_DELTA
+    wanted = DELETE if deletes else INSERT
+    for stripe in facts.stripes:
+        if stripe.rows == 0:
+            continue
+        if stripe.operations is not None and stripe.operations != (wanted, wanted):
+            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{place} mixes inserts, updates and deletes (a table from before split update): not supported")
+        ids = stripe.current_ids if deletes else stripe.write_ids
+        if ids is not None and not (_lowest(file) <= ids[0] and ids[1] <= file.max_write_id):
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{place} holds write ids {ids[0]} to {ids[1]}, outside its directory's range")
+        if stripe.buckets is None or deletes:
+            continue
+        try:
+            found = {decode_bucket(value) for value in stripe.buckets}
+        except BucketRangeError as error:
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{place}: {error}") from None
+        if one_bucket(stripe.buckets) and found != {decoded_bucket(file)}:
+            raise CorruptFileError(Reason.WRONG_BUCKET, f"{place} holds rows of bucket {found.pop()}")
+        if stripe.buckets[0] >> 29 == stripe.buckets[1] >> 29 and len(found) > 1:
+            raise CorruptFileError(Reason.WRONG_BUCKET, f"{place} holds rows of several buckets, {min(found)} to {max(found)}")
+
+
+def _lowest(file: InputFile) -> int:
+    return 0 if file.role is Role.BASE else file.min_write_id
+
+
+def decoded_bucket(file: InputFile) -> int:
+    """The bucket its rows decode to: Hive 4 packs bucket numbers above 4095 modulo 4096."""
+    return file.bucket % (MAX_BUCKET + 1)
+
+
+def check_one_file_per_bucket(spec: TableSpec, sources: Iterable[Source]) -> None:
+    """
+    A directory has one file per bucket; attempt variants (`bucket_00000_0`, `bucket_00000_1`) only where their keys are proven disjoint.
+
+    Raises:
+        RefusedError: SEVERAL_FILES_PER_BUCKET.
+    """
+    seen: dict[tuple[str, int], list[Source]] = {}
+    for source in sources:
+        if not source.file.raw:
+            seen.setdefault((source.file.directory, source.file.bucket), []).append(source)
+    for (directory, bucket), found in seen.items():
+        if len(found) > 1 and not _attempts_with_disjoint_keys(found):
+            names = ", ".join(sorted(source.file.path.rsplit("/", 1)[-1] for source in found))
+            raise RefusedError(Reason.SEVERAL_FILES_PER_BUCKET, f"{spec.name}: {directory} has several files for bucket {bucket}: {names}")
+
+
+def _attempts_with_disjoint_keys(sources: Sequence[Source]) -> bool:
+    names = [parse_bucket_file(source.file.path.rsplit("/", 1)[-1]) for source in sources]
+    if any(name is None or name.attempt is None for name in names) or any(source.file.role is Role.DELETE_DELTA for source in sources):
+        return False
+    spans = []
+    for source in sources:
+        stripes = [stripe for stripe in source.facts.stripes if stripe.rows]
+        if not stripes:
+            continue
+        first, last = stripes[0].first, stripes[-1].last
+        if first is None or last is None:
+            return False
+        spans.append((first, last))
+    spans.sort()
+    return all(before[1] < after[0] for before, after in itertools.pairwise(spans))

@@ -1,0 +1,288 @@
+"""
+The plan of one compaction: a value that is shown, stored, sent to executors and replayed.
+
+Pure. `to_json` and `from_json` are inverse to each other; a plan of another version of this format is refused.
+"""
+
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum, StrEnum
+from typing import Any
+
+from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.names import DirKind
+from compactor.errors import UsageError
+
+FORMAT = 1
+
+
+class Action(StrEnum):
+    """What is done with stripes: carried over as bytes, decoded and written anew, or looked at first and then one of the two."""
+
+    COPY = "copy"
+    RECODE = "recode"
+    PROBE = "probe"
+
+
+class Role(StrEnum):
+    """What an input file is to a reader."""
+
+    BASE = "base"
+    DELTA = "delta"
+    DELETE_DELTA = "delete-delta"
+    ORIGINAL = "original"
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticIds:
+    """ROW__IDs of a file that has none: rows are (write_id, bucket_property, first_row_id + ordinal)."""
+
+    write_id: int
+    bucket_property: int
+    first_row_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """
+    A file that the compaction reads; publishing checks that it is still there, with this length and time.
+
+    Args:
+        path: relative to the partition directory.
+        directory: the ACID directory it is in, empty for original files.
+        bucket: the number in its name.
+        min_write_id, max_write_id: of the directory; a base holds 0 … N.
+        may_hold_aborted: rows of aborted write ids may stand between valid ones (streaming deltas).
+        side_file: path of its `_flush_length` file when readers heed it, else None.
+    """
+
+    path: str
+    length: int
+    mtime_ms: int
+    role: Role
+    directory: str
+    bucket: int
+    min_write_id: int
+    max_write_id: int
+    statement_id: int = 0
+    raw: bool = False
+    may_hold_aborted: bool = False
+    side_file: str | None = None
+    logical_length: int | None = None
+    rows: int = 0
+    synthetic: SyntheticIds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """
+    Neighbouring stripes of one file with one verdict.
+
+    Args:
+        chunk: segments with the same number are recoded together, in one task; -1 for COPY.
+        reason: why, in a few words.
+        bytes: of the stripes in the source.
+    """
+
+    action: Action
+    path: str
+    stripes: tuple[int, ...]
+    reason: str
+    rows: int
+    bytes: int
+    chunk: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BucketPlan:
+    """
+    One output file. Segments stand in the order of their keys.
+
+    Args:
+        deletes: delete files whose events are applied to the rows (or, in a delete delta, are written).
+        delete_events: distinct valid events among them.
+    """
+
+    bucket: int
+    name: str
+    segments: tuple[Segment, ...] = ()
+    deletes: tuple[str, ...] = ()
+    delete_events: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileCopy:
+    """A whole file of an insert-only table, carried over under a new name."""
+
+    path: str
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDir:
+    """One directory to publish."""
+
+    kind: DirKind
+    name: str
+    buckets: tuple[BucketPlan, ...] = ()
+    copies: tuple[FileCopy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FormatSpec:
+    """How the output is written: codec, block size and rows per index entry are one for all stripes of a file."""
+
+    codec: str = "zlib"
+    block_size: int = 262_144
+    stride: int = 10_000
+    stripe_bytes: int = 64 * 1024 * 1024
+    bloom_columns: tuple[str, ...] = ()
+    bloom_fpp: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Bytes that will be read, copied as they are, decoded and written; processor seconds, roughly."""
+
+    read: int = 0
+    copied: int = 0
+    probed: int = 0
+    recoded: int = 0
+    written: int = 0
+    seconds: float = 0.0
+
+
+class DeleteScope(StrEnum):
+    """Which delete events are applied to rows: all (major), none (minor), or those of the same write id (a minor of one write id)."""
+
+    ALL = "all"
+    NONE = "none"
+    OWN = "own"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """
+    Everything that running it needs.
+
+    Args:
+        requested: what the queue entry asks for; `kind` may be major where a minor can't be published safely.
+        name_write_id: the N of `base_N`, or the end of a minor's range: the highest write id that is included.
+        highest_write_id: to be stored in CQ_HIGHEST_WRITE_ID.
+        write_ids: the write-id list it was made under, as Hive writes it.
+        aborted: aborted write ids that may occur in the inputs.
+    """
+
+    entity: str
+    location: str
+    requested: CompactionKind
+    kind: CompactionKind
+    layout: LayoutVersion
+    insert_only: bool
+    write_ids: str
+    name_write_id: int
+    min_write_id: int
+    max_write_id: int
+    highest_write_id: int
+    visibility_txn: int | None
+    columns: tuple[tuple[str, str], ...]
+    outputs: tuple[OutputDir, ...]
+    inputs: tuple[InputFile, ...]
+    format: FormatSpec = FormatSpec()
+    delete_scope: DeleteScope = DeleteScope.ALL
+    aborted: tuple[int, ...] = ()
+    prediction: Prediction = Prediction()
+    warnings: tuple[str, ...] = ()
+
+    def input(self, path: str) -> InputFile:
+        """
+        The input of that path.
+
+        Raises:
+            KeyError: the plan doesn't read it.
+        """
+        for file in self.inputs:
+            if file.path == path:
+                return file
+        raise KeyError(path)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Directories that may be published; a side of a minor that turns out empty isn't."""
+        return tuple(output.name for output in self.outputs)
+
+
+def to_plain(value: object) -> Any:
+    """Dataclasses, enums and tuples as what JSON knows."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: to_plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def from_plain(kind: Any, value: Any) -> Any:
+    """
+    The inverse of `to_plain` for a value of type `kind`.
+
+    Raises:
+        UsageError: the document doesn't have that shape.
+    """
+    origin = typing.get_origin(kind)
+    arguments = typing.get_args(kind)
+    if origin in {typing.Union, types.UnionType}:
+        return None if value is None else from_plain(next(item for item in arguments if item is not type(None)), value)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise UsageError(f"a plan has a list where {value!r} stands")
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(from_plain(arguments[0], item) for item in value)
+        return tuple(from_plain(part, item) for part, item in zip(arguments, value, strict=True))
+    if is_dataclass(kind) and isinstance(kind, type):
+        if not isinstance(value, Mapping):
+            raise UsageError(f"a plan has an object where {value!r} stands")
+        hints = typing.get_type_hints(kind)
+        if unknown := sorted(set(value) - set(hints)):
+            raise UsageError(f"a plan has no field {unknown[0]} in {kind.__name__}")
+        try:
+            return kind(**{name: from_plain(hints[name], item) for name, item in value.items()})
+        except TypeError as error:
+            raise UsageError(f"not a plan: {error}") from None
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        try:
+            return kind(value)
+        except ValueError as error:
+            raise UsageError(f"not a plan: {error}") from None
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(kind, type) and not isinstance(value, kind):
+        raise UsageError(f"a plan has {kind.__name__} where {value!r} stands")
+    return value
+
+
+def to_json(plan: CompactionPlan) -> str:
+    """One JSON object; `format` says which version of this document it is."""
+    return json.dumps({"compaction-plan": FORMAT, **to_plain(plan)}, ensure_ascii=False)
+
+
+def from_json(text: str) -> CompactionPlan:
+    """
+    Read what `to_json` wrote.
+
+    Raises:
+        UsageError: it isn't a plan, or one of another version.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"not a plan: {error}") from None
+    if not isinstance(document, dict) or document.pop("compaction-plan", None) != FORMAT:
+        raise UsageError(f"not a plan of version {FORMAT} of its format")
+    plan: CompactionPlan = from_plain(CompactionPlan, document)
+    return plan

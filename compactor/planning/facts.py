@@ -1,0 +1,123 @@
+"""
+What a plan must know about tables, files and stripes.
+
+Pure values: `compactor.engine.inputs` reads them from tails and delete events, `select` and `plan` decide on them. No file is opened here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from compactor.acid.row_id import RowKey
+
+LOWEST = -(1 << 63)
+HIGHEST = (1 << 63) - 1
+
+
+class Hit(StrEnum):
+    """Can a delete event hit a row of a stripe?"""
+
+    NONE = "none"
+    POSSIBLE = "possible"
+    CERTAIN = "certain"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """
+    What the catalog says about a table, as far as a plan depends on it.
+
+    Args:
+        name: `db.table` or `db.table/partition`, for sentences.
+        columns: (name, Hive type) of the table's **current** columns: HIVE-27811, HIVE-23023.
+        buckets: declared number of buckets, 0 when not bucketed.
+        sorted: declared SORTED BY.
+        parameters: table parameters, keys as the catalog has them.
+        properties: properties of the request (WITH OVERWRITE TBLPROPERTIES), stronger than `parameters`.
+    """
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    insert_only: bool = False
+    transactional: bool = True
+    sorted: bool = False
+    buckets: int = 0
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StripeFacts:
+    """
+    One stripe as its tail describes it; None = the tail doesn't say, or can't be trusted.
+
+    Args:
+        bytes: index, data and footer of the stripe.
+        first: no row has a smaller key.
+        last: no row has a greater key.
+        last_exact: `last` is the key of the last row (a copied stripe needs it for `hive.acid.key.index`).
+        write_ids, buckets, current_ids, operations: (min, max) of those columns; buckets are ROW__ID's bucket property.
+        hit: whether a delete event can hit it.
+    """
+
+    index: int
+    rows: int
+    bytes: int
+    first: RowKey | None = None
+    last: RowKey | None = None
+    last_exact: bool = False
+    write_ids: tuple[int, int] | None = None
+    buckets: tuple[int, int] | None = None
+    current_ids: tuple[int, int] | None = None
+    operations: tuple[int, int] | None = None
+    hit: Hit = Hit.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """
+    One data file as its tail describes it.
+
+    Args:
+        path: relative to the partition directory.
+        acid: has the six ACID columns; otherwise its rows get synthetic ROW__IDs.
+        not_copyable: why its stripes can't be carried over as bytes (types, codec, stride, writer …); None = they can.
+        unknown_columns: columns of the file that the table doesn't have (any more).
+        schema_problem: a sentence when its types can't become the table's without loss.
+        codec: `zlib`, `none` …; stride: rows per index entry, 0 = no index; both for the choice of the output's format.
+    """
+
+    path: str
+    rows: int
+    acid: bool
+    stripes: tuple[StripeFacts, ...]
+    codec: str = "zlib"
+    stride: int = 10_000
+    block_size: int = 262_144
+    logical_length: int | None = None
+    not_copyable: str | None = None
+    unknown_columns: tuple[str, ...] = ()
+    schema_problem: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(stripe.bytes for stripe in self.stripes)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFacts:
+    """
+    The delete events that concern one bucket.
+
+    Args:
+        bucket: decoded from the events' bucket property; not from the file's name (HIVE-22318).
+        paths: delete files that may hold events of this bucket.
+        events: distinct keys whose write id is valid.
+        own: of these, how many target rows written by the same write id.
+    """
+
+    bucket: int
+    paths: tuple[str, ...]
+    events: int
+    own: int = 0
+    bytes: int = 0

@@ -1,0 +1,79 @@
+"""
+How the output is written: codec, rows per index entry, block size, stripe size, bloom filters.
+
+Pure. The request's property wins, then the table's, then what the largest input has (so that its stripes can be copied), then ZLIB and 10,000.
+Source: Hive's OrcConf (orc.compress …); HIVE-21397 for bloom filter columns.
+"""
+
+from collections.abc import Iterable
+
+from compactor.acid.compaction import LayoutVersion
+from compactor.errors import RefusedError
+from compactor.planning.document import FormatSpec
+from compactor.planning.facts import FileFacts, TableSpec
+from compactor.reasons import Reason
+
+CODECS = {LayoutVersion.HIVE_3: ("none", "zlib", "snappy", "lz4"), LayoutVersion.HIVE_4: ("none", "zlib", "snappy", "lz4", "zstd")}
+SMALLEST_STRIDE = 1000
+LARGEST_BLOCK = 1 << 22
+
+
+def choose_format(spec: TableSpec, layout: LayoutVersion, files: Iterable[FileFacts], stripe_bytes: int) -> FormatSpec:
+    """
+    The output's format.
+
+    Args:
+        files: tails of the inputs; the largest with codec and stride is the model where nothing is asked for.
+        stripe_bytes: of recoded stripes, unless `orc.stripe.size` says otherwise.
+
+    Raises:
+        RefusedError: UNSUPPORTED_COMPRESSION when a property asks for a codec that readers of this layout don't know; SCHEMA_MISMATCH when a property isn't a number.
+    """
+    model = max((file for file in files if file.acid and file.stride > 0 and file.codec in CODECS[layout] and file.codec != "none"), key=_size, default=None)
+    codec = _property(spec, "orc.compress")
+    if codec is not None and codec.lower() not in CODECS[layout]:
+        known = ", ".join(CODECS[layout])
+        raise RefusedError(Reason.UNSUPPORTED_COMPRESSION, f"{spec.name}: orc.compress is {codec}; readers of this layout know {known}")
+    stride = _number(spec, "orc.row.index.stride", model.stride if model else 10_000)
+    if (_property(spec, "orc.create.index") or "true").lower() == "false":
+        stride = 0
+    elif stride < SMALLEST_STRIDE:
+        stride = 10_000
+    columns = {name.lower() for name, _ in spec.columns}
+    bloom = tuple(name for name in (part.strip().lower() for part in (_property(spec, "orc.bloom.filter.columns") or "").split(",")) if name in columns)
+    return FormatSpec(
+        codec=codec.lower() if codec else model.codec if model else "zlib",
+        block_size=min(LARGEST_BLOCK, _number(spec, "orc.compress.size", 262_144)),
+        stride=stride,
+        stripe_bytes=max(1 << 20, _number(spec, "orc.stripe.size", stripe_bytes)),
+        bloom_columns=bloom,
+        bloom_fpp=_fraction(spec, "orc.bloom.filter.fpp", 0.01),
+    )
+
+
+def _size(file: FileFacts) -> tuple[int, str]:
+    return file.bytes, file.path
+
+
+def _property(spec: TableSpec, name: str) -> str | None:
+    """Of the request, else of the table; the request's may carry Hive's prefix for table properties."""
+    for properties in (spec.properties, spec.parameters):
+        lowered = {key.lower(): value for key, value in properties.items()}
+        for key in (f"tblprops.{name}", name):
+            if value := lowered.get(key):
+                return value
+    return None
+
+
+def _number(spec: TableSpec, name: str, default: int) -> int:
+    return int(_fraction(spec, name, default))
+
+
+def _fraction(spec: TableSpec, name: str, default: float) -> float:
+    value = _property(spec, name)
+    if value is None:
+        return default
+    try:
+        return float(value)
+    except ValueError:
+        raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{spec.name}: {name} is {value!r}, not a number") from None

@@ -1,0 +1,194 @@
+"""
+From selected files and their facts to the plan of a compaction.
+
+Pure, in three steps, between which the engine reads: `select` (names) → tails → `prepare` (contents against names, ROW__IDs of rows that have none) → delete
+events → `plan` (verdict per stripe, outputs, prediction).
+Source: docs/compaction.md; Hive's CompactorMR, MRCompactor, OrcRawRecordMerger.TransactionMetaData.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from compactor.acid.names import DirKind, bucket_name
+from compactor.acid.row_id import RowKey, encode
+from compactor.planning.checks import check_file, check_one_file_per_bucket, decoded_bucket
+from compactor.planning.cost import predict
+from compactor.planning.document import (
+    BucketPlan,
+    CompactionPlan,
+    DeleteScope,
+    FileCopy,
+    FormatSpec,
+    InputFile,
+    OutputDir,
+    Role,
+    SyntheticIds,
+)
+from compactor.planning.facts import DeleteFacts, FileFacts
+from compactor.planning.segments import Sizes, Source, segments
+from compactor.planning.select import Selection
+from compactor.planning.whole_files import named_copies
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """
+    Checked inputs.
+
+    Args:
+        buckets: sources of rows by decoded bucket, in the order readers walk them.
+        deletes: delete files with their facts.
+    """
+
+    selection: Selection
+    buckets: Mapping[int, tuple[Source, ...]]
+    deletes: tuple[Source, ...]
+
+    @property
+    def delete_scope(self) -> DeleteScope:
+        """Collapsing one write id makes its own deletes ineffective for its own rows, so they are applied; other minors keep all events."""
+        if self.selection.major:
+            return DeleteScope.ALL
+        return DeleteScope.OWN if self.selection.min_write_id == self.selection.max_write_id else DeleteScope.NONE
+
+
+def prepare(selection: Selection, facts: Mapping[str, FileFacts]) -> Prepared:
+    """
+    Check contents against names and give rows without ROW__ID theirs.
+
+    Args:
+        facts: by path, for every file of the selection that isn't empty.
+
+    Raises:
+        RefusedError: see `compactor.planning.checks`.
+    """
+    inserts: list[Source] = []
+    counted: dict[tuple[str, int], int] = {}
+    for file in selection.inserts:
+        if file.role is Role.ORIGINAL and file.length == 0:
+            continue
+        known = facts[file.path]
+        check_file(selection.spec, file, known)
+        file, known = _with_ids(file, known, counted)  # noqa: PLW2901 - the same file, known better
+        aborted = tuple(wid for wid in selection.aborted if file.min_write_id <= wid <= file.max_write_id) if file.may_hold_aborted else ()
+        inserts.append(Source(file, known, aborted))
+    deletes = []
+    for file in selection.deletes:
+        known = facts[file.path]
+        check_file(selection.spec, file, known)
+        deletes.append(Source(replace(file, rows=known.rows, logical_length=known.logical_length), known, selection.aborted))
+    check_one_file_per_bucket(selection.spec, [*inserts, *deletes])
+    buckets: dict[int, list[Source]] = {}
+    for source in inserts:
+        buckets.setdefault(decoded_bucket(source.file), []).append(source)
+    return Prepared(selection, {bucket: tuple(buckets[bucket]) for bucket in sorted(buckets)}, tuple(deletes))
+
+
+def _with_ids(file: InputFile, facts: FileFacts, counted: dict[tuple[str, int], int]) -> tuple[InputFile, FileFacts]:
+    """ROW__IDs of original and loaded files: rows are numbered through all files of one bucket in one directory, in path order."""
+    file = replace(file, rows=facts.rows, logical_length=facts.logical_length)
+    if not file.raw:
+        return file, facts
+    place = ("" if file.role is Role.ORIGINAL else file.directory, file.bucket)
+    first = counted.get(place, 0)
+    counted[place] = first + facts.rows
+    write_id = 0 if file.role is Role.ORIGINAL else file.max_write_id
+    ids = SyntheticIds(write_id, encode(file.bucket, file.statement_id if file.role is Role.DELTA else 0), first)
+    stripes = []
+    row = first
+    for stripe in facts.stripes:
+        bounds = (RowKey(write_id, ids.bucket_property, row), RowKey(write_id, ids.bucket_property, row + max(stripe.rows, 1) - 1))
+        property_range = (ids.bucket_property, ids.bucket_property)
+        stripes.append(replace(stripe, first=bounds[0], last=bounds[1], last_exact=True, write_ids=(write_id, write_id), buckets=property_range))
+        row += stripe.rows
+    return replace(file, synthetic=ids), replace(facts, stripes=tuple(stripes))
+
+
+def plan(
+    prepared: Prepared,
+    buckets: Mapping[int, Sequence[Source]],
+    deletes: Mapping[int, DeleteFacts],
+    output_format: FormatSpec,
+    *,
+    entity: str,
+    location: str,
+    sizes: Sizes,
+) -> CompactionPlan:
+    """
+    The plan of a full ACID compaction.
+
+    Args:
+        buckets: `prepared.buckets`, with `hit` filled in from the delete events.
+        deletes: by decoded bucket.
+    """
+    selection = prepared.selection
+    scope = prepared.delete_scope
+    rows = []
+    for bucket, sources in sorted(buckets.items()):
+        known = deletes.get(bucket)
+        used = known is not None and (scope is DeleteScope.ALL or (scope is DeleteScope.OWN and known.own > 0))
+        laid = segments(sources, sizes)
+        if laid:
+            events = known.events if known is not None and used else 0
+            rows.append(BucketPlan(bucket, bucket_name(bucket), laid, known.paths if known is not None and used else (), events))
+    outputs = [
+        OutputDir(DirKind.BASE if selection.major else DirKind.DELTA, selection.output_name(DirKind.BASE if selection.major else DirKind.DELTA), tuple(rows))
+    ]
+    if not selection.major:
+        kept = [known for _, known in sorted(deletes.items()) if known.events > (known.own if scope is DeleteScope.OWN else 0)]
+        sides = tuple(
+            BucketPlan(known.bucket, bucket_name(known.bucket), (), known.paths, known.events - (known.own if scope is DeleteScope.OWN else 0))
+            for known in kept
+        )
+        if sides:
+            outputs.append(OutputDir(DirKind.DELETE_DELTA, selection.output_name(DirKind.DELETE_DELTA), sides))
+        if not rows and sides:
+            del outputs[0]
+    sources_read = [source.file for group in prepared.buckets.values() for source in group] + [source.file for source in prepared.deletes]
+    known_paths = {file.path for file in sources_read}
+    inputs = [*sources_read, *(file for file in selection.all_files if file.path not in known_paths)]
+    delete_bytes = sum(source.facts.bytes for source in prepared.deletes)
+    return _document(selection, tuple(outputs), tuple(inputs), output_format, scope, entity=entity, location=location, delete_bytes=delete_bytes)
+
+
+def plan_whole_files(selection: Selection, *, entity: str, location: str) -> CompactionPlan:
+    """The plan for an insert-only table: every file is carried over as it is, under a name that keeps its bucket."""
+    kind = DirKind.BASE if selection.major else DirKind.DELTA
+    copies = tuple(FileCopy(file.path, name, file.length) for file, name in named_copies(selection.files))
+    output = OutputDir(kind, selection.output_name(kind), copies=copies)
+    return _document(selection, (output,), selection.files, FormatSpec(), DeleteScope.NONE, entity=entity, location=location, delete_bytes=0)
+
+
+def _document(
+    selection: Selection,
+    outputs: tuple[OutputDir, ...],
+    inputs: tuple[InputFile, ...],
+    output_format: FormatSpec,
+    scope: DeleteScope,
+    *,
+    entity: str,
+    location: str,
+    delete_bytes: int,
+) -> CompactionPlan:
+    return CompactionPlan(
+        entity=entity,
+        location=location,
+        requested=selection.requested,
+        kind=selection.kind,
+        layout=selection.layout,
+        insert_only=selection.spec.insert_only,
+        write_ids=selection.write_ids,
+        name_write_id=selection.name_write_id,
+        min_write_id=selection.min_write_id,
+        max_write_id=selection.max_write_id,
+        highest_write_id=selection.highest_write_id,
+        visibility_txn=selection.visibility_txn,
+        columns=selection.spec.columns,
+        outputs=outputs,
+        inputs=inputs,
+        format=output_format,
+        delete_scope=scope,
+        aborted=selection.aborted,
+        prediction=predict(outputs, delete_bytes),
+        warnings=selection.warnings,
+    )

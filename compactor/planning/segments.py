@@ -1,0 +1,225 @@
+"""
+The stripes of one bucket in the order of their keys, each with a verdict.
+
+Pure. A stripe is copied as bytes when nothing can change in it and it is large enough; small neighbours are recoded together into full stripes; where statistics
+can't exclude a hit the task looks (PROBE). Stripes whose key ranges interleave with those of another file are merged by key.
+Source: docs/compaction.md; Hive's OrcRawRecordMerger (order), VectorizedOrcAcidRowBatchReader (what statistics may prove).
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from compactor.acid.row_id import BucketRangeError, RowKey, decode_bucket
+from compactor.planning.document import Action, InputFile, Segment
+from compactor.planning.facts import HIGHEST, LOWEST, FileFacts, Hit, StripeFacts
+
+HIGHEST_BUCKET = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """
+    What is small and what is much; bytes as stored.
+
+    Args:
+        min_stripe: smaller stripes are recoded together with their neighbours.
+        chunk: about how much one recoding task reads.
+    """
+
+    min_stripe: int = 8 * 1024 * 1024
+    chunk: int = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An input file with its facts, and the aborted write ids that may occur in it (ascending)."""
+
+    file: InputFile
+    facts: FileFacts
+    aborted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A stripe with its verdict; `low` and `high` bound its keys."""
+
+    source: int
+    path: str
+    stripe: StripeFacts
+    low: RowKey
+    high: RowKey
+    action: Action
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Stripes that must be treated as one: a single stripe, or several of different files with interleaving keys."""
+
+    items: tuple[_Item, ...]
+    action: Action
+    reason: str
+
+    @property
+    def bytes(self) -> int:
+        return sum(item.stripe.bytes for item in self.items)
+
+
+def segments(sources: Sequence[Source], sizes: Sizes) -> tuple[Segment, ...]:
+    """
+    Lay out one output file.
+
+    Args:
+        sources: all inputs of the bucket; each file's stripes ascend by key, files may come in any order.
+    """
+    items = [item for number, source in enumerate(sources) for item in _judged(number, source, sizes)]
+    return _as_segments(_small_ones_together(_groups(items), sizes), sizes)
+
+
+def _judged(number: int, source: Source, sizes: Sizes) -> list[_Item]:
+    items: list[_Item] = []
+    floor = RowKey(source.file.min_write_id, -HIGHEST_BUCKET - 1, LOWEST)
+    for stripe in source.facts.stripes:
+        if stripe.rows == 0:
+            continue
+        low = max(stripe.first or floor, floor)
+        high = stripe.last or RowKey(source.file.max_write_id, HIGHEST_BUCKET, HIGHEST)
+        action, reason = _verdict(source, stripe, sizes)
+        items.append(_Item(number, source.facts.path, stripe, low, high, action, reason))
+        if stripe.last is not None:
+            floor = stripe.last if stripe.last_exact else low
+    return items
+
+
+def _verdict(source: Source, stripe: StripeFacts, sizes: Sizes) -> tuple[Action, str]:
+    """COPY needs every proof; without one the stripe is looked at or decoded, and the reason says which proof is missing."""
+    if not source.facts.acid:
+        return Action.RECODE, "rows without ROW__ID"
+    if source.facts.not_copyable is not None:
+        return Action.RECODE, source.facts.not_copyable
+    if stripe.first is None or stripe.last is None or stripe.buckets is None:
+        return Action.RECODE, "no statistics to rely on"
+    if stripe.hit is Hit.CERTAIN:
+        return Action.RECODE, "deleted rows"
+    doubt = _doubt(source, stripe)
+    if doubt is None:
+        return Action.COPY, "untouched"
+    return (Action.PROBE if stripe.bytes >= sizes.min_stripe else Action.RECODE), doubt
+
+
+def _doubt(source: Source, stripe: StripeFacts) -> str | None:
+    if stripe.hit is Hit.POSSIBLE:
+        return "rows may be deleted"
+    if source.aborted and _any_between(source.aborted, stripe.current_ids or stripe.write_ids or (0, HIGHEST)):
+        return "rows may be aborted"
+    if not one_bucket(stripe.buckets):
+        return "bucket not proven"
+    return None if stripe.last_exact else "last key not known"
+
+
+def one_bucket(buckets: tuple[int, int] | None) -> bool:
+    """Whether (min, max) of the bucket property prove that all rows decode to one bucket: both ends do, and both are of one codec version."""
+    if buckets is None:
+        return False
+    try:
+        return buckets[0] >> 29 == buckets[1] >> 29 and decode_bucket(buckets[0]) == decode_bucket(buckets[1])
+    except BucketRangeError:
+        return False
+
+
+def _any_between(ids: Sequence[int], span: tuple[int, int]) -> bool:
+    position = bisect_right(ids, span[0] - 1)
+    return position < len(ids) and ids[position] <= span[1]
+
+
+def _groups(items: Sequence[_Item]) -> list[_Group]:
+    """Sort by key; stripes of different files that may interleave become one group, and everything between them with it."""
+    ordered = sorted(items, key=lambda item: (item.low, item.source, item.stripe.index))
+    starts: list[int] = []  # position in `ordered` where each group starts
+    active: list[tuple[int, _Item]] = []  # earlier stripes that reach beyond the current key, with their position
+    for position, item in enumerate(ordered):
+        active = [(at, other) for at, other in active if other.high >= item.low]
+        start = min((at for at, other in active if other.source != item.source), default=position)
+        while starts and starts[-1] > start:
+            starts.pop()
+        if start == position:
+            starts.append(position)
+        active.append((position, item))
+    ends = [*starts[1:], len(ordered)] if starts else []
+    return [_group(ordered[start:end]) for start, end in zip(starts, ends, strict=True)]
+
+
+def _group(items: Sequence[_Item]) -> _Group:
+    if len(items) == 1:
+        return _Group(tuple(items), items[0].action, items[0].reason)
+    together = tuple(sorted(items, key=lambda item: (item.source, item.stripe.index)))
+    return _Group(together, Action.RECODE, "keys interleave with another file's")
+
+
+def _small_ones_together(groups: Sequence[_Group], sizes: Sizes) -> list[_Group]:
+    """Turn small copyable stripes into RECODE where a neighbour is small or recoded too; one alone between large ones stays as it is."""
+
+    def joins(position: int) -> bool:
+        if not 0 <= position < len(groups):
+            return False
+        group = groups[position]
+        return group.action is Action.RECODE or (group.action is Action.COPY and group.bytes < sizes.min_stripe)
+
+    result = []
+    for position, group in enumerate(groups):
+        small = group.action is Action.COPY and group.bytes < sizes.min_stripe
+        if small and (joins(position - 1) or joins(position + 1)):
+            result.append(replace(group, action=Action.RECODE, reason="small stripes"))
+        else:
+            result.append(group)
+    return result
+
+
+def _as_segments(groups: Sequence[_Group], sizes: Sizes) -> tuple[Segment, ...]:
+    made: list[Segment] = []
+    chunk = 0
+    position = 0
+    while position < len(groups):
+        group = groups[position]
+        if group.action is Action.COPY:
+            _append(made, group.items[0], group.action, group.reason, -1)
+            position += 1
+        elif group.action is Action.PROBE:
+            _append(made, group.items[0], group.action, group.reason, chunk)
+            chunk += 1
+            position += 1
+        else:
+            end = position
+            while end < len(groups) and groups[end].action is Action.RECODE:
+                end += 1
+            for part in _even_parts(groups[position:end], sizes.chunk):
+                for one in part:
+                    for item in one.items:
+                        _append(made, item, Action.RECODE, one.reason, chunk)
+                chunk += 1
+            position = end
+    return tuple(made)
+
+
+def _even_parts(run: Sequence[_Group], size: int) -> list[list[_Group]]:
+    """Cut a run of recoded groups into parts of about `size` bytes, none much smaller than the others."""
+    total = sum(group.bytes for group in run)
+    count = max(1, round(total / size))
+    parts: list[list[_Group]] = [[]]
+    done = 0
+    for group in run:
+        if parts[-1] and done >= total * len(parts) / count:
+            parts.append([])
+        parts[-1].append(group)
+        done += group.bytes
+    return parts
+
+
+def _append(made: list[Segment], item: _Item, action: Action, reason: str, chunk: int) -> None:
+    """Add a stripe, to the last segment where that is of the same kind."""
+    last = made[-1] if made else None
+    if last is not None and (last.action, last.path, last.reason, last.chunk) == (action, item.path, reason, chunk) and last.stripes[-1] < item.stripe.index:
+        made[-1] = replace(last, stripes=(*last.stripes, item.stripe.index), rows=last.rows + item.stripe.rows, bytes=last.bytes + item.stripe.bytes)
+    else:
+        made.append(Segment(action, item.path, (item.stripe.index,), reason, item.stripe.rows, item.stripe.bytes, chunk))

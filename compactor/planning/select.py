@@ -1,0 +1,284 @@
+"""
+What goes into a compaction and what its result is called.
+
+Pure: takes the resolved state of a directory, returns which files are read and which names are written, or refuses. Knows names and ids; stripes are the
+business of `plan`.
+
+The name never covers a directory that isn't included: a base is named after the highest included write id, not after the high watermark. A reader skips every
+delta that lies below the name, so rows of a streaming delta that straddles the watermark would be lost (docs/compaction.md).
+Source: Hive's AcidUtils.getAcidState, Worker, CompactorMR.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.listing import FileEntry
+from compactor.acid.names import SIDE_FILE_SUFFIX, DirKind, base_name, delete_delta_name, delta_name, parse_bucket_file, parse_original_file
+from compactor.acid.snapshot import AcidState, ListedDir, data_files, side_files, stray_files
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.errors import CorruptFileError, RefusedError
+from compactor.planning.document import InputFile, Role
+from compactor.planning.facts import TableSpec
+from compactor.planning.included import enough, included, overlap, same_range
+from compactor.reasons import Reason
+
+FIRST_SEEDED = 10_000_000
+"""Write ids up to this one are left to the files a table had before it became transactional (HIVE-19750)."""
+
+UNION_DIRECTORY = re.compile(r"HIVE_UNION_SUBDIR_\d+")
+LIST_BUCKETING_DEFAULT = "HIVE_DEFAULT_LIST_BUCKETING_DIR_NAME"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """
+    The inputs and names of one compaction, before any file was opened.
+
+    Args:
+        base_write_id: N of the base that stays under the result (minor) or is replaced (major); 0 without one.
+        name_write_id: highest included write id: N of the new base, or the end of the minor's range.
+        inserts: base or originals, then insert deltas, in the order readers walk them.
+        files: insert-only tables: every data file.
+        aborted: aborted write ids that can occur in the inputs.
+    """
+
+    spec: TableSpec
+    requested: CompactionKind
+    kind: CompactionKind
+    layout: LayoutVersion
+    base_write_id: int
+    name_write_id: int
+    min_write_id: int
+    max_write_id: int
+    highest_write_id: int
+    visibility_txn: int | None
+    write_ids: str
+    inserts: tuple[InputFile, ...]
+    deletes: tuple[InputFile, ...]
+    files: tuple[InputFile, ...]
+    aborted: tuple[int, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def all_files(self) -> tuple[InputFile, ...]:
+        return self.inserts + self.deletes + self.files
+
+    @property
+    def major(self) -> bool:
+        return self.kind is CompactionKind.MAJOR
+
+    def output_name(self, kind: DirKind) -> str:
+        """The name of the result, with the visibility suffix where the layout has one."""
+        txn = self.visibility_txn or 0
+        match kind:
+            case DirKind.BASE:
+                return base_name(self.name_write_id, txn)
+            case DirKind.DELTA:
+                return delta_name(self.min_write_id, self.max_write_id, None, txn)
+            case DirKind.DELETE_DELTA:
+                return delete_delta_name(self.min_write_id, self.max_write_id, None, txn)
+
+
+def select(  # noqa: PLR0917 - the facts a choice is made from
+    state: AcidState,
+    spec: TableSpec,
+    kind: CompactionKind,
+    layout: LayoutVersion,
+    write_ids: ValidWriteIdList,
+    visibility_txn: int | None,
+    *,
+    prefer_major: bool = False,
+) -> Selection:
+    """
+    Choose inputs and names.
+
+    Args:
+        state: resolved under the compactor's write-id list, with its own transaction invalid.
+        write_ids: the compactor's list.
+        visibility_txn: the compaction's transaction; None on Hive 3.1.
+        prefer_major: turn a minor that would need two renames into a major.
+
+    Raises:
+        RefusedError: with the reason; nothing was touched.
+    """
+    _refuse_table(spec, kind, layout)
+    _refuse_names(state, spec)
+    deltas = included(state)
+    warnings: list[str] = []
+    requested = kind
+    current = replace(state, deltas=deltas)
+    if kind is CompactionKind.MINOR and current.insert_deltas and current.delete_deltas and (layout is LayoutVersion.HIVE_3 or prefer_major):
+        kind = CompactionKind.MAJOR
+        why = "Hive 3.1 has no transaction that makes two renames one" if layout is LayoutVersion.HIVE_3 else "worker.prefer_major is set"
+        warnings.append(f"a major instead of a minor: it would publish two directories, and {why}")
+    if not enough(current, kind, spec.insert_only):
+        raise RefusedError(Reason.NOT_ENOUGH, f"{spec.name}: not enough to compact: {_counted(current)}{_held_back(state)}")
+    if (sentence := overlap(state.base, deltas)) is not None:
+        raise RefusedError(Reason.DUPLICATE_RANGE, f"{spec.name}: {sentence}")
+    if (there := same_range(state, kind, deltas)) is not None:
+        raise RefusedError(Reason.DUPLICATE_RANGE, f"{spec.name}: {there.name} is already there; a second directory of that range would be read beside it")
+    major = kind is CompactionKind.MAJOR
+    base = max(state.base.acid.max_write_id, 0) if state.base else 0
+    name = max((d.acid.max_write_id for d in deltas), default=base)
+    if major and not deltas and state.base is None:
+        name = _name_for_originals(state, write_ids.high_watermark)
+    lowest = 0 if major else min(d.acid.min_write_id for d in deltas)
+    return Selection(
+        spec=spec,
+        requested=requested,
+        kind=kind,
+        layout=layout,
+        base_write_id=base,
+        name_write_id=name,
+        min_write_id=lowest,
+        max_write_id=name,
+        highest_write_id=name if state.excluded else max(name, write_ids.high_watermark),
+        visibility_txn=visibility_txn if layout is LayoutVersion.HIVE_4 else None,
+        write_ids=str(write_ids),
+        inserts=() if spec.insert_only else _insert_files(current, spec, major=major),
+        deletes=() if spec.insert_only else _dir_files(current.delete_deltas, spec),
+        files=_whole_files(current, spec, major=major) if spec.insert_only else (),
+        aborted=tuple(wid for wid in write_ids.aborted if base < wid <= name),
+        warnings=tuple(warnings),
+    )
+
+
+def _refuse_table(spec: TableSpec, kind: CompactionKind, layout: LayoutVersion) -> None:
+    if not spec.transactional:
+        raise RefusedError(Reason.NOT_TRANSACTIONAL, f"{spec.name} isn't a transactional table")
+    if spec.sorted:
+        raise RefusedError(Reason.SORTED_TABLE, f"{spec.name} is declared SORTED BY: compaction would break that order")
+    if kind not in {CompactionKind.MAJOR, CompactionKind.MINOR}:
+        raise RefusedError(Reason.UNSUPPORTED_KIND, f"{spec.name}: a {kind} compaction isn't supported; major and minor are")
+    if kind is CompactionKind.MINOR and spec.insert_only and layout is LayoutVersion.HIVE_3:
+        raise RefusedError(Reason.UNSUPPORTED_KIND, f"{spec.name} is insert-only: Hive 3.1 knows no minor compaction of those; ask for a major one")
+
+
+def _refuse_names(state: AcidState, spec: TableSpec) -> None:
+    files = {entry.path for entry in state.originals + state.obsolete_originals}
+    unknown = [path for path in state.unknown if not (spec.insert_only and path in files)]
+    if not unknown:
+        return
+    if unknown[0] in files:
+        message = f"{unknown[0]} isn't named like a bucket file (000000_0, 000000_0_copy_1): its rows have no stable ROW__ID"
+        raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {message}{_more(unknown)}")
+    raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {unknown[0]} is neither a base, a delta nor an original file{_more(unknown)}")
+
+
+def _name_for_originals(state: AcidState, high_watermark: int) -> int:
+    """N of a base made of original files alone: the last write id, below everything left out, where ids were left to such files; else 0."""
+    waiting = [e.dir.acid.max_write_id if e.dir.acid.is_base else e.dir.acid.min_write_id for e in state.excluded]
+    ceiling = min([high_watermark, *(wid - 1 for wid in waiting)])
+    return ceiling if ceiling >= FIRST_SEEDED else 0
+
+
+def _insert_files(state: AcidState, spec: TableSpec, *, major: bool) -> tuple[InputFile, ...]:
+    """Base or originals (major only), then insert deltas."""
+    under: tuple[InputFile, ...] = ()
+    if major:
+        under = _dir_files([state.base], spec) if state.base else _originals(state.originals, spec)
+    return under + _dir_files(state.insert_deltas, spec)
+
+
+def _originals(entries: Sequence[FileEntry], spec: TableSpec) -> tuple[InputFile, ...]:
+    files = []
+    for entry in entries:
+        _refuse_list_bucketing(entry.path, spec)
+        name = parse_original_file(entry.name)
+        if name is None:
+            raise RefusedError(
+                Reason.UNKNOWN_NAME, f"{spec.name}: {entry.path} isn't named like a bucket file (000000_0, 000000_0_copy_1): its rows have no stable ROW__ID"
+            )
+        files.append(InputFile(entry.path, entry.length, entry.mtime_ms, Role.ORIGINAL, "", name.bucket, 0, 0, raw=True))
+    return tuple(files)
+
+
+def _dir_files(dirs: Iterable[ListedDir], spec: TableSpec) -> tuple[InputFile, ...]:
+    return tuple(file for listed in dirs for file in _files_of(listed, spec))
+
+
+def _files_of(listed: ListedDir, spec: TableSpec) -> list[InputFile]:
+    acid = listed.acid
+    role = {DirKind.BASE: Role.BASE, DirKind.DELTA: Role.DELTA, DirKind.DELETE_DELTA: Role.DELETE_DELTA}[acid.kind]
+    if stray := stray_files(listed, insert_only=False):
+        raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {stray[0].path} isn't named like a bucket file{_more(stray)}")
+    sides = {entry.path for entry in side_files(listed)}
+    heeds_sides = role is Role.DELTA and acid.min_write_id != acid.max_write_id and acid.visibility_txn == 0
+    may_be_raw = (role is Role.BASE and not listed.compacted) or (role is Role.DELTA and acid.min_write_id == acid.max_write_id)
+    files: list[InputFile] = []
+    for entry in data_files(listed, insert_only=False):
+        if entry.path.count("/") > 1:
+            raise RefusedError(Reason.NESTED_DIRECTORY, f"{spec.name}: {entry.path} lies in a directory below {acid.name}")
+        bucket_file, original = parse_bucket_file(entry.name), parse_original_file(entry.name)
+        if bucket_file is None and (original is None or not may_be_raw):
+            raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {entry.path} isn't named like a bucket file")
+        bucket = bucket_file.bucket if bucket_file else original.bucket if original else 0
+        side = entry.path + SIDE_FILE_SUFFIX
+        file = InputFile(
+            path=entry.path,
+            length=entry.length,
+            mtime_ms=entry.mtime_ms,
+            role=role,
+            directory=acid.name,
+            bucket=bucket,
+            min_write_id=acid.min_write_id,
+            max_write_id=acid.max_write_id,
+            statement_id=acid.statement_id or 0,
+            raw=bucket_file is None,
+            may_hold_aborted=role is not Role.BASE and acid.min_write_id != acid.max_write_id and acid.visibility_txn == 0,
+            side_file=side if side in sides and heeds_sides else None,
+        )
+        if entry.length == 0 and file.side_file is None:
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{spec.name}: {entry.path} is empty (0 bytes): not an ORC file")
+        files.append(file)
+    if len({file.raw for file in files}) > 1:
+        raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {acid.name} holds both bucket files and loaded files")
+    return files
+
+
+def _whole_files(state: AcidState, spec: TableSpec, *, major: bool) -> tuple[InputFile, ...]:
+    """Insert-only tables: every visible file of the inputs, in any format; files of UNION ALL lie one directory deeper."""
+    files = []
+    dirs = [state.base, *state.insert_deltas] if major and state.base else list(state.insert_deltas)
+    originals = state.originals if major and not state.base else ()
+    for directory, entries in [("", originals), *((listed.acid.name, data_files(listed, insert_only=True)) for listed in dirs if listed is not None)]:
+        for entry in entries:
+            _refuse_list_bucketing(entry.path, spec)
+            inner = entry.path.removeprefix(f"{directory}/").split("/")[:-1] if directory else []
+            if any(not UNION_DIRECTORY.fullmatch(part) for part in inner):
+                raise RefusedError(Reason.NESTED_DIRECTORY, f"{spec.name}: {entry.path} lies in a directory below {directory}")
+            bucket = _bucket_of(entry.name)
+            if bucket is None and spec.buckets:
+                raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name} is bucketed, and {entry.path} doesn't say which bucket it is")
+            role = Role.DELTA if directory.startswith("delta_") else Role.BASE if directory else Role.ORIGINAL
+            files.append(InputFile(entry.path, entry.length, entry.mtime_ms, role, directory, -1 if bucket is None else bucket, 0, 0))
+    return tuple(files)
+
+
+def _bucket_of(name: str) -> int | None:
+    found = re.match(r"(\d+)_\d+(?:_copy_\d+)?(?:\.[A-Za-z0-9]+)?$", name) or re.match(r"bucket_(\d+)(?:_\d+)?$", name)
+    return int(found[1]) if found else None
+
+
+def _refuse_list_bucketing(path: str, spec: TableSpec) -> None:
+    for part in path.split("/")[:-1]:
+        if "=" in part or part == LIST_BUCKETING_DEFAULT:
+            raise RefusedError(Reason.LIST_BUCKETING, f"{spec.name}: {path} lies in a list-bucketing directory, which isn't supported")
+
+
+def _counted(state: AcidState) -> str:
+    base = 1 if state.base else 0
+    return f"{base} base, {len(state.insert_deltas)} deltas, {len(state.delete_deltas)} delete deltas, {len(state.originals)} original files"
+
+
+def _held_back(state: AcidState) -> str:
+    if not state.excluded:
+        return ""
+    first = state.excluded[0]
+    return f"; left out: {first.dir.acid.name} ({first.reason}){_more(state.excluded)}"
+
+
+def _more(items: Sequence[object]) -> str:
+    return f" (and {len(items) - 1} more)" if len(items) > 1 else ""
