@@ -8,10 +8,12 @@ Source: the ORC specification, "File tail"; docs/orc.md.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError
 
+from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc import codec
@@ -22,13 +24,14 @@ from compactor.orc.schema import TypeNode, is_acid_tree, tree_of, type_nodes
 from compactor.reasons import Reason
 
 MAGIC: Final = b"ORC"
+KEY_INDEX: Final = "hive.acid.key.index"
 JAVA_WRITER: Final = 0
 CPP_WRITER: Final = 1
 _FIRST_READ: Final = 16 << 10
 _MESSAGE = TypeVar("_MESSAGE", pb.PostScript, pb.Footer, pb.Metadata, pb.StripeFooter)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tail:
     """
     What a file's end says.
@@ -74,6 +77,20 @@ class Tail:
     @cached_property
     def user_metadata(self) -> Mapping[str, bytes]:
         return {item.name: item.value for item in self.footer.metadata}
+
+    @cached_property
+    def key_index(self) -> list[RowKey] | None:
+        """`hive.acid.key.index` where it can be right: one ascending key for each stripe."""
+        noted = self.user_metadata.get(KEY_INDEX)
+        if noted is None:
+            return None
+        try:
+            keys = [RowKey(*map(int, entry.split(b","))) for entry in noted.split(b";")[:-1]]
+        except (ValueError, TypeError):
+            return None
+        if len(keys) != len(self.stripes) or any(later <= earlier for earlier, later in pairwise(keys)):
+            return None
+        return keys
 
     @property
     def writer(self) -> int:

@@ -1,0 +1,206 @@
+"""
+One stripe of a file, as a small ORC file of its own that Arrow's and pyorc's readers can stream.
+
+The image holds the chosen columns' data streams as they are, without indexes, under a fresh footer. Field names are replaced by column ids
+(`c7` is column 7 of the source), so no name in a table can confuse a reader.
+Source: the ORC specification, "Stripes".
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import dataset
+
+from compactor.acid.types import HiveType
+from compactor.errors import CorruptFileError
+from compactor.orc import codec
+from compactor.orc.handles import RandomReader
+from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
+from compactor.reasons import Reason
+
+BATCH_ROWS: Final = 1 << 16
+_FIRST_INDEX_STREAM: Final = 6
+_LAST_INDEX_STREAM: Final = 8
+_IN_MEMORY: Final = 96 << 20
+Piece = bytes | tuple[int, int]
+
+
+def column_name(column: int) -> str:
+    """How the image calls a struct field whose column id in the source is `column`."""
+    return f"c{column}"
+
+
+def stripe_image(reader: RandomReader, tail: Tail, index: int, fields: Sequence[int] | None = None) -> io.BufferedIOBase | pa.Buffer:
+    """
+    A file of one stripe.
+
+    Args:
+        index: the stripe, from 0.
+        fields: positions of root fields to keep; None keeps all.
+
+    Returns:
+        A buffer, or for a stripe of more than 96 MiB a file object that reads from `reader` as it is read.
+
+    Raises:
+        CorruptFileError: the stripe's footer or bytes can't be read.
+    """
+    stripe, footer = tail.stripes[index], read_stripe_footer(reader, tail, index)
+    kept = _kept_columns(tail, fields)
+    place = {column: number for number, column in enumerate(kept)}
+    pieces: list[Piece] = [MAGIC]
+    streams: list[pb.Stream] = []
+    at = stripe.offset
+    for stream in footer.streams:
+        if stream.column in place and not _FIRST_INDEX_STREAM <= stream.kind <= _LAST_INDEX_STREAM:
+            streams.append(pb.Stream(kind=stream.kind, column=place[stream.column], length=stream.length))
+            last = pieces[-1]
+            if isinstance(last, tuple) and last[0] + last[1] == at:
+                pieces[-1] = (last[0], last[1] + stream.length)
+            else:
+                pieces.append((at, stream.length))
+        at += stream.length
+    data_length = sum(piece[1] for piece in pieces if isinstance(piece, tuple))
+    new_footer = pb.StripeFooter(streams=streams, columns=[footer.columns[column] for column in kept], writer_timezone=footer.writer_timezone)
+    packed_footer = codec.compress_section(new_footer.SerializeToString(), tail.compression, tail.block_size)
+    information = pb.StripeInformation(
+        offset=len(MAGIC),
+        index_length=0,
+        data_length=data_length,
+        footer_length=len(packed_footer),
+        number_of_rows=stripe.number_of_rows,
+    )
+    pieces += (packed_footer, _image_tail(tail, kept, place, information))
+    if data_length > _IN_MEMORY:
+        return io.BufferedReader(_PiecedFile(reader, pieces), buffer_size=1 << 20)
+    return pa.py_buffer(b"".join(piece if isinstance(piece, bytes) else _read(reader, piece) for piece in pieces))
+
+
+def read_batches(reader: RandomReader, tail: Tail, index: int, fields: Sequence[int] | None = None, rows: int = BATCH_ROWS) -> Iterator[Any]:
+    """
+    Decode one stripe with Arrow, some rows at a time.
+
+    Args:
+        fields: positions of root fields to decode; None decodes all. Their names in the batches are `column_name` of their ids.
+        rows: of a batch, at most.
+
+    Yields:
+        pyarrow.RecordBatch, together as many rows as the stripe has.
+
+    Raises:
+        CorruptFileError: Arrow can't decode it, or it has more or fewer rows than it says.
+    """
+    image = stripe_image(reader, tail, index, fields)
+    source = pa.BufferReader(image) if isinstance(image, pa.Buffer) else pa.PythonFile(image, mode="r")
+    expected, seen = tail.stripes[index].number_of_rows, 0
+    try:
+        fragment = dataset.OrcFileFormat().make_fragment(source)
+        for batch in fragment.to_batches(batch_size=rows, batch_readahead=1, fragment_readahead=0, use_threads=False):
+            seen += batch.num_rows
+            if batch.num_rows:
+                yield batch
+    except (pa.ArrowException, OSError) as error:
+        raise _undecodable(tail, index, error) from error
+    if seen != expected:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name}: stripe {index + 1} holds {seen} rows instead of {expected}")
+
+
+def _kept_columns(tail: Tail, fields: Sequence[int] | None) -> list[int]:
+    starts: list[int] = []
+    column = 1
+    for child in tail.tree.children:
+        starts.append(column)
+        column += _size(child)
+    if fields is None:
+        return list(range(column))
+    return [0, *(column for field in fields for column in range(starts[field], starts[field] + _size(tail.tree.children[field])))]
+
+
+def _size(node: HiveType) -> int:
+    return sum(1 for _ in node.walk())
+
+
+def _image_tail(tail: Tail, kept: list[int], place: dict[int, int], stripe: pb.StripeInformation) -> bytes:
+    types: list[pb.Type] = []
+    for column in kept:
+        copied = pb.Type()
+        copied.CopyFrom(tail.footer.types[column])
+        inside = [child for child in copied.subtypes if child in place]
+        del copied.subtypes[:]
+        copied.subtypes.extend([place[child] for child in inside])
+        if copied.field_names:
+            del copied.field_names[:]
+            copied.field_names.extend([column_name(child) for child in inside])
+        types.append(copied)
+    footer = pb.Footer(
+        header_length=len(MAGIC),
+        content_length=stripe.offset + stripe.data_length + stripe.footer_length,
+        stripes=[stripe],
+        types=types,
+        number_of_rows=stripe.number_of_rows,
+        row_index_stride=0,
+        writer=tail.writer,
+    )
+    packed = codec.compress_section(footer.SerializeToString(), tail.compression, tail.block_size)
+    postscript = pb.PostScript()
+    postscript.CopyFrom(tail.postscript)
+    postscript.footer_length, postscript.metadata_length, postscript.magic = len(packed), 0, MAGIC.decode()
+    last = postscript.SerializeToString()
+    return packed + last + bytes([len(last)])
+
+
+def _read(reader: RandomReader, piece: tuple[int, int]) -> bytes:
+    data = reader.read_at(*piece)
+    if len(data) != piece[1]:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{reader.name} ended inside a stripe at byte {piece[0] + len(data)}")
+    return data
+
+
+def _undecodable(tail: Tail, index: int, error: Exception) -> CorruptFileError:
+    said = str(error).strip().splitlines()
+    stripe = tail.stripes[index]
+    return CorruptFileError(
+        Reason.CORRUPT_FILE, f"{tail.name}: stripe {index + 1} at byte {stripe.offset} can't be decoded ({said[0] if said else type(error).__name__})"
+    )
+
+
+class _PiecedFile(io.RawIOBase):
+    """Bytes at hand and ranges of a reader, one after the other, as a file."""
+
+    def __init__(self, reader: RandomReader, pieces: Sequence[Piece]) -> None:
+        super().__init__()
+        self._reader = reader
+        self._pieces: list[tuple[int, int, Piece]] = []
+        end = 0
+        for piece in pieces:
+            length = len(piece) if isinstance(piece, bytes) else piece[1]
+            self._pieces.append((end, end + length, piece))
+            end += length
+        self._size = end
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        for start, end, piece in self._pieces:
+            if start <= self._at < end:
+                length = min(len(buffer), end - self._at)
+                inside = self._at - start
+                data = piece[inside : inside + length] if isinstance(piece, bytes) else _read(self._reader, (piece[0] + inside, length))
+                buffer[: len(data)] = data
+                self._at += len(data)
+                return len(data)
+        return 0

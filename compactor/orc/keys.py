@@ -1,0 +1,206 @@
+"""
+The keys of a full-ACID file's rows: decoded, as the file's own index tells them, and as its statistics bound them.
+
+Source: docs/orc.md; Hive's OrcRecordUpdater.KeyIndexBuilder and OrcAcidUtils.parseKeyIndex.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from compactor.acid.row_id import RowKey
+from compactor.errors import CorruptFileError, RefusedError
+from compactor.orc.handles import RandomReader
+from compactor.orc.image import BATCH_ROWS, read_batches
+from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.tail import Tail
+from compactor.reasons import Reason
+
+ACID_STATS: Final = "hive.acid.stats"
+ACID_VERSION: Final = "hive.acid.version"
+INSERT: Final = 0
+DELETE: Final = 2
+_KEY_FIELDS: Final = (0, 1, 2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """
+    The five ACID columns of some rows, in file order; arrays of equal length.
+
+    Args:
+        operation: int32; 0 insert, 2 delete.
+        write_id: int64; who inserted the row (`originalTransaction`).
+        bucket: int32; the packed bucket field.
+        row_id: int64.
+        current: int64; who wrote this event (`currentTransaction`).
+    """
+
+    operation: npt.NDArray[np.int32]
+    write_id: npt.NDArray[np.int64]
+    bucket: npt.NDArray[np.int32]
+    row_id: npt.NDArray[np.int64]
+    current: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.row_id)
+
+    def key(self, position: int) -> RowKey:
+        return RowKey(int(self.write_id[position]), int(self.bucket[position]), int(self.row_id[position]))
+
+    def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice) -> "KeyColumns":
+        """Those rows that a mask, positions or a slice choose."""
+        return KeyColumns(self.operation[chosen], self.write_id[chosen], self.bucket[chosen], self.row_id[chosen], self.current[chosen])
+
+    @staticmethod
+    def concat(parts: Sequence["KeyColumns"]) -> "KeyColumns":
+        """All rows of `parts`, one after the other; empty when there are none."""
+        return KeyColumns(
+            np.concatenate([part.operation for part in parts] or [np.empty(0, np.int32)]),
+            np.concatenate([part.write_id for part in parts] or [np.empty(0, np.int64)]),
+            np.concatenate([part.bucket for part in parts] or [np.empty(0, np.int32)]),
+            np.concatenate([part.row_id for part in parts] or [np.empty(0, np.int64)]),
+            np.concatenate([part.current for part in parts] or [np.empty(0, np.int64)]),
+        )
+
+    def ascending(self) -> bool:
+        """Whether each key is greater than the one before it."""
+        write_id, bucket, row_id = self.write_id, self.bucket, self.row_id
+        same_write = write_id[1:] == write_id[:-1]
+        same_both = same_write & (bucket[1:] == bucket[:-1])
+        greater = (write_id[1:] > write_id[:-1]) | (same_write & (bucket[1:] > bucket[:-1])) | (same_both & (row_id[1:] > row_id[:-1]))
+        return bool(greater.all())
+
+
+@dataclass(frozen=True, slots=True)
+class StripeBounds:
+    """
+    Where the keys of a stripe lie.
+
+    Every key is between `first` and `last` (both included, in key order) and inside the ranges of its three parts.
+
+    Args:
+        exact: `first` and `last` are keys of the stripe, not only bounds.
+        write_id, bucket, row_id, current, operation: (minimum, maximum) of each column; the last two None where the file doesn't tell.
+        rows: of the stripe.
+    """
+
+    first: RowKey
+    last: RowKey
+    exact: bool
+    write_id: tuple[int, int]
+    bucket: tuple[int, int]
+    row_id: tuple[int, int]
+    current: tuple[int, int] | None
+    operation: tuple[int, int] | None
+    rows: int
+
+
+def read_keys(reader: RandomReader, tail: Tail, stripe: int, rows: int = BATCH_ROWS) -> Iterator[KeyColumns]:
+    """
+    Decode the five ACID columns of one stripe, and read no other stream.
+
+    Raises:
+        CorruptFileError: not an ACID file, undecodable, or a NULL in a key.
+    """
+    if not tail.is_acid:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} isn't a full-ACID file: its columns are {tail.tree}")
+    for batch in read_batches(reader, tail, stripe, _KEY_FIELDS, rows):
+        yield key_columns(batch, tail.name, stripe)
+
+
+def key_columns(batch: Any, name: str, stripe: int) -> KeyColumns:
+    """
+    The first five columns of a record batch of an ACID file.
+
+    Raises:
+        CorruptFileError: a key holds NULL.
+    """
+    columns = [batch.column(field) for field in _KEY_FIELDS]
+    if any(column.null_count for column in columns):
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{name}: stripe {stripe + 1} has NULL in an ACID column")
+    return KeyColumns(*(column.to_numpy(zero_copy_only=False) for column in columns))
+
+
+def parse_key_index(tail: Tail) -> list[RowKey] | None:
+    """
+    The last key of each stripe, as the writer noted it; None where it didn't, or what it noted can't be (HIVE-18817 left entries out).
+
+    Source: Hive's OrcRecordUpdater.parseKeyIndex.
+    """
+    return tail.key_index
+
+
+def format_key_index(keys: Sequence[RowKey]) -> bytes:
+    """The value of `hive.acid.key.index`: `writeId,bucket,rowId;` for each stripe."""
+    return "".join(f"{key.write_id},{key.bucket},{key.row_id};" for key in keys).encode()
+
+
+def acid_stats(tail: Tail) -> tuple[int, int, int] | None:
+    """Inserts, updates and deletes as the writer counted them; None where it didn't."""
+    noted = tail.user_metadata.get(ACID_STATS)
+    if noted is None:
+        return None
+    try:
+        inserts, updates, deletes = map(int, noted.split(b","))
+    except ValueError:
+        return None
+    return inserts, updates, deletes
+
+
+def stripe_bounds(tail: Tail, index: int) -> StripeBounds | None:
+    """
+    Bounds of a stripe's keys from its statistics, tightened by the key index; None where the statistics can't be trusted.
+
+    Source: the ORC specification, "Column statistics"; Hive's VectorizedOrcAcidRowBatchReader.findMinMaxKeys.
+    """
+    columns = tail.stripe_stats(index)
+    rows = tail.stripes[index].number_of_rows
+    if not tail.is_acid or columns is None or rows == 0:
+        return None
+    ranges = [_integer_range(column, rows) for column in columns[1:6]]
+    operation, write_id, bucket, row_id, current = ranges
+    if write_id is None or bucket is None or row_id is None:
+        return None
+    first = RowKey(write_id[0], bucket[0], row_id[0])
+    last = RowKey(write_id[1], bucket[1], row_id[1])
+    exact = write_id[0] == write_id[1] and bucket[0] == bucket[1]
+    noted = parse_key_index(tail)
+    if not exact and noted is not None and first <= noted[index] <= last:
+        last = noted[index]
+        if index and noted[index - 1] >= first:
+            before = noted[index - 1]
+            first = RowKey(before.write_id, before.bucket, before.row_id + 1)
+    if first > last:
+        return None
+    return StripeBounds(first, last, exact, write_id, bucket, row_id, current, operation, rows)
+
+
+def last_key(reader: RandomReader, tail: Tail, index: int) -> RowKey:
+    """
+    The last key of a stripe: from the key index, else proven by statistics, else decoded.
+
+    Raises:
+        RefusedError: the stripe has no rows.
+    """
+    noted = parse_key_index(tail)
+    bounds = stripe_bounds(tail, index)
+    if bounds is not None and bounds.exact:
+        return bounds.last
+    if noted is not None and bounds is not None and bounds.last == noted[index]:
+        return noted[index]
+    found: RowKey | None = None
+    for keys in read_keys(reader, tail, index):
+        found = keys.key(-1)
+    if found is None:
+        raise RefusedError(Reason.CORRUPT_FILE, f"{tail.name}: stripe {index + 1} has no rows")
+    return found
+
+
+def _integer_range(column: pb.ColumnStatistics, rows: int) -> tuple[int, int] | None:
+    found = column.integers
+    whole = column.number_of_values == rows and found.HasField("minimum") and found.HasField("maximum")
+    return (found.minimum, found.maximum) if whole else None
