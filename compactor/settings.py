@@ -120,6 +120,7 @@ class Thresholds(Section):
     delta_ratio: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     aborted_count: int = Field(default=1000, ge=0)
     aborted_age_hours: float = Field(default=12, allow_inf_nan=False)
+    open_age_hours: float = Field(default=24, allow_inf_nan=False)
 
 
 class Initiator(Section):

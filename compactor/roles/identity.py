@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import tempfile
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 PREFIX = "compactor-"
+_CLOCK_SLACK = 60.0
 _WORKER_ID = re.compile(r"compactor-(?P<host>.+)-(?P<instance>[0-9a-f]{32})-(?P<role>[a-z0-9]+)")
 
 
@@ -72,13 +74,19 @@ class Identity:
         owner = parse_worker_id(worker_id)
         return owner is not None and owner.instance == self.instance
 
-    def is_dead(self, worker_id: str | None) -> bool:
-        """Whether the worker's process is known to have ended; False also when nothing is known about it."""
+    def is_dead(self, worker_id: str | None, claimed_seconds_ago: float = 0.0) -> bool:
+        """
+        Whether the worker's process is known to have ended; False also when nothing is known about it.
+
+        Known is: its file is there and nobody holds it; or the file is gone, and the claim was made before this machine (or container) started.
+        """
         owner = parse_worker_id(worker_id)
         if owner is None or owner.host != self.host or owner.instance == self.instance:
             return False
         try:
             handle = os.open(self._path(owner.instance), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return claimed_seconds_ago > _seconds_up() + _CLOCK_SLACK
         except OSError:
             return False
         try:
@@ -96,3 +104,13 @@ class Identity:
 
     def _path(self, instance: str) -> Path:
         return self._directory / f"compactor-{instance}.alive"
+
+
+def _seconds_up() -> float:
+    """Age of process 1: of the machine, or of the container we are in."""
+    up = time.clock_gettime(time.CLOCK_BOOTTIME)
+    try:
+        ticks = int(Path("/proc/1/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return up
+    return up - ticks / os.sysconf("SC_CLK_TCK")

@@ -91,7 +91,7 @@ MISTAKES = [
     (
         "initiator: {thresholds: {x: 1}}",
         {},
-        "c.yaml: initiator.thresholds.x: unknown key; known are delta_count, delta_ratio, aborted_count, aborted_age_hours",
+        "c.yaml: initiator.thresholds.x: unknown key; known are delta_count, delta_ratio, aborted_count, aborted_age_hours, open_age_hours",
     ),
     ("initiator: {interval_seconds: yes}", {}, "c.yaml: initiator.interval_seconds: a truth value makes no sense here"),
     ("splice: {min_stripe_bytes: true}", {}, "c.yaml: splice.min_stripe_bytes: a truth value makes no sense here"),

@@ -1,0 +1,351 @@
+"""
+Looks for tables and partitions that are due, and queues them, the most urgent first.
+
+Asks the metastore in few set-based statements what was written or aborted since the last look, joins the catalog in bulk, lists the directories of what is left in
+a pool of threads, and lets the pure picker decide. One bad table is recorded and never stops the cycle.
+
+What was written is stamped when its transaction starts and seen when it commits: so each look goes back beyond the start of the last completed cycle. What is
+skipped for a reason that passes by itself is looked at again in the next cycle; everything else in a full scan.
+Source: docs/operations.md; Hive's Initiator, TableOptimizer, AcidTableOptimizer.
+"""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from compactor.acid.compaction import LayoutVersion
+from compactor.acid.snapshot import resolve
+from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
+from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
+from compactor.log import get_logger
+from compactor.metastore.model import Candidate, Entity, PartitionFacts, TableFacts
+from compactor.metastore.requests import Request
+from compactor.metrics import version
+from compactor.planning.picker import Pick, PickInput, Skip, Thresholds, auto_compaction_off, cleanup_off, pick, thresholds_for
+from compactor.reasons import Reason
+from compactor.roles import steps
+from compactor.roles.recovery import Recovery
+from compactor.roles.services import Services, about_entity
+from compactor.settings import Thresholds as ThresholdSettings
+
+_log = get_logger(__name__)
+_HOUR_MS = 3_600_000
+_RELIST_MS = 24 * _HOUR_MS
+POOL_KEY = "hive.compactor.worker.pool"
+REPLICATION_KEY = "hive.repl.first.inc.pending"
+PASSING = frozenset({Reason.ALREADY_QUEUED, Reason.OPEN_WRITER})
+"""Reasons that go away without another write: looked at again in the next cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    candidate: Candidate
+    table: TableFacts
+    partition: PartitionFacts | None
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Quiet:
+    """A partition that was listed and left alone: until something of this changes, listing it again would tell nothing new."""
+
+    candidate: Candidate
+    tbl_id: int
+    location: str
+    thresholds: Thresholds
+    listed_ms: int
+    skip: Skip
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What one cycle did."""
+
+    candidates: int = 0
+    listed: int = 0
+    skips: dict[Reason, int] = field(default_factory=dict)
+    errors: int = 0
+    again: set[Entity] = field(default_factory=set)
+    picks: list[tuple[_Subject, Pick]] = field(default_factory=list)
+
+    def skip(self, entity: Entity, skip: Skip) -> None:
+        self.skips[skip.reason] = self.skips.get(skip.reason, 0) + 1
+        if skip.reason in PASSING:
+            self.again.add(entity)
+        _log.debug("skipped", entity=str(entity), reason=skip.reason.value, why=skip.explanation)
+        for finding in skip.findings:
+            _log.warning(finding, db=entity.database, table=entity.table, partition=entity.partition)
+
+
+class Initiator:
+    """One cycle at a time; holds Hive's mutex `Initiator` while it works."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._recovery = Recovery(services)
+        self._last_start_ms: int | None = None
+        self._last_full_ms: int | None = None
+        self._again: set[Entity] = set()
+        self._quiet: dict[Entity, _Quiet] = {}
+
+    def run_once(self) -> str:
+        """
+        Raises:
+            CompactorError: the metastore can't be asked; nothing is forgotten, the next cycle looks at the same again.
+        """
+        services = self._services
+        services.database.connect()
+        with services.database.mutex("Initiator", wait_seconds=1.0) as mutex:
+            start = services.now_ms()
+            settings = services.settings.initiator
+            full = self._last_full_ms is None or start - self._last_full_ms >= settings.full_scan_seconds * 1000
+            since = None if full or self._last_start_ms is None else self._last_start_ms - round(settings.look_back_seconds * 1000)
+            tally = self._cycle(since, start)
+            mutex.keep(start)
+        self._last_start_ms = start
+        if full:
+            self._last_full_ms = start
+        self._again = tally.again
+        freed = self._recovery.give_back_timed_out()
+        return self._sentence(tally, full=full, freed=len(freed))
+
+    def _cycle(self, since_ms: int | None, now_ms: int) -> _Tally:
+        services = self._services
+        candidates = services.initiating.candidates(since_ms, also=self._again)
+        tally = _Tally(candidates=len(candidates))
+        services.steps.enter(steps.INITIATOR_SEARCHED)
+        subjects = self._subjects(candidates, tally)
+        if since_ms is None:
+            known = {subject.candidate.entity for subject in subjects}
+            self._quiet = {entity: quiet for entity, quiet in self._quiet.items() if entity in known}
+        self._judge_all(subjects, tally, now_ms)
+        services.steps.enter(steps.INITIATOR_LISTED)
+        self._enqueue(tally)
+        services.steps.enter(steps.INITIATOR_QUEUED)
+        self._count(tally)
+        return tally
+
+    # Who is looked at
+
+    def _subjects(self, candidates: Iterable[Candidate], tally: _Tally) -> list[_Subject]:
+        """Join the catalog; leave out what no listing is needed for."""
+        services = self._services
+        wanted = list(candidates)
+        facts = services.catalog.facts_for(candidate.entity for candidate in wanted)
+        missing = [candidate.entity for candidate in wanted if candidate.entity not in facts]
+        tables = services.catalog.tables_for(missing) if missing else {}
+        failing = services.initiating.failing(
+            [candidate.entity for candidate in wanted], services.settings.initiator.failed_threshold, services.settings.initiator.failed_retry_days
+        )
+        subjects = []
+        for candidate in wanted:
+            entity = candidate.entity
+            found = facts.get(entity)
+            if found is None:
+                reason = Reason.PARTITION_MISSING if entity.whole_table() in tables else Reason.TABLE_MISSING
+                tally.skip(entity, Skip(reason, f"{entity} isn't in the catalog"))
+            elif (skip := self._skip_unseen(candidate, *found)) is not None:
+                tally.skip(entity, skip)
+            elif entity in failing:
+                skip = Skip(Reason.FAILED_TOO_OFTEN, f"the last {services.settings.initiator.failed_threshold} compactions failed")
+                tally.skip(entity, skip)
+                self._record(entity, f"{skip.reason.value}: {skip.explanation}")
+            else:
+                location = found[1].location if found[1] else found[0].location
+                subjects.append(_Subject(candidate, found[0], found[1], location or ""))
+        return subjects
+
+    def _skip_unseen(self, candidate: Candidate, table: TableFacts, partition: PartitionFacts | None) -> Skip | None:
+        """Hive's rules that need no look at the directory, in Hive's order."""
+        entity = candidate.entity
+        for owner, parameters in (("database", table.database_parameters), ("table", table.parameters)):
+            if parameters.get(REPLICATION_KEY, "").lower() == "true":
+                return Skip(Reason.REPLICATION_PENDING, f"the {owner} waits for its first incremental replication")
+        if candidate.active is not None:
+            return Skip(Reason.ALREADY_QUEUED, f"{entity} is {candidate.active.value}")
+        if not table.transactional:
+            return Skip(Reason.NOT_TRANSACTIONAL, f"{entity.full_name} isn't a transactional table")
+        if auto_compaction_off(table.parameters, table.database_parameters, self._services.layout):
+            return Skip(Reason.AUTO_COMPACTION_OFF, f"no_auto_compaction is set for {entity.full_name}")
+        if table.partitioned and partition is None:
+            return Skip(Reason.DYNAMIC_PARTITION_ENTRY, f"{entity.full_name} is partitioned, and the write names no partition")
+        if table.sorted:
+            return Skip(Reason.SORTED_TABLE, f"{entity.full_name} is declared SORTED BY")
+        return None
+
+    # Whether it is due
+
+    def _judge_all(self, subjects: list[_Subject], tally: _Tally, now_ms: int) -> None:
+        services = self._services
+        defaults = thresholds_from(services.settings.initiator.thresholds)
+        open_since = {transaction.txn_id: transaction.started_ms for transaction in services.transactions.open_transactions()}
+        txns = services.transactions.valid_txns()
+        write_ids = services.transactions.compactor_write_ids_of({subject.table.full_name for subject in subjects}, txns)
+        oldest_open_ms = now_ms - min(open_since.values()) if open_since else None
+        services.metrics.open_writer_age.set((oldest_open_ms or 0) / 1000)
+
+        def judge(subject: _Subject) -> Pick | Skip | Exception:
+            try:
+                return self._judge(subject, defaults, write_ids, txns, now_ms=now_ms, oldest_open_ms=oldest_open_ms)
+            except (RetryableError, UnreachableError):
+                raise
+            except Exception as error:
+                return error
+
+        listed: list[tuple[_Subject, Pick | Skip | Exception]] = []
+        pending = []
+        for subject in subjects:
+            quiet = self._still_quiet(subject, defaults, now_ms)
+            if quiet is not None:
+                tally.skip(subject.candidate.entity, quiet)
+            else:
+                pending.append(subject)
+        if pending:
+            with ThreadPoolExecutor(services.settings.initiator.listing_threads, thread_name_prefix="listing") as pool:
+                listed = list(zip(pending, pool.map(judge, pending), strict=True))
+        tally.listed = len(listed)
+        for subject, verdict in listed:
+            self._take(subject, verdict, tally)
+
+    def _judge(
+        self,
+        subject: _Subject,
+        defaults: Thresholds,
+        write_ids: Mapping[str, CompactorWriteIdList],
+        txns: ValidTxnList,
+        *,
+        now_ms: int,
+        oldest_open_ms: int | None,
+    ) -> Pick | Skip:
+        candidate, table, layout = subject.candidate, subject.table, self._services.layout
+        if not subject.location:
+            return Skip(Reason.UNSUPPORTED_STORE, f"{candidate.entity} has no location in the catalog")
+        thresholds = thresholds_for(defaults, table.parameters, table.database_parameters)
+        listing = self._services.storage(subject.location).list_tree(subject.location)
+        state = resolve(listing, write_ids[table.full_name], txns if layout is LayoutVersion.HIVE_4 else None, layout)
+        partition_parameters = subject.partition.parameters if subject.partition else {}
+        verdict = pick(
+            PickInput(
+                state=state,
+                insert_only=table.insert_only,
+                layout=layout,
+                thresholds=thresholds,
+                aborted_count=candidate.aborted_count,
+                oldest_abort_age_ms=None if candidate.oldest_abort_ms is None else now_ms - candidate.oldest_abort_ms,
+                ready_for_cleaning_hwm=candidate.ready_for_cleaning_hwm,
+                oldest_open_age_ms=oldest_open_ms if state.excluded else None,
+                cleanup_off=cleanup_off(table.parameters, partition_parameters),
+            )
+        )
+        settled = isinstance(verdict, Skip) and not state.excluded and not candidate.aborted_count
+        if settled and isinstance(verdict, Skip):
+            self._quiet[candidate.entity] = _Quiet(candidate, table.tbl_id, subject.location, thresholds, now_ms, verdict)
+        else:
+            self._quiet.pop(candidate.entity, None)
+        return verdict
+
+    def _still_quiet(self, subject: _Subject, defaults: Thresholds, now_ms: int) -> Skip | None:
+        quiet = self._quiet.get(subject.candidate.entity)
+        if quiet is None or now_ms - quiet.listed_ms > _RELIST_MS:
+            return None
+        if (quiet.candidate, quiet.tbl_id, quiet.location) != (subject.candidate, subject.table.tbl_id, subject.location):
+            return None
+        try:
+            thresholds = thresholds_for(defaults, subject.table.parameters, subject.table.database_parameters)
+        except CompactorError:
+            return None
+        return quiet.skip if thresholds == quiet.thresholds else None
+
+    def _take(self, subject: _Subject, verdict: Pick | Skip | Exception, tally: _Tally) -> None:
+        entity = subject.candidate.entity
+        match verdict:
+            case Pick():
+                tally.picks.append((subject, verdict))
+                for finding in verdict.findings:
+                    _log.warning(finding, db=entity.database, table=entity.table, partition=entity.partition)
+            case Skip():
+                tally.skip(entity, verdict)
+            case RefusedError():
+                tally.skip(entity, Skip(verdict.reason, verdict.message))
+                self._record(entity, f"{verdict.reason.value}: {verdict.message}")
+            case _:
+                tally.errors += 1
+                tally.again.add(entity)
+                self._record(entity, f"{type(verdict).__name__}: {' '.join(str(verdict).split())}")
+
+    def _record(self, entity: Entity, message: str) -> None:
+        """A row in the history, so that `SHOW COMPACTIONS` tells; that it can't be written is only logged."""
+        with about_entity(entity):
+            _log.warning("not queued", why=message)
+            try:
+                self._services.queue.record_did_not_initiate(entity, message, initiator_id=self._initiator_id)
+            except (CompactorError, OSError) as error:
+                _log.warning("that can't be recorded", error=str(error))
+
+    # What comes of it
+
+    @property
+    def _initiator_id(self) -> str:
+        return self._services.identity.worker_id("initiator")
+
+    def _enqueue(self, tally: _Tally) -> None:
+        chosen = sorted(tally.picks, key=lambda item: (-item[1].score, str(item[0].candidate.entity)))
+        if not chosen:
+            return
+        requests = [
+            Request(
+                subject.candidate.entity,
+                picked.kind,
+                pool=pool_of(subject.table),
+                run_as=self._services.settings.worker.run_as,
+                initiator_id=self._initiator_id,
+                initiator_version=version(),
+            )
+            for subject, picked in chosen
+        ]
+        queued = []
+        for (subject, picked), answer in zip(chosen, self._services.queue.enqueue_all(requests), strict=True):
+            if answer.accepted:
+                queued.append((subject, picked))
+                with about_entity(subject.candidate.entity):
+                    _log.info(
+                        "queued", entry=answer.id, kind=picked.kind.value, reason=picked.reason.value, why=picked.explanation, score=round(picked.score, 3)
+                    )
+            else:
+                tally.skip(subject.candidate.entity, Skip(Reason.ALREADY_QUEUED, answer.message))
+        tally.picks = queued
+
+    def _count(self, tally: _Tally) -> None:
+        metrics = self._services.metrics
+        metrics.candidates.inc(tally.candidates)
+        metrics.partitions_scanned.inc(tally.listed)
+        metrics.scan_errors.inc(tally.errors)
+        for reason, count in tally.skips.items():
+            metrics.skips.labels(reason.value).inc(count)
+        for _, picked in tally.picks:
+            metrics.picks.labels(picked.kind.value, picked.reason.value).inc()
+
+    @staticmethod
+    def _sentence(tally: _Tally, *, full: bool, freed: int) -> str:
+        parts = [f"{'full scan: ' if full else ''}queued {len(tally.picks)} of {tally.candidates} candidates, {tally.listed} listed"]
+        if tally.errors:
+            parts.append(f"{tally.errors} could not be judged")
+        if freed:
+            parts.append(f"{freed} timed-out claims given back")
+        return ", ".join(parts)
+
+
+def thresholds_from(settings: ThresholdSettings) -> Thresholds:
+    """The picker's thresholds as the settings give them."""
+    return Thresholds(
+        delta_count=settings.delta_count,
+        delta_ratio=settings.delta_ratio,
+        aborted_count=settings.aborted_count,
+        aborted_age_ms=round(settings.aborted_age_hours * _HOUR_MS),
+        open_age_ms=round(settings.open_age_hours * _HOUR_MS),
+    )
+
+
+def pool_of(table: TableFacts) -> str | None:
+    """The pool a table's compactions go to: the table's property, else its database's."""
+    return table.parameters.get(POOL_KEY) or table.database_parameters.get(POOL_KEY) or None

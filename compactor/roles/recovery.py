@@ -1,0 +1,84 @@
+"""
+Giving back what dead workers had claimed.
+
+Only after nothing of theirs can become visible any more: first their staging directories go, then the transaction is aborted, then what they published under its
+number without committing is removed, then the claim is free. A worker that was only asleep and wakes up now finds no source for its rename.
+"""
+
+from compactor.errors import CompactorError
+from compactor.log import get_logger
+from compactor.metastore.model import QueueEntry
+from compactor.metastore.transactions import TxnState
+from compactor.roles.attempt import remove_staging, remove_uncommitted
+from compactor.roles.identity import parse_worker_id
+from compactor.roles.services import Services, about_entity
+
+_log = get_logger(__name__)
+
+
+class Recovery:
+    """Finds claims of the dead, clears up after them, gives them back."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def give_back_claims_of_the_dead(self) -> list[QueueEntry]:
+        """Entries whose worker is known to have ended; returns those that are free again."""
+        now = self._services.now_ms()
+        dead: set[str] = set()
+
+        def is_dead(entry: QueueEntry) -> bool:
+            if not self._is_dead(entry, now):
+                return False
+            dead.add(entry.worker_id or "")
+            return True
+
+        freed = self._services.queue.revoke_workers(is_dead, self.clear)
+        still = {entry.worker_id for entry in self._services.queue.working()}
+        for worker_id in dead - still:
+            self._services.identity.forget(worker_id)
+        return freed
+
+    def give_back_timed_out(self) -> list[QueueEntry]:
+        """Entries that were claimed longer ago than `worker.timeout_hours`, whoever claimed them, but us."""
+        hours = self._services.settings.worker.timeout_hours
+        return self._services.queue.revoke_timed_out(
+            round(hours * 3_600_000), lambda entry: not self._services.identity.is_mine(entry.worker_id) and self.clear(entry)
+        )
+
+    def clear(self, entry: QueueEntry) -> bool:
+        """Remove what an attempt left; False when that isn't possible now: then the claim stays."""
+        with about_entity(entry.entity, entry):
+            try:
+                self._clear(entry)
+            except (CompactorError, OSError) as error:
+                _log.warning("what a dead worker left can't be removed; its claim stays", worker=entry.worker_id, error=str(error))
+                return False
+            _log.info("claim given back", worker=entry.worker_id)
+            return True
+
+    def _is_dead(self, entry: QueueEntry, now_ms: int) -> bool:
+        identity = self._services.identity
+        if parse_worker_id(entry.worker_id) is None or identity.is_mine(entry.worker_id):
+            return False
+        if self._services.database.embedded:
+            return True  # nobody but this process uses the database
+        return identity.is_dead(entry.worker_id, (now_ms - (entry.start_ms or now_ms)) / 1000)
+
+    def _clear(self, entry: QueueEntry) -> None:
+        services, entity = self._services, entry.entity
+        facts = services.catalog.facts_for([entity]).get(entity)
+        place = None
+        if facts is not None:
+            table, partition = facts
+            location = partition.location if partition else table.location
+            if location:
+                place = (services.storage(location), location)
+        if place is not None:
+            remove_staging(*place, entry.id)
+        if entry.txn_id is None or not services.hive_4 or parse_worker_id(entry.worker_id) is None:
+            return  # a worker of Hive's has no staging directory that would fence it: what it leaves stays marked by its component
+        state = services.transactions.abort(entry.txn_id, f"worker {entry.worker_id} is gone")
+        if state is TxnState.ABORTED:
+            remove_uncommitted(services, place, entry.txn_id)
+            services.queue.forget_attempt(entity, entry.txn_id)
