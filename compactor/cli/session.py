@@ -11,6 +11,7 @@ import click
 from compactor.cli.output import Format, Output, output_for
 
 if TYPE_CHECKING:
+    from compactor.metastore.database import Database
     from compactor.settings import Settings
 
 OWN_VARIABLES = ("COMPACTOR_CONFIG",)  # of the command line, not settings
@@ -28,12 +29,33 @@ class Session:
     def __init__(self) -> None:
         self.config_path: Path | None = None
         self.form = Format.TABLE
+        self._database: Database | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        return None
+        self.close()
+
+    def close(self) -> None:
+        """Give the metastore's connection (and an embedded database's file) back."""
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
+
+    def database(self, *, write: bool = False) -> "Database":
+        """
+        The metastore, reached on first use. Only for looking unless `write`: then an embedded database may stay in use by a running daemon.
+
+        Raises:
+            SettingsError, UnreachableError, RefusedError: as `Database.connect` says.
+        """
+        from compactor.metastore.database import Database
+
+        if self._database is None:
+            settings = self.settings.database
+            self._database = Database(settings.url, password=settings.secret(), read_only=not write).connect()
+        return self._database
 
     @cached_property
     def output(self) -> Output:

@@ -1,0 +1,103 @@
+"""`compactor enqueue`: ask for one compaction, and wait for it if wanted."""
+
+import time
+
+import click
+
+from compactor.acid.compaction import CompactionKind
+from compactor.cli import units
+from compactor.cli.lookup import Found, find
+from compactor.cli.output import Column, View
+from compactor.cli.queue import HISTORY_COLUMNS, history_record
+from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.target import parse_target
+from compactor.errors import CompactorError, RefusedError, UsageError
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.model import Enqueued, QueueEntry, QueueState
+from compactor.metastore.queue import Queue
+from compactor.reasons import Reason
+
+NOTHING_TO_DO = 3
+POLL_SECONDS = 0.5
+POOL_PARAMETER = "hive.compactor.worker.pool"
+OUTCOMES = {QueueState.READY_FOR_CLEANING: 0, QueueState.SUCCEEDED: 0, QueueState.REFUSED: 4}
+COLUMNS = (Column("id", "ID", right=True), Column("entity", "COMPACTION OF"), Column("kind", "KIND"), Column("state", "STATE"), Column("message", "MESSAGE"))
+
+
+def _properties(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE")
+        found[key.strip()] = text
+    return found
+
+
+@click.command(cls=Command)
+@click.argument("target", metavar="DB.TABLE[/PARTITION]")
+@click.option("--partition", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are.")
+@click.option(
+    "--type", "kind", type=click.Choice(["major", "minor"]), default="major", show_default=True, help="Rewrite into one base, or merge the deltas only."
+)
+@click.option(
+    "--property", "properties", multiple=True, metavar="KEY=VALUE", callback=_properties, help="A table property for this compaction only; may be repeated."
+)
+@click.option("--pool", help="The pool whose workers take it; else the table's or database's own.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended or is ready for cleaning; the exit code tells the outcome.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="How long --wait waits at most.")
+@pass_session
+def enqueue(
+    session: Session, *, target: str, partition: str | None, kind: str, properties: dict[str, str], pool: str | None, wait: bool, timeout: float | None
+) -> int:
+    """
+    Ask for one table or partition to be compacted, as ALTER TABLE … COMPACT does.
+
+    A partitioned table needs a partition: sales.orders/dt=2024-01-01, or --partition dt=2024-01-01.
+    """
+    if timeout is not None and not wait:
+        raise UsageError("--timeout makes sense with --wait only")
+    wanted = parse_target(target, partition)
+    database = session.database(write=True)
+    found = find(Catalog(database), wanted)
+    if found.table.sorted:
+        raise RefusedError(Reason.SORTED_TABLE, f"{found.table.full_name} is SORTED BY: Hive has no compaction that keeps that order")
+    asked = Queue(database).enqueue(
+        found.entity, CompactionKind(kind), properties=properties, pool=pool or default_pool(found), initiator_id=f"{session.settings.host_name}-manual"
+    )
+    session.close()  # an embedded database is free for the daemon while we wait
+    if not wait:
+        record = {"id": asked.id, "entity": str(found.entity), "kind": kind, "state": asked.state.value, "accepted": asked.accepted, "message": asked.message}
+        session.output.show(View(COLUMNS, [record], document=record))
+        return 0 if asked.accepted else NOTHING_TO_DO
+    if not asked.accepted:
+        session.output.say(asked.message)
+    entry = _wait(session, found, asked, timeout)
+    ended = history_record(entry)
+    session.output.show(View(HISTORY_COLUMNS, [ended], document=ended))
+    return OUTCOMES.get(entry.state, 1)
+
+
+def default_pool(found: Found) -> str | None:
+    """The pool that the table, or else its database, belongs to."""
+    for parameters in (found.table.parameters, found.table.database_parameters):
+        if value := parameters.get(POOL_PARAMETER):
+            return value
+    return None
+
+
+def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None) -> QueueEntry:
+    began = time.monotonic()
+    with session.output.busy(f"{found.entity}: {asked.state.value}") as tell:
+        while True:
+            entry = Queue(session.database()).entry(asked.id)
+            if entry is None:
+                raise CompactorError(f"entry {asked.id} of {found.entity} is gone from queue and history: was the table dropped?")
+            if entry.state not in (QueueState.INITIATED, QueueState.WORKING):
+                return entry
+            waited = time.monotonic() - began
+            if timeout is not None and waited > timeout:
+                hint = "is a daemon running (`compactor run`)? " if entry.state is QueueState.INITIATED else ""
+                raise CompactorError(f"{found.entity} is still {entry.state.value} after {units.seconds(waited)}; {hint}entry {asked.id} stays queued")
+            tell(f"{found.entity}: {entry.state.value}" + (f" by {entry.worker_id}" if entry.worker_id else ""))
+            time.sleep(POLL_SECONDS)

@@ -1,0 +1,99 @@
+"""From what a user calls a table or partition to what the catalog knows: exactly one, or a refusal that helps."""
+
+from dataclasses import dataclass
+
+from compactor.cli import units
+from compactor.cli.target import Target, did_you_mean, partition_names
+from compactor.errors import RefusedError, UsageError
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.model import Entity, PartitionFacts, TableFacts
+from compactor.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A table, or a partition of it, in the catalog."""
+
+    table: TableFacts
+    partition: PartitionFacts | None
+
+    @property
+    def entity(self) -> Entity:
+        return Entity(self.table.database, self.table.name, self.partition.name if self.partition else None)
+
+    @property
+    def location(self) -> str:
+        """Where its directories lie; refuses when the catalog doesn't say."""
+        location = self.partition.location if self.partition else self.table.location
+        if not location:
+            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{self.entity} has no location in the metastore")
+        return location
+
+
+def find_table(catalog: Catalog, target: Target) -> TableFacts:
+    """
+    The table, ACID or not.
+
+    Raises:
+        RefusedError: TABLE_MISSING, with near names.
+    """
+    table = catalog.find_table(target.database, target.table)
+    if table is not None:
+        return table
+    databases = catalog.databases()
+    if target.database not in databases:
+        raise RefusedError(Reason.TABLE_MISSING, f"there is no database {target.database}{did_you_mean(target.database, databases)}")
+    known = [f"{target.database}.{name}" for name in catalog.table_names(target.database, transactional=False)]
+    near = did_you_mean(target.full_name, known)
+    raise RefusedError(Reason.TABLE_MISSING, f"there is no table {target.full_name}{near}")
+
+
+def find(catalog: Catalog, target: Target) -> Found:
+    """
+    The table or partition, which must be one that can be compacted.
+
+    Raises:
+        RefusedError: TABLE_MISSING, PARTITION_MISSING (with near names), NOT_TRANSACTIONAL, PARTITION_UNSPECIFIED (with an example).
+        UsageError: a partition of a table without partitions, or keys that it hasn't.
+    """
+    table = find_table(catalog, target)
+    require_transactional(table)
+    if not table.partitioned:
+        if target.partition is not None:
+            raise UsageError(f"{table.full_name} has no partitions: leave {target.partition!r} out")
+        return Found(table, None)
+    if target.partition is None:
+        raise RefusedError(Reason.PARTITION_UNSPECIFIED, f"{table.full_name} is partitioned: name one partition, such as {_example(catalog, table)}")
+    return Found(table, find_partition(catalog, table, target.partition))
+
+
+def find_partition(catalog: Catalog, table: TableFacts, spec: str) -> PartitionFacts:
+    """
+    The partition that a spec stands for.
+
+    Raises:
+        RefusedError: PARTITION_MISSING, with near names.
+        UsageError: keys that the table hasn't.
+    """
+    names = partition_names(spec, [key.name for key in table.partition_keys])
+    for name in names:
+        if (partition := catalog.find_partition(table, name)) is not None:
+            return partition
+    known = catalog.partition_names(table)
+    near = did_you_mean(names[0], known) or (f" (it has {units.plural(len(known), 'partition')}, such as {known[-1]})" if known else " (it has none)")
+    raise RefusedError(Reason.PARTITION_MISSING, f"{table.full_name} has no partition {spec}{near}")
+
+
+def require_transactional(table: TableFacts) -> None:
+    """Refuse what isn't an ACID table, naming what it is."""
+    if not table.transactional:
+        raise RefusedError(
+            Reason.NOT_TRANSACTIONAL,
+            f"{table.full_name} is not transactional ({table.table_type.lower().replace('_', ' ')}): only ACID tables have deltas to compact",
+        )
+
+
+def _example(catalog: Catalog, table: TableFacts) -> str:
+    known = catalog.partition_names(table)
+    name = known[-1] if known else "/".join(f"{key.name}=…" for key in table.partition_keys)
+    return f"{table.full_name}/{name}"

@@ -1,0 +1,132 @@
+"""`compactor queue` and `compactor history`: COMPACTION_QUEUE and COMPLETED_COMPACTIONS, as SHOW COMPACTIONS would tell it and a little more."""
+
+from itertools import islice
+
+import click
+
+from compactor.cli import units
+from compactor.cli.output import Column, Record, View
+from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.target import parse_target, partition_names
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.model import Entity, HistoryEntry, QueueEntry, QueueState
+from compactor.metastore.queue import Queue
+
+WAITING = (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANING)
+QUEUE_STATES = [state.value.replace(" ", "-") for state in WAITING]
+HISTORY_STATES = [state.value.replace(" ", "-") for state in QueueState if state not in WAITING]
+
+ENTITY_COLUMNS = (Column("id", "ID", right=True), Column("database", "DATABASE"), Column("table", "TABLE"), Column("partition", "PARTITION"))
+QUEUE_COLUMNS = (
+    *ENTITY_COLUMNS,
+    Column("kind", "KIND"),
+    Column("state", "STATE"),
+    Column("since_ms", "FOR", right=True, show=units.milliseconds),
+    Column("pool", "POOL"),
+    Column("worker", "WORKER"),
+    Column("highest_write_id", "WRITE ID", right=True),
+    Column("message", "MESSAGE"),
+)
+HISTORY_COLUMNS = (
+    *ENTITY_COLUMNS,
+    Column("kind", "KIND"),
+    Column("state", "STATE"),
+    Column("ended", "ENDED", show=units.clock),
+    Column("duration_ms", "TOOK", right=True, show=units.milliseconds),
+    Column("highest_write_id", "WRITE ID", right=True),
+    Column("message", "MESSAGE"),
+)
+
+
+@click.command(cls=Command)
+@click.argument("target", required=False, metavar="[DB.TABLE[/PARTITION]]")
+@click.option("--state", "states", multiple=True, type=click.Choice(QUEUE_STATES), help="Only entries in this state; may be repeated.")
+@pass_session
+def queue(session: Session, target: str | None, states: tuple[str, ...]) -> None:
+    """Show what is waiting, being worked on, or ready for cleaning; oldest first."""
+    database = session.database()
+    wanted = _wanted(session, target)
+    entries = [entry for entry in Queue(database).entries(*_states(states)) if _fits(entry, wanted)]
+    now = database.read(database.now_ms)
+    records = [queue_record(entry, now) for entry in sorted(entries, key=lambda entry: entry.id)]
+    session.output.show(View(QUEUE_COLUMNS, records, empty="nothing is queued"))
+
+
+@click.command(cls=Command)
+@click.argument("target", required=False, metavar="[DB.TABLE[/PARTITION]]")
+@click.option("--state", "states", multiple=True, type=click.Choice(HISTORY_STATES), help="Only entries in this state; may be repeated.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many entries, newest first.")
+@pass_session
+def history(session: Session, target: str | None, states: tuple[str, ...], limit: int) -> None:
+    """Show finished, failed and refused compactions; newest first."""
+    wanted = _wanted(session, target)
+    entries = Queue(session.database()).history(*_states(states), limit=limit if wanted is None else None)
+    records = [history_record(entry) for entry in islice((entry for entry in entries if _fits(entry, wanted)), limit)]
+    session.output.show(View(HISTORY_COLUMNS, records, empty="no compaction has ended yet"))
+
+
+def queue_record(entry: QueueEntry, now_ms: int) -> Record:
+    """An entry for programs: times in ISO 8601; `since_ms` is how long it has been in its state."""
+    since = {QueueState.INITIATED: entry.enqueue_ms, QueueState.WORKING: entry.start_ms, QueueState.READY_FOR_CLEANING: entry.commit_ms or entry.start_ms}
+    entered = since.get(entry.state)
+    return {
+        **_common(entry),
+        "since_ms": None if entered is None else max(0, now_ms - entered),
+        "worker": entry.worker_id,
+        "cleaning_started": units.instant(entry.cleaner_start_ms),
+    }
+
+
+def history_record(entry: QueueEntry) -> Record:
+    """An entry for programs, ended or about to; `duration_ms` is from the claim to the end (to the commit while it isn't cleaned)."""
+    end = entry.end_ms if isinstance(entry, HistoryEntry) else entry.commit_ms
+    duration = None if entry.start_ms is None or end is None else max(0, end - entry.start_ms)
+    ended = entry.end_ms if isinstance(entry, HistoryEntry) else None
+    return {**_common(entry), "ended": units.instant(ended), "duration_ms": duration, "worker": entry.worker_id}
+
+
+def _common(entry: QueueEntry) -> dict[str, object]:
+    return {
+        "id": entry.id,
+        "database": entry.entity.database,
+        "table": entry.entity.table,
+        "partition": entry.entity.partition,
+        "kind": entry.kind.value,
+        "state": entry.state.value,
+        "pool": entry.pool,
+        "enqueued": units.instant(entry.enqueue_ms),
+        "started": units.instant(entry.start_ms),
+        "committed": units.instant(entry.commit_ms),
+        "run_as": entry.run_as,
+        "initiator": entry.initiator_id,
+        "highest_write_id": entry.highest_write_id,
+        "txn_id": entry.txn_id,
+        "next_txn_id": entry.next_txn_id,
+        "job": entry.job_id,
+        "properties": dict(entry.properties),
+        "message": entry.error_message,
+    }
+
+
+def _states(words: tuple[str, ...]) -> list[QueueState]:
+    return [QueueState(word.replace("-", " ")) for word in words]
+
+
+def _wanted(session: Session, target: str | None) -> Entity | None:
+    """What to narrow down to. A table may have been dropped since: then the names are taken as they are."""
+    if target is None:
+        return None
+    wanted = parse_target(target)
+    catalog = Catalog(session.database())
+    table = catalog.find_table(wanted.database, wanted.table)
+    partition = wanted.partition
+    if table is not None and partition is not None:
+        names = partition_names(partition, [key.name for key in table.partition_keys])
+        partition = next((name for name in names if catalog.find_partition(table, name)), names[0])
+    return Entity(wanted.database, wanted.table, partition)
+
+
+def _fits(entry: QueueEntry, wanted: Entity | None) -> bool:
+    if wanted is None:
+        return True
+    return entry.entity == wanted or (wanted.partition is None and entry.entity.whole_table() == wanted)

@@ -1,0 +1,179 @@
+"""enqueue, queue and history on a real embedded metastore."""
+
+import json
+import threading
+
+import pytest
+
+from compactor.acid.compaction import CompactionKind
+from compactor.metastore.model import Entity, QueueState
+from compactor.metastore.queue import Queue
+
+
+def test_enqueue_puts_the_entry_where_hive_would(shop):
+    """The row says initiated, which kind, which properties, which pool, and that a person on this host asked."""
+    said = shop.json("enqueue", "Shop.ORDERS", "--type", "minor", "--property", "orc.compress=ZSTD", "--pool", "nightly")
+    assert said["accepted"] is True
+    with shop.open() as database:
+        (entry,) = Queue(database).entries()
+    assert (entry.id, entry.entity, entry.kind, entry.state) == (said["id"], Entity("shop", "orders"), CompactionKind.MINOR, QueueState.INITIATED)
+    assert (dict(entry.properties), entry.pool, entry.initiator_id) == ({"orc.compress": "ZSTD"}, "nightly", "edge1-manual")
+
+
+def test_enqueue_twice_is_nothing_to_do(shop):
+    """What is queued already isn't queued again: exit 3, and the entry in the way is shown."""
+    first = shop.json("enqueue", "shop.orders")
+    again = shop.run("-o", "json", "enqueue", "shop.orders", "--type", "minor")
+    assert again.exit_code == 3
+    assert json.loads(again.stdout)["id"] == first["id"]
+
+
+@pytest.mark.parametrize("spec", ["day=2024-01-01/path=a%2Fb", "day=2024-01-01/path=a/b", "PATH=a%2fb/day=2024-01-01"])
+def test_a_partition_may_be_written_in_several_ways(shop, spec):
+    """Escaped, as it is, keys in another order: the entry names the partition as the metastore does."""
+    assert shop.json("enqueue", "shop.events", "--partition", spec)["entity"] == "shop.events/day=2024-01-01/path=a%2Fb"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["shop.order"], 4, "did you mean shop.orders?"),
+        (["shap.orders"], 4, "did you mean shop?"),
+        (["shop.plain"], 4, "not transactional"),
+        (["shop.events"], 4, "name one partition, such as shop.events/day="),
+        (["shop.events/day=2024-01-03/path=x y"], 4, "did you mean day=2024-01-02/path=x y"),
+        (["shop.events/day=2024-01-01"], 2, "day=…/path=…"),
+        (["shop.orders/day=1"], 2, "has no partitions"),
+        (["orders"], 2, "DATABASE.TABLE"),
+        (["shop.orders", "--property", "novalue"], 2, "KEY=VALUE"),
+        (["shop.orders", "--type", "huge"], 2, "major"),
+        (["shop.orders", "--timeout", "5"], 2, "--wait"),
+        (["shop.orders", "--property", "k=" + "x" * 3000], 2, "2048"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_helpful_line(shop, args, code, said):
+    """Wrong names, kinds and options: one line with what to do, the exit code of its kind, and nothing queued."""
+    result = shop.run("enqueue", *args)
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert shop.json("queue") == []
+
+
+def test_wait_gives_up_and_says_so(shop):
+    """With nobody to work, --wait ends after its time-out with exit 1 and leaves the entry queued."""
+    result = shop.run("enqueue", "shop.orders", "--wait", "--timeout", "0.05")
+    assert result.exit_code == 1
+    assert "is a daemon running" in result.stderr
+    assert len(shop.json("queue")) == 1
+
+
+def finish(shop, outcome):
+    """Do as a worker does, from another thread, once the entry is there."""
+
+    def work():
+        done = False
+        while not done:
+            with shop.open() as database:
+                queue = Queue(database)
+                entry = queue.claim("compactor-edge1-x-1", "test")
+                if entry is not None:
+                    outcome(queue, entry)
+                    done = True
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "state"),
+    [
+        (lambda queue, entry: queue.mark_failed(entry, "disk full"), 1, "failed"),
+        (lambda queue, entry: queue.mark_refused(entry, "sorted-table: no"), 4, "refused"),
+    ],
+)
+def test_wait_ends_with_the_outcome(shop, outcome, code, state):
+    """The exit code of --wait is the outcome's, and the entry is shown with its message."""
+    thread = finish(shop, outcome)
+    result = shop.run("-o", "json", "enqueue", "shop.orders", "--wait", "--timeout", "60")
+    thread.join()
+    assert (result.exit_code, json.loads(result.stdout)["state"]) == (code, state), result.stderr
+
+
+def test_queue_narrows_down(shop):
+    """By table, by partition however written, and by state."""
+    for target in ("shop.orders", "shop.events/day=2024-01-01/path=a/b", "shop.events/day=2024-01-02/path=x y"):
+        shop.json("enqueue", target)
+    assert [entry["table"] for entry in shop.json("queue")] == ["orders", "events", "events"]
+    assert len(shop.json("queue", "shop.events")) == 2
+    assert [entry["partition"] for entry in shop.json("queue", "shop.events/day=2024-01-01/path=a/b")] == ["day=2024-01-01/path=a%2Fb"]
+    assert shop.json("queue", "--state", "working") == []
+    assert len(shop.json("queue", "--state", "initiated", "--state", "working")) == 3
+
+
+def test_history_is_newest_first_and_limited(shop):
+    """What ended stands in the history with its message; --limit keeps the newest."""
+    for number in range(3):
+        shop.json("enqueue", "shop.orders")
+        with shop.open() as database:
+            queue = Queue(database)
+            queue.mark_failed(queue.claim("w", "test"), f"reason {number}")
+    assert [entry["message"] for entry in shop.json("history")] == ["reason 2", "reason 1", "reason 0"]
+    assert [entry["message"] for entry in shop.json("history", "shop.orders", "--limit", "1")] == ["reason 2"]
+    assert shop.json("history", "--state", "succeeded") == []
+    table = shop.run("history")
+    assert "reason 2" in table.stdout
+
+
+def test_nothing_queued_is_said_on_stderr(shop):
+    """An empty queue is no error: stdout stays empty, stderr says so."""
+    result = shop.run("queue")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing is queued\n")
+
+
+@pytest.mark.parametrize("command", [["queue"], ["history"], ["enqueue", "shop.orders"]])
+def test_no_metastore_is_unreachable(shop, command):
+    """Where the database isn't, one line names it: exit 5."""
+    shop.config.write_text(f"database:\n  url: sqlite:///{shop.root}/nothing.db\n", encoding="utf-8")
+    result = shop.run(*command)
+    assert result.exit_code == 5
+    assert "nothing.db" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_metastore_of_unknown_schema_is_refused(shop, tmp_path):
+    """A database without Hive's tables is refused with what is missing."""
+    import sqlite3
+
+    sqlite3.connect(tmp_path / "other.db").execute("create table x (a int)").connection.close()
+    shop.config.write_text(f"database:\n  url: sqlite:///{tmp_path}/other.db\n", encoding="utf-8")
+    result = shop.run("queue")
+    assert result.exit_code == 4
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_unreachable_server_and_its_password(shop, tmp_path):
+    """A server that doesn't answer: exit 5, one line with the address and without the password."""
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2\n", encoding="utf-8")
+    shop.config.write_text(
+        f"database:\n  url: postgresql://hive@127.0.0.1:1/metastore\n  password_file: {secret}\n  connect_timeout_seconds: 2\n", encoding="utf-8"
+    )
+    result = shop.run("queue")
+    assert result.exit_code == 5
+    assert "127.0.0.1" in result.stderr
+    assert "hunter2" not in result.output
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_database_in_use_may_still_be_looked_at(shop):
+    """While a daemon has an embedded database, queue works and enqueue says who has it."""
+    import fcntl
+
+    with (shop.root / "metastore.db.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert shop.run("queue").exit_code == 0
+        result = shop.run("enqueue", "shop.orders")
+    assert result.exit_code == 5
+    assert "in use" in result.stderr
