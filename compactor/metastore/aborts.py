@@ -1,0 +1,157 @@
+"""
+What aborted transactions left behind: which tables and partitions, how much, and what to forget once it is removed.
+
+Aborted rows are invisible to everybody, so no reader holds this up; only writers that are still open bound it.
+Source: docs/metastore.md; Hive's ReadyToCleanAbortHandler, AbortedTxnCleaner.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+
+from compactor.acid.compaction import CompactionKind
+from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
+from compactor.metastore.cleaning import forget_aborted
+from compactor.metastore.database import Database
+from compactor.metastore.model import KIND_CODES, Entity, QueueState
+from compactor.metastore.rows import read_queue
+from compactor.metastore.snapshots import snapshots_for
+from compactor.metastore.sql import entity_columns, fitting, next_number, of_entity
+
+_FIRST_RETRY_MS = 300_000
+_LONGEST_RETRY_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedGroup:
+    """
+    The aborted writes of one table or partition; a partitioned table without partition is a dynamic-partition write that never named one.
+
+    Args:
+        count: component rows, leftovers of aborted compactions included.
+        oldest_ms: when the oldest of the transactions started.
+        min_open_writer: the smallest transaction that is writing there now.
+        retry_entry_id, retry_retention_ms: the row that puts it off after a failure, and for how long.
+    """
+
+    entity: Entity
+    count: int
+    oldest_ms: int
+    min_open_writer: int | None = None
+    retry_entry_id: int | None = None
+    retry_retention_ms: int = 0
+
+
+class Aborts:
+    """The aborted writes of one metastore."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._snapshots = snapshots_for(self._schema, database.now)
+        self._put_off: dict[Entity, tuple[int, int]] = {}
+
+    def groups(self, count_threshold: int, age_ms: int, limit: int = 1000) -> list[AbortedGroup]:
+        """
+        Groups with more components than `count_threshold`, or whose oldest transaction started longer than `age_ms` ago (negative: age alone is no ground).
+
+        Groups that a failure put off are left out until their time has come. Oldest first.
+        """
+        return self._database.read(lambda connection: self._groups(connection, count_threshold, age_ms, limit))
+
+    def lists(self, group: AbortedGroup) -> tuple[ValidTxnList | None, CleanerWriteIdList]:
+        """Under which transactions (None on 3.1) and write ids the group's aborted directories are decided: nothing at or above an open writer."""
+
+        def look(connection: Connection) -> tuple[ValidTxnList, CleanerWriteIdList]:
+            snapshot = self._snapshots.take(connection)
+            below = snapshot.high_watermark if group.min_open_writer is None else group.min_open_writer - 1
+            txns = snapshot.capped(below)
+            reader = self._snapshots.write_ids(connection, [group.entity.full_name], txns)[group.entity.full_name]
+            reach = reader.high_watermark if reader.min_open is None else min(reader.high_watermark, reader.min_open - 1)
+            return txns, CleanerWriteIdList.from_reader(reader, reach)
+
+        txns, write_ids = self._database.read(look)
+        return (txns if self._schema.hive_4 else None), write_ids
+
+    def mark_cleaned(self, group: AbortedGroup, highest_write_id: int, aborted_write_ids: Collection[int] | None = None, *, uncompacted: bool = False) -> int:
+        """
+        Forget the components whose directories are gone; returns how many.
+
+        Args:
+            highest_write_id: all aborted directories up to it are gone, unless `uncompacted`.
+            uncompacted: aborted ids lie inside directories with others: only `aborted_write_ids` are forgotten.
+        """
+
+        def forget(connection: Connection) -> int:
+            self._drop_retry(connection, group)
+            return forget_aborted(connection, self._database, group.entity, None if uncompacted else highest_write_id, aborted_write_ids or ())
+
+        deleted = self._database.repeatable(forget)
+        self._put_off.pop(group.entity, None)
+        return deleted
+
+    def mark_gone(self, group: AbortedGroup) -> int:
+        """Forget all components of a table or partition that doesn't exist any more and has no directory; returns how many."""
+
+        def forget(connection: Connection) -> int:
+            self._drop_retry(connection, group)
+            return forget_aborted(connection, self._database, group.entity)
+
+        return self._database.repeatable(forget)
+
+    def retry_later(self, group: AbortedGroup, message: str) -> int:
+        """Put the group off for twice as long as the last time, five minutes at first, a day at most; returns for how many ms. 3.1 has no row for it: remembered."""
+        pause = min(max(2 * group.retry_retention_ms, _FIRST_RETRY_MS), _LONGEST_RETRY_MS)
+        if not self._schema.hive_4:
+            self._put_off[group.entity] = (self._database.read(self._database.now_ms) + pause, pause)
+            return pause
+        with self._database.mutex("CompactionScheduler"):
+            self._database.write(lambda connection: self._store_retry(connection, group, pause, message))
+        return pause
+
+    def _store_retry(self, connection: Connection, group: AbortedGroup, pause: int, message: str) -> None:
+        queue = self._schema.compaction_queue
+        retry = and_(queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP], of_entity(queue, "cq", group.entity))
+        values = {"cq_retry_retention": pause, "cq_error_message": message, "cq_commit_time": self._database.now}
+        if connection.execute(update(queue).where(retry).values(fitting(queue, values))).rowcount:
+            return
+        values |= {
+            "cq_id": next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next),
+            "cq_database": group.entity.database,
+            "cq_table": group.entity.table,
+            "cq_partition": group.entity.partition,
+            "cq_state": QueueState.READY_FOR_CLEANING.code,
+            "cq_type": KIND_CODES[CompactionKind.ABORT_CLEANUP],
+        }
+        connection.execute(insert(queue).values(fitting(queue, values)))
+
+    def _drop_retry(self, connection: Connection, group: AbortedGroup) -> None:
+        queue = self._schema.compaction_queue
+        connection.execute(delete(queue).where(queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP], of_entity(queue, "cq", group.entity)))
+
+    def _groups(self, connection: Connection, count_threshold: int, age_ms: int, limit: int) -> list[AbortedGroup]:
+        schema = self._schema
+        now = self._database.now_ms(connection)
+        waiting = {
+            entry.entity: (entry.id, entry.retry_retention_ms, (entry.commit_ms or 0) + entry.retry_retention_ms)
+            for entry in read_queue(connection, schema, schema.compaction_queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP])
+        }
+        waiting |= {entity: (0, pause, until) for entity, (until, pause) in self._put_off.items()}
+        components, txns = schema.txn_components, schema.txns
+        names = entity_columns(components, "tc")
+        origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
+        count, oldest = func.count(), func.min(txns.c.txn_started)
+        due = or_(count > count_threshold, oldest < now - age_ms) if age_ms >= 0 else count > count_threshold
+        query: Any = select(*names, count, oldest).select_from(origin).where(txns.c.txn_state == "a").group_by(*names).having(due).order_by(oldest)
+        rows = connection.execute(query).all()
+        writers: Any = select(*names, func.min(components.c.tc_txnid)).select_from(origin).where(txns.c.txn_state == "o").group_by(*names)
+        open_writers = {Entity(database, table, partition): int(txn_id) for database, table, partition, txn_id in connection.execute(writers)}
+        groups = []
+        for database, table, partition, number, started in rows:
+            entity = Entity(database, table, partition)
+            retry_id, pause, until = waiting.get(entity, (0, 0, 0))
+            if until <= now:
+                groups.append(AbortedGroup(entity, int(number), int(started), open_writers.get(entity), retry_id or None, pause))
+        return groups[:limit]

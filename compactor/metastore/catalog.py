@@ -1,0 +1,208 @@
+"""
+Tables and partitions as the catalog describes them, one or many thousands at a time.
+
+Bulk look-ups cost a fixed number of statements per thousand names; columns that partitions share are read once.
+Source: docs/metastore.md; Hive's MetaStoreDirectSql.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, select, tuple_
+
+from compactor.metastore.database import Database
+from compactor.metastore.model import DEFAULT_CATALOG, Column, Entity, PartitionFacts, TableFacts
+from compactor.metastore.sql import batches
+
+_STATISTICS = (
+    "numFiles",
+    "numRows",
+    "totalSize",
+    "rawDataSize",
+    "numFilesErasureCoded",
+    "COLUMN_STATS_ACCURATE",
+    "transient_lastDdlTime",
+    "STATS_GENERATED_VIA_STATS_TASK",
+)
+
+_MANY = 50
+
+Facts = tuple[TableFacts, PartitionFacts | None]
+
+
+class Catalog:
+    """The catalog `hive` of one metastore: the only one that ACID tables live in."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+
+    def find_table(self, database: str, name: str) -> TableFacts | None:
+        """One table, None when there is none."""
+        entity = Entity(database, name)
+        return self._database.read(lambda connection: self._tables(connection, [entity]).get(entity))
+
+    def find_partition(self, table: TableFacts, name: str) -> PartitionFacts | None:
+        """One partition by Hive's partition name, with all its parameters; None when there is none."""
+        return self._database.read(lambda connection: self._partitions(connection, {table.tbl_id: [name]}, all_parameters=True).get((table.tbl_id, name)))
+
+    def facts_for(self, entities: Iterable[Entity]) -> Mapping[Entity, Facts]:
+        """
+        Table and partition of many entities at once.
+
+        Entities whose table or named partition doesn't exist are missing from the answer; `tables_for` tells which of the two it is.
+        """
+        wanted = list(dict.fromkeys(entities))
+
+        def look(connection: Connection) -> dict[Entity, Facts]:
+            tables = self._tables(connection, dict.fromkeys(entity.whole_table() for entity in wanted))
+            names: dict[int, list[str]] = {}
+            for entity in wanted:
+                table = tables.get(entity.whole_table())
+                if table is not None and entity.partition is not None:
+                    names.setdefault(table.tbl_id, []).append(entity.partition)
+            partitions = self._partitions(connection, names, all_parameters=False)
+            found: dict[Entity, Facts] = {}
+            for entity in wanted:
+                table = tables.get(entity.whole_table())
+                if table is None:
+                    continue
+                if entity.partition is None:
+                    found[entity] = (table, None)
+                elif (partition := partitions.get((table.tbl_id, entity.partition))) is not None:
+                    found[entity] = (table, partition)
+            return found
+
+        return self._database.read(look)
+
+    def tables_for(self, entities: Iterable[Entity]) -> Mapping[Entity, TableFacts]:
+        """The tables of many entities, keyed by the entity without its partition."""
+        wanted = list(dict.fromkeys(entity.whole_table() for entity in entities))
+        return self._database.read(lambda connection: self._tables(connection, wanted))
+
+    def databases(self) -> list[str]:
+        """Names of all databases."""
+        dbs = self._schema.dbs.c
+        query = select(dbs.name).where(dbs.ctlg_name == DEFAULT_CATALOG).order_by(dbs.name)
+        return self._database.read(lambda connection: list(connection.scalars(query)))
+
+    def table_names(self, database: str, *, transactional: bool = True) -> list[str]:
+        """Names of a database's tables; only transactional ones unless asked otherwise."""
+        dbs, tbls, parameters = self._schema.dbs.c, self._schema.tbls.c, self._schema.table_params.c
+        query = select(tbls.tbl_name).join(self._schema.dbs, tbls.db_id == dbs.db_id).where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database.lower())
+        if transactional:
+            flag = select(parameters.tbl_id).where(parameters.param_key == "transactional", func.lower(parameters.param_value) == "true")
+            query = query.where(tbls.tbl_id.in_(flag))
+        return self._database.read(lambda connection: list(connection.scalars(query.order_by(tbls.tbl_name))))
+
+    def partition_names(self, table: TableFacts, limit: int | None = None) -> list[str]:
+        """Hive's names of a table's partitions."""
+        partitions = self._schema.partitions.c
+        query = select(partitions.part_name).where(partitions.tbl_id == table.tbl_id).order_by(partitions.part_name).limit(limit)
+        return self._database.read(lambda connection: list(connection.scalars(query)))
+
+    # Tables
+
+    def _tables(self, connection: Connection, wanted: Iterable[Entity]) -> dict[Entity, TableFacts]:
+        schema = self._schema
+        dbs, tbls, sds, serdes = schema.dbs.c, schema.tbls.c, schema.sds.c, schema.serdes.c
+        origin = schema.tbls.join(schema.dbs, tbls.db_id == dbs.db_id)
+        origin = origin.outerjoin(schema.sds, tbls.sd_id == sds.sd_id).outerjoin(schema.serdes, sds.serde_id == serdes.serde_id)
+        columns: list[ColumnElement[Any]] = [tbls.tbl_id, dbs.db_id, dbs.name, tbls.tbl_name, tbls.tbl_type, tbls.owner, tbls.sd_id, sds.cd_id]
+        columns += [sds.location, sds.input_format, serdes.slib, sds.num_buckets, sds.is_storedassubdirectories]
+        rows: list[Any] = []
+        by_database: dict[str, list[str]] = {}
+        for entity in wanted:
+            by_database.setdefault(entity.database, []).append(entity.table)
+        for database, names in by_database.items():
+            for batch in batches(names):
+                query = select(*columns).select_from(origin).where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database, tbls.tbl_name.in_(batch))
+                rows += connection.execute(query).all()
+        parameters = self._parameters(connection, schema.table_params, "tbl_id", [row[0] for row in rows])
+        database_parameters = self._parameters(connection, schema.database_params, "db_id", {row[1] for row in rows})
+        keys = self._lists(connection, schema.partition_keys, "tbl_id", ("pkey_name", "pkey_type"), [row[0] for row in rows])
+        storage = [row[6] for row in rows if row[6] is not None]
+        buckets = self._lists(connection, schema.bucketing_cols, "sd_id", ("bucket_col_name",), storage)
+        sorts = self._lists(connection, schema.sort_cols, "sd_id", ("column_name",), storage)
+        described = self._columns(connection, {row[7] for row in rows if row[7] is not None})
+        found = {}
+        for tbl_id, db_id, database, name, kind, owner, sd_id, cd_id, location, input_format, serde, num_buckets, in_subdirectories in rows:
+            found[Entity(database, name)] = TableFacts(
+                tbl_id=int(tbl_id),
+                database=database,
+                name=name,
+                table_type=kind or "",
+                owner=owner,
+                location=location,
+                columns=described.get(cd_id, ()),
+                partition_keys=tuple(Column(key, key_type) for key, key_type in keys.get(tbl_id, ())),
+                input_format=input_format,
+                serde=serde,
+                buckets=max(0, int(num_buckets or 0)),
+                bucket_columns=tuple(column for (column,) in buckets.get(sd_id, ())),
+                sorted=bool(sorts.get(sd_id)),
+                stored_as_subdirectories=bool(in_subdirectories),
+                parameters=parameters.get(tbl_id, {}),
+                database_parameters=database_parameters.get(db_id, {}),
+            )
+        return found
+
+    # Partitions
+
+    def _partitions(self, connection: Connection, wanted: Mapping[int, list[str]], *, all_parameters: bool) -> dict[tuple[int, str], PartitionFacts]:
+        schema = self._schema
+        partitions, sds = schema.partitions.c, schema.sds.c
+        columns: list[ColumnElement[Any]] = [partitions.part_id, partitions.tbl_id, partitions.part_name, sds.cd_id]
+        columns += [sds.location, sds.num_buckets, sds.input_format]
+        origin = schema.partitions.outerjoin(schema.sds, partitions.sd_id == sds.sd_id)
+        rows: list[Any] = []
+        for where in _names_by_table(wanted, partitions.tbl_id, partitions.part_name):
+            rows += connection.execute(select(*columns).select_from(origin).where(where)).all()
+        parameters = self._parameters(connection, schema.partition_params, "part_id", [row[0] for row in rows], without=() if all_parameters else _STATISTICS)
+        described = self._columns(connection, {row[3] for row in rows if row[3] is not None})
+        return {
+            (int(tbl_id), name): PartitionFacts(
+                int(part_id), name, location, parameters.get(part_id, {}), described.get(cd_id, ()), max(0, int(buckets or 0)), input_format
+            )
+            for part_id, tbl_id, name, cd_id, location, buckets, input_format in rows
+        }
+
+    # Pieces
+
+    def _parameters(
+        self, connection: Connection, table: Table, owner: str, owners: Collection[int], without: tuple[str, ...] = ()
+    ) -> dict[int, dict[str, str]]:
+        found: dict[int, dict[str, str]] = {}
+        for batch in batches(owners):
+            query = select(table.c[owner], table.c.param_key, table.c.param_value).where(table.c[owner].in_(batch))
+            if without:
+                query = query.where(table.c.param_key.not_in(without))
+            for number, key, value in connection.execute(query):
+                found.setdefault(number, {})[key] = value or ""
+        return found
+
+    def _lists(self, connection: Connection, table: Table, owner: str, names: tuple[str, ...], owners: Collection[int]) -> dict[int, list[tuple[Any, ...]]]:
+        """Small ordered lists that belong to one row each: partition keys, bucket columns."""
+        found: dict[int, list[tuple[Any, ...]]] = {}
+        for batch in batches(owners):
+            query: Select[Any] = select(table.c[owner], *(table.c[name] for name in names)).where(table.c[owner].in_(batch))
+            for number, *values in connection.execute(query.order_by(table.c[owner], table.c.integer_idx)):
+                found.setdefault(number, []).append(tuple(values))
+        return found
+
+    def _columns(self, connection: Connection, descriptors: Collection[int]) -> dict[int, tuple[Column, ...]]:
+        lists = self._lists(connection, self._schema.columns_v2, "cd_id", ("column_name", "type_name"), sorted(descriptors))
+        return {number: tuple(Column(name, kind or "") for name, kind in columns) for number, columns in lists.items()}
+
+
+def _names_by_table(wanted: Mapping[int, list[str]], tbl_id: ColumnElement[int], part_name: ColumnElement[str]) -> Iterable[ColumnElement[bool]]:
+    """Conditions that together cover the names: a list per table that has many, pairs for the others."""
+    pairs: list[tuple[int, str]] = []
+    for table, names in wanted.items():
+        if len(names) < _MANY:
+            pairs += [(table, name) for name in names]
+            continue
+        for batch in batches(names):
+            yield and_(tbl_id == table, part_name.in_(batch))
+    for batch_of_pairs in batches(pairs, 500):
+        yield tuple_(tbl_id, part_name).in_(batch_of_pairs)

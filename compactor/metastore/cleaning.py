@@ -1,0 +1,256 @@
+"""
+What the Cleaner asks of the metastore: which finished compactions may be cleaned, under which lists, and what to forget afterwards.
+
+Which files are obsolete is `acid.snapshot`'s to say; deleting them is the Cleaner's. Source: docs/metastore.md; Hive's ReadyToCleanHandler,
+MarkCleanedFunction, CompactionCleaner; HIVE-29572 (entries whose own transaction was aborted).
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
+
+from compactor.acid.compaction import CompactionKind
+from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
+from compactor.errors import OutcomeUnknownError, OwnershipLostError
+from compactor.metastore.database import Database
+from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
+from compactor.metastore.readers import Blocker, Readers, read_readers
+from compactor.metastore.rows import labelled, move_to_history, queue_entry
+from compactor.metastore.snapshots import snapshots_for
+from compactor.metastore.sql import batches, fitting, of_entity
+from compactor.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyEntry:
+    """
+    One entry that is ready for cleaning, and whether it may be cleaned now.
+
+    Args:
+        txns: under which visibility is decided: what everybody who may still read the table sees as committed. None on 3.1.
+        blockers: empty: clean it now. COMPACTION_ABORTED among them: it must be marked failed, and nothing deleted for it.
+    """
+
+    entry: QueueEntry
+    txns: ValidTxnList | None
+    blockers: tuple[Blocker, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Its transaction was rolled back: mark it failed."""
+        return any(blocker.reason is Reason.COMPACTION_ABORTED for blocker in self.blockers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """What was there when an entry was first seen ready: at its commit or later, so holding back for longer than needed is all it can do wrong."""
+
+    at_ms: int
+    high_watermark: int
+    locks: frozenset[int]
+
+
+class Cleaning:
+    """The Cleaner's view of one metastore. Remembers, for as long as it lives, who held locks when each entry became ready."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._snapshots = snapshots_for(self._schema, database.now)
+        self._sights: dict[int, _Sight] = {}
+
+    def ready_for_cleaning(self, retention_ms: int = 0) -> list[ReadyEntry]:
+        """
+        Every entry that is ready for cleaning, by id, each with what holds it back.
+
+        Args:
+            retention_ms: leave files for so long after the commit, for readers that open no transaction.
+        """
+        return self._database.read(lambda connection: self._ready(connection, retention_ms))
+
+    def write_ids(self, ready: ReadyEntry) -> CleanerWriteIdList:
+        """The write ids under which this entry's obsolete and aborted directories are decided: nothing beyond what it covered."""
+        entry = ready.entry
+        name, covered = entry.entity.full_name, entry.highest_write_id or 0
+        if ready.txns is None:
+            return CleanerWriteIdList(name, covered)
+        txns = ready.txns
+        reader = self._database.read(lambda connection: self._snapshots.write_ids(connection, [name], txns))[name]
+        return CleanerWriteIdList.from_reader(reader, covered)
+
+    def mark_cleaner_start(self, entry: QueueEntry) -> None:
+        """Note that cleaning began (4.x)."""
+        self._note(entry, {"cq_cleaner_start": self._database.now})
+
+    def clear_cleaner_start(self, entry: QueueEntry) -> None:
+        """Note that cleaning ended and must be tried again (4.x)."""
+        self._note(entry, {"cq_cleaner_start": -1})
+
+    def retry_later(self, entry: QueueEntry, retention_ms: int, message: str) -> None:
+        """Leave the entry alone until so long after its commit, and say why (4.x)."""
+        self._note(entry, {"cq_retry_retention": retention_ms, "cq_error_message": message, "cq_cleaner_start": -1})
+
+    def mark_cleaned(
+        self, entry: QueueEntry, aborted_write_ids: Collection[int] | None = None, *, uncompacted_aborts: bool = False, gone: bool = False
+    ) -> None:
+        """
+        Finish an entry: into the history as succeeded, and forget what its compaction has taken care of, in one database transaction.
+
+        Forgets committed components of this very table or partition up to the covered write id, and components of aborted transactions,
+        whose directories must be gone by now.
+
+        Args:
+            aborted_write_ids: aborted ids whose directories were removed.
+            uncompacted_aborts: aborted ids at or below the covered one still lie inside directories with others: only `aborted_write_ids` are forgotten.
+            gone: the table or partition was dropped: forget all of its components.
+
+        Raises:
+            OwnershipLostError: the entry isn't ready for cleaning any more.
+        """
+
+        def finish(connection: Connection) -> None:
+            if not move_to_history(connection, self._schema, [self._is_ready(entry)], QueueState.SUCCEEDED, end=self._database.now, message=None):
+                raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} isn't ready for cleaning any more")
+            self._forget_retries(connection, entry.entity)
+            covered = entry.highest_write_id or 0
+            completed = self._schema.completed_txn_components
+            if gone:
+                connection.execute(delete(completed).where(of_entity(completed, "ctc", entry.entity)))
+                forget_aborted(connection, self._database, entry.entity)
+            elif covered:
+                connection.execute(delete(completed).where(of_entity(completed, "ctc", entry.entity), completed.c.ctc_writeid <= covered))
+                forget_aborted(connection, self._database, entry.entity, *self._ids(covered, aborted_write_ids, uncompacted_aborts))
+
+        try:
+            self._database.write(finish)
+        except OutcomeUnknownError:
+            history = self._schema.completed_compactions.c
+            if not self._database.read(lambda connection: connection.scalar(select(history.cc_id).where(history.cc_id == entry.id))):
+                self._database.write(finish)
+        self._sights.pop(entry.id, None)
+
+    @staticmethod
+    def _ids(covered: int, aborted_write_ids: Collection[int] | None, uncompacted_aborts: bool) -> tuple[int | None, Collection[int] | None]:
+        return (None, aborted_write_ids or ()) if uncompacted_aborts else (covered, aborted_write_ids)
+
+    # Readiness
+
+    def _ready(self, connection: Connection, retention_ms: int) -> list[ReadyEntry]:
+        schema = self._schema
+        queue, txns = schema.compaction_queue, schema.txns
+        columns = labelled(queue)
+        ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
+        # One statement for a row and its transaction's state: a commit in between would look like a transaction that vanished.
+        query = select(*columns).where(ready)
+        if schema.hive_4:
+            query = select(*columns, txns.c.txn_state.label("own_state")).select_from(queue.outerjoin(txns, txns.c.txn_id == queue.c.cq_txn_id)).where(ready)
+        rows = connection.execute(query.order_by(queue.c.cq_id)).mappings().all()
+        readers = read_readers(connection, self._database)
+        now = self._database.now_ms(connection)
+        entries = [(entry, row.get("own_state")) for row in rows if (entry := queue_entry(row)) is not None]
+        self._look(entries, readers, now)
+        first: dict[Entity, QueueEntry] = {}
+        for entry, _ in entries:
+            other = first.get(entry.entity)
+            if other is None or (entry.highest_write_id or 0, entry.id) < (other.highest_write_id or 0, other.id):
+                first[entry.entity] = entry
+        return [self._judge(entry, state, readers, first=first[entry.entity], now=now, retention_ms=retention_ms) for entry, state in entries]
+
+    def _look(self, entries: list[tuple[QueueEntry, str | None]], readers: Readers, now: int) -> None:
+        """Remember what is there when an entry is first seen with its transaction ended; forget entries that are gone."""
+        alive = {entry.id for entry, _ in entries}
+        for number in set(self._sights) - alive:
+            del self._sights[number]
+        for entry, own_state in entries:
+            if entry.id not in self._sights or own_state == "o":
+                held = frozenset(lock.lock_id for lock in readers.locks_on(entry.entity))
+                self._sights[entry.id] = _Sight(now, readers.snapshot.high_watermark, held)
+
+    def _judge(self, entry: QueueEntry, own_state: str | None, readers: Readers, *, first: QueueEntry, now: int, retention_ms: int) -> ReadyEntry:
+        blockers: list[Blocker] = []
+        sight = self._sights[entry.id]
+        if first.id != entry.id:
+            blockers.append(
+                Blocker(Reason.EARLIER_ENTRY, f"compaction {first.id} of the same {'partition' if entry.entity.partition else 'table'} is cleaned first")
+            )
+        since = now - (entry.commit_ms if entry.commit_ms is not None else sight.at_ms)
+        if since < retention_ms + entry.retry_retention_ms:
+            blockers.append(Blocker(Reason.RETENTION, f"files are kept for another {duration(retention_ms + entry.retry_retention_ms - since)}"))
+        if not self._schema.hive_4:
+            return ReadyEntry(entry, None, (*blockers, *self._locks(entry, readers, None)))
+        blockers += self._own_transaction(entry, own_state)
+        horizon = readers.horizon(entry.entity)
+        committed_at = entry.next_txn_id if entry.next_txn_id is not None else sight.high_watermark
+        blockers += readers.open_at(entry.entity, committed_at)
+        blockers += self._locks(entry, readers, committed_at)
+        txns = readers.snapshot.capped(min(committed_at, horizon - 1))
+        if not blockers and entry.txn_id is not None and not txns.is_valid(entry.txn_id):
+            blockers.append(Blocker(Reason.OPEN_TRANSACTION, f"a transaction that began before transaction {entry.txn_id} ended is still open"))
+        return ReadyEntry(entry, txns, tuple(blockers))
+
+    @staticmethod
+    def _own_transaction(entry: QueueEntry, state: str | None) -> list[Blocker]:
+        """
+        Entries become ready before their transaction commits; one without CQ_NEXT_TXN_ID may not have committed.
+
+        The commit of a rebalance never sets it: there an absent or committed transaction is taken as committed.
+        """
+        if entry.next_txn_id is not None or not entry.txn_id:
+            return []
+        if state == "o":
+            return [Blocker(Reason.NOT_YET_COMMITTED, f"its own transaction {entry.txn_id} isn't committed yet")]
+        if state == "a" or (state is None and entry.kind is not CompactionKind.REBALANCE):
+            return [Blocker(Reason.COMPACTION_ABORTED, f"its own transaction {entry.txn_id} was rolled back")]
+        return []
+
+    def _locks(self, entry: QueueEntry, readers: Readers, committed_at: int | None) -> list[Blocker]:
+        """Locks that were there from the beginning; of transactions only those that the transaction rule may have let pass."""
+        sight = self._sights[entry.id]
+        left = [lock for lock in readers.locks_on(entry.entity) if lock.lock_id in sight.locks]
+        if committed_at is not None:
+            left = [lock for lock in left if lock.txn_id <= committed_at]
+        return [Blocker(Reason.HELD_LOCK, str(lock)) for lock in left]
+
+    # Rows
+
+    def _is_ready(self, entry: QueueEntry) -> ColumnElement[bool]:
+        queue = self._schema.compaction_queue.c
+        return and_(queue.cq_id == entry.id, queue.cq_state == QueueState.READY_FOR_CLEANING.code)
+
+    def _note(self, entry: QueueEntry, values: dict[str, object]) -> None:
+        """Change a row while it is ready; one that isn't any more needs no note."""
+        queue = self._schema.compaction_queue
+        fitted = fitting(queue, values)
+        if fitted:
+            self._database.repeatable(lambda connection: connection.execute(update(queue).where(self._is_ready(entry)).values(fitted)).rowcount)
+
+    def _forget_retries(self, connection: Connection, entity: Entity) -> None:
+        """An ordinary cleaning supersedes what the cleaning of aborts had to put off."""
+        queue = self._schema.compaction_queue
+        connection.execute(delete(queue).where(queue.c.cq_type == "c", of_entity(queue, "cq", entity)))
+
+
+def forget_aborted(connection: Connection, database: Database, entity: Entity, up_to: int | None = None, write_ids: Collection[int] | None = None) -> int:
+    """
+    Delete components of aborted transactions on exactly this table or partition; returns how many.
+
+    No directory of those write ids may be left: without components the transaction is forgotten, and then counts as committed. Rows without
+    a partition on a partitioned table are a dynamic-partition write's: only a call for the whole table deletes them, and only them.
+
+    Args:
+        up_to: ids at or below it.
+        write_ids: these ids too; both None: all.
+    """
+    schema = database.schema
+    components, txns = schema.txn_components, schema.txns
+    aborted = components.c.tc_txnid.in_(select(txns.c.txn_id).where(txns.c.txn_state == "a"))
+    where = and_(of_entity(components, "tc", entity), aborted)
+    if up_to is None and write_ids is None:
+        return connection.execute(delete(components).where(where)).rowcount
+    deleted = 0
+    if up_to is not None:
+        deleted += connection.execute(delete(components).where(where, components.c.tc_writeid <= up_to)).rowcount
+    for batch in batches(sorted(write_ids or ())):
+        deleted += connection.execute(delete(components).where(where, components.c.tc_writeid.in_(batch))).rowcount
+    return deleted

@@ -1,0 +1,106 @@
+"""
+Who may still be reading what a compaction replaced.
+
+An entry may be cleaned when every transaction that was open at its commit has ended, and every lock that was there without a transaction is gone.
+Hive 3.1 knows only the locks. Source: docs/metastore.md; HIVE-23107, HIVE-24291, HIVE-26704; Hive's ReadyToCleanHandler and 3.1's Cleaner.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, select
+
+from compactor.metastore.database import Database
+from compactor.metastore.locks import read_locks
+from compactor.metastore.model import Entity, HeldLock, OpenTransaction
+from compactor.metastore.snapshots import Snapshot, snapshots_for
+from compactor.metastore.transactions import read_open_transactions
+from compactor.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """One thing that holds cleaning back; the sentence names the transaction with its user, host and age, the lock, or the rule."""
+
+    reason: Reason
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """
+    Everything at one moment that may hold files.
+
+    Args:
+        settled: every transaction below it is finished.
+        history: for each open transaction the smallest id that it saw open when it began.
+        registered: tables that an open transaction registered in MIN_HISTORY_WRITE_ID, for those that registered any.
+    """
+
+    snapshot: Snapshot
+    settled: int
+    open: tuple[OpenTransaction, ...]
+    locks: tuple[HeldLock, ...]
+    history: Mapping[int, int] = field(default_factory=dict)
+    registered: Mapping[int, frozenset[Entity]] = field(default_factory=dict)
+
+    def locks_on(self, entity: Entity) -> list[HeldLock]:
+        """Locks of its table whose partition is the same or unnamed; for a whole table all of them."""
+        return [
+            lock
+            for lock in self.locks
+            if lock.database == entity.database
+            and lock.table == entity.table
+            and (entity.partition is None or lock.partition is None or lock.partition == entity.partition)
+        ]
+
+    def may_read(self, entity: Entity) -> list[OpenTransaction]:
+        """
+        Open transactions that may read the table.
+
+        One that registered its tables and didn't name this one, and holds no lock on it, reads others. One that did name it counts, whatever
+        write id it registered: with nothing open that is its high watermark + 1, which says nothing about when it began.
+        """
+        table = entity.whole_table()
+        locking = {lock.txn_id for lock in self.locks_on(table)}
+        return [txn for txn in self.open if table in self.registered.get(txn.txn_id, (table,)) or txn.txn_id in locking]
+
+    def first_reader(self, entity: Entity) -> int:
+        """The smallest transaction that may read the table, or may turn out to."""
+        reading = self.may_read(entity)
+        if len(reading) == len(self.open):
+            return self.settled
+        gaps = set(self.snapshot.open) - {txn.txn_id for txn in self.open}
+        return min([txn.txn_id for txn in reading] + sorted(gaps)[:1], default=self.snapshot.high_watermark + 1)
+
+    def horizon(self, entity: Entity) -> int:
+        """Below it every transaction is finished, and was finished when the first of those who may read the table began."""
+        seen_open = [self.history[txn.txn_id] for txn in self.may_read(entity) if txn.txn_id in self.history]
+        return min([self.first_reader(entity), *seen_open])
+
+    def open_at(self, entity: Entity, txn_id: int) -> list[Blocker]:
+        """Those who may read the table and began at or before `txn_id`."""
+        if txn_id < self.first_reader(entity):
+            return []
+        found = [Blocker(Reason.OPEN_TRANSACTION, str(txn)) for txn in self.may_read(entity) if txn.txn_id <= txn_id]
+        return found or [Blocker(Reason.OPEN_TRANSACTION, "a transaction below the newest one may be about to open")]
+
+
+def read_readers(connection: Connection, database: Database) -> Readers:
+    """Look at transactions and locks."""
+    schema = database.schema
+    snapshots = snapshots_for(schema, database.now)
+    settled = snapshots.min_open_or_next(connection)
+    snapshot = snapshots.take(connection)
+    transactions = tuple(read_open_transactions(connection, database))
+    locks = tuple(read_locks(connection, schema.hive_locks))
+    history: dict[int, int] = {}
+    if schema.min_history_level is not None:
+        level = schema.min_history_level.c
+        history = {int(txn_id): int(seen) for txn_id, seen in connection.execute(select(level.mhl_txnid, level.mhl_min_open_txnid))}
+    registered: dict[int, set[Entity]] = {}
+    if schema.min_history_write_id is not None:
+        write_id = schema.min_history_write_id.c
+        for txn_id, name, table in connection.execute(select(write_id.mh_txnid, write_id.mh_database, write_id.mh_table)):
+            registered.setdefault(int(txn_id), set()).add(Entity(name, table))
+    return Readers(snapshot, settled, transactions, locks, history, {txn_id: frozenset(tables) for txn_id, tables in registered.items()})
