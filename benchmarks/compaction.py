@@ -1,0 +1,142 @@
+"""
+One round of compactions in a process of its own; prints what it measured as JSON.
+
+    python -m benchmarks.compaction copy   FOLDER ROWS SHARE ROUNDS   major with SHARE of the stripes hit, against cp + fsync
+    python -m benchmarks.compaction recode FOLDER ROWS ROUNDS         major with every stripe hit, against Arrow read and write (CPU)
+    python -m benchmarks.compaction once   FOLDER FILE CORES          one major of FILE, every stripe hit: seconds, and peak memory of a Python worker
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import orc
+
+from benchmarks import processes, tables
+from benchmarks.harness import alternate, seconds
+from benchmarks.lab import Lab
+
+
+def stripe_starts(path: Path) -> list[int]:
+    """Row number of the first row of each stripe."""
+    file = orc.ORCFile(path)
+    starts, position = [], 0
+    for stripe in range(file.nstripes):
+        starts.append(position)
+        position += len(file.read_stripe(stripe, columns=["rowId"]))
+    return starts
+
+
+def hit(path: Path, share: float) -> list[int]:
+    """A row in the middle of enough stripes, spread evenly; at least one stripe when `share` is above 0."""
+    starts = stripe_starts(path)
+    count = 0 if share == 0 else max(1, -(-len(starts) * share // 1))
+    step = max(1, len(starts) // int(count)) if count else 1
+    return [start + 1000 for start in starts[::step][: int(count)]]
+
+
+def settle() -> None:
+    """Write out what is dirty, so that one round doesn't pay for the one before."""
+    os.sync()
+
+
+def copied(source: Path, target: Path) -> float:
+    """`cp` and fsync of the same bytes."""
+    settle()
+    begin = time.perf_counter()
+    subprocess.run(["cp", "--reflink=never", source, target], check=True)
+    descriptor = os.open(target, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+    took = time.perf_counter() - begin
+    target.unlink()
+    return took
+
+
+def copy(folder: Path, rows: int, share: float, rounds: int) -> dict[str, float]:
+    source = folder / "source.orc"
+    tables.write_raw(source, rows, 1)
+    row_ids = hit(source, share)
+    with Lab(folder) as lab:
+        lab.warm_up()
+        numbers = iter(range(rounds))
+
+        def ours() -> float:
+            table = lab.table(f"t{next(numbers)}", source, row_ids)
+            settle()
+            took = seconds(lambda: lab.compact(table))
+            for directory in table.location.glob("base_*"):
+                subprocess.run(["rm", "-rf", directory], check=True)
+            return took
+
+        peer, mine = alternate(lambda: copied(source, folder / "copy"), ours, rounds)
+    return {"peer": peer, "ours": mine, "bytes": source.stat().st_size, "stripes": orc.ORCFile(source).nstripes, "hit": len(row_ids)}
+
+
+def arrow(source: Path, target: Path, row_ids: list[int]) -> float:
+    """CPU of reading all rows, dropping the deleted, writing all; streamed by stripes, in this process."""
+    gone = pa.array(row_ids)
+
+    def work() -> None:
+        file = orc.ORCFile(source)
+        with orc.ORCWriter(str(target), compression="zlib", compression_block_size=256 << 10, dictionary_key_size_threshold=0.8, batch_size=16_384) as writer:
+            for stripe in range(file.nstripes):
+                batch = file.read_stripe(stripe)
+                writer.write(pa.Table.from_batches([batch]).filter(pc.invert(pc.is_in(batch.column("rowId"), gone))))
+
+    begin = processes.cpu_seconds(os.getpid())
+    work()
+    return processes.cpu_seconds(os.getpid()) - begin
+
+
+def recode(folder: Path, rows: int, rounds: int) -> dict[str, float]:
+    source = folder / "source.orc"
+    tables.write_raw(source, rows, 1, "zlib")
+    row_ids = hit(source, 1)
+    with Lab(folder) as lab:
+        lab.warm_up()
+        numbers = iter(range(rounds))
+
+        def ours() -> float:
+            table = lab.table(f"t{next(numbers)}", source, row_ids)
+            begin = processes.cpu_seconds(os.getpid())
+            lab.compact(table)
+            return processes.cpu_seconds(os.getpid()) - begin
+
+        peer, mine = alternate(lambda: arrow(source, folder / "copy", row_ids), ours, rounds)
+    return {"peer": peer, "ours": mine, "bytes": source.stat().st_size, "stripes": len(row_ids)}
+
+
+def once(folder: Path, source: Path, cores: int) -> dict[str, float]:
+    row_ids = hit(source, 1)
+    with Lab(folder, cores) as lab:
+        lab.warm_up()
+        table = lab.table("t", source, row_ids)
+        took = seconds(lambda: lab.compact(table))
+        return {"seconds": took, "peak": processes.python_workers_peak(os.getpid()), "bytes": source.stat().st_size, "stripes": len(row_ids)}
+
+
+def main() -> None:
+    kind, folder, *rest = sys.argv[1:]
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        root = Path(work)
+        match kind:
+            case "copy":
+                answer = copy(root, int(rest[0]), float(rest[1]), int(rest[2]))
+            case "recode":
+                answer = recode(root, int(rest[0]), int(rest[1]))
+            case "once":
+                answer = once(root, Path(rest[0]), int(rest[1]))
+            case _:
+                raise SystemExit(f"no measurement named {kind}")
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

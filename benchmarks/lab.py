@@ -1,0 +1,99 @@
+"""
+A small installation for measuring: embedded metastore, warehouse, one worker with its Spark session, all in this process.
+
+Everything is what the daemon itself uses; only the large files are made by `tables` and hard-linked into each table, so that several rounds need the space once.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks import tables
+from compactor.acid.compaction import CompactionKind
+from compactor.acid.names import delete_delta_name, delta_name
+from compactor.demo import files
+from compactor.demo.rows import CatalogRows, MetastoreLedger
+from compactor.demo.tables import DemoTable
+from compactor.demo.warehouse import Warehouse
+from compactor.metastore.database import Database
+from compactor.metastore.model import Entity
+from compactor.roles.services import Services
+from compactor.roles.worker import Worker
+from compactor.settings import Settings
+
+DATABASE = "bench"
+Writer = Callable[[Path, int], None]
+
+
+class Lab:
+    """
+    Makes tables, compacts them.
+
+    Args:
+        root: an empty folder.
+        cores: of the Spark session.
+    """
+
+    def __init__(self, root: Path, cores: int = 2) -> None:
+        url = f"sqlite:///{root}/metastore.db"
+        Database(url, create=True).connect().close()
+        settings = Settings(database={"url": url}, spark={"master": f"local[{cores}]"}, http={"enabled": False}, log={"level": "warning"})
+        self.services = Services.open(settings)
+        ledger = MetastoreLedger(self.services.database)
+        self.warehouse = Warehouse(root / "warehouse", ledger, CatalogRows(self.services.database))
+        self.ledger = ledger
+        self.worker = Worker(self.services, 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.services.close()
+
+    def table(self, name: str, source: Path, deleted: Iterable[int] = ()) -> DemoTable:
+        """Make a table of one large delta (a link to `source`), one row in a second, and deletes of the given row ids of the first."""
+        table = self.warehouse.create_table(DATABASE, name, tables.COLUMNS)
+        self._write(table, "i", lambda where, write_id: self._link(source, where / delta_name(write_id, write_id, 0)))
+        with self.warehouse.begin() as txn:
+            txn.insert(table, [(1, None, "order", "one more")])
+        keys = sorted(deleted)
+        if keys:
+            self._write(table, "d", lambda where, write_id: self._delete(where / delete_delta_name(write_id, write_id, 0), keys, write_id))
+        return table
+
+    def compact(self, table: DemoTable, kind: CompactionKind = CompactionKind.MAJOR) -> str:
+        """Queue a compaction and let the worker run it, claim to commit; returns its sentence."""
+        self.services.queue.enqueue(Entity(table.database, table.name, None), kind)
+        sentence = self.worker.run_once()
+        if ": published " not in sentence:
+            raise RuntimeError(sentence)
+        return sentence
+
+    def warm_up(self) -> None:
+        """Start Spark and its Python workers by compacting a tiny table."""
+        table = self.warehouse.create_table(DATABASE, "warm", [("a", "int")])
+        for number in range(2):
+            with self.warehouse.begin() as txn:
+                txn.insert(table, [(number,)])
+        self.compact(table)
+
+    def _write(self, table: DemoTable, operation: str, write: Writer) -> None:
+        txn = self.ledger.open()
+        write_id = self.ledger.write_id(txn, table.database, table.name)
+        self.ledger.touch(txn, table.database, table.name, None, operation)
+        write(table.location, write_id)
+        self.ledger.commit(txn)
+
+    @staticmethod
+    def _link(source: Path, directory: Path) -> None:
+        directory.mkdir()
+        os.link(source, directory / "bucket_00000_0")
+        files.write_version_file(directory)
+
+    @staticmethod
+    def _delete(directory: Path, row_ids: list[int], write_id: int) -> None:
+        events = [(files.DELETE, 1, tables.BUCKET_PROPERTY, row_id, write_id, None) for row_id in row_ids]
+        files.write_acid(directory / "bucket_00000_0", tables.COLUMNS, events)
+        files.write_version_file(directory)
