@@ -146,12 +146,13 @@ class Tail:
         """
         Statistics of one stripe by column id, or None where there are none to be trusted.
 
-        A Java writer without row index counts nothing and still writes statistics (HIVE-20604): they are not trusted.
+        A Java writer without row index counts nothing and still writes statistics (HIVE-20604): they are not trusted. Nor are those without counts.
         """
         if self.stride == 0 or len(self.metadata.stripe_stats) != len(self.stripes):
             return None
         columns = tuple(self.metadata.stripe_stats[index].columns)
-        return columns if len(columns) == len(self.footer.types) else None
+        whole = len(columns) == len(self.footer.types) and all(column.HasField("number_of_values") for column in columns)
+        return columns if whole and columns[0].number_of_values == self.stripes[index].number_of_rows else None
 
 
 def read_tail(reader: RandomReader, logical_length: int | None = None) -> Tail:

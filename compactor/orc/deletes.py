@@ -1,0 +1,321 @@
+"""
+Delete events of a partition, as sorted arrays: which stripes they can hit, and which rows they hide.
+
+One event is kept for each key, the earliest: it counts for every snapshot that may see the compacted directory (Hive's delete registry breaks on two).
+Beyond a limit the arrays live in unlinked temporary files, so memory doesn't grow with the number of deletes.
+Source: docs/orc.md; Hive's VectorizedOrcAcidRowBatchReader.ColumnizedDeleteEventRegistry.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from compactor.acid.row_id import RowKey, decode_buckets
+from compactor.errors import CorruptFileError
+from compactor.orc.handles import RandomReader
+from compactor.orc.keys import DELETE, KeyColumns, StripeBounds, read_keys
+from compactor.orc.tail import Tail
+from compactor.reasons import Reason
+
+IN_MEMORY_EVENTS: Final = 4_000_000
+_BLOCK: Final = 1 << 18
+_NOTHING: Final = np.empty(0, np.int64)
+_COLUMNS: Final = (("write_id", np.int64), ("bucket", np.int32), ("row_id", np.int64), ("current", np.int64))
+Array = npt.NDArray[Any]
+
+
+class Hit(StrEnum):
+    """What delete events do to a stripe: nothing for sure, maybe something, something for sure."""
+
+    NONE = "none"
+    POSSIBLE = "possible"
+    CERTAIN = "certain"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeleteEvents:
+    """
+    Events in key order, one per key; four arrays of equal length (28 bytes an event).
+
+    Args:
+        write_id, bucket, row_id: the key of the deleted row (int64, int32, int64).
+        current: the write id that deleted it (int64).
+    """
+
+    write_id: npt.NDArray[np.int64]
+    bucket: npt.NDArray[np.int32]
+    row_id: npt.NDArray[np.int64]
+    current: npt.NDArray[np.int64]
+
+    @staticmethod
+    def load(
+        sources: Iterable[tuple[RandomReader, Tail]],
+        *,
+        aborted: npt.NDArray[np.int64] = _NOTHING,
+        high_watermark: int | None = None,
+        spill_directory: str | Path | None = None,
+        limit: int = IN_MEMORY_EVENTS,
+    ) -> "DeleteEvents":
+        """
+        Read delete files and keep the valid events.
+
+        Args:
+            aborted: write ids whose events don't count.
+            high_watermark: events of later write ids don't count; None counts all.
+            spill_directory: where events beyond `limit` go; None is the system's temporary directory.
+            limit: events held in memory, at least some tens of thousands.
+
+        Raises:
+            CorruptFileError: a file can't be decoded, or holds something else than delete events.
+        """
+        collector = _Collector(spill_directory, limit)
+        for reader, tail in sources:
+            for stripe in range(len(tail.stripes)):
+                for keys in read_keys(reader, tail, stripe):
+                    if (keys.operation != DELETE).any():
+                        raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name}: stripe {stripe + 1} holds rows that aren't delete events")
+                    valid = visible(keys, aborted, high_watermark)
+                    collector.add(keys if valid.all() else keys.select(valid))
+        return collector.finish()
+
+    @staticmethod
+    def of(keys: KeyColumns) -> "DeleteEvents":
+        """Events from keys in any order, doubles dropped."""
+        ordered = _sorted_unique([keys.write_id, keys.bucket, keys.row_id, keys.current])
+        return DeleteEvents(*ordered)
+
+    def __len__(self) -> int:
+        return len(self.row_id)
+
+    def for_bucket(self, bucket: int) -> "DeleteEvents":
+        """The events of rows whose bucket field decodes to `bucket`."""
+        chosen: npt.NDArray[np.bool_] = np.empty(len(self), np.bool_)
+        for start in range(0, len(self), _BLOCK):
+            chosen[start : start + _BLOCK] = decode_buckets(np.asarray(self.bucket[start : start + _BLOCK])) == bucket
+        if chosen.all():
+            return self
+        return DeleteEvents(self.write_id[chosen], self.bucket[chosen], self.row_id[chosen], self.current[chosen])
+
+    def buckets(self) -> tuple[int, ...]:
+        """The decoded buckets that occur, ascending."""
+        found: set[int] = set()
+        for start in range(0, len(self), _BLOCK):
+            found.update(np.unique(decode_buckets(np.asarray(self.bucket[start : start + _BLOCK]))).tolist())
+        return tuple(sorted(found))
+
+    def blocks(self, rows: int = _BLOCK) -> Iterator[KeyColumns]:
+        """The events as key columns, some at a time."""
+        for start in range(0, len(self), rows):
+            part = slice(start, start + rows)
+            row_id = np.asarray(self.row_id[part])
+            operation = np.full(len(row_id), DELETE, np.int32)
+            yield KeyColumns(operation, np.asarray(self.write_id[part]), np.asarray(self.bucket[part]), row_id, np.asarray(self.current[part]))
+
+    def between(self, first: RowKey, last: RowKey) -> tuple[int, int]:
+        """Positions [start, stop) of the events whose keys lie between two keys, both included."""
+        needles = KeyColumns(
+            np.zeros(2, np.int32),
+            np.array([first.write_id, last.write_id], np.int64),
+            np.array([first.bucket, last.bucket], np.int32),
+            np.array([first.row_id, last.row_id], np.int64),
+            np.zeros(2, np.int64),
+        )
+        start = int(_search(self, needles)[0])
+        stop = int(_search(self, needles, after=True)[1])
+        return start, max(start, stop)
+
+    def hit(self, bounds: StripeBounds) -> Hit:
+        """
+        Whether some row of a stripe is deleted, as far as its bounds tell.
+
+        CERTAIN where an event names a key that must be there: an exact end, or any key of a stripe without gaps.
+        """
+        start, stop = self.between(bounds.first, bounds.last)
+        found = Hit.NONE
+        gapless = bounds.exact and bounds.last.row_id - bounds.first.row_id + 1 == bounds.rows
+        for at in range(start, stop, _BLOCK):
+            part = slice(at, min(stop, at + _BLOCK))
+            write_id, bucket, row_id = self.write_id[part], self.bucket[part], self.row_id[part]
+            inside = _within(write_id, bounds.write_id) & _within(bucket, bounds.bucket) & _within(row_id, bounds.row_id)
+            if not inside.any():
+                continue
+            ends = (row_id == bounds.first.row_id) | (row_id == bounds.last.row_id)
+            if gapless or (bounds.exact and (inside & ends).any()):
+                return Hit.CERTAIN
+            found = Hit.POSSIBLE
+        return found
+
+    def mask(self, keys: KeyColumns) -> npt.NDArray[np.bool_]:
+        """
+        Which of some rows are deleted.
+
+        Args:
+            keys: in ascending order, as in a file.
+
+        Returns:
+            True where an event has the row's key; as long as `keys`.
+        """
+        deleted = np.zeros(len(keys), np.bool_)
+        if not len(keys) or not len(self):
+            return deleted
+        start, stop = self.between(keys.key(0), keys.key(-1))
+        if stop - start > len(keys):
+            events = DeleteEvents(self.write_id[start:stop], self.bucket[start:stop], self.row_id[start:stop], self.current[start:stop])
+            at = np.minimum(_search(events, keys), len(events) - 1)
+            return _equal(events, at, keys)
+        for begin in range(start, stop, _BLOCK):
+            part = slice(begin, min(stop, begin + _BLOCK))
+            row_id = np.asarray(self.row_id[part])
+            wanted = KeyColumns(np.empty(len(row_id), np.int32), np.asarray(self.write_id[part]), np.asarray(self.bucket[part]), row_id, row_id)
+            at = np.minimum(_search(keys, wanted), len(keys) - 1)
+            deleted[at[_equal(keys, at, wanted)]] = True
+        return deleted
+
+
+def visible(keys: KeyColumns, aborted: npt.NDArray[np.int64], high_watermark: int | None) -> npt.NDArray[np.bool_]:
+    """Which events count: their write id (`current`) isn't aborted and not above the high watermark."""
+    counts = np.ones(len(keys), np.bool_) if high_watermark is None else keys.current <= high_watermark
+    if len(aborted):
+        counts &= ~np.isin(keys.current, aborted)
+    return counts
+
+
+def _within(values: Array, limits: tuple[int, int]) -> npt.NDArray[np.bool_]:
+    inside: npt.NDArray[np.bool_] = (values >= limits[0]) & (values <= limits[1])
+    return inside
+
+
+def _search(sorted_keys: DeleteEvents | KeyColumns, needles: KeyColumns, *, after: bool = False) -> npt.NDArray[np.intp]:
+    """
+    Where each needle would be inserted to keep key order, before its equals or after them: a binary search of all needles at once.
+
+    One `searchsorted` does it where the first two parts of the key don't vary.
+    """
+    count = len(sorted_keys)
+    if (
+        count
+        and _constant(sorted_keys)
+        and _constant(needles)
+        and sorted_keys.write_id[0] == needles.write_id[0]
+        and sorted_keys.bucket[0] == needles.bucket[0]
+    ):
+        return np.searchsorted(sorted_keys.row_id, needles.row_id, side="right" if after else "left")
+    low = np.zeros(len(needles), np.intp)
+    high = np.full(len(needles), count, np.intp)
+    for _ in range(count.bit_length()):
+        middle = np.minimum((low + high) >> 1, max(count - 1, 0))
+        write_id, bucket, row_id = sorted_keys.write_id[middle], sorted_keys.bucket[middle], sorted_keys.row_id[middle]
+        same_write = write_id == needles.write_id
+        same_both = same_write & (bucket == needles.bucket)
+        smaller = (write_id < needles.write_id) | (same_write & (bucket < needles.bucket)) | (same_both & (row_id < needles.row_id))
+        if after:
+            smaller |= same_both & (row_id == needles.row_id)
+        active = low < high
+        low = np.where(active & smaller, middle + 1, low)
+        high = np.where(active & ~smaller, middle, high)
+    return low
+
+
+def _constant(keys: DeleteEvents | KeyColumns) -> bool:
+    """Whether all keys share write id and bucket; keys are in order, so the ends tell."""
+    return bool(len(keys) and keys.write_id[0] == keys.write_id[-1] and keys.bucket[0] == keys.bucket[-1])
+
+
+def _equal(sorted_keys: DeleteEvents | KeyColumns, at: npt.NDArray[np.intp], needles: KeyColumns) -> npt.NDArray[np.bool_]:
+    equal: npt.NDArray[np.bool_] = (
+        (sorted_keys.write_id[at] == needles.write_id) & (sorted_keys.bucket[at] == needles.bucket) & (sorted_keys.row_id[at] == needles.row_id)
+    )
+    return equal
+
+
+def _sorted_unique(columns: list[Array]) -> list[Array]:
+    """In key order; of equal keys the one with the smallest `current`."""
+    write_id, bucket, row_id, current = columns
+    order = np.lexsort((current, row_id, bucket, write_id))
+    ordered = [column[order] for column in columns]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (ordered[0][1:] != ordered[0][:-1]) | (ordered[1][1:] != ordered[1][:-1]) | (ordered[2][1:] != ordered[2][:-1])
+    return ordered if first.all() else [column[first] for column in ordered]
+
+
+class _Collector:
+    """Gathers events; beyond the limit sorts what it has and writes it out as a run, to be merged at the end."""
+
+    def __init__(self, directory: str | Path | None, limit: int) -> None:
+        self._directory = directory
+        self._limit = limit
+        self._parts: list[list[Array]] = []
+        self._count = 0
+        self._runs: list[list[Array]] = []
+
+    def add(self, keys: KeyColumns) -> None:
+        self._parts.append([keys.write_id, keys.bucket, keys.row_id, keys.current])
+        self._count += len(keys)
+        if self._count > self._limit:
+            self._spill()
+
+    def finish(self) -> DeleteEvents:
+        if not self._runs:
+            return DeleteEvents(*self._take())
+        self._spill()
+        runs = self._runs
+        while len(runs) > 1:
+            runs = [*runs[2:], self._merge(runs[0], runs[1])]
+        return DeleteEvents(*runs[0])
+
+    def _take(self) -> list[Array]:
+        columns = [np.concatenate([part[index] for part in self._parts] or [np.empty(0, kind)]) for index, (_, kind) in enumerate(_COLUMNS)]
+        self._parts, self._count = [], 0
+        return _sorted_unique(columns)
+
+    def _spill(self) -> None:
+        columns = self._take()
+        if len(columns[0]):
+            writer = _RunWriter(self._directory)
+            writer.append(columns)
+            self._runs.append(writer.finish())
+
+    def _merge(self, left: list[Array], right: list[Array]) -> list[Array]:
+        writer = _RunWriter(self._directory)
+        at = [0, 0]
+        runs = (left, right)
+        while at[0] < len(left[0]) and at[1] < len(right[0]):
+            ends = [min(len(run[0]), start + _BLOCK) for run, start in zip(runs, at, strict=True)]
+            bounds = [tuple(int(run[column][end - 1]) for column in range(3)) for run, end in zip(runs, ends, strict=True)]
+            bound = RowKey(*min(bounds))
+            blocks = []
+            for side, run in enumerate(runs):
+                block = [column[at[side] : ends[side]] for column in run]
+                taken = DeleteEvents(*block).between(RowKey(-(1 << 63), -(1 << 31), -(1 << 63)), bound)[1]
+                blocks.append([column[:taken] for column in block])
+                at[side] += taken
+            writer.append(_sorted_unique([np.concatenate(pair) for pair in zip(*blocks, strict=True)]))
+        for side, run in enumerate(runs):
+            for start in range(at[side], len(run[0]), _BLOCK):
+                writer.append([column[start : start + _BLOCK] for column in run])
+        return writer.finish()
+
+
+class _RunWriter:
+    """Four growing temporary files, handed out as memory maps; unlinked from the start, so a killed process leaves nothing."""
+
+    def __init__(self, directory: str | Path | None) -> None:
+        self._files = [tempfile.TemporaryFile(dir=directory) for _ in _COLUMNS]  # noqa: SIM115 - the maps outlive this block
+
+    def append(self, columns: list[Array]) -> None:
+        for file, column in zip(self._files, columns, strict=True):
+            file.write(np.ascontiguousarray(column).data)
+
+    def finish(self) -> list[Array]:
+        maps: list[Array] = []
+        for file, (_, kind) in zip(self._files, _COLUMNS, strict=True):
+            file.flush()
+            maps.append(np.memmap(file, dtype=kind, mode="r"))
+            file.close()
+        return maps

@@ -1,0 +1,234 @@
+"""
+Column statistics: merged over stripes for a footer, empty for a file without rows, and computed for the ACID columns.
+
+A reader prunes by these numbers: a wrong one loses rows, a missing one costs time. Java takes an absent count for "all NULL" and an absent minimum inside
+a present message for 0, so a column keeps its count always, and its detail message only when that is whole.
+Source: the ORC specification, "Column statistics"; ORC-203 for bounds of long strings; Java's RecordReaderImpl.getValueRange.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from decimal import Decimal, InvalidOperation, localcontext
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from compactor.acid.types import Kind
+from compactor.orc.keys import KeyColumns
+from compactor.orc.proto import orc_pb2 as pb
+
+_INT64: Final = range(-(1 << 63), 1 << 63)
+_DECIMAL_DIGITS: Final = 38
+_FULL_NANOS: Final = 999_999
+_DETAIL: Final = {
+    Kind.BOOLEAN: "buckets",
+    Kind.BYTE: "integers",
+    Kind.SHORT: "integers",
+    Kind.INT: "integers",
+    Kind.LONG: "integers",
+    Kind.FLOAT: "doubles",
+    Kind.DOUBLE: "doubles",
+    Kind.STRING: "strings",
+    Kind.VARCHAR: "strings",
+    Kind.CHAR: "strings",
+    Kind.BINARY: "binaries",
+    Kind.DECIMAL: "decimals",
+    Kind.DATE: "dates",
+    Kind.TIMESTAMP: "timestamps",
+    Kind.TIMESTAMP_INSTANT: "timestamps",
+    Kind.LIST: "collections",
+    Kind.MAP: "collections",
+}
+
+
+def merge_statistics(parts: Iterable[Sequence[pb.ColumnStatistics]], kinds: Sequence[Kind]) -> list[pb.ColumnStatistics]:
+    """
+    Statistics of a file from those of its stripes.
+
+    Args:
+        parts: of each stripe, by column id; each with its count (`Tail.stripe_stats` hands out no others).
+        kinds: of each column id.
+    """
+    stripes = list(parts)
+    return [merge_column([stripe[column] for stripe in stripes], kind) for column, kind in enumerate(kinds)]
+
+
+def merge_column(parts: Sequence[pb.ColumnStatistics], kind: Kind) -> pb.ColumnStatistics:
+    """
+    Statistics of a column from those of its parts.
+
+    An integer sum that leaves 64 bits is left out. A NaN leaves no minimum and maximum. A shortened string bound stays a bound.
+    """
+    merged = pb.ColumnStatistics(number_of_values=sum(part.number_of_values for part in parts))
+    if all(part.HasField("has_null") for part in parts):
+        merged.has_null = any(part.has_null for part in parts)
+    if parts and all(part.HasField("bytes_on_disk") for part in parts):
+        merged.bytes_on_disk = sum(part.bytes_on_disk for part in parts)
+    detail = _DETAIL.get(kind)
+    filled = [part for part in parts if part.number_of_values]
+    if detail is None:
+        return merged
+    if not filled:
+        _set_empty(merged, detail)
+    elif not all(part.HasField(detail) for part in filled) or not _merge_detail(merged, detail, filled):  # type: ignore[arg-type]  # detail is one of the message's names
+        merged.ClearField(detail)  # type: ignore[arg-type]
+    return merged
+
+
+def acid_statistics(parts: Iterable[KeyColumns]) -> list[pb.ColumnStatistics]:
+    """Statistics of the root and the five ACID columns (ids 0 to 5) of some rows, as a writer would have noted them; without bytes on disk."""
+    merged: list[list[pb.ColumnStatistics]] = []
+    for keys in parts:
+        root = pb.ColumnStatistics(number_of_values=len(keys), has_null=False)
+        merged.append([root, *(_counted(column) for column in (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current))])
+    return merge_statistics(merged, (Kind.STRUCT, Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG))
+
+
+def _counted(values: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> pb.ColumnStatistics:
+    column = pb.ColumnStatistics(number_of_values=len(values), has_null=False)
+    if len(values):
+        column.integers.minimum, column.integers.maximum = int(values.min()), int(values.max())
+        wide = values.astype(np.int64)
+        total = (int((wide >> 32).sum()) << 32) + int((wide & 0xFFFFFFFF).sum())  # halves, so that the sums themselves can't overflow
+        if total in _INT64:
+            column.integers.sum = total
+    return column
+
+
+def _set_empty(merged: pb.ColumnStatistics, detail: str) -> None:
+    """Nothing but NULLs, or nothing: readers still expect the message of the column's kind."""
+    match detail:
+        case "integers":
+            merged.integers.sum = 0
+        case "doubles":
+            merged.doubles.sum = 0.0
+        case "strings":
+            merged.strings.sum = 0
+        case "buckets":
+            merged.buckets.count.append(0)
+        case "decimals":
+            merged.decimals.sum = "0"
+        case "binaries":
+            merged.binaries.sum = 0
+        case "dates":
+            merged.dates.SetInParent()
+        case "timestamps":
+            merged.timestamps.SetInParent()
+        case _:
+            merged.collections.total = 0
+
+
+def _merge_detail(merged: pb.ColumnStatistics, detail: str, filled: Sequence[pb.ColumnStatistics]) -> bool:
+    match detail:
+        case "integers":
+            return _integers(merged.integers, [part.integers for part in filled])
+        case "doubles":
+            return _doubles(merged.doubles, [part.doubles for part in filled])
+        case "strings":
+            return _strings(merged.strings, [part.strings for part in filled])
+        case "buckets":
+            return _buckets(merged.buckets, [part.buckets for part in filled])
+        case "decimals":
+            return _decimals(merged.decimals, [part.decimals for part in filled])
+        case "dates":
+            return _dates(merged.dates, [part.dates for part in filled])
+        case "binaries":
+            return _binaries(merged.binaries, [part.binaries for part in filled])
+        case "timestamps":
+            return _timestamps(merged.timestamps, [part.timestamps for part in filled])
+        case _:
+            return _collections(merged.collections, [part.collections for part in filled])
+
+
+def _integers(merged: pb.IntegerStatistics, parts: Sequence[pb.IntegerStatistics]) -> bool:
+    if all(part.HasField("sum") for part in parts):
+        total = sum(part.sum for part in parts)
+        if total in _INT64:
+            merged.sum = total
+    merged.minimum, merged.maximum = min(part.minimum for part in parts), max(part.maximum for part in parts)
+    return all(part.HasField("minimum") and part.HasField("maximum") for part in parts)
+
+
+def _doubles(merged: pb.DoubleStatistics, parts: Sequence[pb.DoubleStatistics]) -> bool:
+    merged.sum = sum(part.sum for part in parts)
+    merged.minimum, merged.maximum = min(part.minimum for part in parts), max(part.maximum for part in parts)
+    whole = all(part.HasField("minimum") and part.HasField("maximum") and part.HasField("sum") for part in parts)
+    return whole and not any(math.isnan(number) for part in parts for number in (part.sum, part.minimum, part.maximum))
+
+
+def _strings(merged: pb.StringStatistics, parts: Sequence[pb.StringStatistics]) -> bool:
+    lows = [(part.minimum, True) if part.HasField("minimum") else (part.lower_bound, False) for part in parts]
+    highs = [(part.maximum, True) if part.HasField("maximum") else (part.upper_bound, False) for part in parts]
+    low, low_exact = min(lows, key=lambda found: (found[0], not found[1]))
+    high, high_exact = max(highs)
+    if low_exact:
+        merged.minimum = low
+    else:
+        merged.lower_bound = low
+    if high_exact:
+        merged.maximum = high
+    else:
+        merged.upper_bound = high
+    if all(part.HasField("sum") for part in parts):
+        total = sum(part.sum for part in parts)
+        if total in _INT64:
+            merged.sum = total
+    bounded_below = all(part.HasField("minimum") or part.HasField("lower_bound") for part in parts)
+    return bounded_below and all(part.HasField("maximum") or part.HasField("upper_bound") for part in parts)
+
+
+def _buckets(merged: pb.BucketStatistics, parts: Sequence[pb.BucketStatistics]) -> bool:
+    if len({len(part.count) for part in parts}) != 1:
+        return False
+    merged.count.extend([sum(counts) for counts in zip(*(part.count for part in parts), strict=True)])
+    return len(merged.count) > 0
+
+
+def _decimals(merged: pb.DecimalStatistics, parts: Sequence[pb.DecimalStatistics]) -> bool:
+    try:
+        with localcontext(prec=200):
+            merged.minimum = min((part.minimum for part in parts), key=Decimal)
+            merged.maximum = max((part.maximum for part in parts), key=Decimal)
+            if all(part.sum for part in parts):
+                total = sum((Decimal(part.sum) for part in parts), Decimal(0))
+                if len(total.as_tuple().digits) <= _DECIMAL_DIGITS:
+                    merged.sum = format(total, "f")
+    except InvalidOperation:
+        return False
+    return True
+
+
+def _dates(merged: pb.DateStatistics, parts: Sequence[pb.DateStatistics]) -> bool:
+    merged.minimum, merged.maximum = min(part.minimum for part in parts), max(part.maximum for part in parts)
+    return all(part.HasField("minimum") and part.HasField("maximum") for part in parts)
+
+
+def _binaries(merged: pb.BinaryStatistics, parts: Sequence[pb.BinaryStatistics]) -> bool:
+    total = sum(part.sum for part in parts)
+    if total not in _INT64:
+        return False
+    merged.sum = total
+    return all(part.HasField("sum") for part in parts)
+
+
+def _timestamps(merged: pb.TimestampStatistics, parts: Sequence[pb.TimestampStatistics]) -> bool:
+    """Milliseconds in local and in UTC form; the digits below a millisecond are noted plus one, absent meaning 0 below and all nines above."""
+    if not all(part.HasField("minimum_utc") and part.HasField("maximum_utc") for part in parts):
+        return False
+    low = min((part.minimum_utc, part.minimum_nanos - 1 if part.minimum_nanos else 0) for part in parts)
+    high = max((part.maximum_utc, part.maximum_nanos - 1 if part.maximum_nanos else _FULL_NANOS) for part in parts)
+    merged.minimum_utc, merged.maximum_utc = low[0], high[0]
+    if low[1]:
+        merged.minimum_nanos = low[1] + 1
+    if high[1] != _FULL_NANOS:
+        merged.maximum_nanos = high[1] + 1
+    if all(part.HasField("minimum") and part.HasField("maximum") for part in parts):
+        merged.minimum, merged.maximum = min(part.minimum for part in parts), max(part.maximum for part in parts)
+    return True
+
+
+def _collections(merged: pb.CollectionStatistics, parts: Sequence[pb.CollectionStatistics]) -> bool:
+    merged.minimum, merged.maximum = min(part.minimum for part in parts), max(part.maximum for part in parts)
+    merged.total = sum(part.total for part in parts)
+    return all(part.HasField("minimum") and part.HasField("maximum") and part.HasField("total") for part in parts)
