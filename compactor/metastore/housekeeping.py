@@ -1,0 +1,271 @@
+"""
+The deletes and time-outs that keep the transaction tables small: who does them, and doing them.
+
+Every purge stays below the smallest open transaction, and forgets an aborted one only when it has no components: an absent transaction, and a
+write id without mapping, count as committed. Source: docs/metastore.md; Hive's AcidHouseKeeperService, AcidTxnCleanerService,
+CompactionHouseKeeperService, and 3.1's Initiator.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, not_, or_, select
+
+from compactor.errors import RetryableError
+from compactor.metastore.database import Database
+from compactor.metastore.history import Retention, expired
+from compactor.metastore.model import duration
+from compactor.metastore.snapshots import SETTLED_MS, snapshots_for
+from compactor.metastore.sql import batches, entity_columns, same_entity
+from compactor.metastore.transactions import abort_transactions
+
+REPLICATION = 1
+REPLICATION_TIMEOUT_MS = 11 * 24 * 3_600_000
+_AT_ONCE = 50_000
+_SILENT_MS = 24 * 3_600_000
+
+
+class Duty(StrEnum):
+    """One of Hive's housekeeping tasks."""
+
+    TIME_OUTS = "time-outs"
+    WRITE_SET = "write-set"
+    WRITE_ID_MAPPINGS = "write-id-mappings"
+    EMPTY_TRANSACTIONS = "empty-transactions"
+    DUPLICATE_COMPONENTS = "duplicate-components"
+    HISTORY = "history"
+
+
+MUTEXES = {
+    Duty.TIME_OUTS: "HouseKeeper",
+    Duty.WRITE_SET: "HouseKeeper",
+    Duty.WRITE_ID_MAPPINGS: "HouseKeeper",
+    Duty.EMPTY_TRANSACTIONS: "TxnCleaner",
+    Duty.DUPLICATE_COMPONENTS: "HouseKeeper",
+    Duty.HISTORY: "HouseKeeper",
+}
+_MUTEXES_3 = MUTEXES | {
+    Duty.WRITE_SET: "WriteSetCleaner",
+    Duty.HISTORY: "CompactionHistory",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Whether a duty is ours, and the sentence that says why."""
+
+    ours: bool
+    sentence: str
+
+
+class Housekeeping:
+    """The housekeeping of one metastore."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._snapshots = snapshots_for(self._schema, database.now)
+
+    def who_does_it(self, overdue_ms: int = 3_600_000) -> Mapping[Duty, Finding]:
+        """
+        For each duty whether it is ours, found out by what is left undone.
+
+        The embedded database has only us. Otherwise a duty is ours when something has been due for `overdue_ms` and is still there (time-outs:
+        a transaction silent for a day at least, because nothing in the database tells the time-out that Hive's clients keep); and on 3.1 the two
+        purges that Hive's own Initiator did: switching that one off, as whoever runs us does, stops them. Duplicate components only cost space,
+        so nothing tells how long they have been there: Hive's.
+        """
+        if self._database.embedded:
+            return dict.fromkeys(Duty, Finding(ours=True, sentence="nobody else uses the embedded database"))
+        found = self._database.read(lambda connection: {duty: self._undone(connection, duty, overdue_ms) for duty in Duty})
+        if not self._schema.hive_4:
+            for duty in (Duty.WRITE_ID_MAPPINGS, Duty.EMPTY_TRANSACTIONS):
+                found[duty] = Finding(ours=True, sentence="Hive 3.1 leaves it to its Initiator, which we replace")
+        return found
+
+    def run(self, duty: Duty, *, timeout_ms: int = 300_000, retention: Retention | None = None) -> int:
+        """
+        Do one duty under Hive's mutex for it; returns how many rows it dealt with, 0 when somebody else is at it.
+
+        Args:
+            timeout_ms: for TIME_OUTS; `metastore.txn.timeout` of the installation.
+        """
+        name = (MUTEXES if self._schema.hive_4 else _MUTEXES_3)[duty]
+        try:
+            with self._database.mutex(name, wait_seconds=1.0):
+                return self._perform(duty, timeout_ms, retention or Retention())
+        except RetryableError:
+            return 0
+
+    def _perform(self, duty: Duty, timeout_ms: int, retention: Retention) -> int:
+        match duty:
+            case Duty.TIME_OUTS:
+                return self.time_outs(timeout_ms)
+            case Duty.WRITE_SET:
+                return self.purge_write_set()
+            case Duty.WRITE_ID_MAPPINGS:
+                return self.purge_write_id_mappings()
+            case Duty.EMPTY_TRANSACTIONS:
+                return self.purge_empty_transactions()
+            case Duty.DUPLICATE_COMPONENTS:
+                return self.remove_duplicate_components()
+            case Duty.HISTORY:
+                return self.purge_history(retention)
+
+    # Time-outs
+
+    def time_outs(self, timeout_ms: int, replication_timeout_ms: int = REPLICATION_TIMEOUT_MS) -> int:
+        """Drop locks without transaction, and abort transactions, that weren't heartbeated for so long; returns how many of both."""
+        locks = self._schema.hive_locks
+        silent = and_(locks.c.hl_txnid == 0, locks.c.hl_last_heartbeat < self._database.now - timeout_ms)
+        ended = self._database.repeatable(lambda connection: connection.execute(delete(locks).where(silent)).rowcount)
+        txns = self._schema.txns.c
+        late = self._silent(timeout_ms, replication_timeout_ms)
+        numbers = self._database.read(lambda connection: connection.scalars(select(txns.txn_id).where(late).order_by(txns.txn_id)).all())
+        for batch in batches(numbers):
+            ended += self._abort_silent(list(batch), late)
+        return ended
+
+    def _abort_silent(self, numbers: list[int], late: ColumnElement[bool]) -> int:
+        """Abort those that are still silent: one may have been heartbeated meanwhile."""
+        txns = self._schema.txns.c
+
+        def abort(connection: Connection) -> int:
+            query = select(txns.txn_id).where(txns.txn_id.in_(numbers), late).order_by(txns.txn_id).with_for_update()
+            return abort_transactions(connection, self._database, list(connection.scalars(query)), "timed out")
+
+        return self._database.repeatable(abort)
+
+    def _silent(self, timeout_ms: int, replication_timeout_ms: int) -> ColumnElement[bool]:
+        txns = self._schema.txns.c
+        kind, now = func.coalesce(txns.txn_type, 0), self._database.now
+        ordinary = and_(kind != REPLICATION, txns.txn_last_heartbeat < now - timeout_ms)
+        return and_(txns.txn_state == "o", or_(ordinary, and_(kind == REPLICATION, txns.txn_last_heartbeat < now - replication_timeout_ms)))
+
+    # Purges
+
+    def purge_write_set(self) -> int:
+        """Forget which rows finished transactions changed: no open one can conflict with them any more."""
+        table = self._schema.write_set
+        return self._purge(lambda connection: connection.execute(delete(table).where(self._old_write_set(connection))).rowcount)
+
+    def _old_write_set(self, connection: Connection) -> ColumnElement[bool]:
+        return self._schema.write_set.c.ws_commit_id < self._snapshots.min_open_or_next(connection)
+
+    def purge_write_id_mappings(self) -> int:
+        """
+        Forget the transactions of write ids that every snapshot, present or future, counts as committed.
+
+        A mapping stays while a smaller write id of its table keeps its own: a reader takes the largest one it finds for the high watermark.
+        """
+        table = self._schema.txn_to_write_id
+        return self._purge(lambda connection: connection.execute(delete(table).where(self._old_mappings(connection))).rowcount)
+
+    def _old_mappings(self, connection: Connection) -> ColumnElement[bool]:
+        table = self._schema.txn_to_write_id
+        bound = self._snapshots.forget_below(connection)
+        staying = table.alias("staying")
+        # in a table of its own, which MySQL wants for a delete that looks at what it deletes from
+        first = select(staying.c.t2w_database, staying.c.t2w_table, func.min(staying.c.t2w_writeid).label("first")).where(staying.c.t2w_txnid >= bound)
+        first_staying = first.group_by(staying.c.t2w_database, staying.c.t2w_table).subquery()
+        larger = exists().where(
+            first_staying.c.t2w_database == table.c.t2w_database,
+            first_staying.c.t2w_table == table.c.t2w_table,
+            first_staying.c.first < table.c.t2w_writeid,
+        )
+        return and_(table.c.t2w_txnid < bound, not_(larger))
+
+    def purge_empty_transactions(self) -> int:
+        """
+        Forget transactions that are over and whose components are gone, on 3.1 aborted ones only: committed ones have no row there.
+
+        The newest row always stays: it is where 4.x reads the high watermark.
+        """
+        table = self._schema.txns
+        return self._purge(lambda connection: connection.execute(delete(table).where(self._empty(connection))).rowcount)
+
+    def _empty(self, connection: Connection) -> ColumnElement[bool]:
+        schema = self._schema
+        txns, components, history = schema.txns.c, schema.txn_components.c, schema.min_history_write_id
+        bound = self._snapshots.min_open_or_next(connection)
+        if schema.hive_4:
+            newest_settled = connection.scalar(select(func.max(txns.txn_id)).where(txns.txn_started < self._database.now - SETTLED_MS))
+            bound = min(bound, int(newest_settled or 0))
+        where = and_(txns.txn_state.in_(["a", "c"]), txns.txn_id < bound, not_(exists().where(components.tc_txnid == txns.txn_id)))
+        if history is not None:
+            where = and_(where, not_(exists().where(history.c.mh_txnid == txns.txn_id)))
+        return where
+
+    def remove_duplicate_components(self) -> int:
+        """
+        Drop committed components that a later one of the same table or partition stands for: the newest, and the newest that updated or
+        deleted, are kept.
+        """
+        table = self._schema.completed_txn_components
+
+        def purge(connection: Connection) -> int:
+            other = table.alias("other")
+            newest = select(*entity_columns(other, "ctc"), func.max(other.c.ctc_writeid).label("newest"))
+            updates = newest.where(other.c.ctc_update_delete == "Y")
+            any_later = newest.group_by(*entity_columns(other, "ctc")).subquery("any_later")
+            update_later = updates.group_by(*entity_columns(other, "ctc")).subquery("update_later")
+            plain = and_(
+                table.c.ctc_update_delete == "N", exists().where(same_entity(any_later, "ctc", table, "ctc"), any_later.c.newest > table.c.ctc_writeid)
+            )
+            changed = exists().where(same_entity(update_later, "ctc", table, "ctc"), update_later.c.newest > table.c.ctc_writeid)
+            below = table.c.ctc_txnid < self._snapshots.min_open_or_next(connection)
+            return connection.execute(delete(table).where(below, or_(plain, changed))).rowcount
+
+        return self._purge(purge)
+
+    def purge_history(self, retention: Retention) -> int:
+        """Keep the newest few finished compactions of each table and partition; see `Retention`."""
+        table = self._schema.completed_compactions
+        numbers = self._database.read(lambda connection: expired(connection, self._schema, retention, self._database.now_ms(connection)))
+        deleted = 0
+        for batch in batches(numbers):
+            deleted += self._delete_history(table.c.cc_id.in_(batch))
+        return deleted
+
+    def _delete_history(self, where: ColumnElement[bool]) -> int:
+        return self._purge(lambda connection: connection.execute(delete(self._schema.completed_compactions).where(where)).rowcount)
+
+    def _purge(self, change: Callable[[Connection], int]) -> int:
+        return self._database.repeatable(change)
+
+    # Finding out
+
+    def _undone(self, connection: Connection, duty: Duty, overdue_ms: int) -> Finding:
+        schema, now = self._schema, self._database.now
+        txns = schema.txns.c
+        long_ago = select(func.max(txns.txn_id)).where(txns.txn_started < now - overdue_ms).scalar_subquery()
+        match duty:
+            case Duty.TIME_OUTS:
+                silent = max(overdue_ms, _SILENT_MS)
+                count = connection.scalar(select(func.count()).where(self._silent(silent, max(silent, REPLICATION_TIMEOUT_MS + _SILENT_MS))))
+                return _finding(count, f"open transactions have been silent for more than {duration(silent)}")
+            case Duty.WRITE_SET:
+                table = schema.write_set
+                count = connection.scalar(select(func.count()).where(self._old_write_set(connection), table.c.ws_commit_id < long_ago))
+                return _finding(count, f"rows of WRITE_SET have been superfluous for more than {duration(overdue_ms)}")
+            case Duty.WRITE_ID_MAPPINGS:
+                mappings = schema.txn_to_write_id
+                count = connection.scalar(select(func.count()).where(self._old_mappings(connection), mappings.c.t2w_txnid < long_ago))
+                return _finding(count, f"rows of TXN_TO_WRITE_ID have been superfluous for more than {duration(overdue_ms)}")
+            case Duty.EMPTY_TRANSACTIONS:
+                count = connection.scalar(select(func.count()).where(self._empty(connection), txns.txn_started < now - overdue_ms))
+                return _finding(count, f"rows of TXNS are finished, empty and more than {duration(overdue_ms)} old")
+            case Duty.HISTORY:
+                old = self._database.now_ms(connection) - overdue_ms
+                generous = Retention(succeeded=6, failed=10, did_not_initiate=6, refused=6)
+                count = len(expired(connection, schema, generous, self._database.now_ms(connection), ended_before=old))
+                return _finding(count, "rows of COMPLETED_COMPACTIONS are far beyond what Hive keeps")
+            case Duty.DUPLICATE_COMPONENTS:
+                return Finding(ours=False, sentence="left to Hive: duplicates only cost space")
+
+
+def _finding(count: int | None, what: str) -> Finding:
+    if count:
+        return Finding(ours=True, sentence=f"nobody does it: {count} {what}")
+    return Finding(ours=False, sentence="nothing is overdue: somebody does it, or there is nothing to do")

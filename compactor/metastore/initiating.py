@@ -1,0 +1,180 @@
+"""
+What the Initiator asks of the metastore: what was written or aborted since it last looked, what is in the queue already, what keeps failing.
+
+A fixed number of statements per call, whatever the number of tables. Source: docs/metastore.md; Hive's FindPotentialCompactionsFunction,
+CheckFailedCompactionsHandler, TableOptimizer.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, and_, case, func, select
+
+from compactor.metastore.database import Database
+from compactor.metastore.model import Candidate, Entity, QueueState
+from compactor.metastore.rows import read_history
+from compactor.metastore.snapshots import snapshots_for
+from compactor.metastore.sql import entity_columns, maximum, same_entity
+
+_LOOKS_KEPT = 100
+
+
+class Initiating:
+    """The Initiator's view of one metastore. Remembers how far each of its looks reached."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._snapshots = snapshots_for(self._schema, database.now)
+        self._looks: list[tuple[int, int]] = []
+
+    def last_cycle_ms(self) -> int | None:
+        """Start of the last completed cycle, ours or Hive's, where Hive 4 stores it; None when it isn't known."""
+        aux = self._schema.aux_table.c
+        return self._database.read(lambda connection: maximum(connection, aux.mt_key2, aux.mt_key1 == "Initiator")) or None
+
+    def candidates(
+        self, since_ms: int | None, *, also: Collection[Entity] = (), aborted_count: int | None = None, aborted_age_ms: int | None = None
+    ) -> list[Candidate]:
+        """
+        What may be worth a look.
+
+        Args:
+            since_ms: only what was written since then (database clock), besides aborts and what didn't initiate or failed last; None: everything
+                that was written and isn't compacted and cleaned.
+            also: look at these too, if there is anything to see.
+            aborted_count, aborted_age_ms: what only aborts brought here must have more components, or an older transaction, than that; None: any.
+
+        Commits since a time that we looked at ourselves are told by transaction id and none is missed, however long its transaction ran. For another
+        time (after a restart) they are those of transactions that started since.
+        """
+        return self._database.read(lambda connection: self._candidates(connection, since_ms, set(also), (aborted_count, aborted_age_ms)))
+
+    def failing(self, entities: Collection[Entity], threshold: int, retry_days: float) -> set[Entity]:
+        """
+        Those whose newest `threshold` finished compactions all failed, the newest less than `retry_days` ago (0 or less: whenever).
+        """
+        if threshold <= 0:
+            return set()
+        wanted = set(entities)
+        return {entity for entity in self._database.read(lambda connection: self._failing(connection, threshold, retry_days)) if entity in wanted}
+
+    # Candidates
+
+    def _candidates(self, connection: Connection, since_ms: int | None, also: set[Entity], aborts: tuple[int | None, int | None]) -> list[Candidate]:
+        now = self._database.now_ms(connection)
+        unfinished = self._snapshots.min_open_or_next(connection)
+        first = None if since_ms is None else self._first_txn(connection, since_ms)
+        self._looks = [*self._looks[-_LOOKS_KEPT:], (now, unfinished)]
+        covered = self._covered(connection)
+        found = self._committed(connection, first, also | (self._unlucky(connection) if first is not None else set()))
+        self._add_aborted(connection, found, now=now, aborts=aborts, always=also)
+        return [self._with_queue(candidate, covered) for candidate in found.values()]
+
+    def _first_txn(self, connection: Connection, since_ms: int) -> int:
+        """The first transaction whose commit a look at `since_ms` may have missed."""
+        reached = [unfinished for at, unfinished in self._looks if at <= since_ms]
+        if reached:
+            return reached[-1]
+        txns = self._schema.txns.c
+        return maximum(connection, txns.txn_id, txns.txn_started < since_ms) + 1
+
+    def _committed(self, connection: Connection, first: int | None, also: set[Entity]) -> dict[Entity, Candidate]:
+        completed = self._schema.completed_txn_components
+        names = entity_columns(completed, "ctc")
+        newest = func.max(completed.c.ctc_txnid)
+        query: Any = select(*names, func.max(completed.c.ctc_writeid), newest, func.count()).group_by(*names)
+        if first is not None and not also:
+            query = query.having(newest >= first)
+        found = {}
+        for database, table, partition, write_id, txn_id, commits in connection.execute(query):
+            entity = Entity(database, table, partition)
+            if first is None or txn_id >= first or entity in also:
+                found[entity] = Candidate(entity, int(write_id or 0), int(txn_id), int(commits))
+        return found
+
+    def _add_aborted(
+        self, connection: Connection, found: dict[Entity, Candidate], *, now: int, aborts: tuple[int | None, int | None], always: set[Entity]
+    ) -> None:
+        """
+        Count components of aborted transactions, leftovers of compactions apart.
+
+        Those that an entry ready for cleaning covers don't count: its cleaning forgets them.
+        """
+        schema = self._schema
+        components, txns, queue = schema.txn_components, schema.txns, schema.compaction_queue
+        names = entity_columns(queue, "cq")
+        ready = queue.c.cq_state == QueueState.READY_FOR_CLEANING.code
+        covered = select(*names, func.max(queue.c.cq_highest_write_id).label("covered")).where(ready).group_by(*names).subquery()
+        names = entity_columns(components, "tc")
+        origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid).outerjoin(covered, same_entity(components, "tc", covered, "cq"))
+        counts = and_(
+            txns.c.txn_state == "a", components.c.tc_operation_type != "c", func.coalesce(components.c.tc_writeid, 0) > func.coalesce(covered.c.covered, -1)
+        )
+        query: Any = select(*names, func.count(), func.min(txns.c.txn_started)).select_from(origin).where(counts).group_by(*names)
+        least_count, least_age = aborts
+        for database, table, partition, count, oldest in connection.execute(query):
+            entity = Entity(database, table, partition)
+            many = least_count is None or count > least_count
+            old = least_age is None or 0 <= least_age < now - oldest
+            known = found.get(entity)
+            if known is None and not (many or old or entity in always):
+                continue
+            found[entity] = replace(known or Candidate(entity), aborted_count=int(count), oldest_abort_ms=int(oldest))
+
+    def _unlucky(self, connection: Connection) -> set[Entity]:
+        """Entities whose newest compaction didn't initiate or failed: nothing new need be written for another look."""
+        history = self._schema.completed_compactions
+        names = entity_columns(history, "cc")
+        newest = select(func.max(history.c.cc_id)).group_by(*names)
+        unlucky = history.c.cc_state.in_([QueueState.DID_NOT_INITIATE.code, QueueState.FAILED.code])
+        rows = connection.execute(select(*names).where(unlucky, history.c.cc_id.in_(newest)))
+        return {Entity(database, table, partition) for database, table, partition in rows}
+
+    def _covered(self, connection: Connection) -> Mapping[Entity, tuple[QueueState | None, int | None]]:
+        """What the queue holds for each entity: the state of an entry that isn't finished, the highest write id of those ready for cleaning."""
+        queue = self._schema.compaction_queue
+        names = entity_columns(queue, "cq")
+        query: Any = select(*names, queue.c.cq_state, func.max(queue.c.cq_highest_write_id)).where(queue.c.cq_type != "c").group_by(*names, queue.c.cq_state)
+        found: dict[Entity, tuple[QueueState | None, int | None]] = {}
+        for database, table, partition, code, highest in connection.execute(query):
+            entity = Entity(database, table, partition)
+            active, ready = found.get(entity, (None, None))
+            match QueueState.from_code(code):
+                case QueueState.READY_FOR_CLEANING:
+                    ready = None if highest is None else int(highest)
+                case QueueState.INITIATED | QueueState.WORKING as state:
+                    active = QueueState.WORKING if QueueState.WORKING in {active, state} else state
+            found[entity] = (active, ready)
+        return found
+
+    @staticmethod
+    def _with_queue(candidate: Candidate, covered: Mapping[Entity, tuple[QueueState | None, int | None]]) -> Candidate:
+        if candidate.entity not in covered:
+            return candidate
+        active, ready = covered[candidate.entity]
+        return replace(candidate, active=active, ready_for_cleaning_hwm=ready)
+
+    # Failures
+
+    def _failing(self, connection: Connection, threshold: int, retry_days: float) -> set[Entity]:
+        """Only the history of entities that failed at all is read."""
+        history = self._schema.completed_compactions
+        names = entity_columns(history, "cc")
+        failures = func.sum(case((history.c.cc_state == QueueState.FAILED.code, 1), else_=0))
+        failed = select(*names).group_by(*names).having(failures >= threshold).subquery()
+        theirs = select(history.c.cc_id).join(failed, same_entity(history, "cc", failed, "cc"))
+        states = history.c.cc_state.in_([QueueState.SUCCEEDED.code, QueueState.FAILED.code])
+        forgiven_before = self._database.now_ms(connection) - round(retry_days * 86_400_000) if retry_days > 0 else None
+        by_entity: dict[Entity, list[tuple[QueueState, int]]] = {}
+        for entry in read_history(connection, self._schema, states, history.c.cc_id.in_(theirs)):
+            by_entity.setdefault(entry.entity, []).append((entry.state, entry.enqueue_ms or entry.end_ms or entry.start_ms or 0))
+        blocked = set()
+        for entity, finished in by_entity.items():
+            latest = finished[:threshold]
+            if len(latest) < threshold or any(state is not QueueState.FAILED for state, _ in latest):
+                continue
+            if forgiven_before is None or max(moment for _, moment in latest) >= forgiven_before:
+                blocked.add(entity)
+        return blocked
