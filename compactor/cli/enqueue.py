@@ -34,15 +34,18 @@ def _properties(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
     return found
 
 
+properties_option = click.option(
+    "--property", "properties", multiple=True, metavar="KEY=VALUE", callback=_properties, help="A table property for this compaction only; may be repeated."
+)
+
+
 @click.command(cls=Command)
 @click.argument("target", metavar="DB.TABLE[/PARTITION]")
 @click.option("--partition", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are.")
 @click.option(
     "--type", "kind", type=click.Choice(["major", "minor"]), default="major", show_default=True, help="Rewrite into one base, or merge the deltas only."
 )
-@click.option(
-    "--property", "properties", multiple=True, metavar="KEY=VALUE", callback=_properties, help="A table property for this compaction only; may be repeated."
-)
+@properties_option
 @click.option("--pool", help="The pool whose workers take it; else the table's or database's own.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended or is ready for cleaning; the exit code tells the outcome.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="How long --wait waits at most.")

@@ -1,0 +1,188 @@
+"""`compactor explain`: draw a partition, say why it is or isn't due, what compacting it would cost, and what holds back cleaning."""
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from compactor.acid.compaction import CompactionKind
+from compactor.cli import partition, units
+from compactor.cli.inspect import Inspection, candidates, inspect, judge, look, partitions
+from compactor.cli.lookup import Found, find, find_table, require_transactional
+from compactor.cli.output import Column, Record, View
+from compactor.cli.partition import items_of, read_totals
+from compactor.cli.plan import make_plan
+from compactor.cli.plan_view import cost, headline
+from compactor.cli.queue import history_record, queue_record
+from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.target import parse_target
+from compactor.errors import RefusedError
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.model import TableFacts
+from compactor.planning.document import CompactionPlan
+from compactor.planning.picker import Pick, Skip
+from compactor.roles.initiator import thresholds_from
+from compactor.storage.registry import storage_for
+
+PARTITION_COLUMNS = (
+    Column("partition", "PARTITION"),
+    Column("directories", "READS", right=True, show=units.number),
+    Column("files", "FILES", right=True, show=units.number),
+    Column("bytes", "SIZE", right=True, show=units.size),
+    Column("due", "DUE"),
+    Column("score", "SCORE", right=True, show=lambda value: f"{float(str(value)):.2f}"),
+    Column("explanation", "WHY"),
+)
+
+
+@click.command(cls=Command)
+@click.argument("target", metavar="DB.TABLE[/PARTITION]")
+@click.option("--partition", "spec", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are.")
+@click.option("--all", "everything", is_flag=True, help="Draw every directory; otherwise long groups are folded.")
+@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="For a partitioned table: look at so many partitions at most.")
+@pass_session
+def explain(session: Session, *, target: str, spec: str | None, everything: bool, limit: int) -> None:
+    """
+    Draw a partition, and say why it is or isn't due, and what blocks cleaning.
+
+    A partitioned table without a partition lists its partitions, most in need first.
+    """
+    wanted = parse_target(target, spec)
+    database = session.database()
+    catalog = Catalog(database)
+    facts = find_table(catalog, wanted)
+    if facts.partitioned and wanted.partition is None:
+        require_transactional(facts)
+        session.output.show(_partitions_view(session, catalog, facts, limit))
+        return
+    found = find(catalog, wanted)
+    inspection = inspect(database, session.settings, found)
+    kind = inspection.verdict.kind if isinstance(inspection.verdict, Pick) else CompactionKind.MAJOR
+    plan: CompactionPlan | RefusedError
+    try:
+        plan = make_plan(session, found, kind)
+    except RefusedError as refusal:
+        plan = refusal
+    session.output.show(explanation_view(inspection, plan, fold=not everything))
+
+
+def explanation_view(inspection: Inspection, plan: CompactionPlan | RefusedError, *, fold: bool) -> View:
+    """The drawing for people; one document for JSON and YAML; the directories for TSV."""
+    records = [item.record() for item in inspection.items]
+    return View(partition.COLUMNS, records, document=_document(inspection, plan), picture=lambda: _picture(inspection, plan, fold=fold))
+
+
+def _document(inspection: Inspection, plan: CompactionPlan | RefusedError) -> Record:
+    found, moment, verdict = inspection.found, inspection.moment, inspection.verdict
+    totals = read_totals(inspection.items)
+    return {
+        "database": found.table.database,
+        "table": found.table.name,
+        "partition": found.partition.name if found.partition else None,
+        "location": found.location,
+        "layout": moment.layout.value,
+        "insert_only": found.table.insert_only,
+        "write_ids": str(moment.write_ids),
+        "read": {"directories": totals.directories, "files": totals.files, "bytes": totals.bytes},
+        "items": [item.record() for item in inspection.items],
+        "verdict": _verdict_record(verdict),
+        "compaction": _compaction_record(plan),
+        "queue": [queue_record(entry, moment.now_ms) for entry in inspection.queue],
+        "history": [history_record(entry) for entry in inspection.history],
+        "cleaning": [
+            {"id": ready.entry.id, "blockers": [{"reason": blocker.reason.value, "sentence": blocker.sentence} for blocker in ready.blockers]}
+            for ready in inspection.cleaning
+        ],
+    }
+
+
+def _verdict_record(verdict: Pick | Skip) -> Record:
+    due = isinstance(verdict, Pick)
+    return {
+        "due": due,
+        "kind": verdict.kind.value if isinstance(verdict, Pick) else None,
+        "score": verdict.score if isinstance(verdict, Pick) else None,
+        "reason": verdict.reason.value,
+        "explanation": verdict.explanation,
+        "findings": list(verdict.findings),
+    }
+
+
+def _compaction_record(plan: CompactionPlan | RefusedError) -> Record:
+    if isinstance(plan, RefusedError):
+        return {"possible": False, "reason": plan.reason.value, "message": plan.message}
+    predicted = plan.prediction
+    return {
+        "possible": True,
+        "kind": plan.kind.value,
+        "directories": list(plan.names),
+        "read_bytes": predicted.read,
+        "copied_bytes": predicted.copied,
+        "probed_bytes": predicted.probed,
+        "recoded_bytes": predicted.recoded,
+        "written_bytes": predicted.written,
+        "seconds": predicted.seconds,
+        "warnings": list(plan.warnings),
+    }
+
+
+def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, *, fold: bool) -> RenderableType:
+    found, verdict = inspection.found, inspection.verdict
+    parts: list[RenderableType] = [partition.picture(str(found.entity), inspection.items, fold=fold), Text(found.location, style="dim"), Text()]
+    parts.append(_verdict_line(verdict))
+    parts += [Text(f"  {finding}", style="yellow") for finding in verdict.findings]
+    if isinstance(plan, RefusedError):
+        parts.append(Text(f"a compaction now would be refused ({plan.reason.value}): {plan.message}"))
+    else:
+        parts += [Text(headline(plan)), Text(f"  {cost(plan)}", style="dim")]
+        parts += [Text(f"  warning: {warning}", style="yellow") for warning in plan.warnings]
+    for entry in inspection.queue:
+        parts.append(Text(f"{entry.kind.value} compaction {entry.id} is {entry.state.value}" + (f" by {entry.worker_id}" if entry.worker_id else "")))
+    for ready in inspection.cleaning:
+        if ready.blockers:
+            parts.append(Text(f"cleaning after compaction {ready.entry.id} waits:"))
+            parts += [Text(f"  {blocker.sentence} ({blocker.reason.value})", style="yellow") for blocker in ready.blockers]
+        else:
+            parts.append(Text(f"nothing holds back cleaning after compaction {ready.entry.id}"))
+    for ended in inspection.history[:1]:
+        message = f": {ended.error_message}" if ended.error_message else ""
+        parts.append(
+            Text(f"last: {ended.kind.value} compaction {ended.id} {ended.state.value} {units.clock(units.instant(ended.end_ms))}{message}", style="dim")
+        )
+    return Group(*parts)
+
+
+def _verdict_line(verdict: Pick | Skip) -> Text:
+    if isinstance(verdict, Pick):
+        return Text(f"due for a {verdict.kind.value} compaction ({verdict.reason.value}): {verdict.explanation}", style="bold green")
+    return Text(f"not due ({verdict.reason.value}): {verdict.explanation}", style="bold")
+
+
+def _partitions_view(session: Session, catalog: Catalog, facts: TableFacts, limit: int) -> View:
+    database = session.database()
+    moment = look(database, facts)
+    known = candidates(database)
+    defaults = thresholds_from(session.settings.initiator.thresholds)
+
+    def record(found: Found) -> Record:
+        candidate = known.get(found.entity)
+        try:
+            reader, compactor = moment.resolve(storage_for(found.location).list_tree(found.location))
+            totals = read_totals(items_of(reader, compactor, insert_only=facts.insert_only))
+            verdict = judge(found, compactor, candidate, moment, defaults, failing=False)
+        except RefusedError as refusal:
+            verdict, totals = Skip(refusal.reason, refusal.message), None
+        return {
+            "partition": found.partition.name if found.partition else None,
+            "directories": totals.directories if totals else None,
+            "files": totals.files if totals else None,
+            "bytes": totals.bytes if totals else None,
+            "due": verdict.kind.value if isinstance(verdict, Pick) else None,
+            "score": verdict.score if isinstance(verdict, Pick) else None,
+            "reason": verdict.reason.value,
+            "explanation": verdict.explanation,
+        }
+
+    everything = partitions(catalog, facts, limit)
+    records = [record(found) for found in everything]
+    records.sort(key=lambda row: (row["due"] is None, -float(str(row["score"] or 0)), -int(str(row["directories"] or 0)), str(row["partition"])))
+    return View(PARTITION_COLUMNS, records, empty=f"{facts.full_name} has no partitions")

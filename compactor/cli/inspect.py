@@ -1,0 +1,166 @@
+"""
+Looks at one table or partition from every side: its directory, what the picker says of it, its entries, and what holds back cleaning. Changes nothing.
+
+Asks the same questions as Initiator and Cleaner do, in the same functions, for one table or partition.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from compactor.acid.compaction import LayoutVersion
+from compactor.acid.listing import Listing
+from compactor.acid.snapshot import AcidState, ListedDir, resolve
+from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
+from compactor.cli.lookup import Found
+from compactor.cli.partition import Item, items_of
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.cleaning import Cleaning, ReadyEntry
+from compactor.metastore.database import Database
+from compactor.metastore.initiating import Initiating
+from compactor.metastore.model import Candidate, Entity, HistoryEntry, OpenTransaction, QueueEntry, TableFacts
+from compactor.metastore.queue import Queue
+from compactor.metastore.transactions import Transactions
+from compactor.planning.picker import Pick, PickInput, Skip, Thresholds, auto_compaction_off, cleanup_off, pick, thresholds_for
+from compactor.reasons import Reason
+from compactor.roles.initiator import thresholds_from
+from compactor.settings import Settings
+from compactor.storage.registry import storage_for
+
+HISTORY = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """
+    What the metastore says at one moment, for one table.
+
+    Args:
+        writers: write id → its open transaction.
+    """
+
+    layout: LayoutVersion
+    txns: ValidTxnList | None
+    write_ids: ValidWriteIdList
+    open: Mapping[int, OpenTransaction]
+    writers: Mapping[int, int]
+    now_ms: int
+
+    def resolve(self, listing: Listing) -> tuple[AcidState, AcidState]:
+        """As a query that starts now resolves the directory, and as a compaction does."""
+        compactor = CompactorWriteIdList.from_reader(self.write_ids)
+        return resolve(listing, self.write_ids, self.txns, self.layout), resolve(listing, compactor, self.txns, self.layout)
+
+    def why_unread(self, listed: ListedDir) -> str:
+        """Which transaction keeps a directory from being read, and whose it is; nothing when it isn't open."""
+        acid = listed.acid
+        open_ids = [write_id for write_id in self.write_ids.open if acid.min_write_id <= write_id <= acid.max_write_id]
+        txn_ids = [acid.visibility_txn] if acid.visibility_txn in self.open else [self.writers.get(write_id, 0) for write_id in open_ids[:1]]
+        return "; ".join(f"{self.open[txn_id]}" for txn_id in txn_ids if txn_id in self.open)
+
+    @property
+    def oldest_open_ms(self) -> int | None:
+        return max((txn.age_ms for txn in self.open.values()), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Everything `compactor explain` tells."""
+
+    found: Found
+    moment: Moment
+    items: tuple[Item, ...]
+    verdict: Pick | Skip
+    queue: Sequence[QueueEntry]
+    history: Sequence[HistoryEntry]
+    cleaning: Sequence[ReadyEntry]
+
+
+def look(database: Database, table: TableFacts) -> Moment:
+    """Take the snapshot that everything else is judged by."""
+    transactions = Transactions(database)
+    txns = transactions.valid_txns()
+    write_ids = transactions.valid_write_ids(table.full_name, txns)
+    layout = database.schema.version
+    return Moment(
+        layout=layout,
+        txns=txns if layout is LayoutVersion.HIVE_4 else None,
+        write_ids=write_ids,
+        open={txn.txn_id: txn for txn in transactions.open_transactions()},
+        writers=_writers(database, table, write_ids.open),
+        now_ms=database.read(database.now_ms),
+    )
+
+
+def inspect(database: Database, settings: Settings, found: Found) -> Inspection:
+    """
+    Look at one table or partition.
+
+    Raises:
+        RefusedError: the directory isn't there, or holds what no reader can resolve.
+    """
+    moment = look(database, found.table)
+    reader, compactor = moment.resolve(storage_for(found.location).list_tree(found.location))
+    entity = found.entity
+    queue = Queue(database)
+    candidate = candidates(database).get(entity)
+    failing = bool(Initiating(database).failing([entity], settings.initiator.failed_threshold, settings.initiator.failed_retry_days))
+    retention_ms = round(settings.cleaner.retention_seconds * 1000)
+    return Inspection(
+        found=found,
+        moment=moment,
+        items=items_of(reader, compactor, insert_only=found.table.insert_only, explain=moment.why_unread),
+        verdict=judge(found, compactor, candidate, moment, thresholds_from(settings.initiator.thresholds), failing=failing),
+        queue=queue.entries(entity=entity),
+        history=queue.history(entity=entity, limit=HISTORY),
+        cleaning=[ready for ready in Cleaning(database).ready_for_cleaning(retention_ms) if ready.entry.entity == entity],
+    )
+
+
+def judge(found: Found, compactor: AcidState, candidate: Candidate | None, moment: Moment, defaults: Thresholds, *, failing: bool) -> Pick | Skip:
+    """What the Initiator would say, rules that need no listing first."""
+    table = found.table
+    candidate = candidate or Candidate(found.entity)
+    if candidate.active is not None:
+        return Skip(Reason.ALREADY_QUEUED, f"it is {candidate.active.value} already")
+    if auto_compaction_off(table.parameters, table.database_parameters, moment.layout):
+        return Skip(Reason.AUTO_COMPACTION_OFF, f"no_auto_compaction is set for {table.full_name}; `compactor enqueue` still works")
+    if table.sorted:
+        return Skip(Reason.SORTED_TABLE, f"{table.full_name} is SORTED BY: no compaction keeps that order")
+    if failing:
+        return Skip(Reason.FAILED_TOO_OFTEN, "its last compactions all failed: see `compactor history`; `compactor enqueue` still works")
+    return pick(
+        PickInput(
+            state=compactor,
+            insert_only=table.insert_only,
+            layout=moment.layout,
+            thresholds=thresholds_for(defaults, table.parameters, table.database_parameters),
+            aborted_count=candidate.aborted_count,
+            oldest_abort_age_ms=None if candidate.oldest_abort_ms is None else moment.now_ms - candidate.oldest_abort_ms,
+            ready_for_cleaning_hwm=candidate.ready_for_cleaning_hwm,
+            oldest_open_age_ms=moment.oldest_open_ms if compactor.excluded else None,
+            cleanup_off=cleanup_off(table.parameters, found.partition.parameters if found.partition else {}),
+        )
+    )
+
+
+def candidates(database: Database) -> Mapping[Entity, Candidate]:
+    """What the metastore remembers of writes and aborts, for everything."""
+    return {candidate.entity: candidate for candidate in Initiating(database).candidates(None)}
+
+
+def partitions(catalog: Catalog, table: TableFacts, limit: int | None = None) -> list[Found]:
+    """The partitions of a table, by name."""
+    names = catalog.partition_names(table, limit)
+    facts = catalog.facts_for(Entity(table.database, table.name, name) for name in names)
+    return [Found(table, partition) for _, partition in facts.values() if partition is not None]
+
+
+def _writers(database: Database, table: TableFacts, write_ids: Sequence[int]) -> dict[int, int]:
+    if not write_ids:
+        return {}
+    mapping = database.schema.txn_to_write_id.c
+    of_table = (mapping.t2w_database == table.database, mapping.t2w_table == table.name, mapping.t2w_writeid.between(write_ids[0], write_ids[-1]))
+    query = select(mapping.t2w_writeid, mapping.t2w_txnid).where(*of_table)
+    return {int(write_id): int(txn_id) for write_id, txn_id in database.read(lambda connection: connection.execute(query).all())}

@@ -1,0 +1,77 @@
+"""`compactor plan`: what a compaction would do if it started now. Opens no transaction, takes no lock, starts no Spark, writes nothing."""
+
+import click
+
+from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.cli.enqueue import properties_option
+from compactor.cli.lookup import Found, find
+from compactor.cli.plan_view import plan_view
+from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.target import parse_target
+from compactor.engine.compaction import Compaction, CompactionRequest
+from compactor.engine.session import SparkSubmitter
+from compactor.errors import RefusedError
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.transactions import Transactions
+from compactor.planning.document import CompactionPlan
+from compactor.reasons import Reason
+from compactor.storage.registry import storage_for
+
+NOTHING_TO_DO = 3
+
+
+@click.command(cls=Command)
+@click.argument("target", metavar="DB.TABLE[/PARTITION]")
+@click.option("--partition", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are.")
+@click.option(
+    "--type", "kind", type=click.Choice(["major", "minor"]), default="major", show_default=True, help="Rewrite into one base, or merge the deltas only."
+)
+@properties_option
+@pass_session
+def plan(session: Session, *, target: str, partition: str | None, kind: str, properties: dict[str, str]) -> int:
+    """
+    Show what a compaction would do, and its cost; changes nothing.
+
+    Stripes are copied as bytes, probed (three key columns are read to see whether a delete hits) or recoded.
+    """
+    found = find(Catalog(session.database()), parse_target(target, partition))
+    try:
+        made = make_plan(session, found, CompactionKind(kind), properties)
+    except RefusedError as refusal:
+        if refusal.reason is not Reason.NOT_ENOUGH:
+            raise
+        session.output.say(f"nothing to do: {refusal}")
+        return NOTHING_TO_DO
+    session.output.show(plan_view(made))
+    return 0
+
+
+def make_plan(session: Session, found: Found, kind: CompactionKind, properties: dict[str, str] | None = None) -> CompactionPlan:
+    """
+    The plan of a compaction that would start now; its names carry no transaction.
+
+    Raises:
+        RefusedError: NOT_ENOUGH, or why it would be refused.
+    """
+    database, settings = session.database(), session.settings
+    transactions = Transactions(database)
+    txns = transactions.valid_txns()
+    layout = database.schema.version
+    request = CompactionRequest(
+        entry_id=0,
+        attempt="plan",
+        entity=found.entity,
+        table=found.table,
+        partition=found.partition,
+        location=found.location,
+        kind=kind,
+        layout=layout,
+        write_ids=transactions.compactor_write_ids(found.table.full_name, txns),
+        txns=txns if layout is LayoutVersion.HIVE_4 else None,
+        visibility_txn=None,
+        properties=properties or {},
+        host=settings.host_name,
+    )
+    compaction = Compaction(request, storage_for(found.location), SparkSubmitter(settings), settings)
+    compaction.observe()
+    return compaction.plan()

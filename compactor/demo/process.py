@@ -1,0 +1,121 @@
+"""
+The daemon as a child process, in a session of its own: started with a settings file, followed by its log, and gone when we are, with everything it started.
+
+Source: Spark starts a JVM, and the JVM Python workers in process groups of their own; all stay in the session.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+POLL_SECONDS = 0.05
+
+
+class DaemonProcess:
+    """
+    `compactor run` as a child; leaving the context ends it, however that happens.
+
+    Args:
+        config: its settings file.
+        log: where its stderr goes, JSON lines.
+    """
+
+    def __init__(self, config: Path, log: Path, patience: float = 20.0) -> None:
+        self._config = config
+        self._log = log
+        self._patience = patience
+        self._process: subprocess.Popen[bytes] | None = None
+        self._read = 0
+
+    def __enter__(self) -> Self:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "compactor.cli", "--config", str(self._config), "run"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._log.parent,
+                env=environment,
+                start_new_session=True,
+            )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._process is None:
+            return
+        try:
+            if self._process.poll() is None:
+                self._process.terminate()
+                self._process.wait(self._patience if kind is None else min(5.0, self._patience))
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            pass
+        finally:
+            self._sweep()
+            self._process.wait()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def drain(self, seconds: float) -> int:
+        """
+        Ask it to end, and wait.
+
+        Raises:
+            subprocess.TimeoutExpired: it didn't in that time.
+        """
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(seconds)
+
+    def news(self) -> list[Mapping[str, Any]]:
+        """Log lines since the last call; a line that isn't JSON (of the JVM, say) comes as an event at level `raw`."""
+        with self._log.open("rb") as log:
+            log.seek(self._read)
+            text = log.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read += len(whole)
+        return [_parsed(line) for line in whole.decode("utf-8", "replace").splitlines() if line.strip()]
+
+    def _sweep(self) -> None:
+        """Kill what is left of its session: the JVM and its Python workers, if they didn't end with it."""
+        assert self._process is not None
+        until = time.monotonic() + 3
+        while (members := _session(self._process.pid)) and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
+        for member in members:
+            try:
+                os.kill(member, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def _session(leader: int) -> list[int]:
+    """Processes of a session, its leader included while it lives; empty where /proc isn't."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            pid = int(entry.name)
+            if os.getsid(pid) == leader and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                found.append(pid)
+        except (OSError, ProcessLookupError):
+            continue
+    return found
+
+
+def _parsed(line: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {"event": line, "level": "raw"}

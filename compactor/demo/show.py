@@ -1,0 +1,247 @@
+"""
+`compactor demo`: a small warehouse that nobody has compacted for a while, the real daemon, and proof that no row changed.
+
+Builds tables with an embedded metastore, reads every row, starts `compactor run` on them, watches Initiator, Workers, Spark and Cleaner until nothing is left
+to do, reads every row again and compares. All figures are measured; anything that differs is an error.
+"""
+
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+import yaml
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from compactor.cli import partition, units
+from compactor.cli.inspect import candidates, judge, look
+from compactor.cli.output import Column, Format, Record, View, draw
+from compactor.cli.session import Command, Session, pass_session
+from compactor.demo.measure import Measured, Place, measure, places
+from compactor.demo.picture import save_picture
+from compactor.demo.process import DaemonProcess
+from compactor.demo.sample import DATABASE, build_sample
+from compactor.demo.watch import Watch, follow
+from compactor.errors import CompactorError, UsageError
+from compactor.metastore.database import Database
+from compactor.metastore.model import Entity
+from compactor.planning.picker import Pick
+from compactor.roles.initiator import thresholds_from
+from compactor.settings import load_settings
+from compactor.storage.registry import storage_for
+
+MARKER = ".compactor-demo"
+SHOWN = Entity(DATABASE, "orders")
+SAID_LINES = 8
+COLUMNS = (
+    Column("table", "TABLE"),
+    Column("partition", "PARTITION"),
+    Column("directories_before", "DIRECTORIES", right=True, show=units.number),
+    Column("directories_after", "→", right=True, show=units.number),
+    Column("files_before", "FILES", right=True, show=units.number),
+    Column("files_after", "→", right=True, show=units.number),
+    Column("bytes_before", "SIZE", right=True, show=units.size),
+    Column("bytes_after", "→", right=True, show=units.size),
+    Column("rows_before", "ROWS", right=True, show=units.number),
+    Column("rows_after", "→", right=True, show=units.number),
+    Column("hash", "HASH OF ALL ROWS", show=lambda value: str(value)[:12]),
+    Column("same", "SAME", show=lambda value: "yes" if value else "NO"),
+)
+
+
+@click.command(cls=Command)
+@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Where to build it; a temporary directory when not given.")
+@click.option("--keep", is_flag=True, help="Leave warehouse, metastore and log behind.")
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Also write the picture of a partition before and after.")
+@click.option("--rows", type=click.IntRange(min=800), default=80_000, show_default=True, help="About how many rows to make.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=300, show_default=True, metavar="SECONDS", help="How long it may take.")
+@pass_session
+def demo(session: Session, *, directory: Path | None, keep: bool, svg: Path | None, rows: int, timeout: float) -> int:
+    """Build a small warehouse and watch the daemon compact it; every row is compared before and after."""
+    output = session.output
+    with ExitStack() as stack:
+        stack.enter_context(_terminable())
+        root = stack.enter_context(_folder(directory, keep=keep))
+        with output.busy(f"building a warehouse of about {rows:,} rows in {root}"):
+            url = _build(root, rows)
+        database = stack.enter_context(Database(url, read_only=True))
+        everywhere = places(database, DATABASE)
+        before = measure(database, everywhere)
+        config = _write_config(root, url)
+        due = _due(database, config, everywhere)
+        if session.form is Format.TABLE:
+            draw(_drawn(before[SHOWN], "before"))
+        output.say(f"{units.plural(len(due), 'table or partition', 'tables and partitions')} due; starting the daemon: compactor --config {config} run")
+        daemon = stack.enter_context(DaemonProcess(config, root / "daemon.log"))
+        watch = Watch(database, everywhere, frozenset(due))
+        with _screen(watch) as show:
+            follow(watch, daemon.news, lambda: daemon.exit_code, timeout, show)
+        took = watch.elapsed
+        if (code := daemon.drain(30)) != 0:
+            raise CompactorError(f"the daemon ended with exit code {code} when asked to stop")
+        after = measure(database, everywhere)
+        as_before = measure(database, everywhere, {entity: measured.write_ids for entity, measured in before.items()})
+        records = [_record(before[place.entity], after[place.entity], as_before[place.entity]) for place in everywhere]
+        if session.form is Format.TABLE:
+            draw(_drawn(after[SHOWN], "after"))
+        output.show(View(COLUMNS, records, document={"seconds": round(took, 1), "tables": records}))
+        if svg is not None:
+            save_picture(svg, before[SHOWN], after[SHOWN])
+            output.say(f"picture: {svg}")
+        different = [str(place.entity) for place, record in zip(everywhere, records, strict=True) if not record["same"]]
+        if different:
+            raise CompactorError(f"rows differ after compaction: {', '.join(different)}")
+        total = sum(measured.rows.rows for measured in after.values())
+        output.say(f"the same {total:,} rows, with the same ROW__IDs, before and after; {units.seconds(took)} from start to cleaned")
+        if keep:
+            output.say(f"kept: {root} (try: compactor --config {config} explain {SHOWN})")
+        return 0
+
+
+def _build(root: Path, rows: int) -> str:
+    """The sample, and a writer whose client died: its transaction stays open until the Housekeeper times it out. Returns the metastore's URL."""
+    url = f"sqlite:///{root}/metastore.db"
+    with Database(url, create=True) as database:
+        warehouse = build_sample(root / "warehouse", database, rows=rows)
+        table = warehouse.tables[str(SHOWN)]
+        warehouse.begin().insert(table, [tuple(None for _ in table.columns)] * 100)
+    return url
+
+
+def _write_config(root: Path, url: str) -> Path:
+    """Settings with short intervals, and thresholds fit for small tables."""
+    settings = {
+        "database": {"url": url},
+        "initiator": {"interval_seconds": 2, "thresholds": {"delta_count": 3, "aborted_count": 0}},
+        "worker": {"threads": 2, "poll_seconds": 0.5},
+        "cleaner": {"interval_seconds": 1},
+        "housekeeper": {"enabled": "always", "interval_seconds": 2},
+        "txn": {"timeout_seconds": 20},
+        "spark": {"master": "local[2]", "conf": {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g"}},
+        "splice": {"min_stripe_bytes": 65536},
+        "http": {"host": "127.0.0.1", "port": 0},
+        "log": {"level": "debug", "format": "json"},
+    }
+    path = root / "compactor.yaml"
+    path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def _due(database: Database, config: Path, everywhere: Sequence[Place]) -> list[Entity]:
+    """What the picker says is due, with the daemon's settings."""
+    defaults = thresholds_from(load_settings(config, {}).initiator.thresholds)
+    known = candidates(database)
+    due = []
+    for place in everywhere:
+        moment = look(database, place.found.table)
+        _, compactor = moment.resolve(storage_for(place.found.location).list_tree(place.found.location))
+        if isinstance(judge(place.found, compactor, known.get(place.entity), moment, defaults, failing=False), Pick):
+            due.append(place.entity)
+    if not due:
+        raise CompactorError("nothing in the sample is due for compaction")
+    return due
+
+
+def _record(before: Measured, after: Measured, as_before: Measured) -> Record:
+    entity = before.place.entity
+    return {
+        "table": entity.full_name,
+        "partition": entity.partition,
+        "directories_before": before.on_disk.directories,
+        "directories_after": after.on_disk.directories,
+        "files_before": before.on_disk.files,
+        "files_after": after.on_disk.files,
+        "bytes_before": before.on_disk.bytes,
+        "bytes_after": after.on_disk.bytes,
+        "rows_before": before.rows.rows,
+        "rows_after": after.rows.rows,
+        "hash": str(after.rows),
+        "same": before.rows == after.rows == as_before.rows,
+    }
+
+
+def _drawn(measured: Measured, when: str) -> RenderableType:
+    title = f"{measured.place.entity}, {when}: {measured.rows.rows:,} rows"
+    return Group(partition.picture(title, measured.items, fold=True), Text())
+
+
+@contextmanager
+def _folder(directory: Path | None, *, keep: bool) -> Iterator[Path]:
+    """An empty directory of ours; removed afterwards unless kept. One that isn't ours and not empty is left alone."""
+    if directory is None:
+        root = Path(tempfile.mkdtemp(prefix="compactor-demo-"))
+    else:
+        root = directory.absolute()
+        if root.exists() and (not root.is_dir() or (any(root.iterdir()) and not (root / MARKER).exists())):
+            raise UsageError(f"--dir {directory} is not empty and not of an earlier demo: name another directory")
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+    (root / MARKER).touch()
+    try:
+        yield root
+    finally:
+        if not keep:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """TERM ends us as Ctrl-C does: nothing is left running."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def _screen(watch: Watch) -> Iterator[Callable[[], None]]:
+    """A live table on a terminal; elsewhere each thing that is said, as it is said."""
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        yield _Lines(watch)
+        return
+    with Live(console=console, get_renderable=lambda: _live(watch), refresh_per_second=4, transient=True):
+        yield lambda: None
+
+
+class _Lines:
+    """Says on stderr what is new."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._told = 0
+        self._blockers: list[str] = []
+
+    def __call__(self) -> None:
+        for at, who, what in self._watch.said[self._told :]:
+            click.echo(f"{at:6.1f} s  {who}: {what}", err=True)
+        self._told = len(self._watch.said)
+        for sentence in self._watch.blockers:
+            if sentence not in self._blockers:
+                click.echo(f"{self._watch.elapsed:6.1f} s  cleaning waits: {sentence}", err=True)
+        self._blockers = self._watch.blockers
+
+
+def _live(watch: Watch) -> RenderableType:
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for title, justify in (("TABLE", "left"), ("DIRECTORIES", "right"), ("FILES", "right"), ("SIZE", "right"), ("STAGE", "left")):
+        drawn.add_column(title, justify=justify)  # type: ignore[arg-type]
+    for entity, track in watch.tracks.items():
+        cells = (f"{track.before.directories} → {track.now.directories}", f"{track.before.files} → {track.now.files}", units.size(track.now.bytes))
+        drawn.add_row(str(entity), *cells, Text(track.stage, style="green" if track.succeeded else "yellow"))
+    said = [Text(f"{at:6.1f} s  {who}: {what}", style="dim", overflow="ellipsis", no_wrap=True) for at, who, what in watch.said[-SAID_LINES:]]
+    waits = [Text(f"cleaning waits: {sentence}", style="yellow") for sentence in watch.blockers[:2]]
+    return Group(drawn, Text(), *said, *waits, Text(f"{watch.elapsed:6.1f} s", style="bold"))

@@ -1,0 +1,189 @@
+"""
+Watching the daemon at work: its log for what it says, the queue for where each entry stands, the directories for what is left.
+
+Only looks. Knows when everything is done, and when something went wrong.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from compactor.cli.partition import Totals, read_totals
+from compactor.demo.measure import Place, contents
+from compactor.errors import CompactorError
+from compactor.metastore.cleaning import Cleaning
+from compactor.metastore.database import Database
+from compactor.metastore.model import Entity, QueueState
+from compactor.metastore.queue import Queue
+from compactor.roles import steps
+
+BAD = (QueueState.FAILED, QueueState.REFUSED, QueueState.DID_NOT_INITIATE, QueueState.ABORTED)
+WAITING = "—"
+QUEUED = "queued"
+DONE = "cleaned"
+STAGES: Mapping[str, str] = {
+    steps.WORKER_CLAIMED: "Worker: claimed",
+    steps.WORKER_TXN_OPENED: "Worker: transaction",
+    steps.WORKER_LOCKED: "Worker: lock",
+    steps.WORKER_LISTED: "Worker: listed",
+    steps.WORKER_PLANNED: "Worker: planned",
+    steps.WORKER_STATE_STORED: "Spark: running",
+    steps.WORKER_STAGED: "Spark: running",
+    steps.WORKER_RAN: "verifying",
+    steps.WORKER_VERIFIED: "publishing",
+    steps.WORKER_PUBLISHED: "committing",
+    steps.WORKER_COMMITTED: "Cleaner: waiting",
+    steps.CLEANER_SELECTED: "Cleaner: selected",
+    steps.CLEANER_LISTED: "Cleaner: listed",
+    steps.CLEANER_TRASHED: "Cleaner: moved to trash",
+    steps.CLEANER_COMPARED: "Cleaner: compared",
+    steps.CLEANER_DELETED: "Cleaner: deleted",
+    steps.CLEANER_MARKED: DONE,
+}
+
+
+@dataclass(slots=True)
+class Track:
+    """
+    One table or partition on its way.
+
+    Args:
+        before: what lay on disk at the start.
+        now: what lies there now.
+        passed: stages with the second each was reached.
+    """
+
+    place: Place
+    before: Totals
+    now: Totals
+    read: Totals
+    leftovers: int
+    stage: str = WAITING
+    passed: list[tuple[str, float]] = field(default_factory=list)
+    succeeded: bool = False
+
+
+@dataclass(slots=True)
+class Watch:
+    """
+    Everything that is known so far.
+
+    Args:
+        due: the tables and partitions that are expected to be compacted.
+    """
+
+    database: Database
+    places: Sequence[Place]
+    due: frozenset[Entity]
+    began: float = field(default_factory=time.monotonic)
+    tracks: dict[Entity, Track] = field(default_factory=dict)
+    said: list[tuple[float, str, str]] = field(default_factory=list)
+    blockers: list[str] = field(default_factory=list)
+    trouble: str | None = None
+    queued: int = 0
+
+    def __post_init__(self) -> None:
+        for place in self.places:
+            items = contents(self.database, place)
+            totals = Totals.of(items)
+            self.tracks[place.entity] = Track(place, totals, totals, read_totals(items), 0)
+        self._cleaning = Cleaning(self.database)
+
+    _cleaning: Cleaning = field(init=False, repr=False)
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.began
+
+    @property
+    def done(self) -> bool:
+        """Everything that was due is compacted and cleaned, and nothing lies about that no query reads."""
+        return not self.queued and all(self.tracks[entity].succeeded for entity in self.due) and not any(track.leftovers for track in self.tracks.values())
+
+    def take(self, lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+        """Learn from log lines; yields who says what, for people."""
+        for line in lines:
+            event, level = str(line.get("event", "")), line.get("level")
+            if event == "step":
+                yield from self._step(line)
+            elif "role" in line and level != "debug":
+                yield str(line["role"]), event
+            elif level in ("warning", "error", "critical") and str(line.get("logger", "")).startswith("compactor"):
+                yield level, " ".join([event, *(str(line[key]) for key in ("why", "message", "error") if line.get(key))])
+
+    def note(self, who: str, what: str) -> None:
+        """Keep what was said, with the time."""
+        self.said.append((self.elapsed, who, what))
+
+    def look(self) -> None:
+        """Ask the metastore and the directories."""
+        queue = Queue(self.database)
+        entries, history = queue.entries(), queue.history()
+        self.queued = len(entries)
+        for entry in entries:
+            track = self.tracks.get(entry.entity)
+            if track is not None and entry.state is QueueState.INITIATED and track.stage in (WAITING, DONE):
+                self._reach(track, QUEUED)
+        for ended in history:
+            track = self.tracks.get(ended.entity)
+            if track is not None and ended.state is QueueState.SUCCEEDED:
+                track.succeeded = True
+            if ended.state in BAD:
+                self.trouble = f"compaction {ended.id} of {ended.entity} {ended.state.value}: {ended.error_message}"
+        self.blockers = sorted({blocker.sentence for ready in self._cleaning.ready_for_cleaning() for blocker in ready.blockers})
+        for track in self.tracks.values():
+            self._look_at(track)
+
+    def _look_at(self, track: Track) -> None:
+        try:
+            items = contents(self.database, track.place)
+        except (CompactorError, OSError):
+            return  # it is being changed under our eyes; there is a next time
+        track.now, track.read = Totals.of(items), read_totals(items)
+        track.leftovers = track.now.directories - track.read.directories
+
+    def _step(self, line: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        stage = STAGES.get(str(line.get("step")))
+        track = self.tracks.get(Entity(str(line.get("db")), str(line.get("table")), line.get("partition"))) if line.get("db") else None
+        if stage is None or track is None or track.stage == stage:
+            return
+        self._reach(track, stage)
+        yield str(track.place.entity), stage
+
+    def _reach(self, track: Track, stage: str) -> None:
+        track.stage = stage
+        track.passed.append((stage, self.elapsed))
+
+
+def follow(
+    watch: Watch, news: Callable[[], Sequence[Mapping[str, Any]]], exit_code: Callable[[], int | None], seconds: float, show: Callable[[], None]
+) -> None:
+    """
+    Watch until everything is done.
+
+    Args:
+        show: called after each look.
+
+    Raises:
+        CompactorError: a compaction failed, the daemon ended, or the time is up; the line says which.
+    """
+    pause = 0.25
+    while True:
+        ended = exit_code()
+        for who, what in watch.take(news()):
+            watch.note(who, what)
+        if ended is not None:
+            last = next((what for _, who, what in reversed(watch.said) if who in ("error", "warning", "critical")), "see its log")
+            raise CompactorError(f"the daemon ended with exit code {ended}: {last}")
+        watch.look()
+        show()
+        if watch.trouble is not None:
+            raise CompactorError(watch.trouble)
+        if watch.done:
+            return
+        if watch.elapsed > seconds:
+            left = ", ".join(f"{entity} ({track.stage})" for entity, track in watch.tracks.items() if not track.succeeded or track.leftovers)
+            held = f"; cleaning waits for {watch.blockers[0]}" if watch.blockers else ""
+            raise CompactorError(f"not finished after {seconds:.0f} s: {left or 'the queue is not empty'}{held}")
+        time.sleep(pause)
