@@ -1,0 +1,321 @@
+import java.io.BufferedReader;
+import java.io.BufferedWriter;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStreamWriter;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.net.URLDecoder;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hive.common.ValidTxnList;
+import org.apache.hadoop.hive.common.ValidWriteIdList;
+import org.apache.hadoop.hive.ql.exec.SerializationUtilities;
+import org.apache.hadoop.hive.ql.exec.Utilities;
+import org.apache.hadoop.hive.ql.exec.vector.VectorExtractRow;
+import org.apache.hadoop.hive.ql.exec.vector.VectorizedRowBatch;
+import org.apache.hadoop.hive.ql.exec.vector.VectorizedRowBatchCtx;
+import org.apache.hadoop.hive.ql.io.AcidInputFormat;
+import org.apache.hadoop.hive.ql.io.AcidUtils;
+import org.apache.hadoop.hive.ql.io.RecordIdentifier;
+import org.apache.hadoop.hive.ql.io.orc.OrcInputFormat;
+import org.apache.hadoop.hive.ql.io.orc.OrcStruct;
+import org.apache.hadoop.hive.ql.metadata.VirtualColumn;
+import org.apache.hadoop.hive.ql.plan.MapWork;
+import org.apache.hadoop.hive.serde2.objectinspector.ListObjectInspector;
+import org.apache.hadoop.hive.serde2.objectinspector.MapObjectInspector;
+import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector;
+import org.apache.hadoop.hive.serde2.objectinspector.PrimitiveObjectInspector;
+import org.apache.hadoop.hive.serde2.objectinspector.StructField;
+import org.apache.hadoop.hive.serde2.objectinspector.StructObjectInspector;
+import org.apache.hadoop.hive.serde2.objectinspector.UnionObjectInspector;
+import org.apache.hadoop.hive.serde2.typeinfo.StructTypeInfo;
+import org.apache.hadoop.hive.serde2.typeinfo.TypeInfo;
+import org.apache.hadoop.hive.serde2.typeinfo.TypeInfoUtils;
+import org.apache.hadoop.io.BytesWritable;
+import org.apache.hadoop.mapred.FileInputFormat;
+import org.apache.hadoop.mapred.InputSplit;
+import org.apache.hadoop.mapred.JobConf;
+import org.apache.hadoop.mapred.RecordReader;
+import org.apache.hadoop.mapred.Reporter;
+
+/**
+ * What Hive's own ORC input format reads in a directory of a full-ACID table, without a metastore.
+ *
+ * One request a line on standard input, answered before the next is read. A request has the fields
+ * mode (row: OrcRawRecordMerger; vector: VectorizedOrcAcidRowBatchReader), buckets, write ids, transactions, schema, directory,
+ * separated by tabs, each percent-encoded. The answer is a line "R" + JSON [writeid, bucketid, rowid, [values]] for each row,
+ * then "D"; or a line "E" + message. Values: text in quotation marks, null, or nested lists; floats are the hexadecimal of their bits.
+ *
+ * The same source compiles against Hive 3.1 and 4.
+ */
+public final class Judge {
+  private static final List<Object> KRYOS = new ArrayList<>();
+  private static int requests;
+
+  private Judge() {}
+
+  public static void main(String[] args) throws Exception {
+    PrintWriter out = new PrintWriter(new BufferedWriter(
+        new OutputStreamWriter(new FileOutputStream(FileDescriptor.out), StandardCharsets.UTF_8), 1 << 16));
+    System.setOut(System.err);  // whatever Hive prints must not get among the answers
+    provideKryos();
+    BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    for (String line = in.readLine(); line != null; line = in.readLine()) {
+      try {
+        answer(line, out);
+        out.println("D");
+      } catch (Throwable error) {
+        StringWriter trace = new StringWriter();
+        error.printStackTrace(new PrintWriter(trace));
+        out.println("E" + trace.toString().replace('\n', '|'));
+      }
+      out.flush();
+    }
+    out.flush();
+    Runtime.getRuntime().halt(0);  // Hive leaves threads behind
+  }
+
+  private static void answer(String line, PrintWriter out) throws Exception {
+    String[] fields = line.split("\t", -1);
+    for (int i = 0; i < fields.length; i++) {
+      fields[i] = URLDecoder.decode(fields[i], "UTF-8");
+    }
+    boolean vector = fields[0].equals("vector");
+    StructTypeInfo schema = (StructTypeInfo) TypeInfoUtils.getTypeInfoFromTypeString(fields[4]);
+    JobConf conf = configuration(schema, fields[1], fields[2], fields[3]);
+    Path path = new Path(fields[5]);
+    FileInputFormat.setInputPaths(conf, path.getFileSystem(conf).makeQualified(path));
+
+    MapWork work = new MapWork();
+    work.setVectorMode(vector);
+    VectorizedRowBatchCtx context = vector ? context(schema) : null;
+    if (vector) {
+      work.setVectorizedRowBatchCtx(context);
+    }
+    conf.set("hive.exec.plan", "file:///judge/" + ++requests);  // names the plan in Utilities' cache; there is no such file
+    Utilities.setMapWork(conf, work);
+    try {
+      OrcInputFormat format = new OrcInputFormat();
+      for (InputSplit split : format.getSplits(conf, 1)) {
+        if (vector) {
+          readBatches(format, split, conf, context, out);
+        } else {
+          readRows(format, split, conf, schema, out);
+        }
+      }
+    } finally {
+      Utilities.clearWork(conf);
+    }
+  }
+
+  private static JobConf configuration(StructTypeInfo schema, String buckets, String writeIds, String txns) {
+    List<String> types = new ArrayList<>();
+    for (TypeInfo type : schema.getAllStructFieldTypeInfos()) {
+      types.add(type.getTypeName());
+    }
+    String names = String.join(",", schema.getAllStructFieldNames());
+    JobConf conf = new JobConf();
+    conf.set("fs.defaultFS", "file:///");
+    conf.set("columns", names);
+    conf.set("columns.types", String.join(":", types));
+    conf.set("schema.evolution.columns", names);
+    conf.set("schema.evolution.columns.types", String.join(":", types));
+    conf.set("bucket_count", buckets);
+    conf.set("transactional", "true");
+    conf.set("transactional_properties", "default");
+    AcidUtils.setAcidOperationalProperties(conf, true, AcidUtils.AcidOperationalProperties.getDefault());
+    conf.set(ValidWriteIdList.VALID_WRITEIDS_KEY, writeIds);
+    if (!txns.isEmpty()) {
+      conf.set(ValidTxnList.VALID_TXNS_KEY, txns);
+    }
+    return conf;
+  }
+
+  /** The table's columns and, after them, ROW__ID. */
+  private static VectorizedRowBatchCtx context(StructTypeInfo schema) {
+    List<String> names = new ArrayList<>(schema.getAllStructFieldNames());
+    List<TypeInfo> types = new ArrayList<>(schema.getAllStructFieldTypeInfos());
+    int[] data = new int[names.size()];
+    for (int i = 0; i < data.length; i++) {
+      data[i] = i;
+    }
+    names.add(VirtualColumn.ROWID.getName());
+    types.add(RecordIdentifier.StructInfo.typeInfo);
+    return new VectorizedRowBatchCtx(names.toArray(new String[0]), types.toArray(new TypeInfo[0]), null, data, 0, 1,
+        new VirtualColumn[] {VirtualColumn.ROWID}, new String[0], null);
+  }
+
+  @SuppressWarnings({"unchecked", "rawtypes"})
+  private static void readRows(OrcInputFormat format, InputSplit split, JobConf conf, StructTypeInfo schema, PrintWriter out)
+      throws Exception {
+    StructObjectInspector inspector = (StructObjectInspector) OrcStruct.createObjectInspector(schema);
+    RecordReader reader = format.getRecordReader(split, conf, Reporter.NULL);
+    try {
+      Object key = reader.createKey();
+      Object value = reader.createValue();
+      while (reader.next(key, value)) {
+        RecordIdentifier id = ((AcidInputFormat.AcidRecordReader) reader).getRecordIdentifier();
+        StringBuilder line = start(id.getWriteId(), id.getBucketProperty(), id.getRowId());
+        append(line, value, inspector);
+        out.println(line.append("]"));
+      }
+    } finally {
+      reader.close();
+    }
+  }
+
+  @SuppressWarnings({"unchecked", "rawtypes"})
+  private static void readBatches(OrcInputFormat format, InputSplit split, JobConf conf, VectorizedRowBatchCtx context, PrintWriter out)
+      throws Exception {
+    TypeInfo[] types = context.getRowColumnTypeInfos();
+    int columns = types.length - 1;
+    ObjectInspector[] inspectors = new ObjectInspector[columns];
+    for (int i = 0; i < columns; i++) {
+      inspectors[i] = TypeInfoUtils.getStandardWritableObjectInspectorFromTypeInfo(types[i]);
+    }
+    VectorExtractRow extract = new VectorExtractRow();
+    extract.init(types);
+    Object[] row = new Object[types.length];
+    RecordReader reader = format.getRecordReader(split, conf, Reporter.NULL);
+    try {
+      Object key = reader.createKey();
+      VectorizedRowBatch batch = (VectorizedRowBatch) reader.createValue();
+      while (reader.next(key, batch)) {
+        for (int i = 0; i < batch.size; i++) {
+          extract.extractRow(batch, batch.selectedInUse ? batch.selected[i] : i, row);  // deleted rows are in the batch, not among the selected
+          List<?> id = (List<?>) row[columns];
+          StringBuilder line = start(number(id.get(0)), number(id.get(1)), number(id.get(2)));
+          line.append('[');
+          for (int column = 0; column < columns; column++) {
+            append(column == 0 ? line : line.append(','), row[column], inspectors[column]);
+          }
+          out.println(line.append("]]"));
+        }
+      }
+    } finally {
+      reader.close();
+    }
+  }
+
+  private static long number(Object writable) {
+    return Long.parseLong(writable.toString());
+  }
+
+  private static StringBuilder start(long writeId, long bucket, long row) {
+    return new StringBuilder("R[").append(writeId).append(',').append(bucket).append(',').append(row).append(',');
+  }
+
+  private static void append(StringBuilder out, Object value, ObjectInspector inspector) throws IOException {
+    if (value == null) {
+      out.append("null");
+      return;
+    }
+    switch (inspector.getCategory()) {
+      case PRIMITIVE: {
+        Object plain = ((PrimitiveObjectInspector) inspector).getPrimitiveJavaObject(value);
+        if (plain == null) {
+          out.append("null");
+        } else {
+          quote(out, text(plain));
+        }
+        break;
+      }
+      case LIST: {
+        ListObjectInspector list = (ListObjectInspector) inspector;
+        out.append('[');
+        for (int i = 0; i < list.getListLength(value); i++) {
+          append(i == 0 ? out : out.append(','), list.getListElement(value, i), list.getListElementObjectInspector());
+        }
+        out.append(']');
+        break;
+      }
+      case MAP: {
+        MapObjectInspector map = (MapObjectInspector) inspector;
+        String between = "";
+        out.append('[');
+        for (Map.Entry<?, ?> entry : map.getMap(value).entrySet()) {
+          append(out.append(between).append('['), entry.getKey(), map.getMapKeyObjectInspector());
+          append(out.append(','), entry.getValue(), map.getMapValueObjectInspector());
+          out.append(']');
+          between = ",";
+        }
+        out.append(']');
+        break;
+      }
+      case STRUCT: {
+        StructObjectInspector struct = (StructObjectInspector) inspector;
+        String between = "";
+        out.append('[');
+        for (StructField field : struct.getAllStructFieldRefs()) {
+          append(out.append(between), struct.getStructFieldData(value, field), field.getFieldObjectInspector());
+          between = ",";
+        }
+        out.append(']');
+        break;
+      }
+      case UNION: {
+        UnionObjectInspector union = (UnionObjectInspector) inspector;
+        int tag = union.getTag(value);
+        append(out.append('[').append(tag).append(','), union.getField(value), union.getObjectInspectors().get(tag));
+        out.append(']');
+        break;
+      }
+      default:
+        throw new IOException("no form for " + inspector.getTypeName());
+    }
+  }
+
+  private static String text(Object plain) {
+    if (plain instanceof Float) {
+      return String.format("%08x", Float.floatToIntBits((Float) plain));
+    }
+    if (plain instanceof Double) {
+      return String.format("%016x", Double.doubleToLongBits((Double) plain));
+    }
+    byte[] bytes = plain instanceof byte[] ? (byte[]) plain : plain instanceof BytesWritable ? ((BytesWritable) plain).copyBytes() : null;
+    if (bytes == null) {
+      return plain.toString();
+    }
+    StringBuilder hex = new StringBuilder();
+    for (byte one : bytes) {
+      hex.append(String.format("%02x", one));
+    }
+    return hex.toString();
+  }
+
+  private static void quote(StringBuilder out, String text) {
+    out.append('"');
+    for (int i = 0; i < text.length(); i++) {
+      char c = text.charAt(i);
+      if (c == '"' || c == '\\') {
+        out.append('\\').append(c);
+      } else if (c < ' ' || Character.isSurrogate(c)) {
+        out.append(String.format("\\u%04x", (int) c));
+      } else {
+        out.append(c);
+      }
+    }
+    out.append('"');
+  }
+
+  /** Hive 3.1 can't make its own Kryo objects on a JDK above 8, but takes those that it finds in its pool. Hive 4 needs none. */
+  private static void provideKryos() throws Exception {
+    Class<?> kryo;
+    try {
+      kryo = Class.forName("org.apache.hive.com.esotericsoftware.kryo.Kryo");
+    } catch (ClassNotFoundException hive4) {
+      return;
+    }
+    for (int i = 0; i < 64; i++) {
+      Object one = kryo.getDeclaredConstructor().newInstance();
+      KRYOS.add(one);  // the pool itself holds them softly
+      SerializationUtilities.class.getMethod("releaseKryo", kryo).invoke(null, one);
+    }
+  }
+}

@@ -1,0 +1,144 @@
+"""
+Hive's own ACID readers as judges: Java, driven without a metastore, sharing nothing with us.
+
+Built once by Maven and javac below `.tools/`; one JVM per reader answers many requests.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from urllib.parse import quote
+
+from tests.reference.values import from_judge, parse_columns
+
+PROJECT = Path(__file__).resolve().parents[2]
+SOURCE = Path(__file__).parent / "judge"
+VERSIONS = {"3": "hive3", "4": "hive4"}
+_OPENED = ("java.lang", "java.util", "java.net", "java.nio")  # Hive 3.1 looks into them
+_EVERYTHING = 9223372036854775807
+
+
+class UnavailableError(Exception):
+    """Java, Maven or the jars can't be had; the message says which."""
+
+
+class JudgeError(Exception):
+    """Hive's reader refused the directory; the message starts with its exception."""
+
+
+class HiveReader:
+    """
+    Hive's reader of one version: "4" is Hive 4.1.0, "3" is Hive 3.1.3. Use as a context manager; safe to share between tests of one process.
+
+    Raises:
+        UnavailableError: it can't be built here.
+    """
+
+    def __init__(self, version="4"):
+        self.version = version
+        self._home, self._classpath = _built(version)
+        self._process = None
+        self._lock = threading.Lock()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def rows(self, directory, schema, write_ids=None, txns=None, *, mode="vector", buckets=0):
+        """
+        The rows Hive sees, sorted by ROW__ID, as (ROW__ID, canonical values).
+
+        Args:
+            schema: the table's data columns, `struct<...>`.
+            write_ids: a reader's list as text; None means that everything is committed.
+            txns: the same for transactions (Hive 4); None means that every transaction is committed.
+            mode: "vector" (what Hive uses unless told otherwise) or "row"; they are different code.
+        """
+        fields = [
+            mode,
+            str(buckets or 0),
+            write_ids or f"db.t:{_EVERYTHING}:{_EVERYTHING}::",
+            (txns or f"{_EVERYTHING}:{_EVERYTHING}::") if self.version == "4" else "",
+            schema.replace("`", ""),
+            _hadoop_path(directory),
+        ]
+        columns = parse_columns(schema)
+        found = []
+        with self._lock:
+            process = self._started()
+            process.stdin.write("\t".join(quote(field, safe="") for field in fields) + "\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                if line[0] == "R":
+                    write_id, bucket, row_id, values = json.loads(line[1:])
+                    found.append(((write_id, bucket, row_id), tuple(from_judge(kind, value) for (_, kind), value in zip(columns, values, strict=True))))
+                elif line[0] == "D":
+                    return sorted(found, key=lambda row: row[0])
+                else:
+                    raise JudgeError(line[1:].rstrip().replace("|", "\n"))
+        raise JudgeError(f"Hive's reader died with exit code {process.wait()}")
+
+    def close(self):
+        """End the JVM."""
+        if self._process is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            self._process.wait()
+            self._process.stdout.close()
+            self._process = None
+
+    def _started(self):
+        if self._process is None:
+            opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+            command = ["java", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opens, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+            command += ["-Duser.timezone=UTC", "-cp", f"{self._home}:{self._classpath}", "Judge"]
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                encoding="utf-8",
+                cwd=self._home,
+                env=os.environ | {"LC_ALL": "C.UTF-8"},  # names of partitions beyond ASCII
+            )
+        return self._process
+
+
+def _hadoop_path(directory):
+    return f"file:{directory}"
+
+
+def _built(version):
+    """Folder of the class files, and the class path; built when the sources changed or jars are gone."""
+    for tool in ("java", "javac", "mvn"):
+        if shutil.which(tool) is None:
+            raise UnavailableError(f"Hive's readers need {tool}, which isn't installed")
+    home = PROJECT / ".tools" / f"judge-{VERSIONS[version]}"
+    home.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(SOURCE.iterdir()))).hexdigest()
+    stamp, classpath = home / "stamp", home / "classpath"
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (stamp.exists() and stamp.read_text() == digest and all(map(os.path.exists, classpath.read_text().split(":")))):
+            _run(
+                f"the jars of Hive {version}",
+                ["mvn", "-q", "-B", f"-P{VERSIONS[version]}", "-f", SOURCE / "pom.xml", "dependency:build-classpath", f"-Dmdep.outputFile={classpath}"],
+            )
+            _run("the judge", ["javac", "-nowarn", "-encoding", "UTF-8", "-cp", classpath.read_text(), "-d", home, SOURCE / "Judge.java"])
+            stamp.write_text(digest)
+    return home, classpath.read_text()
+
+
+def _run(what, command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise UnavailableError(f"can't get {what}: {lines[0] if lines else done.returncode}")
