@@ -1,0 +1,146 @@
+"""
+What an output file looks like, and whether an input's stripes may be part of it as they are.
+
+Pure decisions on tails. Source: docs/orc.md; Java's OrcFile.mergeFiles for the list of what has to agree.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.acid.types import HiveType, Kind
+from compactor.errors import RefusedError
+from compactor.orc.codec import Compression
+from compactor.orc.keys import stripe_bounds
+from compactor.orc.schema import column_ids, is_acid_tree, same_layout
+from compactor.orc.tail import Tail
+from compactor.reasons import Reason
+
+DEFAULT_BLOCK: Final = 256 << 10
+DEFAULT_STRIPE: Final = 64 << 20
+DEFAULT_STRIDE: Final = 10_000
+_VERSION: Final = (0, 12)
+_POSITIONAL: Final = re.compile(r"_col\d+")
+_CALENDAR_KINDS: Final = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
+_GREGORIAN_DAY: Final = -141_427
+"""1582-10-15, the first day on which both calendars agree, in days from 1970."""
+_MILLIS_A_DAY: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """
+    One output file, as far as it doesn't depend on its rows.
+
+    Args:
+        types: the root type: `acid_type(row)`, or the row itself for a file without ACID columns.
+        block_size: bytes of an uncompressed chunk in recoded stripes and in the tail; copied stripes may have smaller or larger ones.
+        stride: rows of a row index entry; 0 writes no indexes.
+        stripe_bytes: compressed size that recoded stripes aim at.
+        bloom_columns: names of top-level table columns that get Bloom filters in recoded stripes.
+        bloom_fpp: their rate of false positives.
+    """
+
+    types: HiveType
+    compression: Compression = Compression.ZLIB
+    block_size: int = DEFAULT_BLOCK
+    stride: int = DEFAULT_STRIDE
+    stripe_bytes: int = DEFAULT_STRIPE
+    bloom_columns: tuple[str, ...] = ()
+    bloom_fpp: float = 0.01
+
+    @property
+    def is_acid(self) -> bool:
+        return is_acid_tree(self.types)
+
+    @property
+    def row(self) -> HiveType:
+        """The struct of the table's columns."""
+        return self.types.children[-1] if self.is_acid else self.types
+
+
+def positional(row: HiveType) -> bool:
+    """Whether a file's columns have no names of their own (`_col0`, `_col1` … of old CTAS files): Hive then goes by position."""
+    return bool(row.names) and all(_POSITIONAL.fullmatch(name) for name in row.names)
+
+
+def compatible(tail: Tail, output: OutputFormat, stripe: int | None = None) -> str | None:
+    """
+    Why the stripes of a file can't be copied into an output file; None when they can.
+
+    Args:
+        stripe: look at this stripe's statistics too.
+    """
+    if not _same_types(tail, output):
+        return f"its columns {tail.row_tree} aren't the table's {output.row}"
+    if tail.compression is not output.compression:
+        return f"its compression is {tail.compression.name}, the output's {output.compression.name}"
+    if tail.stride != output.stride:
+        return f"its row index stride is {tail.stride}, the output's {output.stride}"
+    if tail.splice_class is None:
+        return f"its writer {tail.writer} of version {tail.writer_version} isn't one whose stripes may stand beside others"
+    if tuple(tail.postscript.version) != _VERSION:
+        return f"its format version is {'.'.join(map(str, tail.postscript.version)) or 'unknown'}, not 0.12"
+    if stripe is not None and tail.stripes[stripe].number_of_rows:
+        if tail.stripe_stats(stripe) is None:
+            return "it has no column statistics that can be trusted"
+        if output.is_acid and stripe_bounds(tail, stripe) is None:
+            return "it has no statistics of its ACID columns"
+    return None
+
+
+def common_calendar(tails: Iterable[Tail]) -> int:
+    """
+    The calendar that an output of these files is labelled with: 0 unsaid, 1 hybrid, 2 proleptic.
+
+    Files whose dates and timestamps all lie after 1582-10-15 fit either. Unsaid is hybrid to Hive, so it joins hybrid.
+
+    Raises:
+        RefusedError: SCHEMA_MISMATCH; two files with older values count in different calendars.
+    """
+    hybrid: Tail | None = None
+    proleptic: Tail | None = None
+    said: set[int] = set()
+    for tail in tails:
+        said.add(tail.footer.calendar)
+        if _indifferent(tail):
+            continue
+        if tail.proleptic:
+            proleptic = tail
+        else:
+            hybrid = tail
+    if hybrid is not None and proleptic is not None:
+        message = f"{hybrid.name} and {proleptic.name} hold dates before 1582-10-15 in different calendars; rewrite the table with one of them"
+        raise RefusedError(Reason.SCHEMA_MISMATCH, message)
+    if proleptic is not None or said == {2}:
+        return 2
+    return 1 if 1 in said or 2 in said else 0
+
+
+def _same_types(tail: Tail, output: OutputFormat) -> bool:
+    if tail.is_acid != output.is_acid:
+        return False
+    return same_layout(tail.row_tree, output.row, names=not positional(tail.row_tree))
+
+
+def _indifferent(tail: Tail) -> bool:
+    """Whether the file means the same in both calendars."""
+    dated = [(column, node.kind) for column, node in column_ids(tail.tree) if node.kind in _CALENDAR_KINDS]
+    if not dated or not tail.rows:
+        return True
+    for stripe in range(len(tail.stripes)):
+        columns = tail.stripe_stats(stripe)
+        if columns is None:
+            return False
+        for column, kind in dated:
+            found = columns[column]
+            if not found.number_of_values:
+                continue
+            if kind is Kind.DATE:
+                recent = found.dates.HasField("minimum") and found.dates.minimum >= _GREGORIAN_DAY
+            else:
+                recent = found.timestamps.HasField("minimum_utc") and found.timestamps.minimum_utc >= (_GREGORIAN_DAY + 1) * _MILLIS_A_DAY
+            if not recent:
+                return False
+    return True

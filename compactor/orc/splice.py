@@ -1,0 +1,250 @@
+"""
+Stripes of several files become one file: their bytes are copied, and a new tail tells where they are.
+
+The only place that writes an ORC tail. Values are never decoded here (except the last key of a stripe whose file doesn't tell it).
+Source: docs/orc.md; the ORC specification, "File tail"; Hive's OrcRecordUpdater for the user metadata.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.acid.row_id import RowKey
+from compactor.errors import RefusedError, VerificationError
+from compactor.orc import codec
+from compactor.orc.handles import RandomReader, Sink
+from compactor.orc.keys import ACID_STATS, ACID_VERSION, StripeBounds, format_key_index, last_key, stripe_bounds
+from compactor.orc.output import OutputFormat, common_calendar, compatible
+from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.schema import types_of
+from compactor.orc.statistics import merge_statistics
+from compactor.orc.tail import CPP_WRITER, JAVA_WRITER, KEY_INDEX, MAGIC, Tail
+from compactor.reasons import Reason
+
+ACID_FORMAT_VERSION: Final = b"2"
+_SHARED_VERSION: Final = 6
+"""Java's ORC-135 and C++'s first: what a file with stripes of both may claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSummary:
+    """
+    What was written.
+
+    Args:
+        length: bytes.
+        stripe_rows: rows of each stripe, in order.
+        first_key, last_key: of the whole file; `first_key` may be a lower bound (see `first_exact`). None without rows or ACID columns.
+        write_id_min, write_id_max: range of `originalTransaction`.
+        current_min, current_max: range of `currentTransaction`.
+    """
+
+    rows: int
+    stripes: int
+    length: int
+    stripe_rows: tuple[int, ...]
+    first_key: RowKey | None = None
+    first_exact: bool = False
+    last_key: RowKey | None = None
+    write_id_min: int | None = None
+    write_id_max: int | None = None
+    current_min: int | None = None
+    current_max: int | None = None
+
+
+class Splicer:
+    """
+    Writes one file: stripes in the order they are added, then `finish`.
+
+    Args:
+        sink: at position 0.
+        output: the file's format.
+    """
+
+    def __init__(self, sink: Sink, output: OutputFormat) -> None:
+        if sink.position != 0:
+            raise ValueError(f"an ORC file starts at byte 0 of its sink, not at {sink.position}")
+        self._sink = sink
+        self._output = output
+        self._types = types_of(output.types)
+        self._kinds = [node.kind for node in output.types.walk()]
+        self._stripes: list[pb.StripeInformation] = []
+        self._statistics: list[pb.StripeStatistics] = []
+        self._tails: dict[int, Tail] = {}
+        self._last_keys: list[RowKey] = []
+        self._bounds: list[StripeBounds] = []
+        self._block_size = output.block_size
+        sink.write(MAGIC)
+
+    @property
+    def rows(self) -> int:
+        return sum(stripe.number_of_rows for stripe in self._stripes)
+
+    def add_stripe(self, reader: RandomReader, tail: Tail, index: int, last: RowKey | None = None) -> None:
+        """
+        Copy a stripe.
+
+        Args:
+            index: the stripe, from 0. One without rows is left out.
+            last: its last key, where the caller knows; else found out.
+
+        Raises:
+            RefusedError: UNSUPPORTED_FORMAT; it can't stand in this file (see `compatible`).
+            VerificationError: its keys don't follow those of the stripe before.
+        """
+        if not tail.stripes[index].number_of_rows:
+            return
+        reason = compatible(tail, self._output, index)
+        if reason is not None:
+            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{tail.name}: stripe {index + 1} can't be copied: {reason}")
+        key = (last or last_key(reader, tail, index)) if self._output.is_acid else None
+        self._append(reader, tail, index, key)
+
+    def add_recoded(self, image: RandomReader, tail: Tail, last: RowKey | None) -> None:
+        """
+        Copy the stripes of a file that the recoder has just written for this output in memory; its types may be spelled more coarsely (string for char).
+
+        Args:
+            tail: of one stripe, or none.
+            last: the last key of its rows.
+
+        Raises:
+            VerificationError: its columns aren't this file's, or its keys don't follow those of the stripe before.
+        """
+        if len(tail.footer.types) != len(self._types) or tail.compression is not self._output.compression or tail.stride != self._output.stride:
+            raise VerificationError(
+                Reason.VERIFICATION_FAILED,
+                f"{image.name}: recoded with {len(tail.footer.types)} columns in {tail.compression.name} instead of {len(self._types)} in {self._output.compression.name}",
+            )
+        if len(tail.stripes) > 1:
+            raise VerificationError(Reason.VERIFICATION_FAILED, f"{image.name}: recoded into {len(tail.stripes)} stripes instead of one")
+        if tail.stripes and tail.rows:
+            self._append(image, tail, 0, last)
+
+    def finish(self, operation: str | None) -> FileSummary:
+        """
+        Write metadata, footer and postscript.
+
+        Args:
+            operation: `insert` or `delete`: what all rows of an ACID file are; None for a file without ACID columns.
+
+        Raises:
+            RefusedError: SCHEMA_MISMATCH; the stripes count dates in different calendars.
+            VerificationError: rows of another operation are in it.
+        """
+        self._check_operation(operation)
+        kind, content_end = self._output.compression, self._sink.position
+        metadata = codec.compress_section(pb.Metadata(stripe_stats=self._statistics).SerializeToString(), kind, self._output.block_size)
+        if not self._stripes:
+            metadata = b""
+        footer = codec.compress_section(self._footer(operation, content_end).SerializeToString(), kind, self._output.block_size)
+        postscript = pb.PostScript(
+            footer_length=len(footer),
+            compression=kind,
+            compression_block_size=self._block_size,
+            version=(0, 12),
+            metadata_length=len(metadata),
+            writer_version=self._label()[1],
+            magic=MAGIC.decode(),
+        ).SerializeToString()
+        self._sink.write(metadata + footer + postscript + bytes([len(postscript)]))
+        return self._summary()
+
+    def _append(self, reader: RandomReader, tail: Tail, index: int, last: RowKey | None) -> None:
+        stripe, statistics = tail.stripes[index], tail.metadata.stripe_stats[index]
+        if last is not None:
+            bounds = stripe_bounds(tail, index)
+            if bounds is None or not bounds.first <= last <= bounds.last:
+                raise VerificationError(Reason.VERIFICATION_FAILED, f"{tail.name}: last key {tuple(last)} of stripe {index + 1} is outside its statistics")
+            if self._last_keys and (last <= self._last_keys[-1] or (bounds.exact and bounds.first <= self._last_keys[-1])):
+                message = f"{tail.name}: keys of stripe {index + 1} don't come after {tuple(self._last_keys[-1])}, the last key before it"
+                raise VerificationError(Reason.VERIFICATION_FAILED, message)
+            self._last_keys.append(last)
+            self._bounds.append(bounds)
+        made = pb.StripeInformation()
+        made.CopyFrom(stripe)
+        made.offset = self._sink.position
+        self._sink.copy_from(reader, stripe.offset, tail.stripe_length(index))
+        self._stripes.append(made)
+        self._statistics.append(statistics)
+        self._tails[id(tail)] = tail
+        self._block_size = max(self._block_size, tail.block_size)
+
+    def _footer(self, operation: str | None, content_end: int) -> pb.Footer:
+        footer = self._template()
+        writer, _ = self._label()
+        footer.header_length, footer.content_length = len(MAGIC), content_end
+        footer.number_of_rows = self.rows
+        footer.row_index_stride = self._output.stride
+        footer.writer = writer
+        footer.stripes.extend(self._stripes)
+        footer.types.extend(self._types)
+        footer.statistics.extend(merge_statistics([stripe.columns for stripe in self._statistics], self._kinds))
+        for name, value in self._user_metadata(operation):
+            footer.metadata.add(name=name, value=value)
+        calendar = common_calendar(self._tails.values())
+        if calendar:
+            footer.calendar = calendar
+        return footer
+
+    def _template(self) -> pb.Footer:
+        """What the sources' footers say beyond what is known here: kept when they all say the same."""
+        rests: list[pb.Footer] = []
+        versions: set[str] = set()
+        for tail in self._tails.values():
+            rest = pb.Footer()
+            rest.CopyFrom(tail.footer)
+            versions.add(rest.software_version)
+            for name in pb.Footer.DESCRIPTOR.fields_by_name:
+                rest.ClearField(name)  # type: ignore[arg-type]  # every field by its own name
+            rests.append(rest)
+        footer = rests[0] if rests and all(rest.SerializeToString() == rests[0].SerializeToString() for rest in rests) else pb.Footer()
+        if len(versions) == 1 and (version := versions.pop()):
+            footer.software_version = version
+        return footer
+
+    def _label(self) -> tuple[int, int]:
+        """
+        Writer and writer version of the file.
+
+        Only files with C++ stripes alone are labelled C++: Java trusts that label with more than old Java stripes keep.
+        """
+        java = [tail.writer_version for tail in self._tails.values() if tail.writer == JAVA_WRITER]
+        others = any(tail.writer != JAVA_WRITER for tail in self._tails.values())
+        if not java:
+            return CPP_WRITER, _SHARED_VERSION
+        return JAVA_WRITER, min([*java, _SHARED_VERSION] if others else java)
+
+    def _user_metadata(self, operation: str | None) -> Sequence[tuple[str, bytes]]:
+        if operation is None:
+            return ()
+        counts = f"{self.rows},0,0" if operation == "insert" else f"0,0,{self.rows}"
+        return ((KEY_INDEX, format_key_index(self._last_keys)), (ACID_STATS, counts.encode()), (ACID_VERSION, ACID_FORMAT_VERSION))
+
+    def _check_operation(self, operation: str | None) -> None:
+        if (operation is not None) != self._output.is_acid:
+            raise ValueError(f"operation {operation!r} doesn't fit columns {self._output.types}")
+        wanted = {"insert": 0, "delete": 2}.get(operation or "")
+        for bounds in self._bounds:
+            if bounds.operation is None or bounds.operation != (wanted, wanted):
+                raise VerificationError(Reason.VERIFICATION_FAILED, f"rows with operation {bounds.operation} in a file of {operation} events")
+
+    def _summary(self) -> FileSummary:
+        rows = tuple(stripe.number_of_rows for stripe in self._stripes)
+        summary = FileSummary(sum(rows), len(rows), self._sink.position, rows)
+        if not self._bounds:
+            return summary
+        currents = [bounds.current for bounds in self._bounds if bounds.current is not None]
+        return FileSummary(
+            summary.rows,
+            summary.stripes,
+            summary.length,
+            rows,
+            first_key=self._bounds[0].first,
+            first_exact=self._bounds[0].exact,
+            last_key=self._last_keys[-1],
+            write_id_min=min(bounds.write_id[0] for bounds in self._bounds),
+            write_id_max=max(bounds.write_id[1] for bounds in self._bounds),
+            current_min=min(low for low, _ in currents) if len(currents) == len(self._bounds) else None,
+            current_max=max(high for _, high in currents) if len(currents) == len(self._bounds) else None,
+        )
