@@ -119,7 +119,7 @@ class Attempt:
         run_as = self._run_as(storage, facts.location)
         self._come_alive(run_as)
         request = self._request(facts)
-        self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings)
+        self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings, self._step)
         state = compaction.observe()
         self._step(steps.WORKER_LISTED)
         if not enough(state, entry.kind, facts.table.insert_only):
@@ -129,7 +129,7 @@ class Attempt:
         self._store_state(plan.highest_write_id, run_as)
         compaction.run(self._progress, self._cancellation)
         self._step(steps.WORKER_RAN)
-        compaction.verify()
+        compaction.verify(self._cancellation)
         self._step(steps.WORKER_VERIFIED)
         published = compaction.publish(self._guard)
         self._step(steps.WORKER_PUBLISHED)
@@ -229,6 +229,7 @@ class Attempt:
             visibility_txn=self.txn_id,
             properties=entry.properties,
             host=services.identity.host,
+            pool=entry.pool,
         )
 
     def _leave_to_the_cleaner(self, state: AcidState, write_ids: CompactorWriteIdList, run_as: str) -> Result:

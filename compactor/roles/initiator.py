@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
-from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
+from compactor.errors import CompactorError, RefusedError
 from compactor.log import get_logger
 from compactor.metastore.model import Candidate, Entity, PartitionFacts, TableFacts
 from compactor.metastore.requests import Request
@@ -87,6 +87,7 @@ class Initiator:
         self._last_full_ms: int | None = None
         self._again: set[Entity] = set()
         self._quiet: dict[Entity, _Quiet] = {}
+        self._recorded: dict[Entity, str] = {}
 
     def run_once(self) -> str:
         """
@@ -111,7 +112,8 @@ class Initiator:
 
     def _cycle(self, since_ms: int | None, now_ms: int) -> _Tally:
         services = self._services
-        candidates = services.initiating.candidates(since_ms, also=self._again)
+        limits = thresholds_from(services.settings.initiator.thresholds)
+        candidates = services.initiating.candidates(since_ms, also=self._again, aborted_count=limits.aborted_count, aborted_age_ms=limits.aborted_age_ms)
         tally = _Tally(candidates=len(candidates))
         services.steps.enter(steps.INITIATOR_SEARCHED)
         subjects = self._subjects(candidates, tally)
@@ -187,9 +189,7 @@ class Initiator:
         def judge(subject: _Subject) -> Pick | Skip | Exception:
             try:
                 return self._judge(subject, defaults, write_ids, txns, now_ms=now_ms, oldest_open_ms=oldest_open_ms)
-            except (RetryableError, UnreachableError):
-                raise
-            except Exception as error:
+            except Exception as error:  # whatever it is, it is this table's alone
                 return error
 
         listed: list[tuple[_Subject, Pick | Skip | Exception]] = []
@@ -260,6 +260,7 @@ class Initiator:
         entity = subject.candidate.entity
         match verdict:
             case Pick():
+                self._recorded.pop(entity, None)
                 tally.picks.append((subject, verdict))
                 for finding in verdict.findings:
                     _log.warning(finding, db=entity.database, table=entity.table, partition=entity.partition)
@@ -274,7 +275,10 @@ class Initiator:
                 self._record(entity, f"{type(verdict).__name__}: {' '.join(str(verdict).split())}")
 
     def _record(self, entity: Entity, message: str) -> None:
-        """A row in the history, so that `SHOW COMPACTIONS` tells; that it can't be written is only logged."""
+        """A row in the history, so that `SHOW COMPACTIONS` tells; not the same again while nothing changes; that it can't be written is only logged."""
+        if self._recorded.get(entity) == message:
+            return
+        self._recorded[entity] = message
         with about_entity(entity):
             _log.warning("not queued", why=message)
             try:

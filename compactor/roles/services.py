@@ -7,11 +7,13 @@ Opened by the daemon (and by tests, in the same way); the roles only use it.
 import getpass
 import threading
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.engine.session import SparkSubmitter
 from compactor.log import about, get_logger, keep_secret
+from compactor.metastore.aborts import Aborts
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.cleaning import Cleaning
 from compactor.metastore.database import Database
@@ -49,6 +51,7 @@ class Services:
     locks: Locks
     queue: Queue
     cleaning: Cleaning
+    aborts: Aborts
     initiating: Initiating
     housekeeping: Housekeeping
     submitter: SparkSubmitter
@@ -77,6 +80,7 @@ class Services:
             locks=Locks(database),
             queue=Queue(database),
             cleaning=Cleaning(database),
+            aborts=Aborts(database),
             initiating=Initiating(database),
             housekeeping=Housekeeping(database),
             submitter=SparkSubmitter(settings),
@@ -111,7 +115,7 @@ class Services:
         self.database.close()
 
 
-def about_entity(entity: Entity, entry: QueueEntry | None = None) -> "about":  # type: ignore[valid-type]
+def about_entity(entity: Entity, entry: QueueEntry | None = None) -> AbstractContextManager[None]:
     """Log context: db, table, partition, id."""
     return about(database=entity.database, table=entity.table, partition=entity.partition, entry_id=entry.id if entry else None)
 

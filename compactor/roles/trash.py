@@ -35,10 +35,12 @@ class Removal:
     Args:
         name: first part of the path.
         files: what is below it (paths relative to the partition), or the file itself.
+        whole_partition: it is a table's or partition's own directory; the hidden directories in it weren't looked into and aren't compared.
     """
 
     name: str
     files: tuple[FileEntry, ...]
+    whole_partition: bool = False
 
     @property
     def bytes(self) -> int:
@@ -80,7 +82,8 @@ class Trash:
             RefusedError: INPUT_CHANGED, naming the first difference.
         """
         listing = self._storage.list_tree(self._path())
-        found = set(listing.files)
+        unseen = {removal.name for removal in self._moved if removal.whole_partition}
+        found = {file for file in listing.files if not (file.path.split("/", 1)[0] in unseen and _in_hidden_directory(file.path))}
         wanted = {file for removal in self._moved for file in removal.files}
         names = {removal.name for removal in self._moved}
         strangers = {path.split("/", 1)[0] for path in (*listing.directories, *(file.path for file in found))} - names
@@ -110,15 +113,19 @@ class Trash:
         return join(self._location, self.name, *parts)
 
 
-def settle(storage: Storage, location: str, listing: Listing) -> int:
+def settle(storage: Storage, location: str, listing: Listing, tag: str | int = "") -> int:
     """
     Bring removals that were cut off to their end: decided ones are deleted, others put back. Only for the holder of the Cleaner's mutex.
+
+    Args:
+        tag: only those of this tag; empty: all.
 
     Returns how many there were; after it, the listing is out of date.
     """
     count = 0
+    prefix = f"{TRASH_PREFIX}{tag}-" if tag else TRASH_PREFIX
     for name in _top_directories(listing):
-        if not name.startswith(TRASH_PREFIX) or name.endswith(KEPT):
+        if not name.startswith(prefix) or name.endswith(KEPT):
             continue
         count += 1
         if name.endswith(DECIDED):
@@ -179,3 +186,9 @@ def staging_directories(listing: Listing, entry_id: int) -> list[str]:
 
 def _top_directories(listing: Listing) -> list[str]:
     return sorted(directory for directory in listing.directories if "/" not in directory)
+
+
+def _in_hidden_directory(path: str) -> bool:
+    """Whether the second part of the path is a hidden directory: a listing of the first part wouldn't have looked into it."""
+    parts = path.split("/")
+    return len(parts) > 2 and parts[1].startswith((".", "_"))

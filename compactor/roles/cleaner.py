@@ -1,0 +1,259 @@
+"""
+Removes what compactions have replaced and what aborted writers left, once nobody can be reading it.
+
+Whether an entry may be cleaned is decided by the metastore part: every transaction that was open at the commit has ended, no lock is left that was there then, the
+retention is over. What is removed is decided from a fresh listing. An entry is marked cleaned only when nothing is left that it should have removed. When something
+holds it back, the sentence names it.
+Source: docs/operations.md; Hive's Cleaner, CompactionCleaner, FSRemover; HIVE-24481, HIVE-27526, HIVE-29572.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from compactor.acid.compaction import LayoutVersion
+from compactor.acid.listing import Listing
+from compactor.acid.snapshot import AcidState, ListedDir, resolve
+from compactor.acid.write_ids import CleanerWriteIdList
+from compactor.errors import CompactorError, OwnershipLostError, RefusedError, RetryableError, UnreachableError
+from compactor.log import get_logger
+from compactor.metastore.cleaning import ReadyEntry
+from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts, duration
+from compactor.planning.picker import cleanup_off
+from compactor.reasons import Reason
+from compactor.roles import steps
+from compactor.roles.abort_cleaner import AbortCleaner
+from compactor.roles.cleaner_tally import CleanerTally
+from compactor.roles.services import Services, about_entity
+from compactor.roles.soft_delete import remove_dropped
+from compactor.roles.sweep import Sweep, Swept
+
+_log = get_logger(__name__)
+REPLICATION_SOURCE = "repl.source.for"
+
+
+class Cleaner:
+    """One cycle at a time; holds Hive's mutex `Cleaner` while it works."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._aborts = AbortCleaner(services)
+        self._failures: Counter[int] = Counter()
+        self._said: dict[int, str] = {}
+
+    def run_once(self) -> str:
+        """
+        Raises:
+            CompactorError: the metastore can't be asked.
+        """
+        services = self._services
+        settings = services.settings.cleaner
+        tally = CleanerTally()
+        with services.database.mutex("Cleaner", wait_seconds=1.0):
+            ready = services.cleaning.ready_for_cleaning(round(settings.retention_seconds * 1000))
+            self._forget_others(ready)
+            self._report(ready, tally)
+            for item in ready:
+                if item.failed:
+                    self._end_as_failed(item, tally)
+            self._clean_all([item for item in ready if not item.blockers], tally)
+            self._aborts.run(tally)
+        self._count(tally)
+        return tally.sentence()
+
+    def _clean_all(self, due: list[ReadyEntry], tally: CleanerTally) -> None:
+        if not due:
+            return
+
+        def guarded(item: ReadyEntry) -> None:
+            if self._services.stopping.is_set():
+                return
+            with about_entity(item.entry.entity, item.entry):
+                self._clean_one(item, tally)
+
+        with ThreadPoolExecutor(self._services.settings.cleaner.threads, thread_name_prefix="cleaning") as pool:
+            list(pool.map(guarded, due))
+
+    # One entry
+
+    def _clean_one(self, item: ReadyEntry, tally: CleanerTally) -> None:
+        entry = item.entry
+        try:
+            self._services.steps.enter(steps.CLEANER_SELECTED, entry)
+            self._clean(item, tally)
+            self._failures.pop(entry.id, None)
+        except OwnershipLostError as error:
+            _log.info("not ours any more", error=str(error))
+        except (UnreachableError, RetryableError) as error:
+            tally.error(entry.entity, error)
+            _log.warning("can't be cleaned now", error=str(error))
+            self._services.cleaning.clear_cleaner_start(entry)
+        except Exception as error:
+            if not isinstance(error, CompactorError | OSError):
+                _log.exception("cleaning broke")
+            tally.error(entry.entity, error)
+            self._after_failure(entry, error)
+
+    def _clean(self, item: ReadyEntry, tally: CleanerTally) -> None:
+        services, entry = self._services, item.entry
+        facts = services.catalog.facts_for([entry.entity]).get(entry.entity)
+        if entry.location is not None and remove_dropped(services, entry, facts, tally):
+            return
+        if facts is None:
+            services.cleaning.mark_cleaned(entry, gone=True)
+            self._marked(entry, tally, f"{entry.entity} was dropped; there is nothing to clean")
+            return
+        table, partition = facts
+        if (why := _why_kept(table, partition)) is not None:
+            services.queue.mark_refused(entry, f"{Reason.NO_CLEANUP.value}: {why}")
+            tally.ended += 1
+            _log.info("left in place", reason=Reason.NO_CLEANUP.value, why=why)
+            return
+        if table.partitioned and partition is None:
+            services.cleaning.mark_cleaned(replace(entry, highest_write_id=0))  # Hive's entry for a dynamic-partition abort; the aborts' own cleaning does it
+            self._marked(entry, tally, f"{entry.entity} is partitioned, and the entry names no partition; what was aborted is cleaned as such")
+            return
+        location = entry.location or (partition.location if partition else table.location)
+        if not location:
+            raise RefusedError(Reason.UNSUPPORTED_STORE, f"{entry.entity} has no location in the catalog")
+        services.cleaning.mark_cleaner_start(entry)
+        self._sweep(item, table, location, tally)
+
+    def _sweep(self, item: ReadyEntry, table: TableFacts, location: str, tally: CleanerTally) -> None:
+        services, entry = self._services, item.entry
+        write_ids = self._write_ids(item)
+        layout = services.layout
+
+        def state_of(listing: Listing) -> AcidState:
+            return resolve(listing, write_ids, item.txns, layout)
+
+        sweep = Sweep(services, location, entry.id, entry, lambda: self._still_right(entry, table, location))
+        swept = sweep.run(state_of, _obsolete_and_aborted, originals=True)
+        tally.add(swept.removed)
+        if swept.left:
+            services.cleaning.clear_cleaner_start(entry)
+            tally.wait(entry, f"{swept.left[0]} is still there", Reason.INPUT_CHANGED)
+            return
+        self._mark_cleaned(entry, swept, write_ids)
+        self._marked(entry, tally, f"removed {_names(swept)}")
+
+    def _write_ids(self, item: ReadyEntry) -> CleanerWriteIdList:
+        """
+        The lists under which this entry is decided. Hive 3.1's own Cleaner takes aborted ids for committed here, and then a wide aborted delta hides
+        what is below it; we don't.
+        """
+        services, entry = self._services, item.entry
+        if services.layout is LayoutVersion.HIVE_4:
+            return services.cleaning.write_ids(item)
+        reader = services.transactions.valid_write_ids(entry.entity.full_name, services.transactions.valid_txns())
+        return CleanerWriteIdList.from_reader(reader, entry.highest_write_id or 0)
+
+    def _mark_cleaned(self, entry: QueueEntry, swept: Swept, write_ids: CleanerWriteIdList) -> None:
+        """Forget aborted ids only where none of their rows are left."""
+        mixed = swept.state.mixed_aborted_write_ids
+        covered = entry.highest_write_id or 0
+        if mixed:
+            gone = [write_id for write_id in write_ids.aborted if write_id <= covered and write_id not in mixed]
+            self._services.cleaning.mark_cleaned(entry, gone, uncompacted_aborts=True)
+        else:
+            self._services.cleaning.mark_cleaned(entry)
+
+    def _still_right(self, entry: QueueEntry, table: TableFacts, location: str) -> None:
+        """After the move and before the deletion: the entry is still ready, and the table is the one that was looked at."""
+        services = self._services
+        now = services.queue.entry(entry.id)
+        if now is None or now.state is not QueueState.READY_FOR_CLEANING:
+            raise OwnershipLostError(f"entry {entry.id} is no longer ready for cleaning")
+        found = services.catalog.facts_for([entry.entity]).get(entry.entity)
+        there = None if found is None else found[1].location if found[1] else found[0].location
+        if found is None or found[0].tbl_id != table.tbl_id or (entry.location is None and there != location):
+            raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was dropped, re-created or moved while it was cleaned; everything was put back")
+
+    def _marked(self, entry: QueueEntry, tally: CleanerTally, what: str) -> None:
+        self._services.steps.enter(steps.CLEANER_MARKED, entry)
+        tally.cleaned += 1
+        _log.info("cleaned", what=what)
+
+    # What goes wrong, and what waits
+
+    def _after_failure(self, entry: QueueEntry, error: Exception) -> None:
+        """Try again later, with growing pauses; give up after so many times in a row."""
+        services, settings = self._services, self._services.settings.cleaner
+        message = f"cleaning failed: {' '.join(str(error).split()) or type(error).__name__}"
+        first = settings.retry_seconds * 1000
+        stored = 0 if entry.retry_retention_ms <= 0 else int(math.log2(max(1.0, entry.retry_retention_ms / first))) + 1
+        attempts = max(stored, self._failures[entry.id]) + 1
+        self._failures[entry.id] = attempts
+        try:
+            if attempts > settings.retry_attempts:
+                services.queue.mark_failed(entry, f"{message}; given up after {attempts} attempts: what it replaced is still there")
+                _log.error("cleaning given up", error=message, attempts=attempts)
+            else:
+                services.cleaning.retry_later(entry, round(first * 2 ** (attempts - 1)), message)
+                _log.warning("cleaning failed; tried again later", error=message, attempts=attempts)
+        except CompactorError as second:
+            _log.warning("that can't be stored", error=str(second))
+
+    def _end_as_failed(self, item: ReadyEntry, tally: CleanerTally) -> None:
+        """Its own transaction was rolled back: nothing was replaced, nothing may be deleted."""
+        with about_entity(item.entry.entity, item.entry):
+            try:
+                self._services.queue.mark_failed(item.entry, f"{Reason.COMPACTION_ABORTED.value}: {item.blockers[0].sentence}")
+                tally.ended += 1
+            except CompactorError as error:
+                tally.error(item.entry.entity, error)
+
+    def _forget_others(self, ready: Iterable[ReadyEntry]) -> None:
+        alive = {item.entry.id for item in ready}
+        self._failures = Counter({number: count for number, count in self._failures.items() if number in alive})
+        self._said = {number: sentence for number, sentence in self._said.items() if number in alive}
+
+    def _report(self, ready: list[ReadyEntry], tally: CleanerTally) -> None:
+        """Say, for each entry that is held back, by whom; and once only while nothing changes."""
+        now = self._services.now_ms() if ready else 0
+        oldest = 0
+        for item in ready:
+            if not item.blockers or item.failed:
+                continue
+            blocker = item.blockers[0]
+            entry = item.entry
+            tally.wait(entry, blocker.sentence, blocker.reason)
+            if entry.commit_ms is not None:
+                oldest = max(oldest, now - entry.commit_ms)
+            key = f"{blocker.reason}:{blocker.sentence.partition(', open for')[0]}"
+            if self._said.get(entry.id) != key and blocker.reason is not Reason.RETENTION:
+                self._said[entry.id] = key
+                since = None if entry.commit_ms is None else duration(now - entry.commit_ms)
+                with about_entity(entry.entity, entry):
+                    _log.info("cleaning waits", reason=blocker.reason.value, why=blocker.sentence, committed_since=since)
+        self._services.metrics.cleaner_blocked_age.set(oldest / 1000)
+
+    def _count(self, tally: CleanerTally) -> None:
+        metrics = self._services.metrics
+        metrics.cleaner_blocked.clear()
+        for reason, count in tally.reasons.items():
+            metrics.cleaner_blocked.labels(reason.value).set(count)
+        metrics.cleaned_bytes.inc(tally.bytes)
+        for kind, count in tally.kinds.items():
+            metrics.cleaned_directories.labels(kind).inc(count)
+
+
+def _obsolete_and_aborted(state: AcidState) -> tuple[ListedDir, ...]:
+    return (*state.obsolete, *state.aborted)
+
+
+def _why_kept(table: TableFacts, partition: PartitionFacts | None) -> str | None:
+    if cleanup_off(table.parameters, partition.parameters if partition else {}):
+        return f"no_cleanup is set for {table.full_name}{'/' + partition.name if partition else ''}: replaced files stay"
+    if table.database_parameters.get(REPLICATION_SOURCE):
+        return f"{table.database} is a source of replication, and files can't be handed to its change management: replaced files stay"
+    return None
+
+
+def _names(swept: Swept) -> str:
+    if not swept.removed:
+        return "nothing: nothing was left"
+    names = [removal.name for removal in swept.removed]
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,72 @@
+"""What one cycle of the Cleaner did and what it waits for, and the sentence that says so."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from compactor.metastore.model import Entity, QueueEntry
+from compactor.reasons import Reason
+from compactor.roles.trash import Removal
+
+
+@dataclass(slots=True)
+class CleanerTally:
+    """
+    Filled by several threads.
+
+    Args:
+        cleaned: entries marked cleaned.
+        ended: entries that ended without cleaning: refused or failed.
+        forgotten: rows about aborted writes whose directories are gone.
+        waiting: a sentence for each entry that is held back.
+    """
+
+    cleaned: int = 0
+    ended: int = 0
+    forgotten: int = 0
+    directories: int = 0
+    bytes: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[Reason] = field(default_factory=Counter)
+    waiting: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, removals: Iterable[Removal]) -> None:
+        with self._lock:
+            for removal in removals:
+                self.directories += 1
+                self.bytes += removal.bytes
+                self.kinds[_kind(removal.name)] += 1
+
+    def wait(self, entry: QueueEntry, sentence: str, reason: Reason) -> None:
+        with self._lock:
+            self.waiting.append(f"{entry.entity} (compaction {entry.id}): {sentence}")
+            self.reasons[reason] += 1
+
+    def error(self, entity: Entity, error: Exception) -> None:
+        with self._lock:
+            self.errors.append(f"{entity}: {' '.join(str(error).split()) or type(error).__name__}")
+
+    def sentence(self) -> str:
+        """One line; names the first that waits and the first that failed."""
+        parts = []
+        if self.cleaned or self.directories:
+            parts.append(f"cleaned {self.cleaned} entries, {self.directories} directories, {self.bytes} bytes")
+        if self.forgotten:
+            parts.append(f"forgot {self.forgotten} aborted writes")
+        if self.ended:
+            parts.append(f"ended {self.ended} without cleaning")
+        if self.waiting:
+            parts.append(f"{len(self.waiting)} wait: {self.waiting[0]}")
+        if self.errors:
+            parts.append(f"{len(self.errors)} failed: {self.errors[0]}")
+        return "; ".join(parts) or "nothing to clean"
+
+
+def _kind(name: str) -> str:
+    for prefix in ("delete_delta", "delta", "base"):
+        if name.startswith(f"{prefix}_"):
+            return prefix.replace("_", "-")
+    return "original"

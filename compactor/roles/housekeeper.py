@@ -1,0 +1,94 @@
+"""
+What somebody has to do so that the transaction tables stay small and the dead stay dead.
+
+Claims of our own dead workers are always ours to give back. Hive's housekeeping duties are done here when the settings say so, or when it is found out that nobody
+does them: then for a day, after which it is found out again.
+Source: docs/operations.md; Hive's AcidHouseKeeperService, AcidTxnCleanerService, CompactionHouseKeeperService.
+"""
+
+import time
+
+from compactor.errors import CompactorError
+from compactor.log import get_logger
+from compactor.metastore.history import Retention
+from compactor.metastore.housekeeping import Duty
+from compactor.roles.recovery import Recovery
+from compactor.roles.services import Services
+from compactor.settings import History
+
+_log = get_logger(__name__)
+_LOOK_SECONDS = 600.0
+_OURS_SECONDS = 24 * 3600.0
+_DAY_MS = 24 * 3_600_000
+
+
+class Housekeeper:
+    """One cycle at a time."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._recovery = Recovery(services)
+        self._ours_until: dict[Duty, float] = {}
+        self._looked = -_LOOK_SECONDS
+
+    def run_once(self) -> str:
+        """
+        Raises:
+            CompactorError: the metastore can't be asked.
+        """
+        freed = self._recovery.give_back_claims_of_the_dead()
+        done: list[str] = [f"gave back {len(freed)} claims of dead workers"] if freed else []
+        failed: list[str] = []
+        for duty in self._duties():
+            if self._services.stopping.is_set():
+                break
+            try:
+                count = self._do(duty)
+            except CompactorError as error:
+                failed.append(f"{duty.value} failed: {error}")
+                _log.warning("duty failed", duty=duty.value, error=str(error))
+                continue
+            self._services.metrics.housekeeping_rows.labels(duty.value).inc(count)
+            if count:
+                done.append(f"{duty.value} {count}")
+        return "; ".join(done + failed) or "nothing to keep"
+
+    def _do(self, duty: Duty) -> int:
+        settings = self._services.settings
+        return self._services.housekeeping.run(
+            duty, timeout_ms=round(settings.txn.timeout_seconds * 1000), retention=retention_from(settings.housekeeper.history)
+        )
+
+    def _duties(self) -> list[Duty]:
+        match self._services.settings.housekeeper.enabled:
+            case "never":
+                return []
+            case "always":
+                return list(Duty)
+            case _:
+                self._find_out()
+                now = time.monotonic()
+                return [duty for duty in Duty if self._ours_until.get(duty, 0.0) > now]
+
+    def _find_out(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        for duty, finding in self._services.housekeeping.who_does_it().items():
+            if not finding.ours:
+                continue
+            if self._ours_until.get(duty, 0.0) <= now:
+                _log.info("duty is ours", duty=duty.value, why=finding.sentence)
+            self._ours_until[duty] = now + _OURS_SECONDS
+
+
+def retention_from(history: History) -> Retention:
+    """How much history stays, as the settings say."""
+    return Retention(
+        succeeded=history.succeeded,
+        failed=history.failed,
+        did_not_initiate=history.did_not_initiate,
+        refused=history.refused,
+        timeout_ms=round(history.timeout_days * _DAY_MS),
+    )

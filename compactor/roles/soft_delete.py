@@ -1,0 +1,114 @@
+"""
+Directories of tables and partitions that were dropped and left to the Cleaner: entries whose properties name a `location`.
+
+The whole directory goes, but only when nothing in the catalog lies at it or below it: names are re-used, and a directory may be by now somebody else's.
+Source: docs/operations.md; Hive's CompactionCleaner (location given, nothing of that name in the catalog), HIVE-25115.
+"""
+
+from dataclasses import replace
+
+from sqlalchemy import Connection, select
+
+from compactor.acid.listing import FileEntry
+from compactor.errors import OwnershipLostError, RefusedError
+from compactor.log import get_logger
+from compactor.metastore.catalog import Facts
+from compactor.metastore.model import QueueEntry, QueueState
+from compactor.reasons import Reason
+from compactor.roles import steps
+from compactor.roles.cleaner_tally import CleanerTally
+from compactor.roles.services import Services
+from compactor.roles.trash import Removal, Trash, settle
+from compactor.storage.location import local_path, name, parent
+
+_log = get_logger(__name__)
+
+
+def remove_dropped(services: Services, entry: QueueEntry, facts: Facts | None, tally: CleanerTally) -> bool:
+    """
+    Remove the directory of a dropped table or partition and finish the entry.
+
+    Returns False when it isn't a dropped one's: the partition or table is (again) at that place, and is cleaned like any other.
+
+    Raises:
+        RefusedError: the catalog has something else there, or the directory changed while it was being removed.
+    """
+    location = entry.location
+    assert location is not None
+    if facts is not None and _same(location, facts[1].location if facts[1] else facts[0].location):
+        return False
+    if (reader := next(iter(services.locks.held(entry.entity)), None)) is not None and facts is None:
+        tally.wait(entry, str(reader), Reason.HELD_LOCK)
+        return True
+    _require_unused(services, location)
+    services.cleaning.mark_cleaner_start(entry)
+    removed = _remove(services, entry, location)
+    if removed is not None:
+        tally.add([removed])
+    if facts is None:
+        services.cleaning.mark_cleaned(entry, gone=True)
+    else:
+        services.cleaning.mark_cleaned(replace(entry, highest_write_id=0))  # the name is another table's by now: forget nothing of that one
+    services.steps.enter(steps.CLEANER_MARKED, entry)
+    tally.cleaned += 1
+    _log.info("removed the directory of what was dropped", location=location)
+    return True
+
+
+def _remove(services: Services, entry: QueueEntry, location: str) -> Removal | None:
+    storage, above, own_name = services.storage(location), parent(location), name(location)
+    if not storage.exists(above):
+        return None
+    settle(storage, above, storage.list_tree(above), entry.id)
+    if not storage.exists(location):
+        return None
+    listing = storage.list_tree(location)
+    services.steps.enter(steps.CLEANER_LISTED, entry)
+    removal = Removal(own_name, tuple(FileEntry(f"{own_name}/{file.path}", file.length, file.mtime_ms) for file in listing.files), whole_partition=True)
+    trash = Trash(storage, above, entry.id)
+    try:
+        trash.take([removal])
+        services.steps.enter(steps.CLEANER_TRASHED, entry)
+        trash.check()
+        now = services.queue.entry(entry.id)
+        if now is None or now.state is not QueueState.READY_FOR_CLEANING:
+            raise OwnershipLostError(f"entry {entry.id} is no longer ready for cleaning")
+        _require_unused(services, location)
+        services.steps.enter(steps.CLEANER_COMPARED, entry)
+    except BaseException:
+        trash.put_back()
+        raise
+    if services.settings.cleaner.quarantine:
+        trash.keep()
+    else:
+        trash.decide()
+        trash.delete()
+        services.steps.enter(steps.CLEANER_DELETED, entry)
+    return removal
+
+
+def _require_unused(services: Services, location: str) -> None:
+    path = local_path(location)
+    if path.count("/") < 2:
+        raise RefusedError(Reason.UNKNOWN_NAME, f"{location} is too near the root to be removed as a dropped table")
+    sds, dbs = services.database.schema.sds.c, services.database.schema.dbs.c
+    pattern = "%" + path.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+
+    def look(connection: Connection) -> list[str]:
+        found = list(connection.scalars(select(sds.location).where(sds.location.like(pattern, escape="\\"))))
+        return found + list(connection.scalars(select(dbs.db_location_uri).where(dbs.db_location_uri.like(pattern, escape="\\"))))
+
+    for other in services.database.read(look):
+        if other and (_same(other, location) or _path(other).startswith(f"{path}/")):
+            raise RefusedError(Reason.INPUT_CHANGED, f"{location} was left by something dropped, but the catalog has {other} there: nothing is removed")
+
+
+def _same(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and _path(one) == _path(other)
+
+
+def _path(location: str) -> str:
+    try:
+        return local_path(location)
+    except RefusedError:
+        return location.rstrip("/")

@@ -1,0 +1,49 @@
+"""Looks at the queue for the metrics: how many entries in each state, and how old the oldest is."""
+
+from collections import Counter
+
+from compactor.acid.compaction import CompactionKind
+from compactor.metastore.model import QueueEntry, QueueState
+from compactor.roles.services import Services
+
+_SHOWN = (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANING)
+
+
+class Watch:
+    """Changes nothing."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def run_once(self) -> str:
+        """
+        Raises:
+            CompactorError: the metastore can't be asked.
+        """
+        entries = self._services.queue.entries()
+        now = self._services.now_ms()
+        metrics = self._services.metrics
+        depth = Counter((entry.state, entry.kind) for entry in entries)
+        for state in _SHOWN:
+            for kind in (CompactionKind.MAJOR, CompactionKind.MINOR):
+                depth.setdefault((state, kind), 0)
+            ages = [now - since for entry in entries if entry.state is state and (since := _since(entry)) is not None]
+            metrics.queue_oldest_age.labels(_label(state)).set(max([0, *ages]) / 1000)
+        metrics.queue_entries.clear()
+        for (state, kind), count in depth.items():
+            metrics.queue_entries.labels(_label(state), kind.value).set(count)
+        return ", ".join(f"{sum(count for (found, _), count in depth.items() if found is state)} {state.value}" for state in _SHOWN)
+
+
+def _since(entry: QueueEntry) -> int | None:
+    match entry.state:
+        case QueueState.INITIATED:
+            return entry.enqueue_ms
+        case QueueState.WORKING:
+            return entry.start_ms
+        case _:
+            return entry.commit_ms
+
+
+def _label(state: QueueState) -> str:
+    return state.value.replace(" ", "-")
