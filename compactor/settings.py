@@ -250,7 +250,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    RESTART: ClassVar[tuple[str, ...]] = ("database", "worker.threads", "spark", "http", "host", "user", "txn")
+    RESTART: ClassVar[tuple[str, ...]] = ("database", "initiator.enabled", "worker.threads", "cleaner.enabled", "spark", "http", "host", "user", "txn")
     """Keys (and all below them) that a running daemon can't change."""
 
     database: Database
@@ -319,6 +319,15 @@ class Settings(BaseSettings):
         different = [key for key in sorted(mine.keys() | theirs.keys()) if mine.get(key) != theirs.get(key)]
         fixed = tuple(key for key in different if any(key == stop or key.startswith(f"{stop}.") for stop in self.RESTART))
         return tuple(key for key in different if key not in fixed), fixed
+
+    def taking_over(self, other: Self) -> Self:
+        """`other`, but with our values of the keys that need a restart."""
+        kept: dict[str, Any] = {}
+        for key in self.RESTART:
+            section, _, name = key.partition(".")
+            mine = getattr(self, section)
+            kept[section] = kept.get(section, getattr(other, section)).model_copy(update={name: getattr(mine, name)}) if name else mine
+        return other.model_copy(update=kept)
 
 
 def load_settings(path: Path | None, env: Mapping[str, str] | None = None) -> Settings:

@@ -55,6 +55,7 @@ class RoleLoop:
         self._failures = 0
         self.succeeded = False
         """Whether the latest cycle ended without an error; False before the first."""
+        self._running = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -85,10 +86,17 @@ class RoleLoop:
             return f"{self.name} has not completed a cycle for {age:.0f} s (limit {limit:.0f} s)"
         return None
 
+    @property
+    def working(self) -> bool:
+        """Whether it does what it is for: in a cycle, or the latest one ended without an error."""
+        return self.succeeded or (self._running and not self._failures)
+
     def _run(self) -> None:
         while not self._stop.is_set():
             began = time.monotonic()
+            self._running = True
             sentence = self._cycle()
+            self._running = False
             self._last = time.monotonic()
             if self._again(sentence) and self.succeeded:
                 continue

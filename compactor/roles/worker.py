@@ -21,6 +21,7 @@ from compactor.roles.services import Services, about_entity
 
 _log = get_logger(__name__)
 IDLE = "nothing is queued"
+DRAINING = "draining: nothing new is claimed"
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class Worker:
         if self._unsettled is not None:
             return self._settle(self._unsettled)
         if self._services.stopping.is_set():
-            return "draining: nothing new is claimed"
+            return DRAINING
         settings = self._services.settings.worker
         entry = self._services.queue.claim(self.worker_id, version=version(), pool=settings.pool)
         if entry is None:

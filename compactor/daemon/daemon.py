@@ -1,0 +1,252 @@
+"""
+`compactor run`: the roles as threads, signals in the main thread.
+
+TERM and the first INT drain: no new work; running compactions may finish until the deadline, then they are cancelled and their claims given back. A second TERM
+cancels at once. A second INT leaves at once; the next start clears up. HUP reads the settings again.
+"""
+
+import os
+import queue
+import signal
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from types import FrameType
+
+from compactor.daemon.loop import RoleLoop
+from compactor.daemon.web import WebServer
+from compactor.errors import CompactorError
+from compactor.log import configure, get_logger
+from compactor.metrics import Metrics, version
+from compactor.roles import steps
+from compactor.roles.cancellation import DrainedError
+from compactor.roles.cleaner import Cleaner
+from compactor.roles.housekeeper import Housekeeper
+from compactor.roles.initiator import Initiator
+from compactor.roles.recovery import Recovery
+from compactor.roles.services import Services
+from compactor.roles.steps import Observer
+from compactor.roles.watch import Watch
+from compactor.roles.worker import DRAINING, IDLE, Worker
+from compactor.settings import Settings
+
+_log = get_logger(__name__)
+_WATCH_SECONDS = 15.0
+_CANCEL_SECONDS = 120.0
+_HOUR = 3600.0
+
+
+class Daemon:
+    """
+    One process.
+
+    Args:
+        settings: as loaded.
+        reload: reads the settings again, for HUP; None: HUP says that it can't.
+        observers: told each step of the roles.
+        configure_log: whether `settings.log` is put into effect (not by those who have set up logging themselves).
+    """
+
+    def __init__(
+        self, settings: Settings, *, reload: Callable[[], Settings] | None = None, observers: Iterable[Observer] = (), configure_log: bool = True
+    ) -> None:
+        self._settings = settings
+        self._reload = reload
+        self._observers = (*observers, self._wake_the_next)
+        self._configure_log = configure_log
+        self.metrics = Metrics()
+        self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._told_to_stop = False
+        self._stack = ExitStack()
+        self._loops: dict[str, RoleLoop] = {}
+        self._workers: list[Worker] = []
+        self._services: Services | None = None
+        self._web: WebServer | None = None
+
+    # For the command line
+
+    def run(self) -> int:
+        """
+        Work until told to stop; from the main thread. Returns the exit code: 0, or 1 when something didn't end in time.
+
+        Raises:
+            SettingsError, UnreachableError, RefusedError: it can't start.
+        """
+        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        try:
+            self.start()
+            while True:
+                match self._signals.get():
+                    case signal.SIGHUP:
+                        self.reload()
+                    case number:
+                        _log.info("draining", signal=signal.Signals(number).name)
+                        return 0 if self.stop() else 1
+        finally:
+            self._stack.close()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    # For those who run it inside another program
+
+    def start(self) -> None:
+        """
+        Begin to work, in threads.
+
+        Raises:
+            SettingsError, UnreachableError, RefusedError: it can't; nothing is left running.
+        """
+        settings = self._settings
+        if self._configure_log:
+            configure(settings.log.level, settings.log.format)
+        with ExitStack() as stack:
+            if settings.http.enabled:
+                self._web = WebServer(settings.http.host, settings.http.port, self.metrics, self.troubles, self.unready)
+                stack.callback(self._web.close)
+                self._web.start()
+            self._services = services = Services.open(settings, metrics=self.metrics, observers=self._observers)
+            stack.callback(services.close)
+            stack.enter_context(services.identity)
+            self._recover(services)
+            self._make_loops(services)
+            for loop in self._loops.values():
+                loop.start()
+            self._stack = stack.pop_all()
+        _log.info(
+            "started",
+            version=version(),
+            database=str(services.database),
+            schema=services.layout.value,
+            workers=len(self._workers),
+            instance=services.identity.instance,
+            http=":".join(map(str, self._web.address)) if self._web else None,
+        )
+
+    def stop(self) -> bool:
+        """Drain; returns whether everything ended in time."""
+        services = self._services
+        if services is None:
+            return True
+        services.stopping.set()
+        for loop in self._loops.values():
+            loop.stop()
+        deadline = time.monotonic() + self._settings.drain.timeout_seconds
+        if not self._wait_for_loops(lambda: time.monotonic() >= deadline, cancel_on_signal=True):
+            _log.info("cancelling what is still running", busy=[worker.worker_id for worker in self._workers if worker.busy])
+        for worker in self._workers:
+            worker.cancel(DrainedError("the daemon stops"))
+        last = time.monotonic() + _CANCEL_SECONDS
+        ended = self._wait_for_loops(lambda: time.monotonic() >= last, cancel_on_signal=False)
+        stuck = [name for name, loop in self._loops.items() if not loop.join(0)]
+        if stuck:
+            _log.error("did not end in time; the next start clears up", loops=stuck)
+        self._stack.close()
+        _log.info("stopped")
+        return ended
+
+    def reload(self) -> None:
+        """Read the settings again and take over what a running daemon can; what is wrong changes nothing."""
+        services = self._services
+        if self._reload is None or services is None:
+            _log.warning("settings can't be reloaded: they came from no file")
+            return
+        try:
+            new = self._reload()
+        except CompactorError as error:
+            _log.error("settings not reloaded", error=str(error))
+            return
+        changed, fixed = self._settings.changes(new)
+        self._settings = services.settings = self._settings.taking_over(new)
+        if self._configure_log:
+            configure(new.log.level, new.log.format)
+        _log.info("settings reloaded", changed=list(changed))
+        if fixed:
+            _log.warning("these settings need a restart", keys=list(fixed))
+        for loop in self._loops.values():
+            loop.wake()
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port of the HTTP server."""
+        return self._web.address if self._web else None
+
+    def troubles(self) -> list[str]:
+        """Why the process isn't healthy; a restart would help."""
+        return [trouble for loop in self._loops.values() if (trouble := loop.trouble())]
+
+    def unready(self) -> list[str]:
+        """Why it doesn't do its work now."""
+        services = self._services
+        if services is None or not self._loops:
+            return ["starting"]
+        if services.stopping.is_set():
+            return ["draining"]
+        return [f"the latest cycle of {name} failed, or there was none yet" for name, loop in self._loops.items() if not loop.working]
+
+    # Pieces
+
+    def _make_loops(self, services: Services) -> None:
+        def add(name: str, role: str, run_once: Callable[[], str], interval: Callable[[], float], limit: Callable[[], float], *, worker: bool = False) -> None:
+            again = (lambda sentence: sentence not in {IDLE, DRAINING}) if worker else (lambda _: False)
+            self._loops[name] = RoleLoop(name, role, run_once, interval=interval, limit=limit, metrics=self.metrics, again=again)
+
+        def now() -> Settings:
+            return services.settings
+
+        add(
+            "housekeeper",
+            "housekeeper",
+            Housekeeper(services).run_once,
+            lambda: now().housekeeper.interval_seconds,
+            lambda: 3 * now().housekeeper.interval_seconds + _HOUR,
+        )
+        add("watch", "watch", Watch(services).run_once, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
+        if services.settings.initiator.enabled:
+            add(
+                "initiator",
+                "initiator",
+                Initiator(services).run_once,
+                lambda: now().initiator.interval_seconds,
+                lambda: 3 * now().initiator.interval_seconds + _HOUR,
+            )
+        for number in range(1, services.settings.worker.threads + 1):
+            worker = Worker(services, number)
+            self._workers.append(worker)
+            limit = lambda: now().worker.timeout_hours * _HOUR + _HOUR  # noqa: E731
+            add(f"worker-{number}", "worker", worker.run_once, lambda: now().worker.poll_seconds, limit, worker=True)
+        if services.settings.cleaner.enabled:
+            add("cleaner", "cleaner", Cleaner(services).run_once, lambda: now().cleaner.interval_seconds, lambda: 3 * now().cleaner.interval_seconds + _HOUR)
+
+    @staticmethod
+    def _recover(services: Services) -> None:
+        """Before anything is claimed: give back what a killed process of this machine had claimed."""
+        freed = Recovery(services).give_back_claims_of_the_dead()
+        if freed:
+            _log.info("gave back claims of dead workers", entries=[entry.id for entry in freed])
+
+    def _wake_the_next(self, step: str, _: object) -> None:
+        """Nobody waits for an interval when there is work to hand on."""
+        names = {steps.INITIATOR_QUEUED: "worker-", steps.WORKER_COMMITTED: "cleaner"}.get(step)
+        for name, loop in self._loops.items():
+            if names is not None and name.startswith(names):
+                loop.wake()
+
+    def _wait_for_loops(self, over: Callable[[], bool], *, cancel_on_signal: bool) -> bool:
+        """Whether all loops have ended before it was over; goes on listening to signals."""
+        while not all(loop.join(0.05) for loop in self._loops.values()):
+            if over():
+                return False
+            try:
+                number = self._signals.get_nowait()
+            except queue.Empty:
+                continue
+            if number == signal.SIGTERM and cancel_on_signal:
+                return False
+        return True
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if number == signal.SIGINT and self._told_to_stop:
+            os.write(2, b"left at once; the next start clears up\n")
+            os._exit(130)
+        self._told_to_stop = self._told_to_stop or number != signal.SIGHUP
+        self._signals.put(number)
