@@ -1,0 +1,106 @@
+"""Metastore databases for tests: embedded SQLite, and PostgreSQL with Hive's own schemas 4.0.0 and 3.1.0."""
+
+import os
+
+import pytest
+
+from compactor.metastore.database import Database
+from tests.metastore.actor import Hive
+from tests.metastore.servers import UnavailableError, postgres_server, schema_script
+
+EVERY = ("sqlite", "postgres-4", "postgres-3")
+HIVE_4 = ("sqlite", "postgres-4")
+_VERSIONS = {"postgres-4": "4.0.0", "postgres-3": "3.1.0"}
+
+
+def _unavailable(error):
+    if os.environ.get("CI"):
+        pytest.fail(f"CI must have it: {error}", pytrace=False)
+    pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server; tests that need it are skipped, with the reason, where there is none."""
+    try:
+        server = postgres_server()
+        started = server.__enter__()
+    except UnavailableError as error:
+        _unavailable(error)
+    yield started
+    server.__exit__(None, None, None)
+
+
+def _url(kind, request, tmp_path):
+    if kind == "sqlite":
+        return f"sqlite:///{tmp_path}/metastore.db"
+    try:
+        schema_script(_VERSIONS[kind])
+    except UnavailableError as error:
+        _unavailable(error)
+    return request.getfixturevalue("postgres").create(_VERSIONS[kind])
+
+
+def _database(kind, request, tmp_path):
+    with Database(_url(kind, request, tmp_path), create=kind == "sqlite") as database:
+        yield database
+
+
+def _parameters(kinds):
+    return [pytest.param(kind, marks=[pytest.mark.postgres] if kind != "sqlite" else []) for kind in kinds]
+
+
+@pytest.fixture(params=_parameters(EVERY))
+def database(request, tmp_path):
+    """Each kind of metastore in turn."""
+    yield from _database(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=_parameters(HIVE_4))
+def database_4(request, tmp_path):
+    """Each kind of metastore of Hive 4."""
+    yield from _database(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=_parameters(["postgres-3"]))
+def database_3(request, tmp_path):
+    """A metastore of Hive 3.1."""
+    yield from _database(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=_parameters(["postgres-4", "postgres-3"]))
+def shared_database(request, tmp_path):
+    """A metastore that others use at the same time: what is claimed about concurrency is tested on these."""
+    yield from _database(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=_parameters(["postgres-4"]))
+def shared_database_4(request, tmp_path):
+    """As `shared_database`, of Hive 4."""
+    yield from _database(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def hive(database):
+    """A Hive client on the `database` of the test."""
+    return Hive(database)
+
+
+@pytest.fixture
+def hive_4(database_4):
+    return Hive(database_4)
+
+
+@pytest.fixture
+def hive_3(database_3):
+    return Hive(database_3)
+
+
+@pytest.fixture
+def shared_hive(shared_database):
+    return Hive(shared_database)
+
+
+@pytest.fixture
+def shared_hive_4(shared_database_4):
+    return Hive(shared_database_4)

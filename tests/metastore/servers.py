@@ -1,0 +1,196 @@
+"""
+A PostgreSQL server for tests, in a folder of its own, with databases made from Hive's own schema scripts.
+
+The scripts come from Hive's release archives by Maven and are kept below `.tools/`. What can't be had is said by `UnavailableError`.
+"""
+
+import contextlib
+import fcntl
+import getpass
+import glob
+import itertools
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+
+PROJECT = Path(__file__).resolve().parents[2]
+ARCHIVES = {
+    "3.1.0": ("org.apache.hive:hive-standalone-metastore:3.1.3", "hive-standalone-metastore-3.1.3-bin.tar.gz"),
+    "4.0.0": ("org.apache.hive:hive-standalone-metastore-server:4.0.1", "hive-standalone-metastore-server-4.0.1-bin.tar.gz"),
+}
+COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+USER = "hive"
+GUARDED = "guarded"
+PASSWORD = "open-sesame-42"
+
+
+class UnavailableError(Exception):
+    """PostgreSQL, Maven or an archive can't be had here; the message says which."""
+
+
+def schema_script(version: str) -> Path:
+    """
+    Hive's own PostgreSQL schema script, "3.1.0" or "4.0.0".
+
+    Raises:
+        UnavailableError: there is no Maven, or it can't fetch the archive.
+    """
+    home = PROJECT / ".tools" / "hive-metastore"
+    script = home / f"hive-schema-{version}.postgres.sql"
+    if script.is_file():
+        return script
+    if shutil.which("mvn") is None:
+        raise UnavailableError("Maven isn't installed (Debian: apt-get install maven): Hive's schema scripts can't be fetched")
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not script.is_file():
+            _fetch(version, home, script)
+    return script
+
+
+def _fetch(version: str, home: Path, script: Path) -> None:
+    artifact, file_name = ARCHIVES[version]
+    command = ["mvn", "-q", "-B", COPY_PLUGIN, f"-Dartifact={artifact}:tar.gz:bin", f"-DoutputDirectory={home}"]
+    done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=600, check=False)
+    archive = home / file_name
+    if done.returncode or not archive.is_file():
+        raise UnavailableError(f"Maven can't fetch {artifact}: {' '.join((done.stdout + done.stderr).split())[:300]}")
+    wanted = f"/scripts/metastore/upgrade/postgres/{script.name}"
+    with tarfile.open(archive) as members:
+        member = next((entry for entry in members if entry.name.endswith(wanted)), None)
+        content = members.extractfile(member) if member is not None else None
+        if content is None:
+            raise UnavailableError(f"{archive.name} holds no {wanted}")
+        partial = script.with_suffix(".partial")
+        partial.write_bytes(content.read())
+    partial.rename(script)
+    archive.unlink()
+
+
+def _binaries() -> Path:
+    found = [Path(path).resolve() for path in (shutil.which("initdb"),) if path]
+    found += [Path(path) for path in sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), key=_version, reverse=True)]
+    for initdb in found:
+        if all((initdb.parent / program).exists() for program in ("pg_ctl", "psql", "postgres")):
+            return initdb.parent
+    raise UnavailableError("PostgreSQL's server isn't installed (Debian: apt-get install postgresql)")
+
+
+def _version(path: str) -> float:
+    return float(Path(path).parts[-3])
+
+
+class PostgresServer:
+    """One running server; `create` makes a fresh database and returns its URL."""
+
+    def __init__(self) -> None:
+        self._bin = _binaries()
+        self._account = "postgres" if os.geteuid() == 0 else getpass.getuser()
+        if os.geteuid() == 0:
+            try:
+                pwd.getpwnam(self._account)
+            except KeyError:
+                raise UnavailableError("PostgreSQL doesn't run as root, and there is no user postgres") from None
+        self._home = Path(tempfile.mkdtemp(prefix="compactor-postgres-"))
+        self._data = self._home / "data"
+        self._templates: set[str] = set()
+        self._numbers = itertools.count(1)
+        self.port = 0
+
+    def start(self) -> None:
+        if os.geteuid() == 0:
+            shutil.chown(self._home, self._account, pwd.getpwnam(self._account).pw_gid)
+        self._run("initdb", "-D", self._data, "-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+        rules = self._data / "pg_hba.conf"
+        rules.write_text(f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
+        for attempt in range(5):
+            self.port = _free_port()
+            settings = f"-p {self.port} -k {self._home} -c listen_addresses=127.0.0.1 -c fsync=off -c full_page_writes=off -c max_connections=200"
+            try:
+                self._run("pg_ctl", "-D", self._data, "-w", "-t", "60", "-l", self._home / "log", "-o", settings, "start")
+                break
+            except UnavailableError:
+                if attempt == 4:
+                    raise
+        self.sql("postgres", f"CREATE ROLE {GUARDED} LOGIN PASSWORD '{PASSWORD}'")
+
+    def stop(self) -> None:
+        with contextlib.suppress(UnavailableError):
+            self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def url(self, database: str, user: str = USER) -> str:
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
+    def create(self, version: str | None = None) -> str:
+        """The URL of a new database: of Hive's schema "3.1.0" or "4.0.0", or empty."""
+        name = f"metastore_{next(self._numbers)}"
+        if version is None:
+            self.sql("postgres", f"CREATE DATABASE {name}")
+            return self.url(name)
+        template = "hive_" + version.replace(".", "_")
+        if template not in self._templates:
+            self.sql("postgres", f"CREATE DATABASE {template}")
+            self.load(template, schema_script(version).read_text(encoding="utf-8"))
+            self._templates.add(template)
+        self.sql("postgres", f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self.url(name)
+
+    def restore(self, dump: str) -> str:
+        """The URL of a new database filled from a plain dump."""
+        url = self.create()
+        self.load(url.rpartition("/")[2], dump)
+        return url
+
+    def load(self, database: str, script: str) -> None:
+        """Run a script by psql: dumps hold its meta-commands."""
+        command = [str(self._bin / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", database]
+        done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"psql: {done.stderr}")
+
+    def sql(self, database: str, statement: str) -> None:
+        with psycopg.connect(host="127.0.0.1", port=self.port, user=USER, dbname=database, autocommit=True) as connection:
+            connection.execute(statement)  # type: ignore[call-overload]
+
+    def _run(self, program: str, *arguments: object) -> None:
+        as_account = {"user": self._account, "group": pwd.getpwnam(self._account).pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+        # the server inherits these handles and outlives pg_ctl: a pipe would never end
+        with (self._home / "output").open("w+") as output:
+            done = subprocess.run(
+                [str(self._bin / program), *map(str, arguments)], cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False, **as_account
+            )
+            output.seek(0)
+            if done.returncode:
+                raise UnavailableError(f"{program} failed: {' '.join(output.read().split())[:500]}")
+
+
+@contextlib.contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """
+    A server for as long as the block runs.
+
+    Raises:
+        UnavailableError: there is none here.
+    """
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
