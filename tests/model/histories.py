@@ -1,0 +1,257 @@
+"""
+Random lives of one table, from a seed: what Hive's writers do to it, in any order, with a compaction or a cleaning whenever a hook is given.
+
+A history keeps what each of its snapshots must see, from the builder's books and not from files; `check` reads the files under every snapshot that a reader may
+still hold. Failing seeds are replayed by `History(warehouse, seed)` alone: every choice comes from its dice.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from compactor.acid.compaction import LayoutVersion
+from compactor.demo.ledger import OPEN
+from tests.reference.compare import expected_rows, read_directory, schema_of
+from tests.reference.reader import NotEnoughHistoryError
+
+KINDS = ("plain", "partitioned", "bucketed", "migrated", "insert-only", "streamed")
+MORE_COLUMNS = [("extra", "bigint"), ("label", "varchar(12)"), ("flags", "array<boolean>")]
+COLUMNS = [("id", "int"), ("name", "string"), ("amount", "decimal(20,4)"), ("at", "timestamp"), ("spot", "struct<x:double,tags:map<string,int>>")]
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """A reader's snapshot and what it sees, by partition; rows have as many columns as the table had then."""
+
+    moment: int
+    snapshot: object
+    rows: dict
+    columns: int
+
+
+@dataclass
+class History:
+    """
+    One table and its random life.
+
+    Args:
+        warehouse: an empty one, of either layout.
+        seed: everything follows from it.
+        kind: one of `KINDS`; None lets the seed choose.
+    """
+
+    warehouse: object
+    seed: int
+    kind: str | None = None
+    remembered: list[Remembered] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+    def __post_init__(self):
+        self.dice = random.Random(self.seed)
+        self.kind = self.kind or self.dice.choice(KINDS)
+        self._next = 0
+        self._open = []  # transactions, or (batch, index) of streaming
+        self._more = list(MORE_COLUMNS)
+        make = self.warehouse.create_table
+        parameters = self.dice.choice([{}, {}, {"orc.compress": "SNAPPY"}, {"orc.row.index.stride": "1000"}])
+        if self.kind == "partitioned":
+            self.table = make("h", "t", COLUMNS, partition_keys=[("day", "string"), ("n", "int")], parameters=parameters)
+        elif self.kind == "bucketed":
+            self.table = make("h", "t", COLUMNS, buckets=self.dice.randint(2, 4), bucket_columns=["id"], parameters=parameters)
+        elif self.kind == "migrated":
+            self.table = make("h", "t", COLUMNS, transactional=False, parameters=parameters)
+            for _ in range(self.dice.randint(1, 12)):
+                self.warehouse.write_original(self.table, self._rows(self.dice.randint(1, 30)), bucket=self.dice.choice([0, 0, 0, 1]))
+            self.warehouse.convert(self.table)
+        else:
+            self.table = make("h", "t", COLUMNS, insert_only=self.kind == "insert-only", parameters=parameters)
+
+    def run(self, steps: int, compact: Callable[["History", str | None, str], str] | None = None, clean: Callable[["History"], str] | None = None) -> None:
+        """
+        Do `steps` random things; every snapshot on the way is remembered and checked again at the end.
+
+        Args:
+            compact: told a partition name and `major` or `minor`; returns what it did, for the tale.
+            clean: removes what is obsolete; snapshots from before are forgotten first, as their readers are gone.
+        """
+        for _ in range(steps):
+            chance = self.dice.random()
+            if compact and chance < 0.15 and self.table.directories:
+                name = self.dice.choice(sorted(self.table.directories, key=str))
+                self._tell(compact(self, name, self.dice.choice(["major", "minor"])))
+                self.check()
+            elif clean and chance < 0.2:
+                self.remembered.clear()
+                self._tell(clean(self))
+            else:
+                self._tell(self._step())
+            self.remember()
+        self.check()
+
+    def remember(self) -> Remembered:
+        """Take a snapshot as a reader that starts now."""
+        rows = expected_rows(self.warehouse, self.table)
+        self.remembered.append(Remembered(len(self.told), self.warehouse.snapshot(self.table), rows, len(self.table.columns)))
+        return self.remembered[-1]
+
+    def check(self) -> None:
+        """Every remembered snapshot, and one taken now, must see its rows."""
+        newest = self.remember()
+        for one in {(one.snapshot, one.columns): one for one in self.remembered}.values():
+            for name, rows in one.rows.items():
+                try:
+                    seen = read_directory(self.table.directories[name].location, schema_of(self.table), one.snapshot, insert_only=self.table.insert_only)
+                except NotEnoughHistoryError:
+                    # Hive 3.1 refuses a snapshot from before the oldest base, of whichever kind, as soon as there is one
+                    if one is newest or self.warehouse.ledger.layout is LayoutVersion.HIVE_4:
+                        raise
+                    continue
+                wanted = [(key, (*row, *[None] * (len(self.table.columns) - one.columns))) for key, row in rows]
+                assert sorted(seen, key=repr) == sorted(wanted, key=repr), f"{self}: {name}, snapshot of moment {one.moment}: {one.snapshot}\n{self.tale()}"
+
+    def finish(self) -> None:
+        """Commit what is still open."""
+        while self._open:
+            self._tell(self._end(commit=True))
+
+    def tale(self) -> str:
+        return "\n".join(f"  {number}. {line}" for number, line in enumerate(self.told, 1))
+
+    def __str__(self):
+        return f"history of seed {self.seed} ({self.kind}, {self.warehouse.ledger.layout.value})"
+
+    def _tell(self, line: str) -> None:
+        self.told.append(line)
+
+    def _step(self) -> str:
+        acts = [self._insert, self._insert, self._insert]
+        if not self.table.insert_only:
+            acts += [self._update, self._update, self._delete, self._delete, self._merge, self._stream]
+        if self.kind == "streamed":
+            acts += [self._stream] * 5
+        if self._open:
+            acts += [lambda: self._end(commit=self.dice.random() < 0.6)] * 3
+        elif self.table.directories:  # these take an exclusive lock
+            acts += [self._overwrite]
+            if self.dice.random() < 0.4:
+                acts += [self._truncate]
+            if self._more and self.dice.random() < 0.5 and not self.table.insert_only:
+                acts += [self._add_column]
+            if not self.table.insert_only and not self.table.buckets:
+                acts += [self._load]
+        return self.dice.choice(acts)()
+
+    def _insert(self):
+        txn = self.warehouse.begin()
+        writers = 1 if self.table.buckets else self.dice.choice([1, 1, 2, 3])
+        count = self.dice.choice([1, 3, 10, 60])
+        txn.insert(self.table, self._rows(count), self._partition(), writers=writers)
+        return f"insert of {count}: {self._outcome(txn)}"
+
+    def _update(self):
+        txn = self.warehouse.begin()
+        modulus, rest = self.dice.randint(2, 7), self.dice.randrange(7)
+        stamp = self.dice.randrange(1000)
+        count = txn.update(self.table, lambda row: row[0] % modulus == rest, lambda row: (row[0], f"changed {stamp}", *row[2:]))
+        return f"update of {count}: {self._outcome(txn)}"
+
+    def _delete(self):
+        txn = self.warehouse.begin()
+        modulus, rest = self.dice.randint(2, 9), self.dice.randrange(9)
+        count = txn.delete(self.table, lambda row: row[0] % modulus == rest)
+        return f"delete of {count}: {self._outcome(txn)}"
+
+    def _merge(self):
+        txn = self.warehouse.begin()
+        modulus = self.dice.randint(4, 9)
+        gone = txn.delete(self.table, lambda row: row[0] % modulus == 0)
+        txn.insert(self.table, self._rows(3), self._partition())
+        changed = txn.update(self.table, lambda row: row[0] % modulus == 1, lambda row: (row[0], "merged", *row[2:]))
+        return f"merge: {gone} deleted, {changed} updated, 3 inserted: {self._outcome(txn)}"
+
+    def _stream(self):
+        count = self.dice.randint(1, 4)
+        batch = self.warehouse.stream(self.table, [self._rows(self.dice.randint(0, 12)) for _ in range(count)], self._partition())
+        outcomes = []
+        for index in range(count):
+            outcome = self.dice.choice(["commit", "commit", "abort", "open"])
+            if outcome == "open":
+                self._open.append((batch, index))
+            else:
+                batch.finish(index, commit=outcome == "commit")
+            outcomes.append(outcome)
+        return f"streaming batch: {', '.join(outcomes)}"
+
+    def _overwrite(self):
+        txn = self.warehouse.begin()
+        txn.overwrite(self.table, self._rows(self.dice.choice([0, 5, 20])), self._partition())
+        return f"overwrite: {self._exclusive_outcome(txn)}"
+
+    def _truncate(self):
+        txn = self.warehouse.begin()
+        txn.truncate(self.table, self._partition())
+        return f"truncate: {self._exclusive_outcome(txn)}"
+
+    def _load(self):
+        txn = self.warehouse.begin()
+        overwrite = self.dice.random() < 0.2
+        txn.load(self.table, self._rows(self.dice.randint(1, 15)), self._partition(), overwrite=overwrite)
+        return f"load data{' overwrite' if overwrite else ''}: {self._exclusive_outcome(txn)}"
+
+    def _add_column(self):
+        column = self._more.pop(0)
+        self.warehouse.add_columns(self.table, [column])
+        return f"add column {column}"
+
+    def _end(self, *, commit):
+        one = self._open.pop(self.dice.randrange(len(self._open)))
+        if isinstance(one, tuple):
+            one[0].finish(one[1], commit=commit)
+        elif commit:
+            one.commit()
+        else:
+            one.abort()
+        return f"an open transaction {'commits' if commit else 'aborts'}"
+
+    def _exclusive_outcome(self, txn):
+        """Ends at once; and where Hive 3.1 reads, an aborted base without another one would make every reader fail."""
+        if self.warehouse.ledger.layout is LayoutVersion.HIVE_3:
+            txn.commit()
+            return "committed"
+        return self._outcome(txn, may_stay_open=False)
+
+    def _outcome(self, txn, *, may_stay_open=True):
+        chance = self.dice.random()
+        if chance < 0.15:
+            txn.abort()
+            return "aborted"
+        if may_stay_open and chance < 0.27:
+            self._open.append(txn)
+            return "left open"
+        txn.commit()
+        assert self.warehouse.states[txn.id] != OPEN
+        return "committed"
+
+    def _partition(self):
+        if not self.table.partition_keys:
+            return None
+        return (self.dice.choice(["2024-01-01", "a/b=c", None]), self.dice.choice(["1", "2"]))
+
+    def _rows(self, count):
+        return [self._row() for _ in range(count)]
+
+    def _row(self):
+        dice = self.dice
+        self._next += 1
+        spot = (dice.gauss(0, 1), {"a": dice.randrange(5), "b": None}) if dice.random() < 0.8 else None
+        amount = Decimal(dice.randrange(-(10**15), 10**15)).scaleb(-4) if dice.random() < 0.9 else None
+        row = (
+            self._next,
+            dice.choice(["", "x", f"name {self._next}", None, "ü雪"]),
+            amount,
+            (dice.randrange(-(10**9), 2 * 10**9), dice.randrange(10**9)),
+            spot,
+        )
+        more = {"extra": dice.randrange(10**12), "label": f"l{self._next}", "flags": [True, None, False]}
+        return row + tuple(more[name] for name, _ in self.table.columns[len(COLUMNS) :]) if hasattr(self, "table") else row
