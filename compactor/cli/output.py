@@ -173,12 +173,16 @@ def table(columns: Sequence[Column], records: Sequence[Record]) -> Table:
 
 
 def draw(renderable: RenderableType) -> None:
-    """Print to stdout: folded to the terminal's width, or as wide as it is when nobody looks at a screen."""
+    """Print to stdout: folded to the terminal's width, or as wide as it is, without padding, when nobody looks at a screen."""
     console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = WIDEST
-        console.width = max(1, Measurement.get(console, console.options, renderable).maximum)
-    console.print(renderable)
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    console.width = WIDEST
+    console.width = max(1, Measurement.get(console, console.options, renderable).maximum)
+    with console.capture() as capture:
+        console.print(renderable)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 def tsv_cell(value: object) -> str:

@@ -53,6 +53,7 @@ class Session:
         from compactor.metastore.database import Database
 
         if self._database is None:
+            quiet_log()
             settings = self.settings.database
             self._database = Database(settings.url, password=settings.secret(), read_only=not write).connect()
         return self._database
@@ -64,9 +65,20 @@ class Session:
     @cached_property
     def settings(self) -> "Settings":
         """Read once; raises SettingsError with the key, the place and what is allowed."""
+        return self.read_settings()
+
+    def read_settings(self) -> "Settings":
+        """Read file and environment anew."""
         from compactor.settings import load_settings
 
         return load_settings(self.config_path, {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES})
+
+
+def quiet_log() -> None:
+    """Commands say what there is to say themselves; of the log only errors come through, on stderr."""
+    from compactor.log import configure
+
+    configure(level="error", style="console")
 
 
 pass_session = click.make_pass_decorator(Session)

@@ -1,0 +1,178 @@
+"""explain and plan on a real warehouse: what is drawn, what is said, what is refused; nothing is changed."""
+
+import json
+import shutil
+
+import pytest
+
+from compactor.cli.inspect import look
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.model import Entity
+from compactor.metastore.queue import Queue
+from compactor.metastore.transactions import Transactions
+
+
+def test_explain_draws_every_directory(shop):
+    """Each directory has a standing: 12 inserts and a delete are read, one is aborted, one waits for a writer that is named."""
+    told = shop.json("explain", "shop.orders")
+    standings = {}
+    for item in told["items"]:
+        standings.setdefault(item["standing"], []).append(item["name"])
+    assert {standing: len(names) for standing, names in standings.items()} == {"delta": 12, "delete delta": 1, "aborted": 1, "not visible": 1}
+    assert told["read"]["directories"] == 13
+    (waiting,) = [item for item in told["items"] if item["standing"] == "not visible"]
+    assert "hive@demo" in waiting["note"]
+    assert all(item["compacted"] == (item["standing"] in ("delta", "delete delta")) for item in told["items"])
+
+
+def test_explain_says_why_it_is_due(shop):
+    """13 deltas without a base are more than 10: due for a major compaction, with what it would make."""
+    told = shop.json("explain", "shop.orders")
+    assert (told["verdict"]["due"], told["verdict"]["kind"], told["verdict"]["reason"]) == (True, "major", "delta-count")
+    assert told["compaction"]["possible"] is True
+    assert told["compaction"]["directories"] == ["base_0000013"]
+
+
+def test_explain_says_why_it_is_not_due(shop):
+    """A partition with one delta is below the thresholds; a compaction of it would be refused."""
+    told = shop.json("explain", "shop.events/day=2024-01-01/path=a/b")
+    assert told["verdict"]["due"] is False
+    assert told["partition"] == "day=2024-01-01/path=a%2Fb"
+
+
+def test_explain_says_that_it_is_queued(shop):
+    """What waits in the queue isn't due again, and the entry is told."""
+    shop.json("enqueue", "shop.orders")
+    told = shop.json("explain", "shop.orders")
+    assert told["verdict"]["reason"] == "already-queued"
+    assert [entry["state"] for entry in told["queue"]] == ["initiated"]
+
+
+def test_explain_names_what_holds_back_cleaning(shop):
+    """An open transaction that began before the compaction ended is named with user and host."""
+    shop.json("enqueue", "shop.orders")
+    with shop.open() as database:
+        queue, transactions = Queue(database), Transactions(database)
+        txn = transactions.open_compaction("hive", "edge1")
+        entry = queue.claim("compactor-edge1-x-1", "test")
+        queue.set_compactor_state(entry, txn, 13, "hive")
+        queue.mark_compacted_and_commit(entry, "compactor-edge1-x-1", txn)
+    told = shop.json("explain", "shop.orders")
+    (cleaning,) = told["cleaning"]
+    assert {blocker["reason"] for blocker in cleaning["blockers"]} >= {"open-transaction"}
+    assert any("hive@demo" in blocker["sentence"] for blocker in cleaning["blockers"])
+    assert "waits" in shop.run("explain", "shop.orders").stdout
+
+
+def test_explain_for_people(shop):
+    """The drawing has the directories, the verdict, and the cost; --all draws every directory."""
+    drawn = shop.run("explain", "shop.orders")
+    assert drawn.exit_code == 0, drawn.stderr
+    for said in ("shop.orders", "● delta_0000001_0000001_0000", "due for a major compaction", "hive@demo", "base_0000013"):
+        assert said in drawn.stdout
+
+
+def test_explain_lists_the_partitions_of_a_table(shop):
+    """A partitioned table is a list of its partitions with what each needs."""
+    told = shop.json("explain", "shop.events")
+    assert sorted(row["partition"] for row in told) == ["day=2024-01-01/path=a%2Fb", "day=2024-01-02/path=x y"]
+    assert all(row["due"] is None and row["directories"] == 1 for row in told)
+
+
+@pytest.mark.parametrize("command", ["explain", "plan"])
+@pytest.mark.parametrize(
+    ("target", "code", "said"), [("shop.ordrs", 4, "did you mean"), ("shop.plain", 4, "not transactional"), ("nothing", 2, "DATABASE.TABLE")]
+)
+def test_wrong_names_are_answered_with_the_right_ones(shop, command, target, code, said):
+    """The same refusals as for enqueue."""
+    result = shop.run(command, target)
+    assert result.exit_code == code
+    assert said in result.stderr
+
+
+def test_plan_shows_what_would_be_done(shop):
+    """The plan covers what a compaction may take: write ids up to 13, one output file, the delete applied; JSON is the plan itself."""
+    plan = shop.json("plan", "shop.orders")
+    assert plan["compaction-plan"] == 1
+    assert (plan["name_write_id"], plan["kind"], [output["name"] for output in plan["outputs"]]) == (13, "major", ["base_0000013"])
+    table = shop.run("plan", "shop.orders")
+    assert "cost: reads" in table.stdout
+    tsv = shop.run("-o", "tsv", "plan", "shop.orders").stdout.splitlines()
+    assert len(tsv) == 2
+
+
+def test_plan_of_too_little_is_nothing_to_do(shop):
+    """One delta is nothing to merge: exit 3 with a sentence."""
+    result = shop.run("plan", "shop.events/day=2024-01-02/path=x y", "--type", "minor")
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert result.stderr.startswith("nothing to do: ")
+
+
+def test_looking_changes_nothing(shop, built):
+    """After explain and plan, queue and history are empty, no transaction was opened, and no file was made."""
+
+    def state():
+        files = sorted(str(path) for path in (built / "warehouse").rglob("*"))
+        with shop.open() as database:
+            return files, Transactions(database).snapshot(), Queue(database).entries(), Queue(database).history()
+
+    before = state()
+    for command in ("explain", "plan"):
+        assert shop.run(command, "shop.orders").exit_code == 0
+    assert state() == before
+
+
+def test_an_unknown_directory_is_shown_and_refused(shop, built, tmp_path):
+    """A directory that no rule explains is drawn as unknown, and the plan is refused for it."""
+    stray = built / "warehouse" / "shop.db" / "orders" / "backup"
+    stray.mkdir()
+    try:
+        told = shop.json("explain", "shop.orders")
+        assert [item["name"] for item in told["items"] if item["standing"] == "unknown"] == ["backup"]
+        assert told["verdict"]["reason"] == "unknown-name"
+        assert told["compaction"]["possible"] is False
+        assert shop.run("plan", "shop.orders").exit_code == 4
+    finally:
+        stray.rmdir()
+
+
+def test_a_missing_directory_is_one_line(shop, built):
+    """A partition whose directory is gone: refused, with the place."""
+    place = built / "warehouse" / "shop.db" / "events" / "day=2024-01-02" / "path=x y"
+    hidden = built / "hidden"
+    shutil.move(place, hidden)
+    try:
+        result = shop.run("explain", "shop.events/day=2024-01-02/path=x y")
+        assert result.exit_code == 4
+        assert "path=x y" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+        rows = {row["partition"]: row["reason"] for row in json.loads(shop.run("-o", "json", "explain", "shop.events").stdout)}
+        assert rows["day=2024-01-02/path=x y"] == "location-missing"
+    finally:
+        shutil.move(hidden, place)
+
+
+def test_a_truncated_file_is_told_by_name(shop, built):
+    """A bucket file that ends too early: explain says that a compaction would be refused, plan refuses with the file's name."""
+    path = next((built / "warehouse" / "shop.db" / "orders" / "delta_0000003_0000003_0000").glob("bucket_*"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    try:
+        result = shop.run("plan", "shop.orders")
+        assert result.exit_code == 4
+        assert "delta_0000003_0000003_0000" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+        assert shop.json("explain", "shop.orders")["compaction"]["possible"] is False
+    finally:
+        path.write_bytes(whole)
+
+
+def test_the_writer_of_an_open_write_id_is_found(shop):
+    """An unread directory's write id leads to its open transaction."""
+    with shop.open() as database:
+        table = Catalog(database).find_table("shop", "orders")
+        moment = look(database, table)
+    assert table.entity == Entity("shop", "orders")
+    assert set(moment.writers.values()) <= set(moment.open)
+    assert moment.writers
