@@ -195,9 +195,9 @@ class MetastoreLedger:
 
     def _look(self, connection: Connection, database: str, table: str) -> tuple[int, list[int], list[int], str | None]:
         txns, mapped, following, counter = self._schema.txns, self._schema.txn_to_write_id, self._schema.next_write_id, self._schema.next_txn_id
-        states = {int(txn): str(state) for txn, state in connection.execute(select(txns.c.txn_id, txns.c.txn_state)).tuples()}
+        states = {int(txn): str(state) for txn, state in connection.execute(select(txns.c.txn_id, txns.c.txn_state))}
         ours = and_(mapped.c.t2w_database == database, mapped.c.t2w_table == table)
-        ids = {int(one): int(txn) for one, txn in connection.execute(select(mapped.c.t2w_writeid, mapped.c.t2w_txnid).where(ours)).tuples()}
+        ids = {int(one): int(txn) for one, txn in connection.execute(select(mapped.c.t2w_writeid, mapped.c.t2w_txnid).where(ours))}
         upcoming = connection.scalar(select(following.c.nwi_next).where(following.c.nwi_database == database, following.c.nwi_table == table))
         high = max(ids, default=int(upcoming or 1) - 1)
         by_state = {state: [one for one, txn in ids.items() if states.get(txn) == state] for state in ("o", "a")}

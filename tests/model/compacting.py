@@ -1,0 +1,135 @@
+"""
+One compaction of a built or restored directory through the engine, with whatever submitter; no metastore, no queue.
+
+What the worker does around the engine is done here in the plainest way: a transaction of its own that is open while it runs and committed after.
+"""
+
+import pickle
+from dataclasses import dataclass
+
+from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
+from compactor.engine.compaction import Compaction, CompactionRequest
+from compactor.errors import CancelledError, RefusedError
+from compactor.metastore.model import Column, Entity, PartitionFacts, TableFacts
+from compactor.reasons import Reason
+from compactor.settings import Settings
+from compactor.storage.local import LocalStorage
+
+ORC_INPUT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
+TEXT_INPUT = "org.apache.hadoop.mapred.TextInputFormat"
+NOT_WORTH_IT = {Reason.NOT_ENOUGH, Reason.NO_FIXED_POINT, Reason.DUPLICATE_RANGE}
+"""Refusals that a random request may meet."""
+
+
+class InlineSubmitter:
+    """Runs tasks one after another in this process, their arguments and results pickled as on their way to an executor."""
+
+    def run(self, job, function, tasks, *, progress=lambda _: None, cancelled=lambda: False):
+        results = []
+        for number, task in enumerate(tasks, 1):
+            if cancelled():
+                raise CancelledError(f"{job.name} was cancelled")
+            results.append(pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task))))))
+            progress(number / len(tasks))
+        return results
+
+
+def settings(**sections):
+    """Settings for tests; stripes of any size are copied unless told otherwise."""
+    given = {"splice": {"min_stripe_bytes": 1}, "spark": {"master": "local[2]", "conf": {"spark.ui.enabled": "false"}}}
+    return Settings(database={"url": "sqlite:///:memory:"}, **(given | sections))
+
+
+def table_facts(table):
+    """The catalog's view of a built table."""
+    return TableFacts(
+        tbl_id=1,
+        database=table.database,
+        name=table.name,
+        table_type="MANAGED_TABLE",
+        owner="hive",
+        location=f"file:{table.location}",
+        columns=tuple(Column(*one) for one in table.columns),
+        partition_keys=tuple(Column(*one) for one in table.partition_keys),
+        input_format=ORC_INPUT if table.file_format == "orc" else TEXT_INPUT,
+        serde=None,
+        buckets=table.buckets,
+        bucket_columns=table.bucket_columns,
+        parameters=dict(table.parameters),
+    )
+
+
+@dataclass
+class Engine:
+    """Compacts with one submitter; entry ids count up."""
+
+    submitter: object
+    settings: Settings
+    entries: int = 0
+
+    def compact(self, facts, partition, location, kind, *, layout, write_ids, txns, txn):
+        """
+        Run one compaction to its publication.
+
+        Args:
+            write_ids: a reader's list as text.
+            txns: a reader's transactions as text, the compaction's own open in it; None on 3.1.
+
+        Raises:
+            RefusedError: nothing was left behind.
+        """
+        self.entries += 1
+        request = CompactionRequest(
+            entry_id=self.entries,
+            attempt="1",
+            entity=Entity(facts.database, facts.name, partition),
+            table=facts,
+            partition=PartitionFacts(1, partition, f"file:{location}") if partition else None,
+            location=f"file:{location}",
+            kind=CompactionKind(kind),
+            layout=layout,
+            write_ids=CompactorWriteIdList.from_reader(ValidWriteIdList.parse(write_ids)),
+            txns=ValidTxnList.parse(txns) if txns is not None else None,
+            visibility_txn=txn,
+            host="test",
+        )
+        compaction = Compaction(request, LocalStorage(), self.submitter, self.settings)
+        try:
+            compaction.plan()
+            compaction.run()
+            compaction.verify()
+            published = compaction.publish(lambda: None)
+        finally:
+            compaction.discard()
+        left = [path.name for path in location.iterdir() if path.name.startswith(".compactor-")]
+        assert not left, f"staging left behind: {left}"
+        return published
+
+    def hook(self, history, name, kind):
+        """For `History.run`: compact a directory now; says what it did."""
+        warehouse, table = history.warehouse, history.table
+        ledger = warehouse.ledger
+        hive_4 = ledger.layout is LayoutVersion.HIVE_4
+        txn = ledger.open() if hive_4 else None
+        snapshot = warehouse.snapshot(table)
+        try:
+            published = self.compact(
+                table_facts(table),
+                name,
+                table.directories[name].location,
+                kind,
+                layout=ledger.layout,
+                write_ids=snapshot.write_ids,
+                txns=snapshot.txns,
+                txn=txn,
+            )
+        except RefusedError as error:
+            if txn:
+                ledger.abort(txn)
+            if error.reason not in NOT_WORTH_IT:
+                raise AssertionError(f"{history}: {error.reason}: {error}\n{history.tale()}") from error
+            return f"{kind} of {name}: refused, {error.reason.value}"
+        if txn:
+            ledger.commit(txn)
+        return f"{kind} of {name}: {', '.join(published.directories)}"
