@@ -141,7 +141,7 @@ class Worker(Section):
 
     threads: int = Field(default=2, ge=0, le=256)
     pool: str | None = Field(default=None, min_length=1, max_length=128)
-    poll_seconds: Seconds = 5
+    poll_seconds: Seconds = 1
     timeout_hours: Positive = 24
     heartbeat_seconds: Seconds | None = None
     run_as: str | None = Field(default=None, min_length=1, max_length=128)

@@ -283,8 +283,8 @@ class Initiator:
             _log.warning("not queued", why=message)
             try:
                 self._services.queue.record_did_not_initiate(entity, message, initiator_id=self._initiator_id)
-            except (CompactorError, OSError) as error:
-                _log.warning("that can't be recorded", error=str(error))
+            except Exception as error:
+                _log.warning("that can't be recorded", error=" ".join(str(error).split()))
 
     # What comes of it
 

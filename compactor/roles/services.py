@@ -9,9 +9,11 @@ import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.engine.session import SparkSubmitter
+from compactor.engine.submit import Submitter
 from compactor.log import about, get_logger, keep_secret
 from compactor.metastore.aborts import Aborts
 from compactor.metastore.catalog import Catalog
@@ -31,6 +33,12 @@ from compactor.storage.base import Storage
 from compactor.storage.registry import storage_for
 
 _log = get_logger(__name__)
+
+
+class StoppableSubmitter(Submitter, Protocol):
+    """Runs the engine's jobs until it is stopped."""
+
+    def stop(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -54,23 +62,37 @@ class Services:
     aborts: Aborts
     initiating: Initiating
     housekeeping: Housekeeping
-    submitter: SparkSubmitter
+    submitter: StoppableSubmitter
     metrics: Metrics
     steps: Steps
     stopping: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
-    def open(cls, settings: Settings, *, metrics: Metrics | None = None, observers: Iterable[Observer] = (), identity: Identity | None = None) -> "Services":
+    def open(cls, settings: Settings, *, metrics: Metrics | None = None, observers: Iterable[Observer] = ()) -> "Services":
         """
         Reach the metastore and make everything else ready; Spark starts with the first compaction.
 
         Raises:
             SettingsError, UnreachableError, RefusedError: as `Database.connect` says.
         """
-        metrics = metrics or Metrics()
         password = settings.database.secret()
         keep_secret(password)
         database = Database(settings.database.url, password=password).connect()
+        return cls.over(database, settings, metrics=metrics, observers=observers)
+
+    @classmethod
+    def over(
+        cls,
+        database: Database,
+        settings: Settings,
+        *,
+        metrics: Metrics | None = None,
+        observers: Iterable[Observer] = (),
+        identity: Identity | None = None,
+        submitter: StoppableSubmitter | None = None,
+    ) -> "Services":
+        """Everything over a metastore that is connected already."""
+        metrics = metrics or Metrics()
         return cls(
             settings=settings,
             identity=identity or Identity(settings.host_name, settings.user or getpass.getuser()),
@@ -83,7 +105,7 @@ class Services:
             aborts=Aborts(database),
             initiating=Initiating(database),
             housekeeping=Housekeeping(database),
-            submitter=SparkSubmitter(settings),
+            submitter=submitter or SparkSubmitter(settings),
             metrics=metrics,
             steps=Steps([_log_step, lambda step, _: metrics.steps.labels(step).inc(), *observers]),
         )

@@ -1,0 +1,27 @@
+"""A world per test: on an embedded metastore, or on each kind there is."""
+
+import pytest
+
+from tests.metastore.conftest import EVERY, _database, _parameters, postgres  # noqa: F401 - a fixture
+from tests.unit.roles.world import World
+
+
+@pytest.fixture
+def world(tmp_path, request):
+    """On an embedded metastore."""
+    for database in _database("sqlite", request, tmp_path):
+        yield World(database, tmp_path)
+
+
+@pytest.fixture(params=_parameters(EVERY))
+def any_world(tmp_path, request):
+    """On each kind of metastore in turn: embedded, PostgreSQL with Hive 4.0's schema, PostgreSQL with Hive 3.1's."""
+    for database in _database(request.param, request, tmp_path):
+        yield World(database, tmp_path)
+
+
+@pytest.fixture(params=_parameters(["postgres-3"]))
+def world_3(tmp_path, request):
+    """On PostgreSQL with Hive 3.1's schema."""
+    for database in _database(request.param, request, tmp_path):
+        yield World(database, tmp_path)

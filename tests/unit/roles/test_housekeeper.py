@@ -1,0 +1,101 @@
+"""Housekeeper: claims of the dead, and the duties that nobody else does."""
+
+import pytest
+
+from compactor.metastore.housekeeping import Duty, Finding
+from compactor.roles.recovery import Recovery
+
+DEAD = "compactor-here-" + "0" * 32 + "-1"
+
+
+def test_an_embedded_metastore_gets_every_duty(world):
+    """A silent transaction is timed out and then forgotten; the sentence counts."""
+    txn = world.hive.begin(age=1_000_000)
+    world.hive.write(age=10_000)
+    assert "time-outs 1" in world.housekeeper().run_once()
+    assert world.services.transactions.state(txn).value in {"aborted", "absent"}
+
+
+def test_never_means_none(world):
+    """Then only claims of the dead are looked at."""
+    world.configure(housekeeper={"enabled": "never"})
+    txn = world.hive.begin(age=1_000_000)
+    assert world.housekeeper().run_once() == "nothing to keep"
+    assert world.services.transactions.state(txn).value == "open"
+
+
+def test_a_duty_is_ours_for_a_day_once_nobody_did_it(world, monkeypatch):
+    """What was found overdue stays ours though nothing is overdue after the first time."""
+    done = []
+    monkeypatch.setattr(world.services.housekeeping, "run", lambda duty, **_: done.append(duty) or 0, raising=False)
+    answers = [{duty: Finding(ours=duty is Duty.WRITE_SET, sentence="nobody does it") for duty in Duty}]
+    monkeypatch.setattr(world.services.housekeeping, "who_does_it", lambda: answers[0], raising=False)
+    housekeeper = world.housekeeper()
+    housekeeper.run_once()
+    answers[0] = {duty: Finding(ours=False, sentence="done") for duty in Duty}
+    housekeeper._looked -= 3600
+    housekeeper.run_once()
+    assert done == [Duty.WRITE_SET, Duty.WRITE_SET]
+    housekeeper._ours_until[Duty.WRITE_SET] -= 25 * 3600
+    housekeeper.run_once()
+    assert done == [Duty.WRITE_SET, Duty.WRITE_SET]
+
+
+def test_claims_of_a_dead_process_are_given_back(any_world):
+    """Its staging directory goes first; the entry is free afterwards."""
+    world = any_world
+    table = world.table(rows=1)
+    services = world.services
+    entry = world.hive.queued("db.t", state="w", worker_id=DEAD, start=services.now_ms())
+    staging = table.location / f".compactor-{entry}-abcd"
+    (staging / "out").mkdir(parents=True)
+    (services.identity._path("0" * 32)).touch()
+    assert world.housekeeper().run_once().startswith("gave back 1 claims of dead workers")
+    assert world.states() == ["initiated"]
+    assert not staging.exists()
+    assert not services.identity._path("0" * 32).exists()
+
+
+@pytest.mark.postgres
+def test_claims_of_the_living_and_of_others_stay(tmp_path, request):
+    """A living process of this machine, one of another machine, and Hive's own workers keep what they claimed."""
+    from tests.metastore.conftest import _database
+    from tests.unit.roles.world import World
+
+    for database in _database("postgres-4", request, tmp_path):
+        world = World(database, tmp_path)
+        with world.new_services().identity as alive:
+            now = world.services.now_ms()
+            for worker in (alive.worker_id(1), "compactor-there-" + "1" * 32 + "-1", "edge1-26"):
+                world.hive.queued(f"db.{worker[:12].replace('-', '_')}", state="w", worker_id=worker, start=now)
+            assert Recovery(world.services).give_back_claims_of_the_dead() == []
+            assert world.states() == ["working"] * 3
+
+
+def test_what_cannot_be_cleared_up_stays_claimed(world, monkeypatch):
+    """While the staging directory can't be removed, nobody else may have the entry."""
+    table = world.table(rows=1)
+    entry = world.hive.queued("db.t", state="w", worker_id=DEAD, start=world.services.now_ms())
+    (table.location / f".compactor-{entry}-abcd").mkdir()
+
+    def broken(*_: object) -> None:
+        raise OSError("read-only file system")
+
+    monkeypatch.setattr("compactor.roles.attempt.remove_hidden", broken)
+    assert Recovery(world.services).give_back_claims_of_the_dead() == []
+    assert world.states() == ["working"]
+
+
+def test_the_watch_counts_the_queue(world):
+    """Depth by state and kind, and the age of the oldest; states that are empty show 0."""
+    from compactor.roles.watch import Watch
+
+    now = world.services.now_ms()
+    world.hive.queued("db.a", enqueue_time=now - 60_000)
+    world.hive.queued("db.b", state="w", type="i", worker_id="x", start=now - 5_000)
+    assert Watch(world.services).run_once() == "1 initiated, 1 working, 0 ready for cleaning"
+    value = world.services.metrics.registry.get_sample_value
+    assert value("compactor_queue_entries", {"state": "initiated", "kind": "major"}) == 1
+    assert value("compactor_queue_entries", {"state": "working", "kind": "minor"}) == 1
+    assert value("compactor_queue_entries", {"state": "ready-for-cleaning", "kind": "minor"}) == 0
+    assert 60 <= (value("compactor_queue_oldest_age_seconds", {"state": "initiated"}) or 0) < 90

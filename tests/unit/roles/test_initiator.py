@@ -1,0 +1,220 @@
+"""Initiator: what is due is queued, once, with the most urgent first; what isn't has a reason; a bad table stops nobody."""
+
+import pytest
+from sqlalchemy import insert
+
+from compactor.metastore.model import Entity, QueueState
+
+T = Entity("db", "t")
+
+
+def skips(world):
+    samples = {}
+    for family in world.services.metrics.registry.collect():
+        if family.name == "compactor_skips":
+            samples = {sample.labels["reason"]: sample.value for sample in family.samples if sample.name.endswith("_total")}
+    return samples
+
+
+def test_a_table_with_many_deltas_is_queued(any_world):
+    """Eleven deltas and no base: a major; a sentence, a row in the queue, and the reason in the metrics say so."""
+    world = any_world
+    world.table(rows=11)
+    world.settle_time()
+    assert world.initiator().run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
+    (entry,) = world.services.queue.entries()
+    assert (entry.entity, entry.state, entry.kind.value) == (T, QueueState.INITIATED, "major")
+    assert world.services.metrics.registry.get_sample_value("compactor_picks_total", {"kind": "major", "reason": "delta-count"}) == 1
+    assert world.services.metrics.registry.get_sample_value("compactor_partitions_scanned_total") == 1
+
+
+def test_nothing_is_queued_twice(world):
+    """While an entry waits or is worked on, its partition is skipped, and looked at again in the next cycle."""
+    world.table(rows=11)
+    world.settle_time()
+    initiator = world.initiator()
+    initiator.run_once()
+    assert initiator.run_once() == "queued 0 of 1 candidates, 0 listed"
+    assert skips(world) == {"already-queued": 1}
+    assert len(world.services.queue.entries()) == 1
+
+
+def test_below_the_thresholds_nothing_happens(world):
+    """Ten deltas are not more than ten."""
+    world.table(rows=10)
+    world.settle_time()
+    assert world.initiator().run_once() == "full scan: queued 0 of 1 candidates, 1 listed"
+    assert skips(world) == {"below-thresholds": 1}
+
+
+def test_what_did_not_change_is_not_listed_again(world):
+    """A second look at an unchanged partition needs no listing; a new write does."""
+    table = world.table(rows=3)
+    world.settle_time()
+    world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001})
+    initiator = world.initiator()
+    assert initiator.run_once().endswith("1 listed")
+    assert initiator.run_once() == "full scan: queued 0 of 1 candidates, 0 listed"
+    world.insert(table, [(99, "x")])
+    world.settle_time()
+    assert initiator.run_once().endswith("1 listed")
+
+
+def test_a_changed_threshold_is_noticed(world):
+    """Lowering a table's property makes an unchanged partition due."""
+    table = world.table(rows=3)
+    world.settle_time()
+    world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001})
+    initiator = world.initiator()
+    initiator.run_once()
+    world.warehouse.set_parameters(table, {"compactorthreshold.hive.compactor.delta.num.threshold": "2"})
+    assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
+
+
+def test_between_full_scans_only_new_writes_are_candidates(world):
+    """An incremental look doesn't see what was written long before the last one."""
+    world.table("old", rows=3)
+    world.settle_time()
+    world.configure(initiator={"look_back_seconds": 0})
+    initiator = world.initiator()
+    assert "of 1 candidates" in initiator.run_once()
+    world.table("new", rows=3)
+    assert initiator.run_once() == "queued 0 of 1 candidates, 1 listed"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options", "reason"),
+    [
+        ({"no_auto_compaction": "true"}, {}, "auto-compaction-off"),
+        ({"NO_AUTO_COMPACTION": "TRUE"}, {}, "auto-compaction-off"),
+        ({"hive.repl.first.inc.pending": "true"}, {}, "replication-pending"),
+    ],
+)
+def test_properties_keep_the_initiator_away(world, parameters, options, reason):
+    """Without a look at the directory, and with the reason counted."""
+    world.table(rows=11, parameters=parameters, **options)
+    world.settle_time()
+    assert world.initiator().run_once() == "full scan: queued 0 of 1 candidates, 0 listed"
+    assert skips(world) == {reason: 1}
+
+
+def test_a_sorted_table_is_skipped(world):
+    """It would only be refused by the Worker, again and again."""
+    table = world.table(rows=11)
+    schema = world.database.schema
+    facts = world.services.catalog.find_table("db", "t")
+    assert facts is not None
+    sd_id = world.hive.rows(schema.tbls, "sd_id", where=schema.tbls.c.tbl_id == facts.tbl_id)[0][0]
+    world.hive.change(insert(schema.sort_cols).values(sd_id=sd_id, column_name="id", order=1, integer_idx=0))
+    world.settle_time()
+    world.initiator().run_once()
+    assert skips(world) == {"sorted-table": 1}
+    assert table.location.exists()
+
+
+def test_a_table_that_is_gone_is_skipped(world):
+    """Rows of a dropped table that nobody cleaned up: no error, no row in the history."""
+    txn = world.hive.begin()
+    world.hive.touch(txn, "db.gone")
+    world.hive.commit(txn)
+    world.settle_time()
+    world.initiator().run_once()
+    assert skips(world) == {"table-missing": 1}
+    assert world.ended() == []
+
+
+def test_a_partitioned_table_is_judged_by_partition(world):
+    """Only the partition that is due is queued."""
+    table = world.table(rows=0, partition_keys=[("p", "int")])
+    for number in range(11):
+        world.insert(table, [(number, "x")], ("1",))
+    world.insert(table, [(1, "x")], ("2",))
+    world.settle_time()
+    world.initiator().run_once()
+    assert [entry.entity for entry in world.services.queue.entries()] == [Entity("db", "t", "p=1")]
+
+
+def test_a_bad_table_does_not_stop_the_others(world):
+    """A directory that nobody can explain: recorded as not initiated, once, while the other table is queued."""
+    bad = world.table("bad", rows=11)
+    world.table("good", rows=11)
+    (bad.location / "delta_what").mkdir()
+    (bad.location / "delta_what" / "x").write_bytes(b"x")
+    world.settle_time()
+    initiator = world.initiator()
+    assert initiator.run_once() == "full scan: queued 1 of 2 candidates, 2 listed"
+    assert [entry.entity.table for entry in world.services.queue.entries()] == ["good"]
+    ((state, message),) = world.ended()
+    assert state == "did not initiate"
+    assert message is not None
+    assert message.startswith("unknown-name: directory 'delta_what'")
+    initiator.run_once()
+    assert len(world.ended()) == 1
+
+
+def test_a_bad_property_is_an_error_of_its_table(world):
+    """A threshold that is no number: the row in the history names the property."""
+    world.table(rows=11, parameters={"compactorthreshold.hive.compactor.delta.num.threshold": "many"})
+    world.settle_time()
+    assert world.initiator().run_once() == "full scan: queued 0 of 1 candidates, 1 listed, 1 could not be judged"
+    assert "compactorthreshold.hive.compactor.delta.num.threshold is 'many'" in (world.ended()[0][1] or "")
+
+
+def test_a_missing_directory_is_an_error_of_its_table(world):
+    """A table whose directory is gone: recorded, not fatal."""
+    table = world.table(rows=1)
+    table.location.rename(table.location.with_name("elsewhere"))
+    world.settle_time()
+    world.initiator().run_once()
+    assert len(world.ended()) == 1
+
+
+def test_what_failed_too_often_is_left_alone(world):
+    """Two failures in a row: recorded, and not queued."""
+    world.table(rows=11)
+    for _ in range(2):
+        world.enqueue(T)
+        entry = world.services.queue.claim("w-1", "1")
+        assert entry is not None
+        world.services.queue.mark_failed(entry, "broken")
+    world.settle_time()
+    world.initiator().run_once()
+    assert skips(world) == {"failed-too-often": 1}
+    assert world.services.queue.entries() == []
+    assert world.ended()[0] == ("did not initiate", "failed-too-often: the last 2 compactions failed")
+
+
+def test_the_most_urgent_is_queued_first(world):
+    """The queue is worked on in the order of its ids: the higher score gets the lower one."""
+    wide = world.table("wide", rows=0)
+    for number in range(40):
+        world.insert(wide, [(number, "x")])
+    world.table("narrow", rows=11)
+    world.settle_time()
+    world.initiator().run_once()
+    first, second = world.services.queue.entries()
+    assert (first.entity.table, second.entity.table) == ("wide", "narrow")
+
+
+def test_the_pool_comes_from_the_table(world):
+    """hive.compactor.worker.pool decides who works on it."""
+    world.table(rows=11, parameters={"hive.compactor.worker.pool": "night"})
+    world.settle_time()
+    world.initiator().run_once()
+    assert [entry.pool for entry in world.services.queue.entries()] == ["night"]
+
+
+def test_a_timed_out_claim_is_given_back(world):
+    """What a worker of another machine claimed a day ago is free again."""
+    now = world.services.now_ms()
+    world.hive.queued("db.t", state="w", worker_id="compactor-there-" + "0" * 32 + "-1", start=now - 25 * 3_600_000)
+    world.hive.queued("db.u", state="w", worker_id="compactor-there-" + "0" * 32 + "-1", start=now - 3_600_000)
+    assert world.initiator().run_once().endswith("1 timed-out claims given back")
+    assert world.states() == ["initiated", "working"]
+
+
+def test_the_last_cycle_is_stored_for_hive(world):
+    """AUX_TABLE carries the start of the last completed cycle, where Hive's own Initiator looks for it."""
+    before = world.services.now_ms()
+    world.initiator().run_once()
+    assert (world.services.initiating.last_cycle_ms() or 0) >= before

@@ -1,0 +1,163 @@
+"""A small world for tests of the roles: a metastore, a warehouse, and the roles over both, with Spark's place taken by this process."""
+
+import threading
+from pathlib import Path
+
+from compactor.demo.rows import CatalogRows, MetastoreLedger
+from compactor.demo.warehouse import Warehouse
+from compactor.engine.submit import JobName
+from compactor.metastore.model import Entity, QueueState
+from compactor.roles.cleaner import Cleaner
+from compactor.roles.housekeeper import Housekeeper
+from compactor.roles.identity import Identity
+from compactor.roles.initiator import Initiator
+from compactor.roles.services import Services
+from compactor.roles.worker import Worker
+from compactor.settings import Settings
+from tests.metastore.actor import Hive
+from tests.reference.compare import assert_as_expected, read_table
+
+
+class Inline:
+    """Runs a job's tasks one after the other, here; a test may have something happen before."""
+
+    def __init__(self) -> None:
+        self.before = lambda _: None
+        self.jobs: list[JobName] = []
+
+    def run(self, job, function, tasks, *, progress=lambda _: None, cancelled=lambda: False):
+        self.jobs.append(job)
+        self.before(job)
+        made = []
+        for task in tasks:
+            if cancelled():
+                from compactor.errors import CancelledError
+
+                raise CancelledError(f"{job.name} was cancelled")
+            made.append(function(task))
+        progress(1.0)
+        return made
+
+    def stop(self) -> None:
+        return None
+
+
+class World:
+    """Everything a test needs; `settings` are changed by key: `world.configure(cleaner={"quarantine": True})`."""
+
+    def __init__(self, database, folder: Path, observers=()) -> None:
+        self.database = database
+        self.folder = folder
+        self.warehouse = Warehouse(folder / "warehouse", MetastoreLedger(database), CatalogRows(database))
+        self.hive = Hive(database)
+        self.submitter = Inline()
+        self.passed: list[str] = []
+        self.at_step: dict[str, object] = {}
+        self.observers = (self._observe, *observers)
+        self.services = self.new_services()
+
+    def new_services(self, **sections) -> Services:
+        """Services of another process of the same machine."""
+        (self.folder / "alive").mkdir(exist_ok=True)
+        settings = Settings(database={"url": "sqlite:////unused.db"}, host="here", user="compactor", **sections)
+        identity = Identity("here", "compactor", self.folder / "alive")
+        return Services.over(self.database, settings, observers=self.observers, identity=identity, submitter=self.submitter)
+
+    def configure(self, **sections) -> None:
+        self.services.settings = Settings(database={"url": "sqlite:////unused.db"}, host="here", user="compactor", **sections)
+
+    def _observe(self, step, about) -> None:
+        self.passed.append(step)
+        action = self.at_step.get(step)
+        if action is not None:
+            action()
+
+    # Tables
+
+    def table(self, name="t", rows=12, *, database="db", columns=(("id", "int"), ("v", "string")), **options):
+        """A table with so many single-row inserts."""
+        table = self.warehouse.create_table(database, name, list(columns), **options)
+        for number in range(rows):
+            self.insert(table, [(number, f"v{number}")])
+        return table
+
+    def insert(self, table, rows, partition=None):
+        with self.warehouse.begin() as txn:
+            txn.insert(table, rows, partition)
+
+    def delete(self, table, *ids, partition=None):
+        with self.warehouse.begin() as txn:
+            txn.delete(table, lambda row: row[0] in ids, partition)
+
+    def aborted_insert(self, table, rows, partition=None):
+        txn = self.warehouse.begin()
+        txn.insert(table, rows, partition)
+        txn.abort()
+
+    def settle_time(self) -> None:
+        """Make every transaction old enough for its neighbours to be sure of it: nobody waits in tests."""
+        txns = self.database.schema.txns
+        self.hive.change(txns.update().values(txn_started=txns.c.txn_started - 10_000))
+
+    # Roles
+
+    def initiator(self) -> Initiator:
+        return Initiator(self.services)
+
+    def worker(self, number=1) -> Worker:
+        return Worker(self.services, number)
+
+    def cleaner(self) -> Cleaner:
+        return Cleaner(self.services)
+
+    def housekeeper(self) -> Housekeeper:
+        return Housekeeper(self.services)
+
+    def enqueue(self, entity, kind="major", **options):
+        from compactor.acid.compaction import CompactionKind
+
+        return self.services.queue.enqueue(entity, CompactionKind(kind), **options)
+
+    def compact(self, table, kind="major", partition=None) -> str:
+        """Ask for one compaction and do it; the Cleaner comes later."""
+        self.settle_time()
+        assert self.enqueue(Entity(table.database, table.name, partition), kind).accepted
+        return self.worker().run_once()
+
+    def clean(self) -> str:
+        self.settle_time()
+        return self.cleaner().run_once()
+
+    # Looking
+
+    def names(self, location) -> list[str]:
+        return sorted(path.name for path in Path(location).iterdir())
+
+    def states(self) -> list[str]:
+        return [entry.state.value for entry in self.services.queue.entries()]
+
+    def ended(self) -> list[tuple[str, str | None]]:
+        """States and messages of the history, newest first."""
+        return [(entry.state.value, entry.error_message) for entry in self.services.queue.history()]
+
+    def assert_rows(self, *tables) -> None:
+        for table in tables or self.warehouse.tables.values():
+            assert_as_expected(self.warehouse, table)
+
+    def rows(self, table):
+        return read_table(self.warehouse, table)
+
+
+def succeeded(world: World) -> bool:
+    return all(state == QueueState.SUCCEEDED.value for state, _ in world.ended())
+
+
+class Barrier:
+    """Lets a test hold a thread at a point and let it go."""
+
+    def __init__(self) -> None:
+        self.reached, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, *_: object) -> None:
+        self.reached.set()
+        assert self.go.wait(60)
