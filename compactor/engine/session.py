@@ -171,7 +171,7 @@ class SparkSubmitter:
         def start() -> None:
             try:
                 made.append(self._create())
-            except Exception as error:  # noqa: BLE001 - handed to the caller's thread
+            except Exception as error:
                 made.append(error)
 
         thread = threading.Thread(target=start, name="spark-start", daemon=True)
@@ -271,7 +271,7 @@ def _collect(context: SparkContext, job: JobName, function: Callable[[Any], Any]
         context.setJobGroup(job.group, job.name, interruptOnCancel=False)
         context.setLocalProperty("spark.scheduler.pool", job.pool or POOL)
         running.results = context.parallelize(tasks, len(tasks)).mapPartitions(partial(run_partition, function)).collect()
-    except BaseException as error:  # noqa: BLE001 - judged in the caller's thread
+    except BaseException as error:
         running.error = error
     finally:
         running.done.set()
@@ -315,7 +315,7 @@ def _forget_jvm() -> None:
                 process.stdin.close()  # the JVM ends when its standard input does
             try:
                 process.wait(10)
-            except Exception:  # noqa: BLE001 - it didn't listen
+            except Exception:
                 process.kill()
                 process.wait()
     SparkContext._active_spark_context = None  # noqa: SLF001

@@ -1,0 +1,263 @@
+"""
+One compaction, step by step: observe, plan, run, verify, publish; or discard.
+
+Knows files and Spark; knows nothing of the metastore: whether it may publish is asked of the caller at the last moment (`guard`). Every step may be repeated.
+"""
+
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.names import DirKind, parse_dir
+from compactor.acid.snapshot import AcidState, resolve
+from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
+from compactor.engine.insert_only import carry, carry_tasks
+from compactor.engine.publish import Manifest, ManifestFile, Published, Publisher
+from compactor.engine.results import OutputFile, StagedResult
+from compactor.engine.staging import Accepted, Staging
+from compactor.engine.submit import JobName, Submitter, job_name
+from compactor.errors import CompactorError, VerificationError
+from compactor.log import get_logger
+from compactor.metastore.model import Entity, PartitionFacts, TableFacts
+from compactor.planning.document import CompactionPlan
+from compactor.planning.facts import TableSpec
+from compactor.planning.plan import plan_whole_files
+from compactor.planning.segments import Sizes
+from compactor.planning.select import Selection, select
+from compactor.reasons import Reason
+from compactor.settings import Settings
+from compactor.storage.base import Storage
+
+__all__ = ["Compaction", "CompactionRequest", "Manifest", "Published", "StagedResult"]
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRequest:
+    """
+    What is to be compacted, and under which snapshot.
+
+    Args:
+        entry_id, attempt: together unique for ever: they name the staging directory.
+        location: of the partition, or of an unpartitioned table; a Hadoop path string.
+        txns: the transactions a `_v` suffix is judged by, the compaction's own not valid; None on Hive 3.1.
+        visibility_txn: the compaction's own transaction; None on Hive 3.1.
+        properties: of the queue entry.
+        pool: compaction pool, for scheduling.
+    """
+
+    entry_id: int
+    attempt: str
+    entity: Entity
+    table: TableFacts
+    partition: PartitionFacts | None
+    location: str
+    kind: CompactionKind
+    layout: LayoutVersion
+    write_ids: CompactorWriteIdList
+    txns: ValidTxnList | None
+    visibility_txn: int | None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    host: str = field(default_factory=socket.getfqdn)
+    pool: str | None = None
+
+    @property
+    def job(self) -> JobName:
+        """Name, group and pool of its Spark jobs."""
+        name = job_name(self.host, self.entity.database, self.entity.table, self.entity.partition)
+        return JobName(name, f"{self.entry_id}.{self.attempt}", self.pool)
+
+    @property
+    def spec(self) -> TableSpec:
+        """The table as far as planning needs it: always its current columns, never a partition's."""
+        return TableSpec(
+            name=str(self.entity),
+            columns=tuple((column.name, column.type) for column in self.table.columns),
+            insert_only=self.table.insert_only,
+            transactional=self.table.transactional,
+            sorted=self.table.sorted,
+            buckets=self.table.buckets,
+            parameters=dict(self.table.parameters),
+            properties=dict(self.properties),
+        )
+
+
+class Compaction:
+    """
+    One attempt at one queue entry.
+
+    Args:
+        submitter: runs the tasks.
+        step: told each step when it is done (`worker.staged`; the others are the caller's to tell).
+    """
+
+    def __init__(
+        self, request: CompactionRequest, storage: Storage, submitter: Submitter, settings: Settings, step: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.request = request
+        self._storage = storage
+        self._submitter = submitter
+        self._settings = settings
+        self._step = step
+        self._staging = Staging(storage, request.location, request.entry_id, request.attempt)
+        self._state: AcidState | None = None
+        self._plan: CompactionPlan | None = None
+        self._result: StagedResult | None = None
+        self._manifests: tuple[Manifest, ...] | None = None
+        self.evidence: str | None = None
+
+    @property
+    def sizes(self) -> Sizes:
+        stripe = int(self._settings.recode.target_stripe_bytes)
+        return Sizes(min_stripe=int(self._settings.splice.min_stripe_bytes), chunk=2 * stripe)
+
+    def observe(self) -> AcidState:
+        """
+        List the directory and resolve it, once: what is decided on doesn't change under the decision.
+
+        Raises:
+            RefusedError: nested directories, unknown names, history that isn't there.
+        """
+        if self._state is None:
+            request = self.request
+            self._state = resolve(self._storage.list_tree(request.location), request.write_ids, request.txns, request.layout)
+        return self._state
+
+    def plan(self) -> CompactionPlan:
+        """
+        Decide what becomes of every stripe; reads tails and delete events, writes nothing.
+
+        Raises:
+            RefusedError: with its reason.
+        """
+        if self._plan is None:
+            request = self.request
+            selection = self._select()
+            entity, location = str(request.entity), request.location
+            if selection.spec.insert_only:
+                self._plan = plan_whole_files(selection, entity=entity, location=location)
+            else:
+                from compactor.engine.full_acid import plan_full_acid  # noqa: PLC0415 - until recoding is there
+
+                stripe_bytes = int(self._settings.recode.target_stripe_bytes)
+                self._plan = plan_full_acid(self._storage, selection, entity=entity, location=location, sizes=self.sizes, stripe_bytes=stripe_bytes)
+            for warning in self._plan.warnings:
+                _log.warning("plan", warning=warning)
+        return self._plan
+
+    def _select(self) -> Selection:
+        request = self.request
+        prefer = self._settings.worker.prefer_major
+        return select(self.observe(), request.spec, request.kind, request.layout, request.write_ids, request.visibility_txn, prefer_major=prefer)
+
+    def run(self, progress: Callable[[float], None] = lambda _: None, cancelled: Callable[[], bool] = lambda: False) -> StagedResult:
+        """
+        Write the result into the staging directory.
+
+        Raises:
+            CancelledError, RefusedError, RetryableError, UnreachableError: as `Submitter.run`; the staging directory is then left to `discard`.
+        """
+        if self._result is not None:
+            return self._result
+        plan = self.plan()
+        self._staging.make()
+        self._step("worker.staged")
+        settled = (0, 0)
+        if plan.insert_only:
+            tasks = carry_tasks(plan, self._staging.tasks)
+            files = [file for made in self._submitter.run(self.request.job, carry, tasks, progress=progress, cancelled=cancelled) for file in made]
+        else:
+            from compactor.engine.full_acid import run_full_acid  # noqa: PLC0415 - until recoding is there
+
+            files, settled = run_full_acid(plan, self._staging.tasks, self._submitter, self.request.job, progress=progress, cancelled=cancelled)
+        kept = [file for file in files if file.path]
+        empty = tuple(file for file in files if not file.path)
+        self._result = StagedResult(tuple(kept), self._assemble(plan, kept), empty, settled)
+        return self._result
+
+    def _assemble(self, plan: CompactionPlan, files: list[OutputFile]) -> tuple[str, ...]:
+        """Move the accepted files to their places and add the markers. A side of a minor without rows isn't made, unless both are empty."""
+        filled = [output for output in plan.outputs if any(file.directory == output.name for file in files)]
+        outputs = filled or [plan.outputs[0]]
+        self._staging.make_out([output.name for output in outputs])
+        for file in files:
+            self._staging.accept(Accepted(file.path, file.directory, file.name, file.length, file.checksum))
+        for output in outputs:
+            self._staging.mark(output.name, output.kind, plan.layout)
+        return tuple(output.name for output in outputs)
+
+    def verify(self, cancelled: Callable[[], bool] = lambda: False) -> None:
+        """
+        Check the staged result against the inputs.
+
+        Raises:
+            VerificationError: the first difference, and where the evidence was put; nothing was published.
+        """
+        from compactor.engine.verify import verify_full_acid, verify_listing  # noqa: PLC0415 - until recoding is there
+
+        result, plan = self._ran(), self.plan()
+        try:
+            for directory in result.directories:
+                verify_listing(directory, self._staging.listed(directory), result, plan, root=self._staging.root, storage=self._storage)
+            if not plan.insert_only:
+                verify_full_acid(plan, result, self._staging.root, self._submitter, self.request.job, cancelled=cancelled)
+        except VerificationError as error:
+            self.evidence = self._keep_evidence()
+            raise VerificationError(Reason.VERIFICATION_FAILED, f"{error.message}; kept aside: {self.evidence}") from error
+
+    def _keep_evidence(self) -> str:
+        try:
+            return self._staging.keep_as_evidence()
+        except (CompactorError, OSError) as error:
+            return f"nothing ({error})"
+
+    def publish(self, guard: Callable[[], None]) -> Published:
+        """
+        Make the result visible.
+
+        Args:
+            guard: raises when the entry isn't ours any more, or the table is another one; called directly before each rename.
+
+        Raises:
+            RefusedError, RetryableError, OutcomeUnknownError: as `Publisher.publish`.
+        """
+        result, plan = self._ran(), self.plan()
+        if self._manifests is None:
+            self._manifests = tuple(self._manifest(directory, plan) for directory in result.directories)
+        Publisher(self._storage, plan, self._staging, self.request.txns).publish(self._manifests, guard)
+        written = sum(file.length for file in result.files)
+        return Published(self._manifests, result.copied_bytes, result.recoded_bytes, written, len(result.files))
+
+    def _manifest(self, directory: str, plan: CompactionPlan) -> Manifest:
+        files = tuple(ManifestFile(entry.path, entry.length) for entry in sorted(self._staging.listed(directory)))
+        kind = next(output.kind for output in plan.outputs if output.name == directory)
+        return Manifest(directory, kind, files)
+
+    def discard(self, *, transaction_aborted: bool = False) -> None:
+        """
+        Remove the staging directory; late tasks and a late rename then find neither place nor source.
+
+        Args:
+            transaction_aborted: the metastore says that the compaction's transaction was aborted: what was published under its number goes too.
+        """
+        self._staging.discard()
+        if transaction_aborted and self.request.visibility_txn:
+            for name in self._published_names():
+                self._storage.delete_tree(f"{self.request.location.rstrip('/')}/{name}")
+
+    def _published_names(self) -> list[str]:
+        names = self._storage.list_tree(self.request.location).directories
+        return [name for name in names if "/" not in name and self._is_ours(name)]
+
+    def _is_ours(self, name: str) -> bool:
+        if not name.startswith(("base_", "delta_", "delete_delta_")) or not name.endswith(f"_v{self.request.visibility_txn:07d}"):
+            return False
+        parsed = parse_dir(name, self.request.layout)
+        return parsed is not None and parsed.kind in DirKind and parsed.visibility_txn == self.request.visibility_txn
+
+    def _ran(self) -> StagedResult:
+        if self._result is None:
+            raise CompactorError("nothing was run yet")
+        return self._result

@@ -1,0 +1,131 @@
+"""
+Full-ACID tables: from selected files to a plan, and from a plan to jobs.
+
+Planning reads tails and delete events on the driver. Running has one job for recoding chunks and for whole buckets, and a second one for buckets that were cut
+into several chunks: it puts their parts together.
+"""
+
+from collections.abc import Callable
+
+from compactor.acid.names import DirKind
+from compactor.acid.types import row_type
+from compactor.engine.formats import output_format
+from compactor.engine.inputs import Deletes, file_facts, read_tails, with_hits
+from compactor.engine.results import OutputFile
+from compactor.engine.submit import JobName, Submitter
+from compactor.engine.tasks import BucketTask, ChunkResult, ChunkTask, DeleteTask, Work, run_task
+from compactor.orc.output import compatible
+from compactor.orc.tail import Tail
+from compactor.planning.document import Action, BucketPlan, CompactionPlan, DeleteScope, OutputDir, Role
+from compactor.planning.format import choose_format
+from compactor.planning.plan import plan, prepare
+from compactor.planning.segments import Sizes
+from compactor.planning.select import Selection
+from compactor.storage.base import Storage
+
+
+def plan_full_acid(storage: Storage, selection: Selection, *, entity: str, location: str, sizes: Sizes, stripe_bytes: int) -> CompactionPlan:
+    """
+    Read what planning needs, and plan.
+
+    Args:
+        stripe_bytes: size of recoded stripes, where no property says otherwise.
+
+    Raises:
+        RefusedError: with its reason; nothing was written.
+    """
+    wanted = [file for file in selection.all_files if not (file.role is Role.ORIGINAL and file.length == 0)]
+    reads = read_tails(storage, location, wanted)
+    tails: dict[str, Tail] = {read.file.path: read.tail for read in reads if read.tail is not None}
+    columns = row_type(selection.spec.columns)
+    facts = {read.file.path: file_facts(read, columns) for read in reads}
+    chosen = choose_format(selection.spec, selection.layout, [facts[file.path] for file in selection.inserts if file.path in facts], stripe_bytes)
+    output = output_format(selection.spec.columns, chosen)
+    for read in reads:
+        if read.tail is not None and read.tail.is_acid and read.file.role is not Role.DELETE_DELTA:
+            facts[read.file.path] = file_facts(read, columns, compatible(read.tail, output))
+    prepared = prepare(selection, facts)
+    deletes = Deletes(storage, location, prepared.deletes, tails, selection.aborted)
+    own = selection.min_write_id if prepared.delete_scope is DeleteScope.OWN else None
+    known = {}
+    buckets = dict(prepared.buckets)
+    for bucket in deletes.buckets():
+        if selection.major and bucket not in buckets:
+            continue
+        events = deletes.load(bucket)
+        known[bucket] = deletes.facts(bucket, events, own)
+        if prepared.delete_scope is not DeleteScope.NONE and bucket in buckets:
+            buckets[bucket] = tuple(with_hits(source, tails.get(source.file.path), events) for source in buckets[bucket])
+    return plan(prepared, buckets, known, chosen, entity=entity, location=location, sizes=sizes)
+
+
+def run_full_acid(
+    document: CompactionPlan,
+    tasks: str,
+    submitter: Submitter,
+    job: JobName,
+    *,
+    progress: Callable[[float], None],
+    cancelled: Callable[[], bool],
+) -> tuple[list[OutputFile], tuple[int, int]]:
+    """
+    Run a plan's jobs; returns the finished files (those of buckets without rows have no path), and how many stripes that had to be looked at were copied and recoded.
+
+    Args:
+        tasks: location of the staging directory's `tasks`.
+    """
+    first, later = _tasks(document, tasks)
+    share = len(first) / max(1, len(first) + len(later))
+    made = submitter.run(job, run_task, first, progress=lambda done: progress(done * share), cancelled=cancelled)
+    chunks = [result for result in made if isinstance(result, ChunkResult)]
+    files = [result for result in made if isinstance(result, OutputFile)]
+    second = [_with_parts(task, chunks) for task in later]
+    joined = submitter.run(job, run_task, second, progress=lambda done: progress(share + done * (1 - share)), cancelled=cancelled)
+    files += [result for result in joined if isinstance(result, OutputFile)]
+    return files, _settled(chunks, files)
+
+
+def _tasks(document: CompactionPlan, tasks: str) -> tuple[list[ChunkTask | BucketTask | DeleteTask], list[BucketTask]]:
+    """What can start at once, and what needs chunks that others recode. The largest come first."""
+    first: list[ChunkTask | BucketTask | DeleteTask] = []
+    later: list[BucketTask] = []
+    for output in document.outputs:
+        for bucket in output.buckets:
+            work = _work(document, output, bucket, tasks)
+            if output.kind is DirKind.DELETE_DELTA:
+                first.append(DeleteTask(work))
+                continue
+            chunks = sorted({segment.chunk for segment in bucket.segments if segment.action is not Action.COPY})
+            if len(chunks) <= 1:
+                first.append(BucketTask(work, ()))
+            else:
+                first += [ChunkTask(work, number, tuple(segment for segment in bucket.segments if segment.chunk == number)) for number in chunks]
+                later.append(BucketTask(work, ()))
+    return sorted(first, key=lambda task: -task.bytes), sorted(later, key=lambda task: -task.bytes)
+
+
+def _work(document: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks: str) -> Work:
+    used = {segment.path for segment in bucket.segments} | set(bucket.deletes)
+    return Work(
+        location=document.location,
+        tasks=tasks,
+        directory=output.name,
+        kind=output.kind,
+        bucket=bucket,
+        inputs=tuple(file for file in document.inputs if file.path in used),
+        columns=document.columns,
+        format=document.format,
+        scope=document.delete_scope,
+        own_write_id=document.min_write_id,
+        aborted=document.aborted,
+    )
+
+
+def _with_parts(task: BucketTask, chunks: list[ChunkResult]) -> BucketTask:
+    mine = [part for part in chunks if (part.directory, part.bucket) == (task.work.directory, task.work.bucket.bucket)]
+    return BucketTask(task.work, tuple(sorted(mine, key=lambda part: part.chunk)))
+
+
+def _settled(chunks: list[ChunkResult], files: list[OutputFile]) -> tuple[int, int]:
+    looked = [part.probed for part in chunks if part.probed is not None] + [answer for file in files for answer in file.probed]
+    return looked.count(Action.COPY), looked.count(Action.RECODE)

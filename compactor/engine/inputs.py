@@ -1,0 +1,243 @@
+"""
+Reading what a plan needs: tails of all inputs, in parallel, and the delete events of one bucket at a time.
+
+Nothing here is proportional to rows except the delete keys of the bucket at hand, and those go to disk beyond a limit.
+"""
+
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from compactor.acid.row_id import decode_bucket
+from compactor.acid.types import HiveType, Kind
+from compactor.errors import CorruptFileError, RefusedError
+from compactor.orc.deletes import DeleteEvents
+from compactor.orc.handles import RandomReader
+from compactor.orc.keys import stripe_bounds
+from compactor.orc.tail import Tail, read_tail
+from compactor.planning.document import InputFile
+from compactor.planning.facts import DeleteFacts, FileFacts, Hit, StripeFacts
+from compactor.planning.segments import Source, one_bucket
+from compactor.reasons import Reason
+from compactor.storage.base import ReadHandle, Storage
+from compactor.storage.location import join
+
+READERS: Final = 16
+LONG: Final = struct.Struct(">q")
+SIDE_FILE_LIMIT: Final = 64 << 20
+_POSITIONAL: Final = re.compile(r"_col\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """An input with its tail; None when its logical length is zero, so that it has no rows."""
+
+    file: InputFile
+    tail: Tail | None
+
+
+@contextmanager
+def opened(storage: Storage, location: str, path: str) -> Iterator[ReadHandle]:
+    """
+    Open an input.
+
+    Raises:
+        RefusedError: INPUT_CHANGED, it is gone.
+    """
+    try:
+        reader = storage.open_read(join(location, path))
+    except FileNotFoundError:
+        raise RefusedError(Reason.INPUT_CHANGED, f"{path} is gone from {location}") from None
+    with reader:
+        yield reader
+
+
+def read_tails(storage: Storage, location: str, files: Sequence[InputFile]) -> list[ReadFile]:
+    """
+    The tails of all files, in their order.
+
+    Raises:
+        CorruptFileError, RefusedError: of the first file that can't be used.
+    """
+    if not files:
+        return []
+    with ThreadPoolExecutor(min(READERS, len(files)), thread_name_prefix="tails") as pool:
+        return list(pool.map(lambda file: _read_file(storage, location, file), files))
+
+
+def _read_file(storage: Storage, location: str, file: InputFile) -> ReadFile:
+    logical = _logical_length(storage, location, file)
+    file = replace(file, logical_length=logical)
+    if logical == 0:
+        return ReadFile(file, None)
+    with opened(storage, location, file.path) as reader:
+        if reader.size != file.length:
+            raise RefusedError(Reason.INPUT_CHANGED, f"{file.path} has {reader.size} bytes now, {file.length} when it was listed")
+        return ReadFile(file, read_tail(reader, logical))
+
+
+def _logical_length(storage: Storage, location: str, file: InputFile) -> int | None:
+    """
+    How much of a streaming writer's file counts: the last whole number of its side file.
+
+    Source: Hive's OrcAcidUtils.getLastFlushLength, OrcRawRecordMerger.
+    """
+    if file.side_file is None:
+        return None
+    try:
+        data = storage.read_small(join(location, file.side_file), SIDE_FILE_LIMIT)
+    except FileNotFoundError:
+        raise RefusedError(Reason.INPUT_CHANGED, f"{file.side_file} is gone") from None
+    whole = len(data) // LONG.size * LONG.size
+    if not whole:
+        raise RefusedError(Reason.OPEN_SIDE_FILE, f"{file.side_file} holds no length: its writer has not flushed, or broke off")
+    length = int(LONG.unpack_from(data, whole - LONG.size)[0])
+    if not 0 <= length <= file.length:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{file.side_file} says {length} bytes, {file.path} has {file.length}")
+    return length
+
+
+def file_facts(read: ReadFile, columns: HiveType, not_copyable: str | None = None) -> FileFacts:
+    """What planning needs of a tail; whether delete events hit is filled in later."""
+    file, tail = read.file, read.tail
+    if tail is None:
+        return FileFacts(file.path, 0, not file.raw, (), logical_length=file.logical_length)
+    return FileFacts(
+        path=file.path,
+        rows=tail.rows,
+        acid=tail.is_acid,
+        stripes=tuple(_stripe_facts(tail, index) for index in range(len(tail.stripes))),
+        codec=tail.compression.name.lower(),
+        stride=tail.stride,
+        block_size=tail.block_size,
+        logical_length=file.logical_length,
+        not_copyable=not_copyable,
+        unknown_columns=tuple(unknown_columns(tail.row_tree, columns)),
+    )
+
+
+def _stripe_facts(tail: Tail, index: int) -> StripeFacts:
+    rows, size = tail.stripes[index].number_of_rows, tail.stripe_length(index)
+    bounds = stripe_bounds(tail, index)
+    if bounds is None:
+        return StripeFacts(index, rows, size)
+    noted = tail.key_index
+    return StripeFacts(
+        index=index,
+        rows=rows,
+        bytes=size,
+        first=bounds.first,
+        last=bounds.last,
+        last_exact=bounds.exact or (noted is not None and noted[index] == bounds.last),
+        write_ids=bounds.write_id,
+        buckets=bounds.bucket,
+        current_ids=bounds.current,
+        operations=bounds.operation,
+    )
+
+
+def unknown_columns(found: HiveType, wanted: HiveType, prefix: str = "") -> Iterator[str]:
+    """
+    Fields of a file that the table doesn't have, also inside structs: compaction would drop them for good.
+
+    Columns are found by name without regard to case; a file whose columns are all `_col<n>` is read by position.
+    """
+    if found.kind is not Kind.STRUCT or wanted.kind is not Kind.STRUCT:
+        pairs = zip(found.children, wanted.children, strict=False) if found.kind is wanted.kind else ()
+        for one, other in pairs:
+            yield from unknown_columns(one, other, prefix)
+        return
+    if not prefix and found.names and all(_POSITIONAL.fullmatch(name) for name in found.names):
+        yield from found.names[len(wanted.children) :]
+        return
+    known = {name.lower(): child for name, child in zip(wanted.names, wanted.children, strict=True)}
+    for name, child in zip(found.names, found.children, strict=True):
+        target = known.get(name.lower())
+        if target is None:
+            yield f"{prefix}{name}"
+        else:
+            yield from unknown_columns(child, target, f"{prefix}{name}.")
+
+
+class Deletes:
+    """
+    The delete events of a partition, bucket by bucket.
+
+    Args:
+        sources: delete files with their facts; which bucket a file concerns is told by its statistics, never by its name (HIVE-22318).
+        tails: their tails, by path.
+    """
+
+    def __init__(self, storage: Storage, location: str, sources: Sequence[Source], tails: Mapping[str, Tail], aborted: Sequence[int]) -> None:
+        self._storage = storage
+        self._location = location
+        self._tails = tails
+        self._aborted = np.array(aborted, dtype=np.int64)
+        self._by_bucket: dict[int, list[Source]] = {}
+        self._mixed: list[Source] = []
+        for source in sources:
+            stripes = [stripe for stripe in source.facts.stripes if stripe.rows]
+            spans = [stripe.buckets for stripe in stripes]
+            known = {decode_bucket(span[0]) for span in spans if span is not None and one_bucket(span)}
+            if all(one_bucket(span) for span in spans) and len(known) == 1:
+                self._by_bucket.setdefault(known.pop(), []).append(source)
+            elif stripes:
+                self._mixed.append(source)
+
+    def buckets(self) -> tuple[int, ...]:
+        """Buckets that have events."""
+        found = set(self._by_bucket)
+        if self._mixed:
+            found.update(self._load(self._mixed).buckets())
+        return tuple(sorted(found))
+
+    def sources(self, bucket: int) -> list[Source]:
+        return [*self._by_bucket.get(bucket, ()), *self._mixed]
+
+    def load(self, bucket: int) -> DeleteEvents:
+        """The valid events of one bucket, one per key."""
+        events = self._load(self.sources(bucket))
+        return events.for_bucket(bucket) if self._mixed else events
+
+    def _load(self, sources: Iterable[Source]) -> DeleteEvents:
+        return load_events(self._storage, self._location, [(source.file.path, self._tails[source.file.path]) for source in sources], self._aborted)
+
+    def facts(self, bucket: int, events: DeleteEvents, own: int | None) -> DeleteFacts:
+        """
+        What a plan needs of a bucket's events.
+
+        Args:
+            own: the write id whose own rows' deletes are counted apart; None for no such count.
+        """
+        sources = self.sources(bucket)
+        count = 0 if own is None else int((np.asarray(events.write_id) == own).sum())
+        return DeleteFacts(bucket, tuple(source.file.path for source in sources), len(events), count, sum(source.facts.bytes for source in sources))
+
+
+def load_events(storage: Storage, location: str, files: Iterable[tuple[str, Tail]], aborted: npt.NDArray[np.int64]) -> DeleteEvents:
+    """Read delete files one after the other, each open only while it is read."""
+
+    def one_by_one() -> Iterator[tuple[RandomReader, Tail]]:
+        for path, tail in files:
+            with opened(storage, location, path) as reader:
+                yield reader, tail
+
+    return DeleteEvents.load(one_by_one(), aborted=aborted)
+
+
+def with_hits(source: Source, tail: Tail | None, events: DeleteEvents) -> Source:
+    """Fill in, stripe by stripe, whether a delete event can hit."""
+    if tail is None or not source.facts.acid or not len(events):
+        return source
+    stripes = []
+    for stripe in source.facts.stripes:
+        bounds = stripe_bounds(tail, stripe.index) if stripe.first is not None else None
+        stripes.append(replace(stripe, hit=Hit(events.hit(bounds).value)) if bounds is not None else stripe)
+    return replace(source, facts=replace(source.facts, stripes=tuple(stripes)))

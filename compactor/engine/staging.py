@@ -1,0 +1,116 @@
+"""
+Where a compaction's files come into being: one hidden directory inside the partition.
+
+    .compactor-<entry>-<attempt>/
+      tasks/<task attempt>/…      written by tasks, each in a directory of its own
+      out/<directory>/…           what is published: exactly the accepted files, and the markers
+
+Made once; nothing ever makes it again. Whoever takes it away (`discard`) stops every late task and every late rename for lack of a place and a source: that is
+the fence behind which a queue entry may be given to somebody else.
+"""
+
+import contextlib
+from dataclasses import dataclass
+
+from compactor.acid.compaction import LayoutVersion
+from compactor.acid.listing import FileEntry
+from compactor.acid.names import (
+    METADATA_FILE,
+    METADATA_FILE_CONTENT,
+    STAGING_PREFIX,
+    TRASH_PREFIX,
+    VERSION_FILE,
+    VERSION_FILE_CONTENT,
+    DirKind,
+)
+from compactor.errors import OutcomeUnknownError, RefusedError
+from compactor.reasons import Reason
+from compactor.storage.base import Storage
+from compactor.storage.location import join
+
+EVIDENCE_PREFIX = ".evidence-compactor-"
+TASKS = "tasks"
+OUT = "out"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A file that a task reported and the worker took: `path` relative to the staging directory, then its place in the output."""
+
+    path: str
+    directory: str
+    name: str
+    length: int
+    checksum: int
+
+
+class Staging:
+    """
+    The staging directory of one attempt.
+
+    Args:
+        location: the partition's directory.
+    """
+
+    def __init__(self, storage: Storage, location: str, entry_id: int, attempt: str) -> None:
+        self._storage = storage
+        self._location = location
+        self._tag = f"{entry_id}-{attempt}"
+        self.name = f"{STAGING_PREFIX}{self._tag}"
+        self.root = join(location, self.name)
+        self.tasks = join(self.root, TASKS)
+
+    def make(self) -> None:
+        """
+        Create it.
+
+        Raises:
+            FileExistsError: it is there; an attempt is never repeated under its own name.
+        """
+        self._storage.mkdir(self.root)
+        self._storage.mkdir(self.tasks)
+
+    def make_out(self, directories: list[str]) -> None:
+        self._storage.mkdir(join(self.root, OUT))
+        for name in directories:
+            self._storage.mkdir(self.out(name))
+
+    def out(self, directory: str) -> str:
+        return join(self.root, OUT, directory)
+
+    def accept(self, file: Accepted) -> None:
+        """Move one finished file to its place; a second one for the same place is refused."""
+        self._storage.rename_noreplace(join(self.root, file.path), join(self.out(file.directory), file.name))
+
+    def mark(self, directory: str, kind: DirKind, layout: LayoutVersion) -> None:
+        """Version file always, so that an empty directory is seen on every store; on 3.1 a base also says that it was compacted, before it can be seen."""
+        self._storage.write_small(join(self.out(directory), VERSION_FILE), VERSION_FILE_CONTENT)
+        if kind is DirKind.BASE and layout is LayoutVersion.HIVE_3:
+            self._storage.write_small(join(self.out(directory), METADATA_FILE), METADATA_FILE_CONTENT)
+
+    def listed(self, directory: str) -> tuple[FileEntry, ...]:
+        """
+        What is in a finished output directory, paths relative to it.
+
+        Raises:
+            RefusedError: VERIFICATION_FAILED, something other than files is in it.
+        """
+        listing = self._storage.list_tree(self.out(directory))
+        if listing.directories:
+            raise RefusedError(Reason.VERIFICATION_FAILED, f"{directory} holds a directory, {listing.directories[0]}")
+        return listing.files
+
+    def discard(self) -> None:
+        """Take it out of sight in one step, then delete it; nothing there is fine."""
+        gone = join(self._location, f"{TRASH_PREFIX}{self._tag}-delete")
+        with contextlib.suppress(FileNotFoundError, FileExistsError, OutcomeUnknownError):
+            self._storage.rename_noreplace(self.root, gone)
+        self._storage.delete_tree(gone)
+        if self._storage.exists(self.root):
+            self._storage.delete_tree(self.root)
+
+    def keep_as_evidence(self) -> str:
+        """Rename it aside, so that nothing in it can be published any more; returns the new directory's name."""
+        name = f"{EVIDENCE_PREFIX}{self._tag}"
+        self._storage.rename_noreplace(self.root, join(self._location, name))
+        return name
