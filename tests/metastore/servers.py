@@ -7,7 +7,6 @@ The scripts come from Hive's release archives by Maven and are kept below `.tool
 import contextlib
 import fcntl
 import getpass
-import glob
 import itertools
 import os
 import pwd
@@ -78,15 +77,15 @@ def _fetch(version: str, home: Path, script: Path) -> None:
 
 def _binaries() -> Path:
     found = [Path(path).resolve() for path in (shutil.which("initdb"),) if path]
-    found += [Path(path) for path in sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), key=_version, reverse=True)]
+    found += sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=_version, reverse=True)
     for initdb in found:
         if all((initdb.parent / program).exists() for program in ("pg_ctl", "psql", "postgres")):
             return initdb.parent
     raise UnavailableError("PostgreSQL's server isn't installed (Debian: apt-get install postgresql)")
 
 
-def _version(path: str) -> float:
-    return float(Path(path).parts[-3])
+def _version(initdb: Path) -> float:
+    return float(initdb.parts[-3])
 
 
 class PostgresServer:

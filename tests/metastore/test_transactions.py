@@ -29,7 +29,7 @@ def test_a_rebalance_has_its_own_type(database_4, hive_4):
 
 def test_hive_3_compacts_without_transaction(database_3):
     """On a 3.1 metastore opening a compaction's transaction is refused."""
-    with pytest.raises(RefusedError, match="Hive 3.1"):
+    with pytest.raises(RefusedError, match=r"Hive 3\.1"):
         Transactions(database_3).open_compaction("ann", "edge")
 
 
