@@ -1,0 +1,99 @@
+"""One look of the Initiator over 20,000 partitions on PostgreSQL: all changed, and none changed since the last full scan."""
+
+import os
+import statistics
+import tempfile
+from pathlib import Path
+
+from sqlalchemy import insert, select
+
+from benchmarks import harness
+from compactor.demo import files
+from compactor.demo.rows import CatalogRows, MetastoreLedger
+from compactor.demo.tables import DemoTable
+from compactor.demo.warehouse import Warehouse
+from compactor.metastore.database import Database
+from compactor.roles.initiator import Initiator
+from compactor.roles.services import Services
+from compactor.settings import Settings
+from tests.metastore.servers import postgres_server
+
+PARTITIONS = 20_000
+COLUMNS = (("id", "int"), ("name", "string"))
+
+
+def run() -> list[harness.Result]:
+    """The two bars."""
+    with postgres_server() as server, harness.scratch() as folder:
+        url = server.create("4.0.0")
+        _build(folder, url)
+        # a full scan each time: the most that a cycle ever has to do
+        settings = Settings(database={"url": url}, initiator={"full_scan_seconds": 0.001}, http={"enabled": False}, log={"level": "error"})
+        services = Services.open(settings)
+        changed, unchanged = [], []
+        try:
+            for _ in range(3):
+                initiator = Initiator(services)  # knows nothing: everything has changed
+                changed.append(harness.seconds(initiator.run_once))
+                unchanged.append(harness.seconds(initiator.run_once))
+        finally:
+            services.close()
+    first, again = statistics.median(changed), statistics.median(unchanged)
+    return [
+        harness.at_least("initiator/changed", PARTITIONS / first, 2_000, "partitions/s", f"{PARTITIONS:,} partitions in {first:.2f} s"),
+        harness.at_least("initiator/unchanged", PARTITIONS / again, 20_000, "partitions/s", f"{PARTITIONS:,} partitions in {again:.2f} s"),
+    ]
+
+
+def _build(folder: Path, url: str) -> None:
+    """Make a table of 20,000 partitions, each with a base and a delta below the thresholds; the files are links to two real ones."""
+    database = Database(url).connect()
+    ledger = MetastoreLedger(database)
+    warehouse = Warehouse(folder / "warehouse", ledger, CatalogRows(database))
+    table = warehouse.create_table("bench", "parts", COLUMNS, partition_keys=[("p", "int")])
+    large, small = folder / "large", folder / "small"
+    files.write_acid(large, COLUMNS, [(0, 1, 1 << 29, number, 1, (number, f"name {number * 7919}")) for number in range(2000)])
+    files.write_acid(small, COLUMNS, [(0, 2, 1 << 29, 0, 2, (1, "one"))])
+    txns = [ledger.open(), ledger.open()]
+    write_ids = [ledger.write_id(txn, table.database, table.name) for txn in txns]
+    for number in range(PARTITIONS):
+        place = table.location / f"p={number}"
+        for name, source in (("base_0000001", large), (f"delta_{write_ids[1]:07d}_{write_ids[1]:07d}_0000", small)):
+            (place / name).mkdir(parents=True)
+            os.link(source, place / name / "bucket_00000_0")
+    _register(database, table, txns[1], write_ids[1])
+    for txn in txns:
+        ledger.commit(txn)
+    database.close()
+
+
+def _register(database: Database, table: DemoTable, txn: int, write_id: int) -> None:
+    """Put partitions and what was written into them into the metastore, in bulk."""
+    schema = database.schema
+    first = 1_000_000
+    numbers = range(PARTITIONS)
+    names = [f"p={number}" for number in numbers]
+    with database.transaction() as connection:
+        tbl_id, sd_id = connection.execute(select(schema.tbls.c.tbl_id, schema.tbls.c.sd_id).where(schema.tbls.c.tbl_name == table.name)).one()
+        cd_id, serde_id, input_format = connection.execute(
+            select(schema.sds.c.cd_id, schema.sds.c.serde_id, schema.sds.c.input_format).where(schema.sds.c.sd_id == sd_id)
+        ).one()
+        sds = {
+            "cd_id": cd_id,
+            "serde_id": serde_id,
+            "input_format": input_format,
+            "num_buckets": -1,
+            "is_compressed": False,
+            "is_storedassubdirectories": False,
+        }
+        connection.execute(insert(schema.sds), [{**sds, "sd_id": first + n, "location": f"file:{table.location}/{names[n]}"} for n in numbers])
+        parts = {"tbl_id": tbl_id, "create_time": 0, "last_access_time": 0}
+        connection.execute(insert(schema.partitions), [{**parts, "part_id": first + n, "part_name": names[n], "sd_id": first + n} for n in numbers])
+        components = {"tc_txnid": txn, "tc_database": table.database, "tc_table": table.name, "tc_operation_type": "i", "tc_writeid": write_id}
+        connection.execute(insert(schema.txn_components), [{**components, "tc_partition": name} for name in names])
+
+
+if __name__ == "__main__":
+    tempfile.tempdir = os.environ.get("BENCH_DIR")
+    for result in run():
+        print(result.line())
