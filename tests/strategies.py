@@ -2,15 +2,34 @@
 Every Hypothesis strategy of the tests. Each area has its section; append yours at the end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import AcidDir, DirKind
-from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT
+from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT, RowKey, encode
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.planning.document import (
+    Action,
+    BucketPlan,
+    CompactionPlan,
+    DeleteScope,
+    FileCopy,
+    FormatSpec,
+    InputFile,
+    OutputDir,
+    Prediction,
+    Segment,
+    SyntheticIds,
+)
+from compactor.planning.document import Role as PlanRole
+from compactor.planning.facts import FileFacts, Hit, StripeFacts
+from compactor.planning.picker import Thresholds
+from compactor.planning.segments import Source
+from tests.history import History
 
 # ---- acid: names, ids, lists
 
@@ -67,3 +86,136 @@ def write_id_lists() -> SearchStrategy[ValidWriteIdList]:
 
 def _where(fates: Sequence[str], wanted: str) -> tuple[int, ...]:
     return tuple(i for i, fate in enumerate(fates, 1) if fate == wanted)
+
+
+# ---- acid: lives of a partition
+
+
+def histories(layout: LayoutVersion, *, steps: int = 14) -> SearchStrategy[History]:
+    """Partitions after some steps; every reader that ever looked is checked after each step."""
+    return st.builds(
+        _lived, st.just(layout), st.lists(lengths(), min_size=1, max_size=6), st.integers(0, 3), st.lists(_steps(), min_size=steps // 2, max_size=steps)
+    )
+
+
+def lengths() -> SearchStrategy[int]:
+    """File lengths, from empty to large."""
+    return st.sampled_from([0, 1, 1000, 1 << 20, 10 << 20, 1 << 30])
+
+
+def thresholds() -> SearchStrategy[Thresholds]:
+    """Any thresholds, absurd ones too."""
+    return st.builds(
+        Thresholds,
+        delta_count=st.sampled_from([-1, 0, 1, 2, 3, 10]),
+        delta_ratio=st.sampled_from([-1.0, 0.0, 1e-6, 0.1, 1.0, 1e9]),
+        aborted_count=st.sampled_from([-1, 0, 1, 1000]),
+        aborted_age_ms=st.sampled_from([-1, 0, 1000]),
+    )
+
+
+def _lived(layout: LayoutVersion, sizes: list[int], originals: int, steps: list[Callable[[History], object]]) -> History:
+    history = History(layout, sizes, originals)
+    for step in steps:
+        step(history)
+        history.look()
+        history.check()
+    return history
+
+
+def _steps() -> SearchStrategy[Callable[[History], object]]:
+    """One step of a partition's life; committing is the most frequent end."""
+    fate = st.sampled_from("ccccccao")
+    rows = st.integers(0, 3)
+    picks = st.lists(st.integers(0, 50), max_size=3)
+    kind = st.sampled_from([CompactionKind.MAJOR, CompactionKind.MINOR, CompactionKind.MINOR])
+    return st.one_of(
+        st.builds(lambda n, f: lambda h: h.insert(n, f), rows, fate),
+        st.builds(lambda p, f: lambda h: h.update(p, f), picks, fate),
+        st.builds(lambda p, f: lambda h: h.delete(p, f), picks, fate),
+        st.builds(lambda n, p, f: lambda h: h.several_statements(n, p, f), rows, picks, fate),
+        st.builds(lambda f, n: lambda h: h.stream(f, n), st.lists(fate, min_size=1, max_size=4), rows),
+        st.builds(lambda n, f: lambda h: h.overwrite(n, f), rows, fate),
+        st.builds(lambda w, f: lambda h: h.settle(w, f), st.integers(0, 9), st.sampled_from("cca")),
+        st.builds(lambda w, f: lambda h: h.settle(w, f), st.integers(0, 9), st.sampled_from("cca")),
+        st.builds(lambda k, f: lambda h: h.compact(k, f), kind, fate),
+        st.builds(lambda k, f: lambda h: h.compact(k, f), kind, fate),
+        st.builds(lambda f: lambda h: h.settle_compaction(f), st.sampled_from("cca")),
+        st.just(lambda h: h.clean()),
+    )
+
+
+# ---- plans and stripes
+
+
+@st.composite
+def stripe_sources(draw: Any) -> list[Source]:
+    """Files of one bucket as a plan sees them: a base and deltas of ascending write ids, each with some stripes of any size, hit or not."""
+    sources = []
+    sizes = st.sampled_from([1 << 10, 1 << 20, 9 << 20, 64 << 20, 200 << 20])
+    bucket = encode(0, 0)
+    for write_id in range(5, 5 + draw(st.integers(1, 5))):
+        path = f"base_{write_id}" if write_id == 5 else f"delta_{write_id}_{write_id}"
+        stripes, row = [], 0
+        for index in range(draw(st.integers(0, 5))):
+            rows = draw(st.integers(1, 1000))
+            keys = (RowKey(write_id, bucket, row), RowKey(write_id, bucket, row + rows - 1))
+            hit = draw(st.sampled_from(list(Hit)))
+            stripes.append(StripeFacts(index, rows, draw(sizes), *keys, draw(st.booleans()), (write_id,) * 2, (bucket,) * 2, (write_id,) * 2, (0, 0), hit))
+            row += rows + draw(st.integers(0, 3))
+        role = PlanRole.BASE if write_id == 5 else PlanRole.DELTA
+        file = InputFile(path, 1, 0, role, path, 0, 0 if write_id == 5 else write_id, write_id)
+        reason = draw(st.sampled_from([None, None, None, "another codec"]))
+        sources.append(Source(file, FileFacts(path, row, True, tuple(stripes), not_copyable=reason)))
+    return draw(st.permutations(sources))
+
+
+def compaction_plans() -> SearchStrategy[CompactionPlan]:
+    """Any plan, sensible or not: what its document must be able to say."""
+    text, small = st.text(max_size=8), st.integers(0, 1 << 40)
+    segment = st.builds(Segment, st.sampled_from(Action), text, st.lists(small, max_size=3).map(tuple), text, small, small, st.integers(-1, 9))
+    bucket = st.builds(BucketPlan, small, text, st.lists(segment, max_size=2).map(tuple), st.lists(text, max_size=2).map(tuple), small)
+    copy = st.builds(FileCopy, text, text, small)
+    output = st.builds(OutputDir, st.sampled_from(DirKind), text, st.lists(bucket, max_size=2).map(tuple), st.lists(copy, max_size=2).map(tuple))
+    synthetic = st.none() | st.builds(SyntheticIds, small, small, small)
+    file = st.builds(
+        InputFile,
+        text,
+        small,
+        small,
+        st.sampled_from(PlanRole),
+        text,
+        small,
+        small,
+        small,
+        small,
+        st.booleans(),
+        st.booleans(),
+        st.none() | text,
+        st.none() | small,
+        small,
+        synthetic,
+    )
+    return st.builds(
+        CompactionPlan,
+        entity=text,
+        location=text,
+        requested=st.sampled_from(CompactionKind),
+        kind=st.sampled_from(CompactionKind),
+        layout=st.sampled_from(LayoutVersion),
+        insert_only=st.booleans(),
+        write_ids=text,
+        name_write_id=small,
+        min_write_id=small,
+        max_write_id=small,
+        highest_write_id=small,
+        visibility_txn=st.none() | small,
+        columns=st.lists(st.tuples(text, text), max_size=2).map(tuple),
+        outputs=st.lists(output, max_size=2).map(tuple),
+        inputs=st.lists(file, max_size=2).map(tuple),
+        format=st.builds(FormatSpec, codec=text, bloom_columns=st.lists(text, max_size=2).map(tuple), bloom_fpp=st.floats(0, 1)),
+        delete_scope=st.sampled_from(DeleteScope),
+        aborted=st.lists(small, max_size=3).map(tuple),
+        prediction=st.builds(Prediction, small, small, small, small, small, st.floats(0, 1e9)),
+        warnings=st.lists(text, max_size=2).map(tuple),
+    )

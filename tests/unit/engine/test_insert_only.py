@@ -1,0 +1,68 @@
+"""Insert-only tables: whole files, by name and bucket, in any format."""
+
+import os
+
+import pytest
+
+from compactor.acid.compaction import CompactionKind
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
+from tests.compacting import Attempt, compact, unchanged
+
+
+def filled(warehouse, file_format="orc", buckets=0):
+    table = warehouse.create_table(
+        "db", "mm", [("id", "int"), ("v", "string")], insert_only=True, file_format=file_format, buckets=buckets, bucket_columns=("id",) if buckets else ()
+    )
+    for start in (1, 11, 21):
+        with warehouse.begin() as txn:
+            txn.insert(table, [(start + i, f"v{i}") for i in range(5)])
+    return table
+
+
+@pytest.mark.parametrize("file_format", ["orc", "text"])
+@pytest.mark.parametrize("kind", [CompactionKind.MAJOR, CompactionKind.MINOR])
+def test_rows_stay_whatever_the_format(warehouse, file_format, kind):
+    """No file is looked into, so the format doesn't matter; readers see the same rows."""
+    attempt, published = compact(warehouse, filled(warehouse, file_format), kind)
+    assert published.directories == ((f"base_0000003_v{attempt.txn:07d}",) if kind is CompactionKind.MAJOR else (f"delta_0000001_0000003_v{attempt.txn:07d}",))
+    assert published.files == 3
+    assert published.recoded_bytes == 0
+
+
+def test_bucket_numbers_stay(warehouse):
+    """Readers of bucketed tables go by the number in the file's name."""
+    table = filled(warehouse, buckets=4)
+    attempt, published = compact(warehouse, table)
+    found = {path.name for path in (attempt.location / published.directories[0]).iterdir()} - {"_orc_acid_version"}
+    wanted = {path.name[:6] for path in attempt.location.glob("delta_*/0*")}
+    assert {name[:6] for name in found} == wanted
+    assert len(found) == len(list(attempt.location.glob("delta_*/0*")))
+
+
+def test_files_are_linked_and_the_old_ones_stay(warehouse):
+    """Readers that have the old directories open lose nothing; no byte is written twice."""
+    attempt, published = compact(warehouse, filled(warehouse))
+    old = next(attempt.location.glob("delta_0000001_*/000000_0"))
+    assert os.path.samefile(old, attempt.location / published.directories[0] / "000000_0")
+
+
+def test_wholly_aborted_writes_are_left_out(warehouse):
+    """A delta of an aborted transaction isn't carried over; it is the Cleaner's."""
+    table = filled(warehouse)
+    txn = warehouse.begin()
+    txn.insert(table, [(99, "never")])
+    txn.abort()
+    _, published = compact(warehouse, table)
+    assert published.files == 3
+
+
+def test_a_file_that_changed_under_the_plan_is_noticed(warehouse):
+    """Planned with one length, found with another: nothing is published."""
+    attempt = Attempt(warehouse, filled(warehouse))
+    attempt.compaction.plan()
+    with next(attempt.location.glob("delta_0000002_*/000000_0")).open("ab") as file:
+        file.write(b"x")
+    with unchanged(attempt), pytest.raises(RefusedError) as caught:
+        attempt.compaction.run()
+    assert caught.value.reason is Reason.INPUT_CHANGED

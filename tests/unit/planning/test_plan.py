@@ -1,0 +1,282 @@
+"""Plans: contents against names, outputs, format, prediction, and the document."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.names import DirKind
+from compactor.acid.row_id import RowKey, encode
+from compactor.acid.snapshot import resolve
+from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
+from compactor.errors import RefusedError, UsageError
+from compactor.planning.cost import predict
+from compactor.planning.document import Action, BucketPlan, DeleteScope, FormatSpec, OutputDir, SyntheticIds, from_json, to_json
+from compactor.planning.facts import DeleteFacts, FileFacts, Hit, StripeFacts, TableSpec
+from compactor.planning.format import choose_format
+from compactor.planning.plan import plan, prepare
+from compactor.planning.segments import Sizes, segments
+from compactor.planning.select import select
+from compactor.reasons import Reason
+from tests.casebook import listing
+from tests.strategies import compaction_plans, stripe_sources
+
+MIB = 1 << 20
+BUCKET = encode(0, 0)
+SIZES = Sizes(8 * MIB, 128 * MIB)
+
+
+def selected(*entries, kind=CompactionKind.MAJOR, hwm=9, aborted=(), layout=LayoutVersion.HIVE_4, columns=(("a", "int"),)):
+    """A selection of a directory drawn as in the case books."""
+    write_ids = CompactorWriteIdList.from_reader(ValidWriteIdList("db.t", hwm, (), aborted))
+    txn = 99 if layout is LayoutVersion.HIVE_4 else None
+    state = resolve(listing(entries), write_ids, ValidTxnList(99, (99,)) if txn else None, layout)
+    return select(state, TableSpec("db.t", columns), kind, layout, write_ids, txn)
+
+
+def stripe(write_id, index=0, rows=100, size=16 * MIB, bucket=BUCKET, **more):
+    """A stripe of rows 0 … of one write id."""
+    first = index * rows
+    known = {
+        "first": RowKey(write_id, bucket, first),
+        "last": RowKey(write_id, bucket, first + rows - 1),
+        "last_exact": True,
+        "write_ids": (write_id, write_id),
+        "buckets": (bucket, bucket),
+        "current_ids": (write_id, write_id),
+        "operations": (0, 0),
+    }
+    return StripeFacts(index, rows, size, **(known | more))
+
+
+def facts(path, *stripes, **more):
+    return FileFacts(path, sum(one.rows for one in stripes), more.pop("acid", True), stripes, **more)
+
+
+def by_path(*files):
+    return {file.path: file for file in files}
+
+
+def planned(selection, known, deletes=None):
+    prepared = prepare(selection, known)
+    return plan(prepared, prepared.buckets, deletes or {}, FormatSpec(), entity="db.t", location="/t", sizes=SIZES)
+
+
+def two_files(**second):
+    return by_path(facts("base_5/bucket_00000", stripe(5)), facts("delta_6_6_0000/bucket_00000", stripe(6, **second)))
+
+
+def test_a_plan_of_a_major():
+    """Base and delta are copied into one file of one base."""
+    made = planned(selected("base_5/ delta_6_6_0000/"), two_files())
+    assert made.names == ("base_0000006_v0000099",)
+    (bucket,) = made.outputs[0].buckets
+    assert (bucket.name, [segment.action for segment in bucket.segments]) == ("bucket_00000", [Action.COPY, Action.COPY])
+    assert made.prediction.copied == made.prediction.written == 32 * MIB
+    assert {file.path for file in made.inputs} == {"base_5/bucket_00000", "delta_6_6_0000/bucket_00000"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"buckets": (encode(1, 0), encode(1, 0))}, Reason.WRONG_BUCKET),
+        ({"buckets": (encode(0, 0), encode(1, 0))}, Reason.WRONG_BUCKET),
+        ({"buckets": (3 << 29, 3 << 29)}, Reason.CORRUPT_FILE),
+        ({"operations": (0, 1)}, Reason.UNSUPPORTED_FORMAT),
+        ({"operations": (2, 2)}, Reason.UNSUPPORTED_FORMAT),
+        ({"write_ids": (7, 7)}, Reason.CORRUPT_FILE),
+        ({"write_ids": (5, 6)}, Reason.CORRUPT_FILE),
+    ],
+)
+def test_statistics_that_contradict_the_name_are_refused(changes, reason):
+    """A file whose rows can't be what its directory and name say is never read on."""
+    with pytest.raises(RefusedError) as caught:
+        planned(selected("base_5/ delta_6_6_0000/"), two_files(**changes))
+    assert caught.value.reason is reason
+    assert "delta_6_6_0000/bucket_00000" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"acid": False}, Reason.CORRUPT_FILE),
+        ({"unknown_columns": ("gone",)}, Reason.SCHEMA_MISMATCH),
+        ({"schema_problem": "a: string can't become int"}, Reason.SCHEMA_MISMATCH),
+    ],
+)
+def test_files_that_dont_fit_the_table_are_refused(changes, reason):
+    """Dropped and renamed columns would be lost for good; a file without ACID columns isn't what its name says."""
+    known = by_path(facts("base_5/bucket_00000", stripe(5)), facts("delta_6_6_0000/bucket_00000", stripe(6), **changes))
+    with pytest.raises(RefusedError) as caught:
+        planned(selected("base_5/ delta_6_6_0000/"), known)
+    assert caught.value.reason is reason
+
+
+def test_two_files_of_one_bucket_are_refused():
+    """Readers would take both; whether rows are doubled can't be told."""
+    selection = selected("base_5/", "delta_6_6_0000/ bucket_00000 bucket_00000_1")
+    known = by_path(facts("base_5/bucket_00000", stripe(5)), facts("delta_6_6_0000/bucket_00000", stripe(6)), facts("delta_6_6_0000/bucket_00000_1", stripe(6)))
+    with pytest.raises(RefusedError) as caught:
+        planned(selection, known)
+    assert caught.value.reason is Reason.SEVERAL_FILES_PER_BUCKET
+
+
+@pytest.mark.parametrize(("second", "refused"), [(1, False), (0, True)])
+def test_attempts_of_one_directory_may_share_a_bucket_when_their_keys_are_disjoint(second, refused):
+    """`bucket_00000_0` and `bucket_00000_1` are taken together only if statistics prove that no key is in both."""
+    selection = selected("base_5/", "delta_6_6_0000/ bucket_00000_0 bucket_00000_1")
+    attempts = (facts("delta_6_6_0000/bucket_00000_0", stripe(6)), facts("delta_6_6_0000/bucket_00000_1", replace(stripe(6, index=second), index=0)))
+    known = by_path(facts("base_5/bucket_00000", stripe(5)), *attempts)
+    if refused:
+        with pytest.raises(RefusedError):
+            planned(selection, known)
+    else:
+        assert sum(segment.rows for segment in planned(selection, known).outputs[0].buckets[0].segments) == 300
+
+
+def test_bucket_numbers_above_4095_decode_modulo_4096():
+    """Rows of bucket_04097 belong to bucket 1, and come into its file."""
+    low, high = encode(1, 0), encode(1, 0x800)
+    selection = selected("delta_6_6_0000/ bucket_00001 bucket_04097", "delta_7_7_0000/ bucket_00001")
+    known = by_path(
+        facts("delta_6_6_0000/bucket_00001", stripe(6, bucket=low)),
+        facts("delta_6_6_0000/bucket_04097", stripe(6, bucket=high)),
+        facts("delta_7_7_0000/bucket_00001", stripe(7, bucket=low)),
+    )
+    (bucket,) = planned(selection, known).outputs[0].buckets
+    assert (bucket.bucket, bucket.name, sum(segment.rows for segment in bucket.segments)) == (1, "bucket_00001", 300)
+
+
+def test_original_rows_are_numbered_over_all_files_of_a_bucket():
+    """ROW__IDs of files from before ACID run on over copies, in path order; later deletes name them."""
+    selection = selected("000000_0 000000_0_copy_1 000001_0 000002_0 0", "delta_6_6_0000/")
+    plain = {path: facts(path, StripeFacts(0, 10, MIB), StripeFacts(1, 5, MIB), acid=False) for path in ("000000_0", "000000_0_copy_1", "000001_0")}
+    prepared = prepare(selection, plain | by_path(facts("delta_6_6_0000/bucket_00000", stripe(6))))
+    found = {source.file.path: source.file.synthetic for group in prepared.buckets.values() for source in group if source.file.raw}
+    assert found == {
+        "000000_0": SyntheticIds(0, encode(0, 0), 0),
+        "000000_0_copy_1": SyntheticIds(0, encode(0, 0), 15),
+        "000001_0": SyntheticIds(0, encode(1, 0), 0),
+    }
+
+
+def test_loaded_rows_carry_the_write_id_and_statement_of_their_directory():
+    """LOAD DATA puts plain files into a delta: their rows are of its write id and statement."""
+    selection = selected("base_5/", "delta_6_6_0003/ 000000_0 000000_0_copy_1")
+    known = by_path(
+        facts("base_5/bucket_00000", stripe(5)),
+        facts("delta_6_6_0003/000000_0", StripeFacts(0, 4, MIB), acid=False),
+        facts("delta_6_6_0003/000000_0_copy_1", StripeFacts(0, 4, MIB), acid=False),
+    )
+    found = [source.file.synthetic for source in prepare(selection, known).buckets[0] if source.file.raw]
+    assert found == [SyntheticIds(6, encode(0, 3), 0), SyntheticIds(6, encode(0, 3), 4)]
+
+
+def deleting(*numbers):
+    return [facts(f"delete_delta_{n}_{n}_0000/bucket_00000", stripe(5, operations=(2, 2), current_ids=(n, n))) for n in numbers]
+
+
+def test_a_minor_keeps_rows_and_events_apart():
+    """Deletes aren't applied: a reader may still need both sides."""
+    selection = selected("base_5/ delta_6_6_0000/ delta_7_7_0000/ delete_delta_8_8_0000/", kind=CompactionKind.MINOR)
+    known = by_path(facts("delta_6_6_0000/bucket_00000", stripe(6)), facts("delta_7_7_0000/bucket_00000", stripe(7)), *deleting(8))
+    made = planned(selection, known, {0: DeleteFacts(0, ("delete_delta_8_8_0000/bucket_00000",), 100)})
+    assert made.names == ("delta_0000006_0000008_v0000099", "delete_delta_0000006_0000008_v0000099")
+    assert made.delete_scope is DeleteScope.NONE
+    assert made.outputs[0].buckets[0].deletes == ()
+    assert made.outputs[1].buckets[0].delete_events == 100
+
+
+def test_a_minor_of_one_write_id_applies_that_write_ids_deletes():
+    """In one directory of that write id they would no longer count (docs/compaction.md)."""
+    selection = selected("base_5/ delta_6_6_0000/ delta_6_6_0001/ delete_delta_6_6_0002/", kind=CompactionKind.MINOR)
+    known = by_path(facts("delta_6_6_0000/bucket_00000", stripe(6)), facts("delta_6_6_0001/bucket_00000", stripe(6, index=1)), *deleting(6))
+    known["delete_delta_6_6_0002/bucket_00000"] = replace(known.pop("delete_delta_6_6_0000/bucket_00000"), path="delete_delta_6_6_0002/bucket_00000")
+    made = planned(selection, known, {0: DeleteFacts(0, ("delete_delta_6_6_0002/bucket_00000",), 30, own=10)})
+    assert made.delete_scope is DeleteScope.OWN
+    assert made.outputs[0].buckets[0].deletes
+    assert made.outputs[1].buckets[0].delete_events == 20
+    alone = planned(selection, known, {0: DeleteFacts(0, ("delete_delta_6_6_0002/bucket_00000",), 10, own=10)})
+    assert [output.kind for output in alone.outputs] == [DirKind.DELTA]
+
+
+def test_a_minor_without_rows_or_events_still_makes_a_directory():
+    """Otherwise the emptied inputs would stay, and be picked again for ever."""
+    selection = selected("base_5/ delta_6_6_0000/ delta_7_7_0000/", kind=CompactionKind.MINOR)
+    made = planned(selection, by_path(facts("delta_6_6_0000/bucket_00000"), facts("delta_7_7_0000/bucket_00000")))
+    assert (made.names, made.outputs[0].buckets) == (("delta_0000006_0000007_v0000099",), ())
+
+
+def test_format_of_the_largest_input_unless_something_else_is_asked_for():
+    """So that most stripes can be copied; the request wins over the table, the table over the files."""
+    files = [facts("a", stripe(1, size=64 * MIB), codec="snappy", stride=5000), facts("b", stripe(2, size=MIB), codec="zlib")]
+    plain = TableSpec("db.t", ())
+    assert (choose_format(plain, LayoutVersion.HIVE_4, files, 64 * MIB).codec, choose_format(plain, LayoutVersion.HIVE_4, files, 64 * MIB).stride) == (
+        "snappy",
+        5000,
+    )
+    asked = replace(plain, parameters={"ORC.COMPRESS": "ZSTD"})
+    assert choose_format(asked, LayoutVersion.HIVE_4, files, 64 * MIB).codec == "zstd"
+    assert choose_format(replace(asked, properties={"tblprops.orc.compress": "none"}), LayoutVersion.HIVE_4, files, 64 * MIB).codec == "none"
+    with pytest.raises(RefusedError) as caught:
+        choose_format(asked, LayoutVersion.HIVE_3, files, 64 * MIB)
+    assert caught.value.reason is Reason.UNSUPPORTED_COMPRESSION
+
+
+def test_format_without_a_model():
+    """Files of a streaming writer have no index and no codec: they are no model."""
+    assert choose_format(TableSpec("db.t", ()), LayoutVersion.HIVE_4, [facts("a", stripe(1), codec="none", stride=0)], 64 * MIB) == FormatSpec(bloom_fpp=0.01)
+
+
+def test_bloom_columns_are_those_of_the_table():
+    """A name that isn't a column is left out, as Hive does."""
+    spec = TableSpec("db.t", (("a", "int"), ("B", "int")), parameters={"orc.bloom.filter.columns": "b, nothing", "orc.bloom.filter.fpp": "0.1"})
+    found = choose_format(spec, LayoutVersion.HIVE_4, [], 64 * MIB)
+    assert (found.bloom_columns, found.bloom_fpp) == (("b",), 0.1)
+
+
+@given(compaction_plans())
+def test_the_document_round_trips(made):
+    """A plan is stored, shown and replayed as JSON without change."""
+    assert from_json(to_json(made)) == made
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"compaction-plan": 2}', '{"compaction-plan": 1, "entity": 3}', '{"compaction-plan": 1, "what": 3}'])
+def test_other_documents_are_no_plans(text):
+    """Whatever isn't a plan of this version is told in one line."""
+    with pytest.raises(UsageError):
+        from_json(text)
+
+
+@given(stripe_sources())
+def test_every_stripe_is_laid_out_once(sources):
+    """Whatever the layout: each stripe appears in exactly one segment, and copied ones follow each other by key."""
+    laid = segments(sources, SIZES)
+    found = sorted((segment.path, index) for segment in laid for index in segment.stripes)
+    assert found == sorted((source.facts.path, one.index) for source in sources for one in source.facts.stripes if one.rows)
+    known = {(source.facts.path, one.index): one for source in sources for one in source.facts.stripes}
+    ends = None
+    for segment in laid:
+        for index in segment.stripes:
+            one = known[segment.path, index]
+            if segment.action is Action.COPY:
+                assert ends is None or one.first > ends
+                assert one.hit is Hit.NONE
+        tops = [known[segment.path, index].last for index in segment.stripes]
+        ends = max([end for end in [ends, *tops] if end is not None])
+
+
+@given(stripe_sources())
+def test_chunks_are_contiguous(sources):
+    """The parts of a chunk stand together, so that one task can write them as one piece."""
+    laid = [segment.chunk for segment in segments(sources, SIZES) if segment.chunk >= 0]
+    assert laid == sorted(laid)
+
+
+@given(stripe_sources())
+def test_prediction_counts_every_byte_once(sources):
+    """Copied, looked at and recoded together are all there is."""
+    laid = segments(sources, SIZES)
+    found = predict([OutputDir(DirKind.BASE, "b", (BucketPlan(0, "bucket_00000", laid),))], 0)
+    assert found.copied + found.probed + found.recoded == sum(source.facts.bytes for source in sources)
