@@ -19,7 +19,7 @@ import numpy.typing as npt
 from compactor.acid.row_id import RowKey, decode_buckets
 from compactor.errors import CorruptFileError
 from compactor.orc.handles import RandomReader
-from compactor.orc.keys import DELETE, KeyColumns, StripeBounds, read_keys
+from compactor.orc.keys import DELETE, KeyColumns, StripeBounds, read_keys, search_keys
 from compactor.orc.tail import Tail
 from compactor.reasons import Reason
 
@@ -126,8 +126,8 @@ class DeleteEvents:
             np.array([first.row_id, last.row_id], np.int64),
             np.zeros(2, np.int64),
         )
-        start = int(_search(self, needles)[0])
-        stop = int(_search(self, needles, after=True)[1])
+        start = int(search_keys(self, needles)[0])
+        stop = int(search_keys(self, needles, after=True)[1])
         return start, max(start, stop)
 
     def hit(self, bounds: StripeBounds) -> Hit:
@@ -167,13 +167,13 @@ class DeleteEvents:
         start, stop = self.between(keys.key(0), keys.key(-1))
         if stop - start > len(keys):
             events = DeleteEvents(self.write_id[start:stop], self.bucket[start:stop], self.row_id[start:stop], self.current[start:stop])
-            at = np.minimum(_search(events, keys), len(events) - 1)
+            at = np.minimum(search_keys(events, keys), len(events) - 1)
             return _equal(events, at, keys)
         for begin in range(start, stop, _BLOCK):
             part = slice(begin, min(stop, begin + _BLOCK))
             row_id = np.asarray(self.row_id[part])
             wanted = KeyColumns(np.empty(len(row_id), np.int32), np.asarray(self.write_id[part]), np.asarray(self.bucket[part]), row_id, row_id)
-            at = np.minimum(_search(keys, wanted), len(keys) - 1)
+            at = np.minimum(search_keys(keys, wanted), len(keys) - 1)
             deleted[at[_equal(keys, at, wanted)]] = True
         return deleted
 
@@ -189,42 +189,6 @@ def visible(keys: KeyColumns, aborted: npt.NDArray[np.int64], high_watermark: in
 def _within(values: Array, limits: tuple[int, int]) -> npt.NDArray[np.bool_]:
     inside: npt.NDArray[np.bool_] = (values >= limits[0]) & (values <= limits[1])
     return inside
-
-
-def _search(sorted_keys: DeleteEvents | KeyColumns, needles: KeyColumns, *, after: bool = False) -> npt.NDArray[np.intp]:
-    """
-    Where each needle would be inserted to keep key order, before its equals or after them: a binary search of all needles at once.
-
-    One `searchsorted` does it where the first two parts of the key don't vary.
-    """
-    count = len(sorted_keys)
-    if (
-        count
-        and _constant(sorted_keys)
-        and _constant(needles)
-        and sorted_keys.write_id[0] == needles.write_id[0]
-        and sorted_keys.bucket[0] == needles.bucket[0]
-    ):
-        return np.searchsorted(sorted_keys.row_id, needles.row_id, side="right" if after else "left")
-    low = np.zeros(len(needles), np.intp)
-    high = np.full(len(needles), count, np.intp)
-    for _ in range(count.bit_length()):
-        middle = np.minimum((low + high) >> 1, max(count - 1, 0))
-        write_id, bucket, row_id = sorted_keys.write_id[middle], sorted_keys.bucket[middle], sorted_keys.row_id[middle]
-        same_write = write_id == needles.write_id
-        same_both = same_write & (bucket == needles.bucket)
-        smaller = (write_id < needles.write_id) | (same_write & (bucket < needles.bucket)) | (same_both & (row_id < needles.row_id))
-        if after:
-            smaller |= same_both & (row_id == needles.row_id)
-        active = low < high
-        low = np.where(active & smaller, middle + 1, low)
-        high = np.where(active & ~smaller, middle, high)
-    return low
-
-
-def _constant(keys: DeleteEvents | KeyColumns) -> bool:
-    """Whether all keys share write id and bucket; keys are in order, so the ends tell."""
-    return bool(len(keys) and keys.write_id[0] == keys.write_id[-1] and keys.bucket[0] == keys.bucket[-1])
 
 
 def _equal(sorted_keys: DeleteEvents | KeyColumns, at: npt.NDArray[np.intp], needles: KeyColumns) -> npt.NDArray[np.bool_]:

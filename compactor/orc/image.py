@@ -7,13 +7,12 @@ Source: the ORC specification, "Stripes".
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import dataset
 
-from compactor.acid.types import HiveType
 from compactor.errors import CorruptFileError
 from compactor.orc import codec
 from compactor.orc.handles import RandomReader
@@ -29,17 +28,18 @@ Piece = bytes | tuple[int, int]
 
 
 def column_name(column: int) -> str:
-    """How the image calls a struct field whose column id in the source is `column`."""
+    """How the image calls a struct field with this column id."""
     return f"c{column}"
 
 
-def stripe_image(reader: RandomReader, tail: Tail, index: int, fields: Sequence[int] | None = None) -> io.BufferedIOBase | pa.Buffer:
+def stripe_image(reader: RandomReader, tail: Tail, index: int, columns: Collection[int] | None = None, *, shift: int = 0) -> io.BufferedIOBase | pa.Buffer:
     """
     A file of one stripe.
 
     Args:
         index: the stripe, from 0.
-        fields: positions of root fields to keep; None keeps all.
+        columns: ids of columns to keep, together with all that they are inside of; None keeps all.
+        shift: added to column ids in names (6 gives the columns of a plain file the names they have in an ACID file).
 
     Returns:
         A buffer, or for a stripe of more than 96 MiB a file object that reads from `reader` as it is read.
@@ -48,7 +48,7 @@ def stripe_image(reader: RandomReader, tail: Tail, index: int, fields: Sequence[
         CorruptFileError: the stripe's footer or bytes can't be read.
     """
     stripe, footer = tail.stripes[index], read_stripe_footer(reader, tail, index)
-    kept = _kept_columns(tail, fields)
+    kept = _kept_columns(tail, columns)
     place = {column: number for number, column in enumerate(kept)}
     pieces: list[Piece] = [MAGIC]
     streams: list[pb.Stream] = []
@@ -72,18 +72,20 @@ def stripe_image(reader: RandomReader, tail: Tail, index: int, fields: Sequence[
         footer_length=len(packed_footer),
         number_of_rows=stripe.number_of_rows,
     )
-    pieces += (packed_footer, _image_tail(tail, kept, place, information))
+    pieces += (packed_footer, _image_tail(tail, kept, place, information, shift))
     if data_length > _IN_MEMORY:
         return io.BufferedReader(_PiecedFile(reader, pieces), buffer_size=1 << 20)
     return pa.py_buffer(b"".join(piece if isinstance(piece, bytes) else _read(reader, piece) for piece in pieces))
 
 
-def read_batches(reader: RandomReader, tail: Tail, index: int, fields: Sequence[int] | None = None, rows: int = BATCH_ROWS) -> Iterator[Any]:
+def read_batches(
+    reader: RandomReader, tail: Tail, index: int, columns: Collection[int] | None = None, *, rows: int = BATCH_ROWS, shift: int = 0
+) -> Iterator[Any]:
     """
     Decode one stripe with Arrow, some rows at a time.
 
     Args:
-        fields: positions of root fields to decode; None decodes all. Their names in the batches are `column_name` of their ids.
+        columns, shift: as for `stripe_image`. Names in the batches are `column_name` of their ids plus `shift`.
         rows: of a batch, at most.
 
     Yields:
@@ -92,7 +94,7 @@ def read_batches(reader: RandomReader, tail: Tail, index: int, fields: Sequence[
     Raises:
         CorruptFileError: Arrow can't decode it, or it has more or fewer rows than it says.
     """
-    image = stripe_image(reader, tail, index, fields)
+    image = stripe_image(reader, tail, index, columns, shift=shift)
     source = pa.BufferReader(image) if isinstance(image, pa.Buffer) else pa.PythonFile(image, mode="r")
     expected, seen = tail.stripes[index].number_of_rows, 0
     try:
@@ -107,22 +109,21 @@ def read_batches(reader: RandomReader, tail: Tail, index: int, fields: Sequence[
         raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name}: stripe {index + 1} holds {seen} rows instead of {expected}")
 
 
-def _kept_columns(tail: Tail, fields: Sequence[int] | None) -> list[int]:
-    starts: list[int] = []
-    column = 1
-    for child in tail.tree.children:
-        starts.append(column)
-        column += _size(child)
-    if fields is None:
-        return list(range(column))
-    return [0, *(column for field in fields for column in range(starts[field], starts[field] + _size(tail.tree.children[field])))]
+def _kept_columns(tail: Tail, columns: Collection[int] | None) -> list[int]:
+    types = tail.footer.types
+    if columns is None:
+        return list(range(len(types)))
+    parent = {child: column for column, found in enumerate(types) for child in found.subtypes}
+    kept = {0}
+    for wanted in columns:
+        column = wanted
+        while column not in kept:
+            kept.add(column)
+            column = parent[column]
+    return sorted(kept)
 
 
-def _size(node: HiveType) -> int:
-    return sum(1 for _ in node.walk())
-
-
-def _image_tail(tail: Tail, kept: list[int], place: dict[int, int], stripe: pb.StripeInformation) -> bytes:
+def _image_tail(tail: Tail, kept: list[int], place: dict[int, int], stripe: pb.StripeInformation, shift: int) -> bytes:
     types: list[pb.Type] = []
     for column in kept:
         copied = pb.Type()
@@ -132,7 +133,7 @@ def _image_tail(tail: Tail, kept: list[int], place: dict[int, int], stripe: pb.S
         copied.subtypes.extend([place[child] for child in inside])
         if copied.field_names:
             del copied.field_names[:]
-            copied.field_names.extend([column_name(child) for child in inside])
+            copied.field_names.extend([column_name(child + shift) for child in inside])
         types.append(copied)
     footer = pb.Footer(
         header_length=len(MAGIC),

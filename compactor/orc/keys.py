@@ -6,7 +6,7 @@ Source: docs/orc.md; Hive's OrcRecordUpdater.KeyIndexBuilder and OrcAcidUtils.pa
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ ACID_STATS: Final = "hive.acid.stats"
 ACID_VERSION: Final = "hive.acid.version"
 INSERT: Final = 0
 DELETE: Final = 2
-_KEY_FIELDS: Final = (0, 1, 2, 3, 4)
+_KEY_COLUMNS: Final = (1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,21 @@ class KeyColumns:
         return bool(greater.all())
 
 
+class KeyArrays(Protocol):
+    """Keys in order, by column."""
+
+    @property
+    def write_id(self) -> npt.NDArray[np.int64]: ...
+
+    @property
+    def bucket(self) -> npt.NDArray[np.int32]: ...
+
+    @property
+    def row_id(self) -> npt.NDArray[np.int64]: ...
+
+    def __len__(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class StripeBounds:
     """
@@ -108,7 +123,7 @@ def read_keys(reader: RandomReader, tail: Tail, stripe: int, rows: int = BATCH_R
     """
     if not tail.is_acid:
         raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} isn't a full-ACID file: its columns are {tail.tree}")
-    for batch in read_batches(reader, tail, stripe, _KEY_FIELDS, rows):
+    for batch in read_batches(reader, tail, stripe, _KEY_COLUMNS, rows=rows):
         yield key_columns(batch, tail.name, stripe)
 
 
@@ -119,7 +134,7 @@ def key_columns(batch: Any, name: str, stripe: int) -> KeyColumns:
     Raises:
         CorruptFileError: a key holds NULL.
     """
-    columns = [batch.column(field) for field in _KEY_FIELDS]
+    columns = [batch.column(column - 1) for column in _KEY_COLUMNS]
     if any(column.null_count for column in columns):
         raise CorruptFileError(Reason.CORRUPT_FILE, f"{name}: stripe {stripe + 1} has NULL in an ACID column")
     return KeyColumns(*(column.to_numpy(zero_copy_only=False) for column in columns))
@@ -198,6 +213,54 @@ def last_key(reader: RandomReader, tail: Tail, index: int) -> RowKey:
     if found is None:
         raise RefusedError(Reason.CORRUPT_FILE, f"{tail.name}: stripe {index + 1} has no rows")
     return found
+
+
+def search_keys(sorted_keys: KeyArrays, needles: KeyColumns, *, after: bool = False) -> npt.NDArray[np.intp]:
+    """
+    Where each needle would be inserted to keep key order, before its equals or after them: a binary search of all needles at once.
+
+    One `searchsorted` does it where the first two parts of the key don't vary.
+    """
+    count = len(sorted_keys)
+    if (
+        count
+        and _constant(sorted_keys)
+        and _constant(needles)
+        and sorted_keys.write_id[0] == needles.write_id[0]
+        and sorted_keys.bucket[0] == needles.bucket[0]
+    ):
+        return np.searchsorted(sorted_keys.row_id, needles.row_id, side="right" if after else "left")
+    low = np.zeros(len(needles), np.intp)
+    high = np.full(len(needles), count, np.intp)
+    for _ in range(count.bit_length()):
+        middle = np.minimum((low + high) >> 1, max(count - 1, 0))
+        write_id, bucket, row_id = sorted_keys.write_id[middle], sorted_keys.bucket[middle], sorted_keys.row_id[middle]
+        same_write = write_id == needles.write_id
+        same_both = same_write & (bucket == needles.bucket)
+        smaller = (write_id < needles.write_id) | (same_write & (bucket < needles.bucket)) | (same_both & (row_id < needles.row_id))
+        if after:
+            smaller |= same_both & (row_id == needles.row_id)
+        active = low < high
+        low = np.where(active & smaller, middle + 1, low)
+        high = np.where(active & ~smaller, middle, high)
+    return low
+
+
+def _constant(keys: KeyArrays) -> bool:
+    """Whether all keys share write id and bucket; keys are in order, so the ends tell."""
+    return bool(len(keys) and keys.write_id[0] == keys.write_id[-1] and keys.bucket[0] == keys.bucket[-1])
+
+
+def keys_up_to(keys: KeyColumns, bound: RowKey) -> int:
+    """How many of some ascending keys aren't above `bound`."""
+    needle = KeyColumns(
+        np.zeros(1, np.int32),
+        np.array([bound.write_id], np.int64),
+        np.array([bound.bucket], np.int32),
+        np.array([bound.row_id], np.int64),
+        np.zeros(1, np.int64),
+    )
+    return int(search_keys(keys, needle, after=True)[0])
 
 
 def _integer_range(column: pb.ColumnStatistics, rows: int) -> tuple[int, int] | None:

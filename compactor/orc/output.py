@@ -36,7 +36,7 @@ class OutputFormat:
     Args:
         types: the root type: `acid_type(row)`, or the row itself for a file without ACID columns.
         block_size: bytes of an uncompressed chunk in recoded stripes and in the tail; copied stripes may have smaller or larger ones.
-        stride: rows of a row index entry; 0 writes no indexes.
+        stride: rows of a row index entry; at least 1: Hive trusts no statistics of a file without indexes (HIVE-20604).
         stripe_bytes: compressed size that recoded stripes aim at.
         bloom_columns: names of top-level table columns that get Bloom filters in recoded stripes.
         bloom_fpp: their rate of false positives.
@@ -49,6 +49,10 @@ class OutputFormat:
     stripe_bytes: int = DEFAULT_STRIPE
     bloom_columns: tuple[str, ...] = ()
     bloom_fpp: float = 0.01
+
+    def __post_init__(self) -> None:
+        if self.stride < 1 or not 0 < self.block_size < 1 << 23:
+            raise ValueError(f"row index stride {self.stride} must be above 0, compression block size {self.block_size} between 1 and 8 MiB")
 
     @property
     def is_acid(self) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compactor.acid.row_id import RowKey
+from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError, VerificationError
 from compactor.orc import codec
 from compactor.orc.handles import RandomReader, Sink
@@ -100,26 +101,30 @@ class Splicer:
         key = (last or last_key(reader, tail, index)) if self._output.is_acid else None
         self._append(reader, tail, index, key)
 
-    def add_recoded(self, image: RandomReader, tail: Tail, last: RowKey | None) -> None:
+    def add_recoded(self, image: RandomReader, tail: Tail, last: RowKey | None, calendar: int = 0) -> None:
         """
         Copy the stripes of a file that the recoder has just written for this output in memory; its types may be spelled more coarsely (string for char).
 
         Args:
             tail: of one stripe, or none.
             last: the last key of its rows.
+            calendar: that its dates count in, as in a footer.
 
         Raises:
             VerificationError: its columns aren't this file's, or its keys don't follow those of the stripe before.
         """
-        if len(tail.footer.types) != len(self._types) or tail.compression is not self._output.compression or tail.stride != self._output.stride:
-            raise VerificationError(
-                Reason.VERIFICATION_FAILED,
-                f"{image.name}: recoded with {len(tail.footer.types)} columns in {tail.compression.name} instead of {len(self._types)} in {self._output.compression.name}",
-            )
-        if len(tail.stripes) > 1:
-            raise VerificationError(Reason.VERIFICATION_FAILED, f"{image.name}: recoded into {len(tail.stripes)} stripes instead of one")
+        if _coarse(tail.tree) != _coarse(self._output.types):
+            raise VerificationError(Reason.VERIFICATION_FAILED, f"{image.name} has columns {tail.tree} instead of {self._output.types}")
+        if tail.compression is not self._output.compression or tail.stride != self._output.stride or len(tail.stripes) > 1:
+            what = f"{len(tail.stripes)} stripes, {tail.compression.name}, row index stride {tail.stride}"
+            raise VerificationError(Reason.VERIFICATION_FAILED, f"{image.name} was written in another form than asked for ({what})")
         if tail.stripes and tail.rows:
-            self._append(image, tail, 0, last)
+            footer = pb.Footer()
+            footer.CopyFrom(tail.footer)
+            del footer.types[:]
+            footer.types.extend(self._types)
+            footer.calendar = calendar
+            self._append(image, Tail(tail.name, tail.postscript, footer, tail.metadata, tail.length), 0, last)
 
     def finish(self, operation: str | None) -> FileSummary:
         """
@@ -248,3 +253,9 @@ class Splicer:
             current_min=min(low for low, _ in currents) if len(currents) == len(self._bounds) else None,
             current_max=max(high for _, high in currents) if len(currents) == len(self._bounds) else None,
         )
+
+
+def _coarse(tree: HiveType) -> list[tuple[Kind, int, int | None, int | None]]:
+    """A tree as far as Arrow keeps it: kinds by column id, texts all alike."""
+    texts = (Kind.CHAR, Kind.VARCHAR)
+    return [(Kind.STRING if node.kind in texts else node.kind, len(node.children), node.precision, node.scale) for node in tree.walk()]

@@ -1,0 +1,198 @@
+"""
+Rows to stripes: each output stripe is written by a writer of its own into memory, and handed to the splicer as it is.
+
+One writer per stripe keeps its limits ours (a C++ writer's stripe size counts buffers, not bytes on disk) and lets each stripe choose its dictionaries anew.
+"""
+
+import io
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyorc
+from pyarrow import orc as arrow_orc
+
+from compactor.acid.row_id import RowKey
+from compactor.acid.types import HiveType, Kind, to_hive_string
+from compactor.errors import RefusedError
+from compactor.orc.codec import Compression
+from compactor.orc.converters import CONVERTERS
+from compactor.orc.handles import MemoryReader
+from compactor.orc.image import BATCH_ROWS, column_name
+from compactor.orc.output import OutputFormat
+from compactor.orc.splice import Splicer
+from compactor.orc.tail import MAGIC, read_tail
+from compactor.reasons import Reason
+
+_DICTIONARY_THRESHOLD: Final = 0.8
+_ARROW_CODECS: Final = {
+    Compression.NONE: "uncompressed",
+    Compression.ZLIB: "zlib",
+    Compression.SNAPPY: "snappy",
+    Compression.LZ4: "lz4",
+    Compression.ZSTD: "zstd",
+}
+_MEMORY_GUARD: Final = 128 << 20
+"""Bytes that a stripe's buffers may take by the writer's own count; dictionaries take twice that."""
+_STREAM_BUFFER: Final = 64 << 10
+_MAX_ROWS: Final = 1 << 24
+_FIRST_ROWS: Final = 1 << 20
+_HUGE: Final = 1 << 62
+
+
+class Encoder:
+    """
+    Cuts a stream of rows into stripes and appends them to a splicer.
+
+    Args:
+        splicer: of the output.
+        output: its format.
+        bytes_per_row: compressed, as far as the inputs tell; None learns it from the first stripe.
+    """
+
+    def __init__(self, splicer: Splicer, output: OutputFormat, bytes_per_row: float | None) -> None:
+        self._splicer, self._output, self._bytes_per_row = splicer, output, bytes_per_row
+        self._stripe: _Stripe | None = None
+        self._last: RowKey | None = None
+        self.calendar = 0
+
+    def arrow(self, batches: Sequence[Any], last: RowKey | None) -> None:
+        """
+        Append record batches of the output's columns.
+
+        Args:
+            last: key of the last row.
+        """
+        stripe = self._open(_ArrowStripe)
+        stripe.write(pa.Table.from_batches(batches))
+        self._after(stripe, last)
+
+    def python(self, rows: Sequence[tuple[Any, ...]], last: RowKey | None) -> None:
+        """Append rows as pyorc takes them (see `converters`)."""
+        stripe = self._open(_PyorcStripe)
+        stripe.write(rows)
+        self._after(stripe, last)
+
+    def finish(self) -> None:
+        """Write what is left."""
+        if self._stripe is None:
+            return
+        data, rows = self._stripe.close(), self._stripe.rows
+        self._stripe = None
+        reader = MemoryReader(data, "a recoded stripe")
+        self._splicer.add_recoded(reader, read_tail(reader), self._last, self.calendar)
+        self._bytes_per_row = max(1, len(data)) / max(1, rows)
+
+    def _open(self, kind: "type[_ArrowStripe | _PyorcStripe]") -> "_Stripe":
+        if self._stripe is not None and not isinstance(self._stripe, kind):
+            self.finish()
+        if self._stripe is None:
+            self._stripe = kind(self._output)
+        return self._stripe
+
+    def _after(self, stripe: "_Stripe", last: RowKey | None) -> None:
+        self._last = last
+        limit = _FIRST_ROWS if self._bytes_per_row is None else min(_MAX_ROWS, int(self._output.stripe_bytes / self._bytes_per_row))
+        if stripe.rows >= limit or stripe.full:
+            self.finish()
+
+
+class _Stripe(Protocol):
+    rows: int
+
+    @property
+    def full(self) -> bool: ...
+
+    def write(self, data: Any) -> None: ...
+
+    def close(self) -> memoryview: ...
+
+
+class _ArrowStripe:
+    def __init__(self, output: OutputFormat) -> None:
+        streams = 3 * sum(1 for _ in output.types.walk())
+        self.rows = 0
+        self._buffer = pa.BufferOutputStream()
+        self._writer = arrow_orc.ORCWriter(
+            self._buffer,
+            batch_size=BATCH_ROWS,
+            stripe_size=_MEMORY_GUARD + streams * _STREAM_BUFFER,
+            compression=_ARROW_CODECS[output.compression],
+            compression_block_size=output.block_size,
+            row_index_stride=output.stride,
+            dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
+            bloom_filter_columns=_bloom_columns(output) or None,
+            bloom_filter_fpp=output.bloom_fpp,
+        )
+
+    @property
+    def full(self) -> bool:
+        """Whether the writer has flushed a stripe: its buffers had reached the guard. Then nothing is left in it, as each write is one batch of its own."""
+        return bool(self._buffer.tell() > len(MAGIC))
+
+    def write(self, data: Any) -> None:
+        self._writer.write(data)
+        self.rows += data.num_rows
+
+    def close(self) -> memoryview:
+        self._writer.close()
+        return memoryview(self._buffer.getvalue())
+
+
+class _PyorcStripe:
+    def __init__(self, output: OutputFormat) -> None:
+        self.rows = 0
+        self._buffer = io.BytesIO()
+        self._writer = pyorc.Writer(
+            self._buffer,
+            to_hive_string(_safe_names(output.types)),
+            batch_size=1024,
+            stripe_size=_HUGE,
+            row_index_stride=output.stride,
+            compression=pyorc.CompressionKind(int(output.compression)),
+            compression_block_size=output.block_size,
+            bloom_filter_columns=_bloom_columns(output) or None,
+            bloom_filter_fpp=output.bloom_fpp,
+            struct_repr=pyorc.StructRepr.TUPLE,
+            converters=CONVERTERS,
+            dict_key_size_threshold=_DICTIONARY_THRESHOLD,
+        )
+
+    @property
+    def full(self) -> bool:
+        return False
+
+    def write(self, data: Any) -> None:
+        try:
+            self._writer.writerows(data)
+        except (TypeError, ValueError) as error:
+            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"rows with timestamps that Arrow can't write can't be written by pyorc either: {error}") from error
+        self.rows += len(data)
+
+    def close(self) -> memoryview:
+        self._writer.close()
+        return self._buffer.getbuffer()
+
+
+def _bloom_columns(output: OutputFormat) -> list[int]:
+    """Column ids of the top-level table columns that get Bloom filters."""
+    wanted = {name.lower() for name in output.bloom_columns}
+    found: list[int] = []
+    column = 7 if output.is_acid else 1
+    for name, child in zip(output.row.names, output.row.children, strict=True):
+        if name.lower() in wanted:
+            found.append(column)
+        column += sum(1 for _ in child.walk())
+    return found
+
+
+def _safe_names(tree: HiveType) -> HiveType:
+    numbers = iter(range(_MAX_ROWS))
+
+    def rename(node: HiveType) -> tuple[int, HiveType]:
+        column = next(numbers)
+        inside = [rename(child) for child in node.children]
+        names = tuple(column_name(number) for number, _ in inside) if node.kind is Kind.STRUCT else ()
+        return column, HiveType(node.kind, tuple(child for _, child in inside), names, node.length, node.precision, node.scale)
+
+    return rename(tree)[1]

@@ -1,0 +1,162 @@
+"""
+Rows of some stripes, without those that are deleted or aborted, as new stripes.
+
+Streams: a batch of rows at a time is decoded, filtered and encoded; sources that don't overlap follow each other, others are merged by key.
+The result is a complete ORC file, of which the splicer writes the tail; its stripes are then copied into the output like any other.
+Source: docs/orc.md; Hive's OrcRawRecordMerger for what a compacted row is.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import pyarrow as pa
+
+from compactor.acid.row_id import RowKey
+from compactor.orc.arrow import arrow_type
+from compactor.orc.deletes import DeleteEvents
+from compactor.orc.encode import Encoder
+from compactor.orc.handles import Sink
+from compactor.orc.image import BATCH_ROWS
+from compactor.orc.merge import merged
+from compactor.orc.output import OutputFormat, common_calendar
+from compactor.orc.rows import ArrowRows, PythonRows, RowFilter, Source, SourceRows, Synthetic, Tally
+from compactor.orc.splice import FileSummary, Splicer
+
+__all__ = ["RecodeResult", "RowFilter", "Source", "Synthetic", "recode", "write_delete_events", "write_empty"]
+
+_WRITE_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RecodeResult:
+    """
+    What became of the rows.
+
+    rows_in = rows_out + deleted + aborted; `aborted` counts those above the high watermark too.
+    """
+
+    rows_in: int
+    rows_out: int
+    deleted: int
+    aborted: int
+    summary: FileSummary
+
+
+def recode(
+    sources: Sequence[Source],
+    output: OutputFormat,
+    sink: Sink,
+    row_filter: RowFilter | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> RecodeResult:
+    """
+    Write the rows of `sources` that count as one ACID file of insert events, in key order.
+
+    Args:
+        output: an ACID format; rows are brought to its columns.
+        sink: gets a complete ORC file.
+        row_filter: what to leave out; None keeps every row.
+        progress: called with the number of rows written since its last call; may raise to stop.
+
+    Raises:
+        CorruptFileError: a source can't be decoded or isn't sorted.
+        RefusedError: SCHEMA_MISMATCH, UNSUPPORTED_FORMAT, DUPLICATE_RANGE.
+    """
+    if not output.is_acid:
+        raise ValueError(f"recoding makes full-ACID files, not {output.types}")
+    tally = Tally()
+    readers = _readers(sources, output, row_filter or RowFilter(), tally)
+    splicer = Splicer(sink, output)
+    encoder = Encoder(splicer, output, _bytes_per_row(sources, output))
+    encoder.calendar = common_calendar([source.tail for source in sources])
+    pending = _Pending(encoder)
+    for chunk in merged(readers):
+        pending.add(chunk.rows, len(chunk), chunk.keys.key(-1))
+        if progress is not None:
+            progress(len(chunk))
+    pending.flush()
+    encoder.finish()
+    summary = splicer.finish("insert")
+    return RecodeResult(tally.rows_in, summary.rows, tally.deleted, tally.aborted, summary)
+
+
+def write_delete_events(events: DeleteEvents, output: OutputFormat, sink: Sink) -> FileSummary:
+    """Write delete events as one ACID file; each row is NULL, as Hive has it."""
+    splicer = Splicer(sink, output)
+    encoder = Encoder(splicer, output, None)
+    whole = arrow_type(output.types, 0)
+    schema = pa.schema(list(whole))
+    for keys in events.blocks(BATCH_ROWS):
+        five = [pa.array(column) for column in (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)]
+        encoder.arrow([pa.RecordBatch.from_arrays([*five, pa.nulls(len(keys), schema.field(5).type)], schema=schema)], keys.key(-1))
+    encoder.finish()
+    return splicer.finish("delete")
+
+
+def write_empty(output: OutputFormat, sink: Sink) -> FileSummary:
+    """Write an ACID file without rows."""
+    return Splicer(sink, output).finish("insert")
+
+
+class _Pending:
+    """Gathers small batches into writes of 64 Ki rows or 16 MiB, so that thousands of one-row stripes don't cost a write each."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._parts: list[Any] = []
+        self._rows = self._bytes = 0
+        self._last: RowKey | None = None
+
+    def add(self, rows: ArrowRows | PythonRows, count: int, last: RowKey) -> None:
+        if isinstance(rows, PythonRows):
+            self.flush()
+            self._encoder.python(rows.rows, last)
+            return
+        batches = rows.writable()
+        if self._rows + count > BATCH_ROWS:
+            self.flush()
+        self._parts += batches
+        self._rows += count
+        self._bytes += sum(batch.nbytes for batch in batches)
+        self._last = last
+        if self._rows >= BATCH_ROWS or self._bytes >= _WRITE_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._parts:
+            self._encoder.arrow(self._parts, self._last)
+        self._parts, self._rows, self._bytes = [], 0, 0
+
+
+def _readers(sources: Sequence[Source], output: OutputFormat, row_filter: RowFilter, tally: Tally) -> list[SourceRows]:
+    """Readers of the sources. If one of several needs pyorc all use it, so that rows to be merged are of one kind."""
+    readers = [SourceRows(source, output, row_filter, tally) for source in sources]
+    if len(sources) > 1 and _may_overlap(sources) and any(reader.needs_python() for reader in readers):
+        return [SourceRows(source, output, row_filter, tally, python=True) for source in sources]
+    return readers
+
+
+def _may_overlap(sources: Sequence[Source]) -> bool:
+    """Whether rows of two sources may lie between each other, as far as statistics tell."""
+    ranges: list[tuple[RowKey, RowKey]] = []
+    for source in sources:
+        found = source.key_range()
+        if found is None:
+            return True
+        ranges.append(found)
+    ranges.sort()
+    return any(later[0] <= earlier[1] for earlier, later in pairwise(ranges))
+
+
+def _bytes_per_row(sources: Sequence[Source], output: OutputFormat) -> float | None:
+    """Compressed bytes of a row, where the inputs are compressed like the output."""
+    size = rows = 0
+    for source in sources:
+        if source.tail.compression is not output.compression:
+            return None
+        for stripe in source.chosen:
+            size += source.tail.stripe_length(stripe)
+            rows += source.tail.stripes[stripe].number_of_rows
+    return size / rows if rows else None

@@ -1,0 +1,349 @@
+"""
+The rows of one source, decoded a batch at a time, in the table's current schema, without those that don't count.
+
+Source: docs/orc.md; Hive's OrcRawRecordMerger.OriginalReaderPair for rows that have no keys of their own.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyorc
+
+from compactor.acid.row_id import RowKey
+from compactor.acid.types import Kind
+from compactor.errors import CorruptFileError, RefusedError
+from compactor.orc.arrow import arrow_type, check_recodable, has_nested, settled
+from compactor.orc.converters import CONVERTERS
+from compactor.orc.deletes import DeleteEvents, visible
+from compactor.orc.evolve import Conversion, conversion
+from compactor.orc.handles import RandomReader
+from compactor.orc.image import BATCH_ROWS, read_batches, stripe_image
+from compactor.orc.keys import INSERT, KeyColumns, key_columns, stripe_bounds
+from compactor.orc.output import OutputFormat
+from compactor.orc.routes import check_unions, needs_pyorc
+from compactor.orc.tail import Tail
+from compactor.reasons import Reason
+
+ROW_COLUMN: Final = 6
+"""Column id of the row struct in an ACID file; its fields follow from 7 on."""
+_BATCH_BYTES: Final = 16 << 20
+_FEWEST_ROWS: Final = 64
+_MANY_SLICES: Final = 1024
+_MANY_NESTED_SLICES: Final = 16
+_NO_IDS: Final = np.empty(0, np.int64)
+
+
+class Synthetic(NamedTuple):
+    """
+    Keys for a file whose rows have none (it was there before the table became transactional, or was loaded as it is).
+
+    Args:
+        write_id: 0 for original files, the directory's for loaded ones.
+        bucket: the packed bucket field.
+        first_row_id: of the file's first row; the rows of files with the same bucket number count on through all of them.
+    """
+
+    write_id: int
+    bucket: int
+    first_row_id: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """
+    Rows to recode: some stripes of a file.
+
+    Args:
+        stripes: which, ascending; None for all.
+        synthetic: keys for a file without ACID columns; None for a full-ACID file.
+        trusted: every row's write id counts, whatever the filter says (a base).
+    """
+
+    reader: RandomReader
+    tail: Tail
+    stripes: tuple[int, ...] | None = None
+    synthetic: Synthetic | None = None
+    trusted: bool = False
+
+    @property
+    def chosen(self) -> Sequence[int]:
+        return range(len(self.tail.stripes)) if self.stripes is None else self.stripes
+
+    def rows_before(self, stripe: int) -> int:
+        """Rows of the file's stripes before this one."""
+        return sum(found.number_of_rows for found in self.tail.stripes[:stripe])
+
+    def key_range(self) -> tuple[RowKey, RowKey] | None:
+        """Bounds of the chosen stripes' keys; None where the file doesn't tell, or has no rows."""
+        filled = [stripe for stripe in self.chosen if self.tail.stripes[stripe].number_of_rows]
+        if not filled:
+            return None
+        if (made := self.synthetic) is not None:
+            after = made.first_row_id + self.rows_before(filled[-1] + 1)
+            return RowKey(made.write_id, made.bucket, made.first_row_id + self.rows_before(filled[0])), RowKey(made.write_id, made.bucket, after - 1)
+        first, last = stripe_bounds(self.tail, filled[0]), stripe_bounds(self.tail, filled[-1])
+        return None if first is None or last is None else (first.first, last.last)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowFilter:
+    """
+    Which rows of the sources are left out.
+
+    Args:
+        deletes: rows with these keys.
+        aborted: rows written by these write ids.
+        high_watermark: rows of later write ids; None keeps all.
+    """
+
+    deletes: DeleteEvents | None = None
+    aborted: npt.NDArray[np.int64] = field(default_factory=lambda: _NO_IDS)
+    high_watermark: int | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """Rows seen, and why some were left out."""
+
+    rows_in: int = 0
+    aborted: int = 0
+    deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowRows:
+    """Record batches of the output's six columns; zero-copy slices of what was decoded."""
+
+    parts: tuple[Any, ...]
+    nested: bool
+
+    def slice(self, start: int, stop: int) -> "ArrowRows":
+        kept: list[Any] = []
+        for part in self.parts:
+            low, high = max(start, 0), min(stop, part.num_rows)
+            if low < high:
+                kept.append(part.slice(low, high - low))
+            start, stop = start - part.num_rows, stop - part.num_rows
+        return ArrowRows(tuple(kept), self.nested)
+
+    def select(self, kept: npt.NDArray[np.bool_]) -> "ArrowRows":
+        """The rows where `kept` is true: as slices between the gaps, or copied where there are too many of them."""
+        edges = np.flatnonzero(np.diff(kept.astype(np.int8), prepend=0, append=0))
+        if len(self.parts) == 1 and len(edges) // 2 <= (_MANY_NESTED_SLICES if self.nested else _MANY_SLICES):
+            (whole,) = self.parts
+            return ArrowRows(tuple(whole.slice(start, stop - start) for start, stop in edges.reshape(-1, 2).tolist()), self.nested)
+        return ArrowRows((self._joined().filter(pa.array(kept)),), self.nested)
+
+    def take(self, order: npt.NDArray[np.intp]) -> "ArrowRows":
+        return ArrowRows((self._joined().take(pa.array(order)),), self.nested)
+
+    def writable(self) -> list[Any]:
+        """The batches in a form that Arrow's ORC writer gets right."""
+        if not self.nested:
+            return list(self.parts)
+        return [pa.RecordBatch.from_arrays([*part.columns[:-1], settled(part.columns[-1])], schema=part.schema) for part in self.parts]
+
+    @staticmethod
+    def join(several: Sequence["ArrowRows"]) -> "ArrowRows":
+        return ArrowRows(tuple(part for rows in several for part in rows.parts), several[0].nested)
+
+    def _joined(self) -> Any:
+        return self.parts[0] if len(self.parts) == 1 else pa.concat_batches(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonRows:
+    """Rows as pyorc takes them."""
+
+    rows: list[tuple[Any, ...]]
+
+    def slice(self, start: int, stop: int) -> "PythonRows":
+        return PythonRows(self.rows[start:stop])
+
+    def select(self, kept: npt.NDArray[np.bool_]) -> "PythonRows":
+        return PythonRows([row for row, keep in zip(self.rows, kept.tolist(), strict=True) if keep])
+
+    def take(self, order: npt.NDArray[np.intp]) -> "PythonRows":
+        return PythonRows([self.rows[position] for position in order.tolist()])
+
+    @staticmethod
+    def join(several: Sequence["PythonRows"]) -> "PythonRows":
+        return PythonRows([row for rows in several for row in rows.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some rows in key order, with their keys."""
+
+    keys: KeyColumns
+    rows: ArrowRows | PythonRows
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def slice(self, start: int, stop: int) -> "Chunk":
+        return Chunk(self.keys.select(slice(start, stop)), self.rows.slice(start, stop))
+
+    def select(self, kept: npt.NDArray[np.bool_]) -> "Chunk":
+        return Chunk(self.keys.select(kept), self.rows.select(kept))
+
+
+class SourceRows:
+    """
+    Iterates over a source's chunks.
+
+    Args:
+        tally: counts go here.
+        python: decode every stripe with pyorc, as rows that are merged with others' must be.
+
+    Raises:
+        CorruptFileError: rows out of order, undecodable, or with operations that don't belong here.
+        RefusedError: SCHEMA_MISMATCH, UNSUPPORTED_FORMAT.
+    """
+
+    def __init__(self, source: Source, output: OutputFormat, row_filter: RowFilter, tally: Tally, *, python: bool = False) -> None:
+        tail = source.tail
+        if tail.is_acid != (source.synthetic is None):
+            what = (
+                "has no ACID columns, and no keys were given for its rows"
+                if source.synthetic is None
+                else "has ACID columns, and other keys were given for its rows"
+            )
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} {what}")
+        check_recodable(output.row, tail.name)
+        self._source, self._filter, self._tally, self._python = source, row_filter, tally, python
+        self._conversion: Conversion | None = conversion(tail.row_tree, output.row, tail.name, ROW_COLUMN)
+        self._schema = pa.schema(list(arrow_type(output.types, 0)))
+        self._nested = has_nested(output.row)
+        self._unions = tail.tree.holds((Kind.UNION,))
+        self._before: RowKey | None = None
+
+    @property
+    def first(self) -> RowKey | None:
+        """A bound below all keys; None when the file doesn't tell."""
+        found = self._source.key_range()
+        return None if found is None else found[0]
+
+    def needs_python(self) -> bool:
+        """Whether some stripe holds values that Arrow can't rewrite."""
+        return any(needs_pyorc(self._source.reader, self._source.tail, stripe) for stripe in self._source.chosen)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        source = self._source
+        for stripe in source.chosen:
+            if not source.tail.stripes[stripe].number_of_rows:
+                continue
+            if self._unions:
+                check_unions(source.reader, source.tail, stripe)
+            python = self._python or needs_pyorc(source.reader, source.tail, stripe)
+            for chunk in self._decode_python(stripe) if python else self._decode_arrow(stripe):
+                self._check(chunk.keys, stripe)
+                kept = self._filtered(chunk)
+                if len(kept):
+                    yield kept
+
+    def _decode_arrow(self, stripe: int) -> Iterator[Chunk]:
+        source = self._source
+        at = source.rows_before(stripe)
+        shift = 0 if source.synthetic is None else ROW_COLUMN
+        for batch in read_batches(source.reader, source.tail, stripe, rows=_batch_rows(source.tail, stripe), shift=shift):
+            if source.synthetic is None:
+                keys = key_columns(batch, source.tail.name, stripe)
+                five, row = batch.columns[:5], batch.column(5)
+            else:
+                keys = _synthetic_keys(source.synthetic, at, batch.num_rows)
+                five = [pa.array(column) for column in (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)]
+                row = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+            at += batch.num_rows
+            if row.null_count:
+                raise CorruptFileError(Reason.CORRUPT_FILE, f"{source.tail.name}: stripe {stripe + 1} has rows without values")
+            if self._conversion is not None:
+                row = self._conversion.array(row)
+            made = pa.RecordBatch.from_arrays([*five, row], schema=self._schema)
+            yield Chunk(keys, ArrowRows((made,), self._nested))
+
+    def _decode_python(self, stripe: int) -> Iterator[Chunk]:
+        source = self._source
+        at = source.rows_before(stripe)
+        name = f"{source.tail.name}: stripe {stripe + 1}"
+        if self._unions:
+            raise RefusedError(
+                Reason.UNSUPPORTED_FORMAT, f"{name} has both unions and timestamps that Arrow can't rewrite; such stripes can be copied but not rewritten"
+            )
+        image = stripe_image(source.reader, source.tail, stripe)
+        opened = io.BytesIO(image) if isinstance(image, pa.Buffer) else image
+        count = _batch_rows(source.tail, stripe)
+        try:
+            reader = pyorc.Reader(opened, struct_repr=pyorc.StructRepr.TUPLE, converters=CONVERTERS)
+            while rows := reader.read(count):
+                if source.synthetic is None:
+                    keys = _keys_of(rows)
+                    values = [row[5] for row in rows]
+                else:
+                    keys = _synthetic_keys(source.synthetic, at, len(rows))
+                    values = rows
+                at += len(rows)
+                yield Chunk(keys, PythonRows(self._python_rows(keys, values, name)))
+        except (pyorc.errors.ParseError, TypeError) as error:
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} can't be decoded ({error})") from error
+        except UnicodeDecodeError as error:
+            raise RefusedError(
+                Reason.UNSUPPORTED_FORMAT, f"{name} has timestamps that Arrow can't rewrite, and text that isn't UTF-8, which pyorc can't: {error}"
+            ) from error
+
+    def _python_rows(self, keys: KeyColumns, values: Sequence[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]:
+        if any(value is None for value in values):
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} has rows without values")
+        rows = values if self._conversion is None else [self._conversion.value(value) for value in values]
+        columns = (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
+        return list(zip(*(column.tolist() for column in columns), rows, strict=True))
+
+    def _check(self, keys: KeyColumns, stripe: int) -> None:
+        name = f"{self._source.tail.name}: stripe {stripe + 1}"
+        if (keys.operation != INSERT).any():
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} holds events that aren't inserts")
+        if not keys.ascending() or (self._before is not None and keys.key(0) <= self._before):
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} isn't sorted by ROW__ID")
+        self._before = keys.key(-1)
+
+    def _filtered(self, chunk: Chunk) -> Chunk:
+        self._tally.rows_in += len(chunk)
+        kept: npt.NDArray[np.bool_] | None = None
+        if not self._source.trusted:
+            kept = visible(chunk.keys, self._filter.aborted, self._filter.high_watermark)
+            self._tally.aborted += len(chunk) - int(kept.sum())
+        if self._filter.deletes is not None:
+            deleted = self._filter.deletes.mask(chunk.keys)
+            if kept is not None:
+                deleted &= kept
+            self._tally.deleted += int(deleted.sum())
+            kept = ~deleted if kept is None else kept & ~deleted
+        return chunk if kept is None or kept.all() else chunk.select(kept)
+
+
+def _batch_rows(tail: Tail, stripe: int) -> int:
+    """Rows that take about 16 MiB decoded, as far as the statistics tell; wide rows make small batches."""
+    rows = max(1, tail.stripes[stripe].number_of_rows)
+    statistics = tail.stripe_stats(stripe)
+    size = 4 * tail.stripe_length(stripe)
+    if statistics is not None:
+        size = sum(8 * column.number_of_values + column.strings.sum + column.binaries.sum for column in statistics)
+    return int(min(BATCH_ROWS, max(_FEWEST_ROWS, _BATCH_BYTES * rows // max(1, size))))
+
+
+def _synthetic_keys(made: Synthetic, at: int, count: int) -> KeyColumns:
+    write_id = np.full(count, made.write_id, np.int64)
+    first = made.first_row_id + at
+    return KeyColumns(
+        np.full(count, INSERT, np.int32), write_id, np.full(count, made.bucket, np.int32), np.arange(first, first + count, dtype=np.int64), write_id
+    )
+
+
+def _keys_of(rows: Sequence[tuple[Any, ...]]) -> KeyColumns:
+    kinds = (np.int32, np.int64, np.int32, np.int64, np.int64)
+    return KeyColumns(*(np.fromiter((row[place] for row in rows), kind, len(rows)) for place, kind in enumerate(kinds)))
