@@ -7,7 +7,7 @@ Source: docs/operations.md; Hive's CompactionCleaner (location given, nothing of
 
 from dataclasses import replace
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, or_, select
 
 from compactor.acid.listing import FileEntry
 from compactor.errors import OwnershipLostError, RefusedError
@@ -91,11 +91,13 @@ def _require_unused(services: Services, location: str) -> None:
     path = local_path(location)
     if path.count("/") < 2:
         raise RefusedError(Reason.UNKNOWN_NAME, f"{location} is too near the root to be removed as a dropped table")
-    sds, dbs = services.database.schema.sds.c, services.database.schema.dbs.c
+    schema = services.database.schema
+    sds, dbs = schema.sds.c, schema.dbs.c
     pattern = "%" + path.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+    used = or_(sds.sd_id.in_(select(schema.tbls.c.sd_id)), sds.sd_id.in_(select(schema.partitions.c.sd_id)))
 
     def look(connection: Connection) -> list[str]:
-        found = list(connection.scalars(select(sds.location).where(sds.location.like(pattern, escape="\\"))))
+        found = list(connection.scalars(select(sds.location).where(sds.location.like(pattern, escape="\\"), used)))
         return found + list(connection.scalars(select(dbs.db_location_uri).where(dbs.db_location_uri.like(pattern, escape="\\"))))
 
     for other in services.database.read(look):

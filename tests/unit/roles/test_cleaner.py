@@ -1,0 +1,479 @@
+"""Cleaner: what may go goes, what may be read stays, and the sentence says who is in the way."""
+
+import pytest
+from sqlalchemy import select, update
+
+from compactor.demo.rows import CatalogRows
+from compactor.metastore.model import Entity
+from compactor.metastore.properties import encode_properties
+from compactor.metastore.transactions import TxnState
+from compactor.roles import steps
+
+T = Entity("db", "t")
+
+
+def hidden(table):
+    return [path.name for path in table.location.iterdir() if path.name.startswith(".")]
+
+
+def visible(table):
+    return sorted(path.name for path in table.location.iterdir() if not path.name.startswith("."))
+
+
+def bases(table):
+    return [name for name in visible(table) if name.startswith("base_")]
+
+
+def compacted(world, **options):
+    """A table with four deltas and their base, ready for cleaning."""
+    table = world.table(rows=4, insert_only=True, **options)
+    world.compact(table)
+    return table
+
+
+def test_what_was_replaced_is_removed(any_world):
+    """Only the base is left; the entry succeeded; the steps come in order; what the metastore kept about the writes is forgotten."""
+    world = any_world
+    table = compacted(world)
+    world.passed.clear()
+    assert world.clean().startswith("cleaned 1 entries, 4 directories, ")
+    assert visible(table) == bases(table)
+    assert len(bases(table)) == 1
+    assert hidden(table) == []
+    assert world.ended() == [("succeeded", None)]
+    assert world.passed == list(steps.CLEANER_STEPS)
+    assert world.hive.rows(world.database.schema.completed_txn_components, "ctc_writeid") == []
+    world.assert_rows()
+    assert world.services.metrics.registry.get_sample_value("compactor_cleaned_directories_total", {"kind": "delta"}) == 4
+
+
+def test_nothing_to_clean_says_so(world):
+    """One sentence, always the same."""
+    assert world.clean() == "nothing to clean"
+
+
+def test_a_reader_that_began_before_keeps_its_files(any_world):
+    """A transaction that was open at the commit holds everything back, and the sentence names it with user, host and age; its end lets go."""
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    reader = world.hive.begin(user="ann", host="edge2", age=7_200_000)
+    lock = world.hive.lock("db.t", txn_id=reader)
+    world.compact(table)
+    snapshot_rows = world.rows(table)
+    sentence = world.clean()
+    expected = f"transaction {reader} of ann@edge2, open for 2 h" if world.services.hive_4 else f"lock {lock} (shared read) on db.t of transaction {reader}"
+    assert f"1 wait: db.t (compaction 1): {expected}" in sentence
+    assert len(visible(table)) == 5
+    assert world.states() == ["ready for cleaning"]
+    assert (
+        world.services.metrics.registry.get_sample_value(
+            "compactor_cleaner_blocked_entries", {"reason": "open-transaction" if world.services.hive_4 else "held-lock"}
+        )
+    ) == 1
+    assert world.rows(table) == snapshot_rows
+    world.hive.commit(reader)
+    assert world.clean().startswith("cleaned 1 entries")
+    assert world.services.metrics.registry.get_sample_value("compactor_cleaner_blocked_age_seconds") == 0
+
+
+def test_a_reader_that_began_after_holds_nothing_back(any_world):
+    """Whoever began after the commit reads the base."""
+    world = any_world
+    table = compacted(world)
+    cleaner = world.cleaner()
+    world.services.cleaning.ready_for_cleaning()  # 3.1: the locks of this moment count
+    reader = world.hive.begin(age=0)
+    world.hive.lock("db.t", txn_id=reader)
+    world.settle_time()
+    assert cleaner.run_once().startswith("cleaned 1 entries")
+    assert len(visible(table)) == 1
+
+
+@pytest.mark.parametrize("partition", [None, "p=1"])
+def test_a_lock_that_was_there_holds_back(any_world, partition):
+    """A lock without transaction, on the partition or on the whole table, taken before the entry was ready."""
+    world = any_world
+    table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int")])
+    for number in range(4):
+        world.insert(table, [(number, "x")], ("1",))
+    lock = world.hive.lock("db.t", partition)
+    world.compact(table, partition="p=1")
+    assert f"lock {lock} (shared read)" in world.clean()
+    world.hive.unlock(lock)
+    assert world.clean().startswith("cleaned 1 entries, 4 directories")
+
+
+def test_retention_keeps_files_for_readers_without_transactions(world):
+    """Not before the time is over; the sentence says for how long."""
+    table = compacted(world)
+    world.configure(cleaner={"retention_seconds": 3600})
+    assert "files are kept for another" in world.clean()
+    assert len(visible(table)) == 5
+    world.configure()
+    assert world.clean().startswith("cleaned 1 entries")
+
+
+def test_quarantine_keeps_what_was_removed_aside(world):
+    """Out of every reader's sight, and still there for a human."""
+    table = compacted(world)
+    world.configure(cleaner={"quarantine": True})
+    world.clean()
+    assert len(visible(table)) == 1
+    (kept,) = hidden(table)
+    assert kept.startswith(".trash-compactor-1-")
+    assert kept.endswith("-kept")
+    assert len(list((table.location / kept).iterdir())) == 4
+    assert world.ended() == [("succeeded", None)]
+    world.assert_rows()
+
+
+def test_no_cleanup_leaves_everything(world):
+    """The property is obeyed, and the entry ends refused."""
+    table = compacted(world, parameters={"no_cleanup": "true"})
+    assert world.clean() == "ended 1 without cleaning"
+    assert len(visible(table)) == 5
+    assert world.ended()[0] == ("refused", "no-cleanup: no_cleanup is set for db.t: replaced files stay")
+
+
+def test_a_source_of_replication_keeps_its_files(world):
+    """Files would have to go to Hive's change management, which we can't do."""
+    world.warehouse.create_database("db", {"repl.source.for": "policy"})
+    table = compacted(world)
+    assert world.clean() == "ended 1 without cleaning"
+    assert len(visible(table)) == 5
+
+
+def test_a_dropped_table_needs_no_cleaning(any_world):
+    """Its entry succeeds, its directory isn't touched, its rows are forgotten."""
+    world = any_world
+    table = compacted(world)
+    CatalogRows(world.database).drop_table(table)
+    assert world.clean().startswith("cleaned 1 entries, 0 directories")
+    assert len(visible(table)) == 5
+    assert world.hive.rows(world.database.schema.completed_txn_components, "ctc_writeid") == []
+
+
+def test_an_entry_whose_transaction_was_rolled_back_deletes_nothing(world):
+    """HIVE-29572: marked ready, never committed: failed, and every file stays."""
+    table = world.table(rows=4, insert_only=True)
+    txn = world.hive.begin()
+    world.hive.abort(txn)
+    world.hive.queued("db.t", state="r", txn_id=txn, highest_write_id=4)
+    assert world.clean() == "ended 1 without cleaning"
+    assert len(visible(table)) == 4
+    assert world.ended()[0][0] == "failed"
+    assert "compaction-aborted" in (world.ended()[0][1] or "")
+
+
+def test_a_base_that_is_not_visible_to_all_replaces_nothing(world):
+    """An uncommitted compaction's base stands there: the deltas stay."""
+    table = world.table(rows=4, insert_only=True)
+    txn = world.services.transactions.open_compaction("u", "h")
+    base = table.location / f"base_0000004_v{txn:07d}"
+    base.mkdir()
+    (base / "000000_0").write_bytes(b"x")
+    world.hive.queued("db.t", state="r", txn_id=txn, highest_write_id=4)
+    assert f"its own transaction {txn} isn't committed yet" in world.clean()
+    assert len(visible(table)) == 5
+
+
+def test_two_entries_of_one_partition_are_cleaned_in_order(any_world):
+    """The earlier one first, each up to what it covers; in two cycles."""
+    world = any_world
+    table = compacted(world)
+    for number in (5, 6):
+        world.insert(table, [(number, "x")])
+    world.compact(table)
+    assert world.states() == ["ready for cleaning"] * 2
+    first = world.clean()
+    assert first.startswith("cleaned 1 entries, 4 directories")
+    assert "compaction 1 of the same table is cleaned first" in first
+    assert world.clean().startswith("cleaned 1 entries, 3 directories")
+    assert [name[:12] for name in visible(table)] == ["base_0000006"]
+    world.assert_rows()
+
+
+def test_what_cannot_be_explained_is_not_deleted(world):
+    """A directory in the way of understanding: nothing is removed, the entry is tried again later and given up at last."""
+    table = compacted(world)
+    (table.location / "delta_what").mkdir()
+    world.configure(cleaner={"retry_attempts": 1, "retry_seconds": 0.001})
+    assert "1 failed: db.t: directory 'delta_what' starts like an ACID directory" in world.clean()
+    assert len(visible(table)) == 6
+    assert world.states() == ["ready for cleaning"]
+    assert (world.services.queue.entries()[0].error_message or "").startswith("cleaning failed: ")
+    world.hive.change(update(world.database.schema.compaction_queue).values(cq_retry_retention=0))
+    cleaner = world.cleaner()
+    for _ in range(3):
+        world.hive.change(update(world.database.schema.compaction_queue).values(cq_retry_retention=0))
+        cleaner.run_once()
+    state, message = world.ended()[0]
+    assert state == "failed"
+    assert "given up after 2 attempts" in (message or "")
+    assert len(visible(table)) == 6
+
+
+def test_strangers_in_the_directory_are_left(world):
+    """Names that no rule explains stay where they are while the rest is cleaned."""
+    table = compacted(world)
+    for name in (".hive-staging_x", "_tmp.x"):
+        (table.location / name).mkdir()
+        (table.location / name / "f").write_bytes(b"x")
+    world.clean()
+    assert {".hive-staging_x", "_tmp.x"} <= {path.name for path in table.location.iterdir()}
+    assert len(bases(table)) == 1
+
+
+def test_a_change_during_the_removal_puts_everything_back(world):
+    """The table is dropped and created again while its files are in the trash: they come back, the entry stays."""
+    table = compacted(world)
+    before = visible(table)
+
+    def recreate() -> None:
+        world.table("other", rows=0)
+        CatalogRows(world.database).drop_table(table)
+        CatalogRows(world.database).add_table(table)
+
+    world.at_step[steps.CLEANER_TRASHED] = recreate
+    assert "was dropped, re-created or moved while it was cleaned; everything was put back" in world.clean()
+    assert visible(table) == before
+    assert hidden(table) == []
+    assert world.states() == ["ready for cleaning"]
+
+
+@pytest.mark.parametrize("step", [steps.CLEANER_SELECTED, steps.CLEANER_LISTED, steps.CLEANER_TRASHED, steps.CLEANER_COMPARED, steps.CLEANER_DELETED])
+def test_a_cleaner_that_breaks_at_any_step_is_followed_by_one_that_finishes(any_world, step):
+    """Whatever it left, the next cycle converges to the same end."""
+    world = any_world
+    table = compacted(world)
+
+    def broken() -> None:
+        raise KeyboardInterrupt
+
+    world.at_step[step] = broken
+    with pytest.raises(KeyboardInterrupt):
+        world.clean()
+    world.at_step.clear()
+    world.assert_rows()
+    world.clean()
+    assert len(visible(table)) == 1
+    assert hidden(table) == []
+    assert world.ended() == [("succeeded", None)]
+    world.assert_rows()
+
+
+def test_staging_of_an_attempt_that_is_over_goes_first(world):
+    """A directory of an entry that nobody works on is no longer a source for anybody's rename; one that is being worked on stays."""
+    table = compacted(world)
+    busy = world.hive.queued("db.t", state="w", worker_id="x", start=1)
+    for name in (".compactor-1-abc", ".compactor-99-abc", f".compactor-{busy}-abc"):
+        (table.location / name / "out").mkdir(parents=True)
+    world.clean()
+    assert hidden(table) == [f".compactor-{busy}-abc"]
+
+
+# Aborted writes
+
+
+def test_aborted_directories_go_with_the_compaction(any_world):
+    """An aborted write below what a compaction covers: its directory and its row are gone after cleaning; the rows stay as they were."""
+    world = any_world
+    table = world.table(rows=2, insert_only=True)
+    world.aborted_insert(table, [(9, "never")])
+    for number in (3, 4):
+        world.insert(table, [(number, "x")])
+    world.compact(table)
+    world.clean()
+    assert visible(table) == bases(table)
+    assert world.hive.rows(world.database.schema.txn_components, "tc_writeid") == []
+    world.assert_rows()
+
+
+def test_an_aborted_write_below_a_minor_is_not_taken_for_committed(any_world):
+    """Its directory lies beside the minor's range: it is removed before anybody forgets that it was aborted."""
+    world = any_world
+    table = world.table(rows=0)
+    world.aborted_insert(table, [(9, "never")])
+    for number in range(4):
+        world.insert(table, [(number, "x")])
+    world.compact(table, "minor")
+    world.clean()
+    assert not [name for name in visible(table) if name.startswith("delta_0000001_0000001")]
+    world.housekeeper().run_once()
+    world.settle_time()
+    world.assert_rows()
+
+
+def test_many_aborted_writes_are_cleaned_without_a_compaction(any_world):
+    """More than the threshold: their directories and their rows go; an open reader holds nothing up."""
+    world = any_world
+    table = world.table(rows=1, insert_only=True)
+    world.hive.begin()
+    for number in range(3):
+        world.aborted_insert(table, [(number, "never")])
+    world.configure(initiator={"thresholds": {"aborted_count": 2}})
+    sentence = world.clean()
+    assert "3 directories" in sentence
+    assert "forgot 3 aborted writes" in sentence
+    assert len(visible(table)) == 1
+    world.assert_rows()
+
+
+def test_few_and_young_aborted_writes_wait(world):
+    """Below both thresholds nothing is done about them."""
+    table = world.table(rows=1, insert_only=True)
+    world.aborted_insert(table, [(1, "never")])
+    assert world.clean() == "nothing to clean"
+    assert len(visible(table)) == 2
+
+
+def test_aborted_writes_among_committed_ones_stay_known(any_world):
+    """A streaming delta with one aborted transaction: the directory stays, and so does the row that says which is aborted; it isn't tried every cycle."""
+    world = any_world
+    table = world.table(rows=0)
+    batch = world.warehouse.stream(table, [[(1, "a")], [(2, "b")], [(3, "c")]])
+    for index, commit in enumerate((True, False, True)):
+        batch.finish(index, commit=commit)
+    batch.close()
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.clean()
+    assert len(visible(table)) == 1
+    assert len(world.hive.rows(world.database.schema.txn_components, "tc_writeid")) == 1
+    world.settle_time()
+    world.assert_rows()
+    assert world.services.aborts.groups(0, -1) == []
+
+
+def test_an_aborted_insert_into_a_partition_that_never_was(any_world):
+    """It left a directory and a row, but no partition: both go."""
+    world = any_world
+    table = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
+    world.insert(table, [(1, "x")], ("1",))
+    world.aborted_insert(table, [(2, "never")], ("3",))
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.clean()
+    assert list((table.location / "p=3").iterdir()) == []
+    assert world.hive.rows(world.database.schema.txn_components, "tc_writeid") == []
+
+
+def test_an_aborted_dynamic_insert_is_looked_for_in_every_partition(world):
+    """Its row names no partition (Hive 4): the directories are found by their write id, and only then the row goes."""
+    table = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
+    world.insert(table, [(1, "x")], ("1",))
+    world.aborted_insert(table, [(2, "never")], ("1",))
+    components = world.database.schema.txn_components
+    world.hive.change(update(components).values(tc_partition=None))
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    assert "1 directories" in world.clean()
+    assert [path.name for path in (table.location / "p=1").iterdir()] == ["delta_0000001_0000001_0000"]
+    assert world.hive.rows(components, "tc_writeid") == []
+
+
+def test_leftovers_of_an_aborted_compaction_go(world):
+    """A published result whose transaction was rolled back, and the row that marked it, are removed like an aborted write's."""
+    table = world.table(rows=2, insert_only=True)
+    txn = world.hive.begin(kind=3, age=50_000_000)
+    world.hive.touch(txn, "db.t", operation="c", write_id=2)
+    world.hive.abort(txn)
+    base = table.location / f"base_0000002_v{txn:07d}"
+    base.mkdir()
+    (base / "000000_0").write_bytes(b"x")
+    world.clean()
+    assert not base.exists()
+    assert world.hive.rows(world.database.schema.txn_components, "tc_txnid") == []
+    world.assert_rows()
+
+
+def test_a_failed_abort_cleaning_is_put_off(world):
+    """Five minutes at first; the metastore carries the row that says so."""
+    table = world.table(rows=1, insert_only=True)
+    world.aborted_insert(table, [(1, "never")])
+    (table.location / "delta_what").mkdir()
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    assert "1 failed: db.t" in world.clean()
+    assert world.clean() == "nothing to clean"
+    (row,) = world.hive.rows(world.database.schema.compaction_queue, "cq_type", "cq_retry_retention")
+    assert row == ("c", 300_000)
+
+
+# Dropped ones
+
+
+def soft_deleted(world, table, partition=None):
+    """Hive's entry for something that was dropped and left to the Cleaner."""
+    location = table.location / partition if partition else table.location
+    txn = world.hive.begin()
+    world.hive.commit(txn)
+    properties = encode_properties({"location": f"file:{location}", "ifPurge": "true"})
+    number = world.hive.queued(
+        "db.t" + (f"/{partition}" if partition else ""), state="r", highest_write_id=9, txn_id=txn, next_txn_id=txn, tblproperties=properties
+    )
+    world.hive.change(update(world.database.schema.compaction_queue).values(cq_commit_time=world.services.now_ms()))
+    return number
+
+
+def test_a_dropped_table_that_hive_left_is_removed(world):
+    """The whole directory goes, in two steps as everything."""
+    table = world.table(rows=2, insert_only=True)
+    (table.location / "_tmp.x").mkdir()
+    (table.location / "_tmp.x" / "f").write_bytes(b"x")
+    CatalogRows(world.database).drop_table(table)
+    soft_deleted(world, table)
+    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert not table.location.exists()
+    assert world.names(table.location.parent) == []
+    assert world.ended() == [("succeeded", None)]
+
+
+def test_a_dropped_partition_that_hive_left_is_removed(world):
+    """The table and its other partitions stay."""
+    table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int")])
+    for value in ("1", "2"):
+        world.insert(table, [(1, "x")], (value,))
+    schema = world.database.schema
+    gone = select(schema.partitions.c.part_id).where(schema.partitions.c.part_name == "p=1")
+    world.hive.change(schema.partition_params.delete().where(schema.partition_params.c.part_id.in_(gone)))
+    world.hive.change(schema.partition_key_vals.delete().where(schema.partition_key_vals.c.part_id.in_(gone)))
+    world.hive.change(schema.partitions.delete().where(schema.partitions.c.part_name == "p=1"))
+    soft_deleted(world, table, "p=1")
+    world.clean()
+    assert world.names(table.location) == ["p=2"]
+
+
+def test_a_directory_that_is_used_again_is_not_removed(world):
+    """The name was given to another table whose directory lies there: nothing is touched, and the reason is stored."""
+    table = world.table(rows=2, insert_only=True)
+    CatalogRows(world.database).drop_table(table)
+    soft_deleted(world, table)
+    world.hive.create_table("db.other", location=f"file:{table.location}/below")
+    assert "but the catalog has file:" in world.clean()
+    assert len(visible(table)) == 2
+    assert world.states() == ["ready for cleaning"]
+
+
+@pytest.mark.parametrize("step", [steps.CLEANER_TRASHED, steps.CLEANER_COMPARED])
+def test_a_dropped_table_is_removed_after_a_crash(world, step):
+    """What was cut off is found again beside it."""
+    table = world.table(rows=2, insert_only=True)
+    CatalogRows(world.database).drop_table(table)
+    soft_deleted(world, table)
+
+    def broken() -> None:
+        raise KeyboardInterrupt
+
+    world.at_step[step] = broken
+    with pytest.raises(KeyboardInterrupt):
+        world.clean()
+    world.at_step.clear()
+    world.clean()
+    assert world.names(table.location.parent) == []
+    assert world.ended() == [("succeeded", None)]
+
+
+def test_a_re_created_table_is_not_robbed(world):
+    """The entry names the directory that the new table uses: it is cleaned like any other, only what is replaced goes."""
+    table = world.table(rows=2, insert_only=True)
+    soft_deleted(world, table)
+    world.clean()
+    assert len(visible(table)) == 2
+    assert world.services.transactions.state(1) is not TxnState.OPEN

@@ -1,0 +1,379 @@
+"""Worker: the order of its steps, how entries end, and that nothing is left behind when it doesn't work out."""
+
+import threading
+
+import pytest
+from sqlalchemy import insert, update
+
+from compactor.demo.rows import CatalogRows
+from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, UnreachableError
+from compactor.metastore.model import Entity
+from compactor.roles import steps
+from compactor.roles.cancellation import DrainedError
+from compactor.roles.recovery import Recovery
+
+T = Entity("db", "t")
+
+
+def leftovers(table):
+    return [path.name for path in table.location.iterdir() if path.name.startswith(".")]
+
+
+@pytest.fixture
+def table(world):
+    """Four deltas of an insert-only table: compacted without a decoder."""
+    return world.table(rows=4, insert_only=True)
+
+
+def test_a_major_compaction_from_claim_to_commit(any_world):
+    """The steps come in order; the result is one base with the same rows; the entry is ready for cleaning; nothing hidden is left."""
+    world = any_world
+    table = world.table(rows=4)
+    before = world.rows(table)
+    world.compact(table)
+    expected = [step for step in steps.WORKER_STEPS if world.services.hive_4 or step != steps.WORKER_TXN_OPENED]
+    assert world.passed == expected
+    (entry,) = world.services.queue.entries()
+    assert (entry.state.value, entry.highest_write_id, entry.worker_id) == ("ready for cleaning", 4, None)
+    suffix = f"_v{entry.txn_id:07d}" if world.services.hive_4 else ""
+    assert f"base_0000004{suffix}" in world.names(table.location)
+    assert leftovers(table) == []
+    world.settle_time()
+    assert world.rows(table) == before
+    assert world.services.locks.all() == []
+    assert world.submitter.jobs[0].name == "here-compactor-db.t"
+
+
+def test_the_sentence_says_what_was_done(world, table):
+    """Kind, id, table, result, number of inputs."""
+    sentence = world.compact(table)
+    assert sentence.startswith("major compaction 1 of db.t: published base_0000004_v")
+    assert sentence.endswith(" from 4 files")
+    value = world.services.metrics.registry.get_sample_value
+    assert value("compactor_jobs_total", {"kind": "major", "outcome": "compacted"}) == 1
+    assert value("compactor_input_files_total") == 4
+    assert (value("compactor_written_bytes_total") or 0) > 0
+    assert value("compactor_jobs_running") == 0
+
+
+def test_an_empty_queue_is_no_work(world):
+    """One sentence, always the same."""
+    assert world.worker().run_once() == "nothing is queued"
+
+
+def test_minor_of_inserts(any_world):
+    """One delta over the range, on both generations' names; the rows are the same."""
+    world = any_world
+    table = world.table(rows=4)
+    before = world.rows(table)
+    world.compact(table, "minor")
+    assert any(name.startswith("delta_0000001_0000004") for name in world.names(table.location))
+    world.settle_time()
+    assert world.rows(table) == before
+
+
+def test_the_run_as_user_is_the_owner_of_the_directory(world, table):
+    """CQ_RUN_AS is filled in when nobody did; the transaction is opened as that user."""
+    world.compact(table)
+    (entry,) = world.services.queue.entries()
+    assert entry.run_as == table.location.owner()
+
+
+@pytest.mark.parametrize(
+    ("entity", "kind", "message"),
+    [
+        (Entity("db", "gone"), "major", "table-missing: there is no table db.gone"),
+        (Entity("db", "parts"), "major", "partition-unspecified: db.parts is partitioned"),
+        (Entity("db", "parts", "p=9"), "major", "partition-missing: there is no partition db.parts/p=9"),
+        (Entity("db", "plain"), "major", "not-transactional: db.plain isn't a transactional table"),
+        (Entity("db", "t"), "rebalance", "unsupported-kind: db.t: a rebalance compaction isn't supported"),
+        (Entity("db", "single"), "major", "not-enough-to-compact: db.single: not enough to compact"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(world, table, entity, kind, message):
+    """With a code and a sentence, before anything was begun; no transaction and no lock stay open."""
+    world.table("parts", rows=0, partition_keys=[("p", "int")])
+    world.table("plain", rows=0, transactional=False)
+    world.table("single", rows=1, insert_only=True)
+    world.settle_time()
+    world.enqueue(entity, kind)
+    assert f"refused: {message}" in world.worker().run_once()
+    ((state, stored),) = world.ended()
+    assert state == "refused"
+    assert (stored or "").startswith(message)
+    assert world.services.locks.all() == []
+    assert world.services.transactions.open_transactions() == []
+
+
+def test_a_sorted_table_is_refused(world, table):
+    """Compaction would break the order that the table promises."""
+    schema = world.database.schema
+    sd_id = world.hive.rows(schema.tbls, "sd_id")[0][0]
+    world.hive.change(insert(schema.sort_cols).values(sd_id=sd_id, column_name="id", order=1, integer_idx=0))
+    assert "refused: sorted-table" in world.compact(table)
+
+
+def test_on_hive_3_a_refusal_is_shown_as_failed(world_3):
+    """3.1 knows no refused state."""
+    world_3.enqueue(Entity("db", "gone"))
+    world_3.worker().run_once()
+    assert world_3.ended()[0][0] == "failed"
+
+
+def test_not_enough_but_obsolete_calls_the_cleaner(any_world):
+    """A base of INSERT OVERWRITE over two deltas: nothing to compact, two directories to remove; the Cleaner does it."""
+    world = any_world
+    table = world.table(rows=2)
+    with world.warehouse.begin() as txn:
+        txn.overwrite(table, [(7, "x")])
+    assert "left to the Cleaner" in world.compact(table)
+    assert world.states() == ["ready for cleaning"]
+    world.clean()
+    assert world.ended() == [("succeeded", None)]
+    assert world.names(table.location) == ["base_0000003"]
+    world.assert_rows()
+
+
+def test_an_exclusive_lock_refuses_the_entry(world, table):
+    """A DROP is waiting: no lock, no compaction; the message names the lock; the transaction is rolled back."""
+    lock = world.hive.lock("db.t", kind="e")
+    world.compact(table)
+    ((state, message),) = world.ended()
+    assert state == "refused"
+    assert f"lock-not-acquired: db.t is locked: lock {lock} (exclusive)" in (message or "")
+    assert world.services.transactions.open_transactions() == []
+
+
+@pytest.mark.parametrize("error", [RetryableError("Spark's JVM died"), UnreachableError("Java isn't installed"), ValueError("a bug"), OSError("disk on fire")])
+def test_a_broken_job_fails_the_entry_and_leaves_nothing(any_world, error):
+    """Whatever the job raises: staging is gone, the transaction is rolled back and forgotten, the files are untouched."""
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    names = world.names(table.location)
+
+    def broken(_: object) -> None:
+        raise error
+
+    world.submitter.before = broken
+    assert f"failed: {'' if isinstance(error, CompactorError) else type(error).__name__ + ': '}{error}" in world.compact(table)
+    assert world.names(table.location) == names
+    assert world.ended()[0][0] == "failed"
+    assert world.services.locks.all() == []
+    assert world.services.transactions.open_transactions() == []
+    assert world.hive.rows(world.database.schema.txn_components, "tc_txnid") == []
+    world.assert_rows()
+
+
+def test_a_drained_worker_gives_its_entry_back(world, table):
+    """Cancelled because the daemon stops: the entry is initiated again, nothing is left, and the next worker does it."""
+    worker = world.worker()
+    world.submitter.before = lambda _: worker.cancel(DrainedError("the daemon stops"))
+    world.settle_time()
+    world.enqueue(T)
+    assert worker.run_once().endswith("given back: the daemon stops")
+    assert world.states() == ["initiated"]
+    assert leftovers(table) == []
+    world.submitter.before = lambda _: None
+    assert "published base_0000004_v" in world.worker(2).run_once()
+    world.assert_rows()
+
+
+def test_a_stopping_daemon_claims_nothing(world, table):
+    """Draining: what is queued stays queued."""
+    world.enqueue(T)
+    world.services.stopping.set()
+    assert world.worker().run_once() == "draining: nothing new is claimed"
+    assert world.states() == ["initiated"]
+
+
+def test_out_of_time(world, table):
+    """`worker.timeout_hours` fails the entry."""
+    world.configure(worker={"timeout_hours": 1e-9})
+    assert "failed: timed out" in world.compact(table)
+    assert leftovers(table) == []
+
+
+def test_a_transaction_that_was_taken_away_ends_the_compaction(world, table):
+    """Timed out by housekeeping while the job ran: nothing is published, the entry fails, the files stay."""
+    names = world.names(table.location)
+
+    def reap(_: object) -> None:
+        (open_one,) = world.services.transactions.open_transactions()
+        world.services.transactions.abort(open_one.txn_id, "timed out")
+
+    world.submitter.before = reap
+    assert "was ended by somebody else" in world.compact(table)
+    assert world.ended()[0][0] == "failed"
+    assert world.names(table.location) == names
+
+
+def test_a_lost_heartbeat_cancels_the_job(world, table):
+    """The heartbeat finds the transaction gone while Spark works: the job is cancelled, not waited for."""
+    cancelled = threading.Event()
+
+    def reap_and_wait(_: object) -> None:
+        (open_one,) = world.services.transactions.open_transactions()
+        world.services.transactions.abort(open_one.txn_id, "timed out")
+        assert worker._cancellation is not None
+        for _ in range(2000):
+            if worker._cancellation():
+                cancelled.set()
+                return
+            threading.Event().wait(0.01)
+
+    world.configure(worker={"heartbeat_seconds": 0.01})
+    worker = world.worker()
+    world.submitter.before = reap_and_wait
+    world.settle_time()
+    world.enqueue(T)
+    assert "was ended by somebody else" in worker.run_once()
+    assert cancelled.is_set()
+
+
+def test_a_claim_that_was_taken_away_is_not_published(any_world):
+    """Somebody else owns the entry by now: nothing becomes visible and the entry isn't touched."""
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    names = world.names(table.location)
+    queue = world.database.schema.compaction_queue
+    world.submitter.before = lambda _: world.hive.change(update(queue).values(cq_worker_id="somebody-else"))
+    sentence = world.compact(table)
+    assert ": lost: " in sentence
+    assert "with worker somebody-else" in sentence
+    assert world.names(table.location) == names
+    assert world.states() == ["working"]
+
+
+@pytest.mark.parametrize("what", ["dropped", "re-created", "rewritten", "truncated"])
+def test_a_table_that_changes_under_the_job_is_not_published(any_world, what):
+    """Dropped, dropped and created again, a file replaced, or emptied while the job ran: the compaction fails, and what is there stays."""
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    catalog = CatalogRows(world.database)
+
+    def change(_: object) -> None:
+        match what:
+            case "dropped":
+                catalog.drop_table(table)
+            case "re-created":
+                world.table("other", rows=0)
+                catalog.drop_table(table)
+                catalog.add_table(table)
+            case "rewritten":
+                file = next(table.location.glob("delta_0000001_0000001*/0*"))
+                content = file.read_bytes()
+                file.unlink()
+                file.write_bytes(content + b"x")
+            case "truncated":
+                for file in table.location.glob("delta_*/0*"):
+                    file.unlink()
+
+    world.submitter.before = change
+    sentence = world.compact(table)
+    assert ": failed: input-changed: " in sentence or "No such file" in sentence or "gone" in sentence or "corrupt" in sentence, sentence
+    assert not [name for name in world.names(table.location) if name.startswith(("base_", "."))]
+
+
+def test_a_metastore_that_goes_away_is_waited_for(world, table, monkeypatch):
+    """The job broke and the metastore doesn't answer: the entry is kept, nothing is claimed; settled as soon as it answers again."""
+    worker = world.worker()
+    away = [True]
+    abort = world.services.transactions.abort
+
+    def sometimes(*arguments, **options):
+        if away[0]:
+            raise UnreachableError("no metastore")
+        return abort(*arguments, **options)
+
+    def broken(_: object) -> None:
+        raise RetryableError("Spark's JVM died")
+
+    monkeypatch.setattr(world.services.transactions, "abort", sometimes, raising=False)
+    world.submitter.before = broken
+    world.settle_time()
+    world.enqueue(T)
+    for _ in range(2):
+        with pytest.raises(UnreachableError):
+            worker.run_once()
+        assert world.states() == ["working"]
+        assert leftovers(table) == []
+    away[0] = False
+    assert "failed: Spark's JVM died" in worker.run_once()
+    assert world.ended()[0][0] == "failed"
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_commit_without_an_answer_is_looked_up(any_world, monkeypatch, happened):
+    """The commit was sent and no answer came: when it happened the result stays, when it didn't everything is undone."""
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    queue = world.services.queue
+    commit = queue.mark_compacted_and_commit
+
+    def unanswered(*arguments):
+        if happened:
+            commit(*arguments)
+        raise OutcomeUnknownError("the connection was lost while committing")
+
+    monkeypatch.setattr(queue, "mark_compacted_and_commit", unanswered, raising=False)
+    sentence = world.compact(table)
+    bases = [name for name in world.names(table.location) if name.startswith("base_")]
+    if happened:
+        assert sentence.endswith("committed, though no answer came")
+        assert world.states() == ["ready for cleaning"]
+        assert len(bases) == 1
+    else:
+        assert "failed: the connection was lost while committing" in sentence
+        assert len(bases) == (0 if world.services.hive_4 else 1)  # on 3.1 the rename was the commit
+    world.settle_time()
+    world.assert_rows()
+
+
+def test_a_sleeper_finds_no_source_for_its_rename(any_world):
+    """Everything is staged and checked; the claim is taken for dead, cleared up and given back; what the sleeper does next harms nobody."""
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    names = world.names(table.location)
+
+    def given_away() -> None:
+        (entry,) = world.services.queue.entries()
+        recovery = Recovery(world.services)
+        assert recovery.clear(entry)
+        world.services.queue.give_back(entry)
+
+    world.at_step[steps.WORKER_VERIFIED] = given_away
+    world.compact(table)
+    assert world.names(table.location) == names
+    assert world.states() == ["initiated"]
+    world.at_step.clear()
+    world.settle_time()
+    assert "published" in world.worker(2).run_once()
+    world.settle_time()
+    world.assert_rows()
+
+
+def test_other_pools_are_left_alone(world, table):
+    """A worker with a pool takes only its entries."""
+    world.configure(worker={"pool": "night"})
+    world.settle_time()
+    world.enqueue(T)
+    assert world.worker().run_once() == "nothing is queued"
+
+
+def test_two_workers_share_the_queue(any_world):
+    """Two tables, two workers at the same time: each gets one, both end well."""
+    world = any_world
+    tables = [world.table(name, rows=4, insert_only=True) for name in ("one", "two")]
+    world.settle_time()
+    for table in tables:
+        world.enqueue(Entity("db", table.name))
+    meet = threading.Barrier(2)
+    world.submitter.before = lambda _: meet.wait(60)
+    sentences: list[str] = []
+    threads = [threading.Thread(target=lambda number=number: sentences.append(world.worker(number).run_once())) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(sentence.split(" of ")[1].split(":")[0] for sentence in sentences) == ["db.one", "db.two"]
+    assert world.states() == ["ready for cleaning"] * 2
