@@ -46,15 +46,14 @@ class Encoder:
 
     Args:
         splicer: of the output.
-        output: its format.
         bytes_per_row: compressed, as far as the inputs tell; None learns it from the first stripe.
+        calendar: that dates count in, as in a footer.
     """
 
-    def __init__(self, splicer: Splicer, output: OutputFormat, bytes_per_row: float | None) -> None:
-        self._splicer, self._output, self._bytes_per_row = splicer, output, bytes_per_row
+    def __init__(self, splicer: Splicer, bytes_per_row: float | None, calendar: int) -> None:
+        self._splicer, self._output, self._bytes_per_row, self._calendar = splicer, splicer.output, bytes_per_row, calendar
         self._stripe: _Stripe | None = None
         self._last: RowKey | None = None
-        self.calendar = 0
 
     def arrow(self, batches: Sequence[Any], last: RowKey | None) -> None:
         """
@@ -80,7 +79,7 @@ class Encoder:
         data, rows = self._stripe.close(), self._stripe.rows
         self._stripe = None
         reader = MemoryReader(data, "a recoded stripe")
-        self._splicer.add_recoded(reader, read_tail(reader), self._last, self.calendar)
+        self._splicer.add_recoded(reader, read_tail(reader), self._last, self._calendar)
         self._bytes_per_row = max(1, len(data)) / max(1, rows)
 
     def _open(self, kind: "type[_ArrowStripe | _PyorcStripe]") -> "_Stripe":

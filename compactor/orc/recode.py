@@ -2,7 +2,7 @@
 Rows of some stripes, without those that are deleted or aborted, as new stripes.
 
 Streams: a batch of rows at a time is decoded, filtered and encoded; sources that don't overlap follow each other, others are merged by key.
-The result is a complete ORC file, of which the splicer writes the tail; its stripes are then copied into the output like any other.
+The new stripes go to a splicer, which may put copied ones before and after them.
 Source: docs/orc.md; Hive's OrcRawRecordMerger for what a compacted row is.
 """
 
@@ -17,14 +17,13 @@ from compactor.acid.row_id import RowKey
 from compactor.orc.arrow import arrow_type
 from compactor.orc.deletes import DeleteEvents
 from compactor.orc.encode import Encoder
-from compactor.orc.handles import Sink
 from compactor.orc.image import BATCH_ROWS
 from compactor.orc.merge import merged
 from compactor.orc.output import OutputFormat, common_calendar
 from compactor.orc.rows import ArrowRows, PythonRows, RowFilter, Source, SourceRows, Synthetic, Tally
-from compactor.orc.splice import FileSummary, Splicer
+from compactor.orc.splice import Splicer
 
-__all__ = ["RecodeResult", "RowFilter", "Source", "Synthetic", "recode", "write_delete_events", "write_empty"]
+__all__ = ["RecodeResult", "RowFilter", "Source", "Synthetic", "recode", "write_delete_events"]
 
 _WRITE_BYTES: Final = 16 << 20
 
@@ -41,36 +40,32 @@ class RecodeResult:
     rows_out: int
     deleted: int
     aborted: int
-    summary: FileSummary
 
 
 def recode(
     sources: Sequence[Source],
-    output: OutputFormat,
-    sink: Sink,
+    splicer: Splicer,
     row_filter: RowFilter | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RecodeResult:
     """
-    Write the rows of `sources` that count as one ACID file of insert events, in key order.
+    Append the rows of `sources` that count to a file of insert events, in key order, as new stripes.
 
     Args:
-        output: an ACID format; rows are brought to its columns.
-        sink: gets a complete ORC file.
+        splicer: of an ACID file; rows are brought to its columns. Left open: more stripes may follow.
         row_filter: what to leave out; None keeps every row.
-        progress: called with the number of rows written since its last call; may raise to stop.
+        progress: called with the number of rows encoded since its last call; may raise to stop.
 
     Raises:
         CorruptFileError: a source can't be decoded or isn't sorted.
         RefusedError: SCHEMA_MISMATCH, UNSUPPORTED_FORMAT, DUPLICATE_RANGE.
     """
+    output = splicer.output
     if not output.is_acid:
         raise ValueError(f"recoding makes full-ACID files, not {output.types}")
-    tally = Tally()
+    tally, before = Tally(), splicer.rows
     readers = _readers(sources, output, row_filter or RowFilter(), tally)
-    splicer = Splicer(sink, output)
-    encoder = Encoder(splicer, output, _bytes_per_row(sources, output))
-    encoder.calendar = common_calendar([source.tail for source in sources])
+    encoder = Encoder(splicer, _bytes_per_row(sources, output), common_calendar([source.tail for source in sources]))
     pending = _Pending(encoder)
     for chunk in merged(readers):
         pending.add(chunk.rows, len(chunk), chunk.keys.key(-1))
@@ -78,26 +73,17 @@ def recode(
             progress(len(chunk))
     pending.flush()
     encoder.finish()
-    summary = splicer.finish("insert")
-    return RecodeResult(tally.rows_in, summary.rows, tally.deleted, tally.aborted, summary)
+    return RecodeResult(tally.rows_in, splicer.rows - before, tally.deleted, tally.aborted)
 
 
-def write_delete_events(events: DeleteEvents, output: OutputFormat, sink: Sink) -> FileSummary:
-    """Write delete events as one ACID file; each row is NULL, as Hive has it."""
-    splicer = Splicer(sink, output)
-    encoder = Encoder(splicer, output, None)
-    whole = arrow_type(output.types, 0)
-    schema = pa.schema(list(whole))
+def write_delete_events(events: DeleteEvents, splicer: Splicer) -> None:
+    """Append delete events to a file of delete events; each row is NULL, as Hive has it."""
+    encoder = Encoder(splicer, None, 0)
+    schema = pa.schema(list(arrow_type(splicer.output.types, 0)))
     for keys in events.blocks(BATCH_ROWS):
         five = [pa.array(column) for column in (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)]
         encoder.arrow([pa.RecordBatch.from_arrays([*five, pa.nulls(len(keys), schema.field(5).type)], schema=schema)], keys.key(-1))
     encoder.finish()
-    return splicer.finish("delete")
-
-
-def write_empty(output: OutputFormat, sink: Sink) -> FileSummary:
-    """Write an ACID file without rows."""
-    return Splicer(sink, output).finish("insert")
 
 
 class _Pending:

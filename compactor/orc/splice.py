@@ -65,8 +65,8 @@ class Splicer:
     def __init__(self, sink: Sink, output: OutputFormat) -> None:
         if sink.position != 0:
             raise ValueError(f"an ORC file starts at byte 0 of its sink, not at {sink.position}")
+        self.output = output
         self._sink = sink
-        self._output = output
         self._types = types_of(output.types)
         self._kinds = [node.kind for node in output.types.walk()]
         self._stripes: list[pb.StripeInformation] = []
@@ -95,10 +95,10 @@ class Splicer:
         """
         if not tail.stripes[index].number_of_rows:
             return
-        reason = compatible(tail, self._output, index)
+        reason = compatible(tail, self.output, index)
         if reason is not None:
             raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{tail.name}: stripe {index + 1} can't be copied: {reason}")
-        key = (last or last_key(reader, tail, index)) if self._output.is_acid else None
+        key = (last or last_key(reader, tail, index)) if self.output.is_acid else None
         self._append(reader, tail, index, key)
 
     def add_recoded(self, image: RandomReader, tail: Tail, last: RowKey | None, calendar: int = 0) -> None:
@@ -113,9 +113,9 @@ class Splicer:
         Raises:
             VerificationError: its columns aren't this file's, or its keys don't follow those of the stripe before.
         """
-        if _coarse(tail.tree) != _coarse(self._output.types):
-            raise VerificationError(Reason.VERIFICATION_FAILED, f"{image.name} has columns {tail.tree} instead of {self._output.types}")
-        if tail.compression is not self._output.compression or tail.stride != self._output.stride or len(tail.stripes) > 1:
+        if _coarse(tail.tree) != _coarse(self.output.types):
+            raise VerificationError(Reason.VERIFICATION_FAILED, f"{image.name} has columns {tail.tree} instead of {self.output.types}")
+        if tail.compression is not self.output.compression or tail.stride != self.output.stride or len(tail.stripes) > 1:
             what = f"{len(tail.stripes)} stripes, {tail.compression.name}, row index stride {tail.stride}"
             raise VerificationError(Reason.VERIFICATION_FAILED, f"{image.name} was written in another form than asked for ({what})")
         if tail.stripes and tail.rows:
@@ -138,11 +138,11 @@ class Splicer:
             VerificationError: rows of another operation are in it.
         """
         self._check_operation(operation)
-        kind, content_end = self._output.compression, self._sink.position
-        metadata = codec.compress_section(pb.Metadata(stripe_stats=self._statistics).SerializeToString(), kind, self._output.block_size)
+        kind, content_end = self.output.compression, self._sink.position
+        metadata = codec.compress_section(pb.Metadata(stripe_stats=self._statistics).SerializeToString(), kind, self.output.block_size)
         if not self._stripes:
             metadata = b""
-        footer = codec.compress_section(self._footer(operation, content_end).SerializeToString(), kind, self._output.block_size)
+        footer = codec.compress_section(self._footer(operation, content_end).SerializeToString(), kind, self.output.block_size)
         postscript = pb.PostScript(
             footer_length=len(footer),
             compression=kind,
@@ -180,7 +180,7 @@ class Splicer:
         writer, _ = self._label()
         footer.header_length, footer.content_length = len(MAGIC), content_end
         footer.number_of_rows = self.rows
-        footer.row_index_stride = self._output.stride
+        footer.row_index_stride = self.output.stride
         footer.writer = writer
         footer.stripes.extend(self._stripes)
         footer.types.extend(self._types)
@@ -227,8 +227,8 @@ class Splicer:
         return ((KEY_INDEX, format_key_index(self._last_keys)), (ACID_STATS, counts.encode()), (ACID_VERSION, ACID_FORMAT_VERSION))
 
     def _check_operation(self, operation: str | None) -> None:
-        if (operation is not None) != self._output.is_acid:
-            raise ValueError(f"operation {operation!r} doesn't fit columns {self._output.types}")
+        if (operation is not None) != self.output.is_acid:
+            raise ValueError(f"operation {operation!r} doesn't fit columns {self.output.types}")
         wanted = {"insert": 0, "delete": 2}.get(operation or "")
         for bounds in self._bounds:
             if bounds.operation is None or bounds.operation != (wanted, wanted):
