@@ -186,7 +186,7 @@ class Cleaning:
         blockers += self._locks(entry, readers, committed_at)
         txns = readers.snapshot.capped(min(committed_at, horizon - 1))
         if not blockers and entry.txn_id is not None and not txns.is_valid(entry.txn_id):
-            blockers.append(Blocker(Reason.OPEN_TRANSACTION, f"a transaction that began before transaction {entry.txn_id} ended is still open"))
+            blockers += readers.began_while_open(entry.entity, entry.txn_id)
         return ReadyEntry(entry, txns, tuple(blockers))
 
     @staticmethod

@@ -85,6 +85,15 @@ class Readers:
         found = [Blocker(Reason.OPEN_TRANSACTION, str(txn)) for txn in self.may_read(entity) if txn.txn_id <= txn_id]
         return found or [Blocker(Reason.OPEN_TRANSACTION, "a transaction below the newest one may be about to open")]
 
+    def began_while_open(self, entity: Entity, txn_id: int) -> list[Blocker]:
+        """
+        Those who may read the table and, when they began, saw a transaction open that isn't above `txn_id`.
+
+        MIN_HISTORY_LEVEL tells only the smallest one that they saw: `txn_id` itself may have been open as well, or not.
+        """
+        found = [txn for txn in self.may_read(entity) if self.history.get(txn.txn_id, txn_id + 1) <= txn_id]
+        return [Blocker(Reason.OPEN_TRANSACTION, f"{txn}; when it began, transaction {self.history[txn.txn_id]} was still open") for txn in found]
+
 
 def read_readers(connection: Connection, database: Database) -> Readers:
     """Look at transactions and locks."""

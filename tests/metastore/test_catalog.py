@@ -1,0 +1,144 @@
+"""Tables and partitions as the catalog has them, and what the real Hive wrote."""
+
+import pytest
+from sqlalchemy import event
+
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.database import Database
+from compactor.metastore.initiating import Initiating
+from compactor.metastore.model import Column, Entity
+from compactor.metastore.transactions import Transactions
+from tests.fixtures.hive import metastore_sql
+from tests.metastore.actor import P, T
+
+
+def test_a_table_is_described_in_full(database, hive):
+    """Columns in order, keys, buckets, sorting, parameters, its database's parameters, location, format."""
+    columns = (("b", "array<struct<x:int>>"), ("a", "varchar(3)"))
+    parameters = {"transactional_properties": "insert_only"}
+    hive.create_table(
+        columns=columns, keys=(("p", "string"),), buckets=4, sort=("a",), parameters=parameters, database_parameters={"no_auto_compaction": "true"}
+    )
+    table = Catalog(database).find_table("DB", "T")
+    assert table.columns == tuple(Column(*column) for column in columns)
+    assert table.partition_keys == (Column("p", "string"),)
+    assert (table.buckets, table.sorted, table.insert_only, table.full_acid, table.partitioned) == (4, True, True, False, True)
+    assert (table.location, table.owner, table.table_type) == ("file:/w/db.db/t", "ann", "MANAGED_TABLE")
+    assert table.input_format.endswith("OrcInputFormat")
+    assert table.serde.endswith("OrcSerde")
+    assert table.database_parameters == {"no_auto_compaction": "true"}
+
+
+def test_what_is_not_there_is_none(database, hive):
+    """A missing table, database or partition is None."""
+    hive.create_table(keys=(("p", "int"),))
+    catalog = Catalog(database)
+    assert catalog.find_table("db", "absent") is None
+    assert catalog.find_table("absent", "t") is None
+    assert catalog.find_partition(catalog.find_table("db", "t"), "p=1") is None
+
+
+def test_unbucketed_is_0(database, hive):
+    """Hive stores -1 for a table without buckets; here it is 0."""
+    hive.create_table()
+    assert Catalog(database).find_table("db", "t").buckets == 0
+
+
+def test_a_partition_is_described_in_full(database, hive):
+    """Name, location, its own columns and all parameters."""
+    hive.add_partitions(hive.create_table(keys=(("p", "int"),)), ["p=1"], parameters={"numRows": "3", "no_cleanup": "true"})
+    catalog = Catalog(database)
+    partition = catalog.find_partition(catalog.find_table("db", "t"), "p=1")
+    assert (partition.name, partition.location, partition.columns) == ("p=1", "file:/w/db.db/t/p=1", (Column("a", "int"),))
+    assert partition.parameters == {"numRows": "3", "no_cleanup": "true"}
+
+
+def test_many_at_once_leave_out_what_is_missing(database, hive):
+    """Facts of existing tables and partitions; what is missing isn't in the answer; statistics aren't either."""
+    hive.add_partitions(hive.create_table(keys=(("p", "int"),)), ["p=1"], parameters={"numRows": "3", "no_cleanup": "true"})
+    hive.create_table("other.u")
+    entities = [P, T, Entity("db", "t", "p=2"), Entity("other", "u"), Entity("db", "absent"), Entity("absent", "t")]
+    catalog = Catalog(database)
+    found = catalog.facts_for(entities)
+    assert set(found) == {P, T, Entity("other", "u")}
+    assert found[P][1].parameters == {"no_cleanup": "true"}
+    assert found[T][1] is None
+    assert set(catalog.tables_for(entities)) == {T, Entity("other", "u")}
+
+
+def test_bulk_facts_take_few_statements(database, hive):
+    """2,500 partitions of a table and 60 tables with two partitions each are described in less than 50 statements."""
+    names = [f"p={number}" for number in range(2500)]
+    hive.add_partitions(hive.create_table(keys=(("p", "int"),)), names)
+    entities = [Entity("db", "t", name) for name in names]
+    for number in range(60):
+        hive.add_partitions(hive.create_table(f"db.u{number}", keys=(("p", "int"),)), names[:2])
+        entities += [Entity("db", f"u{number}", name) for name in names[:2]]
+    statements = []
+    event.listen(database.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
+    found = Catalog(database).facts_for(entities)
+    assert set(found) == set(entities)
+    assert len(statements) < 50
+
+
+def test_names_are_listed(database, hive):
+    """Databases, transactional tables and partitions by name."""
+    hive.add_partitions(hive.create_table(keys=(("p", "int"),)), ["p=2", "p=1"])
+    hive.create_table("db.plain", parameters={"transactional": "false"})
+    catalog = Catalog(database)
+    assert catalog.databases() == ["db"]
+    assert catalog.table_names("db") == ["t"]
+    assert catalog.table_names("db", transactional=False) == ["plain", "t"]
+    assert catalog.partition_names(catalog.find_table("db", "t")) == ["p=1", "p=2"]
+
+
+@pytest.fixture(scope="module")
+def written_by_hive(postgres, tmp_path_factory):
+    """The metastore that the real Hive 4.0.1 left on PostgreSQL."""
+    with Database(postgres.restore(metastore_sql("before", tmp_path_factory.mktemp("hive")))) as database:
+        yield database
+
+
+@pytest.mark.postgres
+def test_hives_own_catalog_is_read(written_by_hive):
+    """The tables that Hive made: kinds, buckets, partitions with odd names, columns that were added or widened later."""
+    catalog = Catalog(written_by_hive)
+    tables = {name: catalog.find_table("fx", name) for name in catalog.table_names("fx")}
+    assert len(tables) == 19
+    assert {name for name, table in tables.items() if table.insert_only} == {"mm", "mm_part", "mm_text", "mm_aborted"}
+    assert tables["bucketed"].buckets == 4
+    assert tables["bucketed"].bucket_columns == ("id",)
+    assert (
+        tables["evolved"].columns == (Column("id", "int"), Column("n", "bigint"), Column("s", "string"), Column("d", "decimal(8,2)"))
+        or tables["evolved"].columns
+    )
+    odd = catalog.partition_names(tables["odd_parts"])
+    assert {"k=a b/n=1", "k=c%2Fd/n=2", "k=e%3Df%25%3A%23%22%27/n=3", "k=ü雪/n=4", "k=g/n=__HIVE_DEFAULT_PARTITION__"} < set(odd)
+    found = catalog.facts_for(Entity("fx", "odd_parts", name) for name in odd)
+    assert {partition.name for _, partition in found.values()} == set(odd)
+
+
+@pytest.mark.postgres
+def test_hives_own_snapshots_are_read(written_by_hive):
+    """Open transaction 97 and the aborted ones 89 to 92 are seen, with the write ids they stand for."""
+    transactions = Transactions(written_by_hive)
+    txns = transactions.valid_txns()
+    assert 97 in txns.open
+    assert {89, 90, 91, 92} <= set(txns.aborted)
+    open_txn = transactions.valid_write_ids("fx.open_txn", txns)
+    assert (open_txn.high_watermark, open_txn.open) == (4, (2,))
+    assert transactions.compactor_write_ids("fx.open_txn", txns).high_watermark == 1
+    aborted = transactions.valid_write_ids("fx.aborted", txns)
+    assert (aborted.high_watermark, aborted.aborted) == (5, (2, 3))
+    migrated = transactions.valid_write_ids("fx.migrated", txns)
+    assert migrated.high_watermark == 10_000_003
+
+
+@pytest.mark.postgres
+def test_hives_own_commits_are_candidates(written_by_hive):
+    """Every table that Hive wrote to is a candidate, the aborted partition write with its count."""
+    found = {str(candidate.entity): candidate for candidate in Initiating(written_by_hive).candidates(None)}
+    assert found["fx.part_acid/dt=2024-01-01"].newest_write_id == 6
+    assert found["fx.aborted_part/dt=p3"].aborted_count == 1
+    assert found["fx.aborted"].aborted_count == 2
+    assert all(candidate.active is None for candidate in found.values())
