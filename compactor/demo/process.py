@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,15 +20,16 @@ POLL_SECONDS = 0.05
 
 class DaemonProcess:
     """
-    `compactor run` as a child; leaving the context ends it, however that happens.
+    A child; leaving the context ends it, however that happens.
 
     Args:
-        config: its settings file.
-        log: where its stderr goes, JSON lines.
+        command: see `run_command`.
+        log: where its output goes, JSON lines.
+        patience: seconds it gets to end by itself.
     """
 
-    def __init__(self, config: Path, log: Path, patience: float = 20.0) -> None:
-        self._config = config
+    def __init__(self, command: Sequence[str], log: Path, patience: float = 20.0) -> None:
+        self._command = list(command)
         self._log = log
         self._patience = patience
         self._process: subprocess.Popen[bytes] | None = None
@@ -38,7 +39,7 @@ class DaemonProcess:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "compactor.cli", "--config", str(self._config), "run"],
+                self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -98,6 +99,11 @@ class DaemonProcess:
                 os.kill(member, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+
+def run_command(config: Path) -> list[str]:
+    """`compactor run` with this interpreter and these settings."""
+    return [sys.executable, "-m", "compactor.cli", "--config", str(config), "run"]
 
 
 def _session(leader: int) -> list[int]:

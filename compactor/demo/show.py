@@ -27,7 +27,7 @@ from compactor.cli.output import Column, Format, Record, View, draw
 from compactor.cli.session import Command, Session, pass_session
 from compactor.demo.measure import Measured, Place, measure, places
 from compactor.demo.picture import save_picture
-from compactor.demo.process import DaemonProcess
+from compactor.demo.process import DaemonProcess, run_command
 from compactor.demo.sample import DATABASE, build_sample
 from compactor.demo.watch import Watch, follow
 from compactor.errors import CompactorError, UsageError
@@ -80,7 +80,7 @@ def demo(session: Session, *, directory: Path | None, keep: bool, svg: Path | No
         if session.form is Format.TABLE:
             draw(_drawn(before[SHOWN], "before"))
         output.say(f"{units.plural(len(due), 'table or partition', 'tables and partitions')} due; starting the daemon: compactor --config {config} run")
-        daemon = stack.enter_context(DaemonProcess(config, root / "daemon.log"))
+        daemon = stack.enter_context(DaemonProcess(run_command(config), root / "daemon.log"))
         watch = Watch(database, everywhere, frozenset(due))
         with _screen(watch) as show:
             follow(watch, daemon.news, lambda: daemon.exit_code, timeout, show)
@@ -223,16 +223,17 @@ class _Lines:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._told = 0
-        self._blockers: list[str] = []
+        self._blockers: set[str] = set()
 
     def __call__(self) -> None:
         for at, who, what in self._watch.said[self._told :]:
             click.echo(f"{at:6.1f} s  {who}: {what}", err=True)
         self._told = len(self._watch.said)
         for sentence in self._watch.blockers:
-            if sentence not in self._blockers:
+            who = sentence.partition(", open for")[0]  # the age differs at each look
+            if who not in self._blockers:
+                self._blockers.add(who)
                 click.echo(f"{self._watch.elapsed:6.1f} s  cleaning waits: {sentence}", err=True)
-        self._blockers = self._watch.blockers
 
 
 def _live(watch: Watch) -> RenderableType:

@@ -4,9 +4,11 @@ Watching the daemon at work: its log for what it says, the queue for where each 
 Only looks. Knows when everything is done, and when something went wrong.
 """
 
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from compactor.cli.partition import Totals, read_totals
@@ -21,6 +23,8 @@ from compactor.roles import steps
 BAD = (QueueState.FAILED, QueueState.REFUSED, QueueState.DID_NOT_INITIATE, QueueState.ABORTED)
 WAITING = "—"
 QUEUED = "queued"
+LINE = 240
+AGE = re.compile(r"open for [0-9]+ \w+")
 DONE = "cleaned"
 STAGES: Mapping[str, str] = {
     steps.WORKER_CLAIMED: "Worker: claimed",
@@ -91,6 +95,7 @@ class Watch:
         self._cleaning = Cleaning(self.database)
 
     _cleaning: Cleaning = field(init=False, repr=False)
+    _began_at: float = field(default_factory=time.time, repr=False)
 
     @property
     def elapsed(self) -> float:
@@ -101,20 +106,29 @@ class Watch:
         """Everything that was due is compacted and cleaned, and nothing lies about that no query reads."""
         return not self.queued and all(self.tracks[entity].succeeded for entity in self.due) and not any(track.leftovers for track in self.tracks.values())
 
-    def take(self, lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-        """Learn from log lines; yields who says what, for people."""
+    def take(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Learn from log lines, and keep what is for people: when, who, what."""
         for line in lines:
-            event, level = str(line.get("event", "")), line.get("level")
+            event, level, at = str(line.get("event", "")), line.get("level"), self._second(line)
             if event == "step":
-                yield from self._step(line)
-            elif "role" in line and level != "debug":
-                yield str(line["role"]), event
+                self._step(line, at)
+            elif "role" in line and level != "debug" and line["role"] != "watch":
+                self._say(at, str(line["role"]), event)
             elif level in ("warning", "error", "critical") and str(line.get("logger", "")).startswith("compactor"):
-                yield level, " ".join([event, *(str(line[key]) for key in ("why", "message", "error") if line.get(key))])
+                self._say(at, str(level), " ".join([event, *(str(line[key]) for key in ("why", "message", "error") if line.get(key))]))
 
-    def note(self, who: str, what: str) -> None:
-        """Keep what was said, with the time."""
-        self.said.append((self.elapsed, who, what))
+    def _say(self, at: float, who: str, what: str) -> None:
+        """Keep it, shortened to a line, unless the same was said last and only an age has changed."""
+        what = what if len(what) <= LINE else what[:LINE] + " …"
+        last = next((said for _, speaker, said in reversed(self.said) if speaker == who), "")
+        if AGE.sub("", what) != AGE.sub("", last):
+            self.said.append((at, who, what))
+
+    def _second(self, line: Mapping[str, Any]) -> float:
+        try:
+            return max(0.0, datetime.fromisoformat(str(line.get("timestamp"))).timestamp() - self._began_at)
+        except ValueError:
+            return self.elapsed
 
     def look(self) -> None:
         """Ask the metastore and the directories."""
@@ -123,14 +137,14 @@ class Watch:
         self.queued = len(entries)
         for entry in entries:
             track = self.tracks.get(entry.entity)
-            if track is not None and entry.state is QueueState.INITIATED and track.stage in (WAITING, DONE):
-                self._reach(track, QUEUED)
+            if track is not None and entry.state is QueueState.INITIATED and track.stage != QUEUED:
+                self._reach(track, QUEUED, self.elapsed)
         for ended in history:
             track = self.tracks.get(ended.entity)
             if track is not None and ended.state is QueueState.SUCCEEDED:
                 track.succeeded = True
             if ended.state in BAD:
-                self.trouble = f"compaction {ended.id} of {ended.entity} {ended.state.value}: {ended.error_message}"
+                self.trouble = f"compaction {ended.id} of {ended.entity} {ended.state.value}: {(ended.error_message or 'no reason given')[:LINE]}"
         self.blockers = sorted({blocker.sentence for ready in self._cleaning.ready_for_cleaning() for blocker in ready.blockers})
         for track in self.tracks.values():
             self._look_at(track)
@@ -143,17 +157,18 @@ class Watch:
         track.now, track.read = Totals.of(items), read_totals(items)
         track.leftovers = track.now.directories - track.read.directories
 
-    def _step(self, line: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def _step(self, line: Mapping[str, Any], at: float) -> None:
         stage = STAGES.get(str(line.get("step")))
         track = self.tracks.get(Entity(str(line.get("db")), str(line.get("table")), line.get("partition"))) if line.get("db") else None
         if stage is None or track is None or track.stage == stage:
             return
-        self._reach(track, stage)
-        yield str(track.place.entity), stage
+        self._reach(track, stage, at)
+        self._say(at, str(track.place.entity), stage)
 
-    def _reach(self, track: Track, stage: str) -> None:
+    @staticmethod
+    def _reach(track: Track, stage: str, at: float) -> None:
         track.stage = stage
-        track.passed.append((stage, self.elapsed))
+        track.passed.append((stage, at))
 
 
 def follow(
@@ -171,8 +186,7 @@ def follow(
     pause = 0.25
     while True:
         ended = exit_code()
-        for who, what in watch.take(news()):
-            watch.note(who, what)
+        watch.take(news())
         if ended is not None:
             last = next((what for _, who, what in reversed(watch.said) if who in ("error", "warning", "critical")), "see its log")
             raise CompactorError(f"the daemon ended with exit code {ended}: {last}")

@@ -1,0 +1,216 @@
+"""The demo's parts: what it reads, what it watches, what it starts and ends, what it draws."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from compactor.cli import inspect
+from compactor.demo import show
+from compactor.demo.measure import measure, places
+from compactor.demo.picture import save_picture
+from compactor.demo.process import DaemonProcess
+from compactor.demo.reading import Fingerprint
+from compactor.demo.rows import CatalogRows, MetastoreLedger
+from compactor.demo.sample import build_sample
+from compactor.demo.warehouse import Warehouse
+from compactor.demo.watch import Watch, follow
+from compactor.errors import CompactorError, UsageError
+from compactor.metastore.database import Database
+from compactor.metastore.model import Entity
+from compactor.metastore.queue import Queue
+from compactor.roles import steps
+
+
+def small(root, database):
+    warehouse = Warehouse(root / "warehouse", MetastoreLedger(database), CatalogRows(database))
+    table = warehouse.create_table("shop", "t", [("id", "int"), ("name", "string")])
+    with warehouse.begin() as txn:
+        txn.insert(table, [(n, f"name {n}") for n in range(20)])
+    with warehouse.begin() as txn:
+        txn.delete(table, lambda row: row[0] < 3)
+    return warehouse, table
+
+
+@pytest.fixture
+def database(tmp_path):
+    with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as opened:
+        yield opened
+
+
+def test_what_is_read_is_what_was_written(tmp_path, database):
+    """Of each table of the sample, as many rows are counted as the builder's books say: deletes, aborts, open writers, originals and all."""
+    warehouse = build_sample(tmp_path / "warehouse", database, rows=1600)
+    warehouse.begin().insert(warehouse.tables["shop.orders"], [(1, 1, "x", None, None)])
+    measured = measure(database, places(database, "shop"))
+    expected = {Entity("shop", table.name, name): len(rows) for table in warehouse.tables.values() for name, rows in warehouse.expected(table).items()}
+    assert {entity: found.rows.rows for entity, found in measured.items()} == expected
+
+
+def test_the_hash_sees_every_value_and_every_row_id(tmp_path, database):
+    """One changed value, or the same value under another ROW__ID, gives another hash; the order of rows doesn't."""
+    warehouse, table = small(tmp_path, database)
+    where = places(database, "shop")
+    entity = where[0].entity
+    before = measure(database, where)[entity].rows
+    assert measure(database, where)[entity].rows == before
+    with warehouse.begin() as txn:
+        txn.update(table, lambda row: row[0] == 5, lambda row: row)
+    rewritten = measure(database, where)[entity].rows
+    assert (rewritten.rows, rewritten.digest == before.digest) == (before.rows, False)
+    assert Fingerprint(1, 2) + Fingerprint(3, 4) == Fingerprint(4, 6)
+
+
+def test_an_old_snapshot_reads_what_it_read(tmp_path, database):
+    """Rows read under write ids taken earlier don't change when more is written."""
+    warehouse, table = small(tmp_path, database)
+    where = places(database, "shop")
+    before = measure(database, where)
+    with warehouse.begin() as txn:
+        txn.insert(table, [(99, "later")])
+    again = measure(database, where, {entity: found.write_ids for entity, found in before.items()})
+    assert {entity: found.rows for entity, found in again.items()} == {entity: found.rows for entity, found in before.items()}
+
+
+def line(step, **more):
+    return {"event": "step", "level": "debug", "step": step, "db": "shop", "table": "t", **more}
+
+
+def test_watching_follows_an_entry_to_its_end(tmp_path, database):
+    """Log lines and queue move a table from stage to stage; when its entry has succeeded and nothing is left over, it is done."""
+    small(tmp_path, database)
+    where = places(database, "shop")
+    entity = where[0].entity
+    watch = Watch(database, where, frozenset([entity]))
+    queue = Queue(database)
+    from compactor.acid.compaction import CompactionKind
+    from compactor.metastore.cleaning import Cleaning
+    from compactor.metastore.transactions import Transactions
+
+    queue.enqueue(entity, CompactionKind.MAJOR)
+    watch.look()
+    assert (watch.tracks[entity].stage, watch.done) == ("queued", False)
+    txn = Transactions(database).open_compaction("hive", "edge1")
+    entry = queue.claim("w", "test")
+    queue.set_compactor_state(entry, txn, 2, "hive")
+    watch.take([line(steps.WORKER_CLAIMED), line(steps.WORKER_RAN), {"event": "cleaned 1", "role": "cleaner", "level": "info"}])
+    assert watch.tracks[entity].stage == "verifying"
+    queue.mark_compacted_and_commit(entry, "w", txn)
+    watch.look()
+    assert not watch.done
+    (ready,) = queue.entries()
+    Cleaning(database).mark_cleaned(ready)
+    watch.look()
+    assert watch.done
+    assert [(who, what) for _, who, what in watch.said] == [("shop.t", "Worker: claimed"), ("shop.t", "verifying"), ("cleaner", "cleaned 1")]
+
+
+def test_a_failed_compaction_ends_the_watch(tmp_path, database):
+    """The first failed entry is the demo's error, with its message."""
+    small(tmp_path, database)
+    where = places(database, "shop")
+    from compactor.acid.compaction import CompactionKind
+
+    queue = Queue(database)
+    queue.enqueue(where[0].entity, CompactionKind.MAJOR)
+    queue.mark_failed(queue.claim("w", "test"), "disk full")
+    watch = Watch(database, where, frozenset([where[0].entity]))
+    with pytest.raises(CompactorError, match=r"shop\.t failed: disk full"):
+        follow(watch, list, lambda: None, 60, lambda: None)
+
+
+def test_a_daemon_that_ends_and_a_time_limit_are_errors(tmp_path, database):
+    """An ended daemon and a passed limit are told with what is unfinished."""
+    small(tmp_path, database)
+    where = places(database, "shop")
+    watch = Watch(database, where, frozenset([where[0].entity]))
+    with pytest.raises(CompactorError, match="exit code 3"):
+        follow(watch, list, lambda: 3, 60, lambda: None)
+    with pytest.raises(CompactorError, match=r"not finished after 0 s: shop\.t"):
+        follow(watch, list, lambda: None, 0, lambda: None)
+
+
+def test_ages_alone_are_no_news(tmp_path, database):
+    """The same sentence with another age isn't said again."""
+    watch = Watch(database, [], frozenset())
+    watch.take([{"event": f"waits: transaction 5 of a@b, open for {age} s", "role": "cleaner", "level": "warning"} for age in (1, 2, 3)])
+    assert len(watch.said) == 1
+
+
+FAKE = textwrap.dedent(
+    """
+    import subprocess, sys, time, os
+    child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"], process_group=0)
+    print('{"event": "started", "child": %d}' % child.pid, flush=True)
+    print("not json", flush=True)
+    time.sleep(600)
+    """
+)
+
+
+def runs(pid):
+    """Whether a process is there and no zombie."""
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_ending_the_daemon_ends_what_it_started(tmp_path):
+    """A grandchild in a process group of its own that ignores TERM is gone too when the context is left."""
+    news = []
+    with DaemonProcess([sys.executable, "-c", FAKE], tmp_path / "log", patience=5) as daemon:
+        deadline = time.monotonic() + 60
+        while len(news) < 2 and time.monotonic() < deadline:
+            news += daemon.news()
+        assert daemon.exit_code is None
+    assert news[1] == {"event": "not json", "level": "raw"}
+    assert daemon.exit_code == -signal.SIGTERM
+    assert not runs(news[0]["child"])
+
+
+def test_the_folder_is_ours_or_left_alone(tmp_path):
+    """A directory with other things in it is refused; an earlier demo's is cleared; without --keep it is gone afterwards."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("x", encoding="utf-8")
+    with pytest.raises(UsageError, match="not empty"), show._folder(tmp_path / "other", keep=False):
+        pass
+    assert (tmp_path / "other" / "thesis.txt").exists()
+    with show._folder(tmp_path / "mine", keep=True) as root:
+        (root / "left").touch()
+    with show._folder(tmp_path / "mine", keep=False) as root:
+        assert not (root / "left").exists()
+    assert not (tmp_path / "mine").exists()
+
+
+def test_the_picture_is_svg_with_both_sides(tmp_path, database):
+    """The SVG is well-formed, loads nothing from elsewhere, and says whether the rows are the same."""
+    small(tmp_path, database)
+    (measured,) = measure(database, places(database, "shop")).values()
+    save_picture(tmp_path / "images" / "p.svg", measured, measured)
+    text = (tmp_path / "images" / "p.svg").read_text(encoding="utf-8")
+    root = ET.fromstring(text)
+    said = "".join(root.itertext()).replace("\xa0", " ")
+    assert "url(http" not in text
+    for part in ("before: 2 directories", "after: 2 directories", "the same 17 rows"):
+        assert part in said
+
+
+def test_the_settings_of_the_demo_are_valid(tmp_path):
+    """`compactor config check` accepts what the demo writes."""
+    config = show._write_config(tmp_path, f"sqlite:///{tmp_path}/metastore.db")
+    done = subprocess.run([sys.executable, "-m", "compactor.cli", "--config", str(config), "config", "check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_everything_in_the_sample_is_due(tmp_path):
+    """With the demo's thresholds each table and partition of the sample is picked: nothing is shown that isn't worked on."""
+    url = show._build(tmp_path, 1600)
+    with Database(url, read_only=True) as opened:
+        where = places(opened, "shop")
+        assert set(show._due(opened, show._write_config(tmp_path, url), where)) == {place.entity for place in where}
+        assert inspect.look(opened, where[-1].found.table).open
