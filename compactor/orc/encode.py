@@ -6,6 +6,7 @@ One writer per stripe keeps its limits ours (a C++ writer's stripe size counts b
 
 import io
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -33,9 +34,10 @@ _ARROW_CODECS: Final = {
     Compression.ZSTD: "zstd",
 }
 _MEMORY_GUARD: Final = 128 << 20
-"""Bytes that a stripe's buffers may take by the writer's own count; dictionaries take twice that."""
+"""Bytes that a stripe's buffers may take by the writer's own count, which leaves out what dictionaries need."""
+_DICTIONARY_GUARD: Final = 256 << 20
+_DICTIONARY_ENTRY: Final = 8
 _STREAM_BUFFER: Final = 64 << 10
-_MAX_ROWS: Final = 1 << 24
 _FIRST_ROWS: Final = 1 << 20
 _HUGE: Final = 1 << 62
 
@@ -54,6 +56,8 @@ class Encoder:
         self._splicer, self._output, self._bytes_per_row, self._calendar = splicer, splicer.output, bytes_per_row, calendar
         self._stripe: _Stripe | None = None
         self._last: RowKey | None = None
+        texts = sum(node.kind in {Kind.STRING, Kind.VARCHAR, Kind.CHAR} for node in self._output.types.walk())
+        self._most_rows = _DICTIONARY_GUARD // (_DICTIONARY_ENTRY * max(1, texts))
 
     def arrow(self, batches: Sequence[Any], last: RowKey | None) -> None:
         """
@@ -91,7 +95,7 @@ class Encoder:
 
     def _after(self, stripe: "_Stripe", last: RowKey | None) -> None:
         self._last = last
-        limit = _FIRST_ROWS if self._bytes_per_row is None else min(_MAX_ROWS, int(self._output.stripe_bytes / self._bytes_per_row))
+        limit = min(self._most_rows, _FIRST_ROWS) if self._bytes_per_row is None else min(self._most_rows, int(self._output.stripe_bytes / self._bytes_per_row))
         if stripe.rows >= limit or stripe.full:
             self.finish()
 
@@ -186,7 +190,7 @@ def _bloom_columns(output: OutputFormat) -> list[int]:
 
 
 def _safe_names(tree: HiveType) -> HiveType:
-    numbers = iter(range(_MAX_ROWS))
+    numbers = count()
 
     def rename(node: HiveType) -> tuple[int, HiveType]:
         column = next(numbers)

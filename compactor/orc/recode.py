@@ -7,7 +7,7 @@ Source: docs/orc.md; Hive's OrcRawRecordMerger for what a compacted row is.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -17,13 +17,14 @@ from compactor.acid.row_id import RowKey
 from compactor.orc.arrow import arrow_type
 from compactor.orc.deletes import DeleteEvents
 from compactor.orc.encode import Encoder
+from compactor.orc.handles import Sink
 from compactor.orc.image import BATCH_ROWS
 from compactor.orc.merge import merged
 from compactor.orc.output import OutputFormat, common_calendar
 from compactor.orc.rows import ArrowRows, PythonRows, RowFilter, Source, SourceRows, Synthetic, Tally
-from compactor.orc.splice import Splicer
+from compactor.orc.splice import FileSummary, Splicer
 
-__all__ = ["RecodeResult", "RowFilter", "Source", "Synthetic", "recode", "write_delete_events"]
+__all__ = ["RecodeResult", "RowFilter", "Source", "Synthetic", "recode", "recode_into", "write_delete_events"]
 
 _WRITE_BYTES: Final = 16 << 20
 
@@ -40,9 +41,23 @@ class RecodeResult:
     rows_out: int
     deleted: int
     aborted: int
+    summary: FileSummary | None = None
 
 
 def recode(
+    sources: Sequence[Source],
+    output: OutputFormat,
+    sink: Sink,
+    row_filter: RowFilter | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> RecodeResult:
+    """Write the rows of `sources` that count as one file of insert events; else as `recode_into`, with the file's summary in the result."""
+    splicer = Splicer(sink, output)
+    result = recode_into(sources, splicer, row_filter, progress)
+    return replace(result, summary=splicer.finish("insert"))
+
+
+def recode_into(
     sources: Sequence[Source],
     splicer: Splicer,
     row_filter: RowFilter | None = None,
@@ -76,14 +91,16 @@ def recode(
     return RecodeResult(tally.rows_in, splicer.rows - before, tally.deleted, tally.aborted)
 
 
-def write_delete_events(events: DeleteEvents, splicer: Splicer) -> None:
-    """Append delete events to a file of delete events; each row is NULL, as Hive has it."""
+def write_delete_events(events: DeleteEvents, output: OutputFormat, sink: Sink) -> FileSummary:
+    """Write delete events as one ACID file; each row is NULL, as Hive has it."""
+    splicer = Splicer(sink, output)
     encoder = Encoder(splicer, None, 0)
     schema = pa.schema(list(arrow_type(splicer.output.types, 0)))
     for keys in events.blocks(BATCH_ROWS):
         five = [pa.array(column) for column in (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)]
         encoder.arrow([pa.RecordBatch.from_arrays([*five, pa.nulls(len(keys), schema.field(5).type)], schema=schema)], keys.key(-1))
     encoder.finish()
+    return splicer.finish("delete")
 
 
 class _Pending:
