@@ -6,6 +6,7 @@ import sys
 import textwrap
 import time
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
