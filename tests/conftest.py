@@ -1,5 +1,6 @@
 """Fixtures that every package of tests may use."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +15,19 @@ from compactor.demo.ledger import MemoryLedger  # noqa: E402
 from compactor.demo.warehouse import Warehouse  # noqa: E402
 from tests.hive.reader import HiveReader, UnavailableError  # noqa: E402
 from tests.needs import missing  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def submitter():
+    """The daemon's own way onto Spark, two local cores; one session for all tests of the process."""
+    if shutil.which("java") is None:
+        missing("Spark needs Java, which isn't installed")
+    from compactor.engine.session import SparkSubmitter
+    from tests.model.compacting import settings
+
+    started = SparkSubmitter(settings())
+    yield started
+    started.stop()
 
 
 @pytest.fixture
@@ -47,3 +61,8 @@ def _reader(version):
         missing(str(error))
     with reader:
         yield reader
+
+
+def pytest_addoption(parser):
+    """Let case books be written anew from what really comes out."""
+    parser.addoption("--rewrite", action="store_true", default=False, help="replace the expected parts of case books by what came out")

@@ -5,6 +5,7 @@ Knows names and bucket ids of what a write leaves behind; rows are kept in `tabl
 Source: docs/layout.md; Hive's AcidUtils, OrcRecordUpdater, HiveStreamingConnection; names as Hive 4.0.1 and 3.1 were seen to write them.
 """
 
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, Self
@@ -142,12 +143,18 @@ class Transaction:
         self._statement += 1
 
     def truncate(self, table: DemoTable, partition: Partition = None) -> None:
-        """TRUNCATE TABLE: an empty `base_w` that says `truncated`."""
+        """TRUNCATE TABLE: on Hive 4 an empty `base_w` that says `truncated`; Hive 3.1 removes what is there, at once and whatever becomes of the transaction."""
         write_id = self.write_id(table)
         for directory in self._directories(table, partition):
             self._touch(table, directory.values, "o")
-            directory.emptied.append(write_id)
-            files.write_marker(directory.location / base_name(write_id), "truncated")
+            if self._ledger.layout is LayoutVersion.HIVE_4:
+                directory.emptied.append(write_id)
+                files.write_marker(directory.location / base_name(write_id), "truncated")
+                continue
+            for child in directory.location.iterdir():
+                shutil.rmtree(child) if child.is_dir() else child.unlink()
+            directory.inserted.clear()
+            directory.originals.clear()
         self._statement += 1
 
     def load(self, table: DemoTable, rows: Sequence[Row], partition: Partition = None, *, overwrite: bool = False) -> None:

@@ -5,9 +5,11 @@ What the worker does around the engine is done here in the plainest way: a trans
 """
 
 import pickle
+import shutil
 from dataclasses import dataclass
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.engine.compaction import Compaction, CompactionRequest
 from compactor.errors import CancelledError, RefusedError
@@ -127,9 +129,26 @@ class Engine:
         except RefusedError as error:
             if txn:
                 ledger.abort(txn)
-            if error.reason not in NOT_WORTH_IT:
+            hive_3_minor = table.insert_only and kind == "minor" and not hive_4 and error.reason is Reason.UNSUPPORTED_KIND
+            if error.reason not in NOT_WORTH_IT and not hive_3_minor:
                 raise AssertionError(f"{history}: {error.reason}: {error}\n{history.tale()}") from error
             return f"{kind} of {name}: refused, {error.reason.value}"
         if txn:
             ledger.commit(txn)
         return f"{kind} of {name}: {', '.join(published.directories)}"
+
+    def clean(self, history):
+        """For `History.run`: delete what the snapshot of now calls obsolete or wholly aborted; whoever had an older one has gone."""
+        gone = []
+        snapshot = history.warehouse.snapshot(history.table)
+        for directory in history.table.directories.values():
+            txns = ValidTxnList.parse(snapshot.txns) if snapshot.txns is not None else None
+            listing = LocalStorage().list_tree(f"file:{directory.location}")
+            state = resolve(listing, ValidWriteIdList.parse(snapshot.write_ids), txns, history.warehouse.ledger.layout)
+            for one in (*state.obsolete, *state.aborted):
+                shutil.rmtree(directory.location / one.acid.name)
+                gone.append(one.acid.name)
+            for file in state.obsolete_originals:
+                (directory.location / file.path).unlink()
+                gone.append(file.path)
+        return f"cleaned {', '.join(gone) or 'nothing'}"

@@ -134,7 +134,7 @@ class History:
             acts += [lambda: self._end(commit=self.dice.random() < 0.6)] * 3
         elif self.table.directories:  # these take an exclusive lock
             acts += [self._overwrite]
-            if self.dice.random() < 0.4:
+            if self.dice.random() < 0.4 and self.warehouse.ledger.layout is LayoutVersion.HIVE_4:  # 3.1 removes files under its readers
                 acts += [self._truncate]
             if self._more and self.dice.random() < 0.5 and not self.table.insert_only:
                 acts += [self._add_column]
