@@ -7,7 +7,7 @@ Source: docs/orc.md; Hive's OrcRawRecordMerger for what a compacted row is.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -24,13 +24,13 @@ from compactor.orc.output import OutputFormat, common_calendar
 from compactor.orc.rows import ArrowRows, PythonRows, RowFilter, Source, SourceRows, Synthetic, Tally
 from compactor.orc.splice import FileSummary, Splicer
 
-__all__ = ["RecodeResult", "RowFilter", "Source", "Synthetic", "recode", "recode_into", "write_delete_events"]
+__all__ = ["RecodeResult", "Recoded", "RowFilter", "Source", "Synthetic", "recode", "recode_into", "write_delete_events"]
 
 _WRITE_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class RecodeResult:
+class Recoded:
     """
     What became of the rows.
 
@@ -41,7 +41,13 @@ class RecodeResult:
     rows_out: int
     deleted: int
     aborted: int
-    summary: FileSummary | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecodeResult(Recoded):
+    """The same, with the file that was written."""
+
+    summary: FileSummary
 
 
 def recode(
@@ -54,7 +60,7 @@ def recode(
     """Write the rows of `sources` that count as one file of insert events; else as `recode_into`, with the file's summary in the result."""
     splicer = Splicer(sink, output)
     result = recode_into(sources, splicer, row_filter, progress)
-    return replace(result, summary=splicer.finish("insert"))
+    return RecodeResult(result.rows_in, result.rows_out, result.deleted, result.aborted, splicer.finish("insert"))
 
 
 def recode_into(
@@ -62,7 +68,7 @@ def recode_into(
     splicer: Splicer,
     row_filter: RowFilter | None = None,
     progress: Callable[[int], None] | None = None,
-) -> RecodeResult:
+) -> Recoded:
     """
     Append the rows of `sources` that count to a file of insert events, in key order, as new stripes.
 
@@ -88,7 +94,7 @@ def recode_into(
             progress(len(chunk))
     pending.flush()
     encoder.finish()
-    return RecodeResult(tally.rows_in, splicer.rows - before, tally.deleted, tally.aborted)
+    return Recoded(tally.rows_in, splicer.rows - before, tally.deleted, tally.aborted)
 
 
 def write_delete_events(events: DeleteEvents, output: OutputFormat, sink: Sink) -> FileSummary:
