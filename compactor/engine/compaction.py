@@ -12,11 +12,13 @@ from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind, parse_dir
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
+from compactor.engine.full_acid import plan_full_acid, run_full_acid
 from compactor.engine.insert_only import carry, carry_tasks
 from compactor.engine.publish import Manifest, ManifestFile, Published, Publisher
 from compactor.engine.results import OutputFile, StagedResult
 from compactor.engine.staging import Accepted, Staging
 from compactor.engine.submit import JobName, Submitter, job_name
+from compactor.engine.verify import verify_full_acid, verify_listing
 from compactor.errors import CompactorError, VerificationError
 from compactor.log import get_logger
 from compactor.metastore.model import Entity, PartitionFacts, TableFacts
@@ -139,8 +141,6 @@ class Compaction:
             if selection.spec.insert_only:
                 self._plan = plan_whole_files(selection, entity=entity, location=location)
             else:
-                from compactor.engine.full_acid import plan_full_acid  # noqa: PLC0415 - until recoding is there
-
                 stripe_bytes = int(self._settings.recode.target_stripe_bytes)
                 self._plan = plan_full_acid(self._storage, selection, entity=entity, location=location, sizes=self.sizes, stripe_bytes=stripe_bytes)
             for warning in self._plan.warnings:
@@ -169,8 +169,6 @@ class Compaction:
             tasks = carry_tasks(plan, self._staging.tasks)
             files = [file for made in self._submitter.run(self.request.job, carry, tasks, progress=progress, cancelled=cancelled) for file in made]
         else:
-            from compactor.engine.full_acid import run_full_acid  # noqa: PLC0415 - until recoding is there
-
             files, settled = run_full_acid(plan, self._staging.tasks, self._submitter, self.request.job, progress=progress, cancelled=cancelled)
         kept = [file for file in files if file.path]
         empty = tuple(file for file in files if not file.path)
@@ -195,8 +193,6 @@ class Compaction:
         Raises:
             VerificationError: the first difference, and where the evidence was put; nothing was published.
         """
-        from compactor.engine.verify import verify_full_acid, verify_listing  # noqa: PLC0415 - until recoding is there
-
         result, plan = self._ran(), self.plan()
         try:
             for directory in result.directories:

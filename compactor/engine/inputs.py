@@ -8,7 +8,6 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,8 +18,10 @@ from compactor.acid.row_id import decode_bucket
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.deletes import DeleteEvents
+from compactor.orc.evolve import conversion
 from compactor.orc.handles import RandomReader
 from compactor.orc.keys import stripe_bounds
+from compactor.orc.rows import ROW_COLUMN
 from compactor.orc.tail import Tail, read_tail
 from compactor.planning.document import InputFile
 from compactor.planning.facts import DeleteFacts, FileFacts, Hit, StripeFacts
@@ -43,20 +44,17 @@ class ReadFile:
     tail: Tail | None
 
 
-@contextmanager
-def opened(storage: Storage, location: str, path: str) -> Iterator[ReadHandle]:
+def open_input(storage: Storage, location: str, path: str) -> ReadHandle:
     """
-    Open an input.
+    Open an input; a context manager.
 
     Raises:
         RefusedError: INPUT_CHANGED, it is gone.
     """
     try:
-        reader = storage.open_read(join(location, path))
+        return storage.open_read(join(location, path))
     except FileNotFoundError:
         raise RefusedError(Reason.INPUT_CHANGED, f"{path} is gone from {location}") from None
-    with reader:
-        yield reader
 
 
 def read_tails(storage: Storage, location: str, files: Sequence[InputFile]) -> list[ReadFile]:
@@ -77,7 +75,7 @@ def _read_file(storage: Storage, location: str, file: InputFile) -> ReadFile:
     file = replace(file, logical_length=logical)
     if logical == 0:
         return ReadFile(file, None)
-    with opened(storage, location, file.path) as reader:
+    with open_input(storage, location, file.path) as reader:
         if reader.size != file.length:
             raise RefusedError(Reason.INPUT_CHANGED, f"{file.path} has {reader.size} bytes now, {file.length} when it was listed")
         return ReadFile(file, read_tail(reader, logical))
@@ -120,7 +118,17 @@ def file_facts(read: ReadFile, columns: HiveType, not_copyable: str | None = Non
         logical_length=file.logical_length,
         not_copyable=not_copyable,
         unknown_columns=tuple(unknown_columns(tail.row_tree, columns)),
+        schema_problem=None if not_copyable is None and tail.is_acid else _problem(tail, columns),
     )
+
+
+def _problem(tail: Tail, columns: HiveType) -> str | None:
+    """Why the rows can't be brought to the table's columns, if they can't."""
+    try:
+        conversion(tail.row_tree, columns, "its columns", ROW_COLUMN)
+    except RefusedError as error:
+        return error.message
+    return None
 
 
 def _stripe_facts(tail: Tail, index: int) -> StripeFacts:
@@ -226,7 +234,7 @@ def load_events(storage: Storage, location: str, files: Iterable[tuple[str, Tail
 
     def one_by_one() -> Iterator[tuple[RandomReader, Tail]]:
         for path, tail in files:
-            with opened(storage, location, path) as reader:
+            with open_input(storage, location, path) as reader:
                 yield reader, tail
 
     return DeleteEvents.load(one_by_one(), aborted=aborted)

@@ -6,11 +6,8 @@ task writes the delete events of one bucket. Each writes only below a directory 
 compaction was given up, harms nobody. Tails and delete events are read again here: what was planned stays small enough to travel.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Final, Self
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +15,9 @@ import numpy.typing as npt
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, decode_buckets
 from compactor.engine.formats import output_format
-from compactor.engine.inputs import load_events, opened
+from compactor.engine.inputs import load_events, open_input
 from compactor.engine.memory import trimmed
+from compactor.engine.open_inputs import OpenInputs
 from compactor.engine.results import Origin, OutputFile, RowCounts
 from compactor.engine.task_directory import own_directory
 from compactor.engine.task_results import checksum
@@ -27,16 +25,14 @@ from compactor.errors import CorruptFileError
 from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.keys import read_keys
 from compactor.orc.output import OutputFormat
-from compactor.orc.recode import RowFilter, Source, Synthetic, recode, write_delete_events
+from compactor.orc.recode import RowFilter, Source, Synthetic, recode_into, write_delete_events
 from compactor.orc.splice import FileSummary, Splicer
-from compactor.orc.tail import Tail, read_tail
-from compactor.planning.document import Action, BucketPlan, DeleteScope, FormatSpec, InputFile, Segment
+from compactor.orc.tail import read_tail
+from compactor.planning.document import Action, BucketPlan, DeleteScope, FormatSpec, InputFile, Role, Segment
 from compactor.reasons import Reason
-from compactor.storage.base import ReadHandle, Storage
+from compactor.storage.base import Storage
 from compactor.storage.location import join, parent
 from compactor.storage.registry import storage_for
-
-OPEN_FILES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +141,9 @@ class _Files:
         name = f"chunk-{task.work.bucket.bucket:05d}-{task.chunk:05d}"
         here = (task.work.directory, task.work.bucket.bucket, task.chunk)
         if task.segments[0].action is Action.PROBE:
-            answer, last, rows = self._probe(task.segments[0])
+            answer, last = self._probe(task.segments[0])
             if answer is Action.COPY:
-                return ChunkResult(*here, None, RowCounts(rows, rows), answer, last)
+                return ChunkResult(*here, None, RowCounts(task.segments[0].rows, task.segments[0].rows), answer, last)
         with self._storage.create(join(self._own, name)) as sink:
             splicer = Splicer(sink, self._output)
             counts = self._recode(task.segments, splicer)
@@ -156,40 +152,36 @@ class _Files:
         return ChunkResult(*here, f"{self._relative}/{name}" if counts.written else None, counts, answered)
 
     def bucket(self, task: BucketTask) -> OutputFile:
-        parts = {part.chunk: part for part in task.parts}
         bucket = self._work.bucket
-        counts, origins, answers = RowCounts(), list[Origin](), list[Action]()
-        done: set[int] = set()
-        copied = recoded = 0
-        with self._storage.create(join(self._own, bucket.name)) as sink, _Opened(self._storage, self._work.location) as files:
+        made = {part.chunk: part for part in task.parts}
+        joined = _Joined()
+        with self._storage.create(join(self._own, bucket.name)) as sink, OpenInputs(self._storage, self._work.location) as files:
             splicer = Splicer(sink, self._output)
-            for segment in bucket.segments:
-                if segment.action is Action.COPY:
-                    counts += self._copy(files, segment, splicer, origins, None)
-                    copied += segment.bytes
-                    continue
-                if segment.chunk in done:
-                    continue
-                done.add(segment.chunk)
-                together = [other for other in bucket.segments if other.chunk == segment.chunk]
-                part = parts.get(segment.chunk) or self._here(together)
-                if part is not None and part.probed is Action.COPY:
-                    answers.append(Action.COPY)
-                    counts += self._copy(files, segment, splicer, origins, part.last)
-                    copied += segment.bytes
-                    continue
-                recoded += sum(other.bytes for other in together)
-                if segment.action is Action.PROBE:
-                    answers.append(Action.RECODE)
-                before = splicer.rows
-                if part is None:
-                    counts += self._recode(together, splicer)
-                else:
-                    counts += part.rows
-                    self._take_in(part, splicer)
-                origins.append(Origin(None, -1, splicer.rows - before))
+            for together in _by_chunk(bucket.segments):
+                self._join(joined, together, made.get(together[0].chunk), splicer, files)
             summary = splicer.finish("insert")
-        return self._finished(summary, counts, _counted(origins, summary.stripe_rows), copied=copied, recoded=recoded, answers=tuple(answers))
+        return self._finished(summary, joined)
+
+    def _join(self, joined: "_Joined", together: Sequence[Segment], part: ChunkResult | None, splicer: Splicer, files: OpenInputs) -> None:
+        """Append what belongs together: copy a stripe, take in what another task has recoded, or recode here."""
+        first, size = together[0], sum(segment.bytes for segment in together)
+        copy, last = first.action is Action.COPY, None
+        if first.action is Action.PROBE:
+            answer, last = (part.probed, part.last) if part is not None else self._probe(first)
+            copy = answer is Action.COPY
+            joined.probed.append(Action.COPY if copy else Action.RECODE)
+        if copy:
+            joined.copied += size
+            joined.counts += self._copy(files, first, splicer, joined.origins, last)
+            return
+        before = splicer.rows
+        joined.recoded += size
+        if part is None:
+            joined.counts += self._recode(together, splicer)
+        else:
+            joined.counts += part.rows
+            self._take_in(part, splicer)
+        joined.origins.append(Origin(None, -1, splicer.rows - before))
 
     def deletes(self) -> OutputFile:
         bucket = self._work.bucket
@@ -197,16 +189,12 @@ class _Files:
         if self._work.scope is DeleteScope.OWN:
             events = _chosen(events, np.asarray(events.write_id) != self._work.own_write_id)
         with self._storage.create(join(self._own, bucket.name)) as sink:
-            splicer = Splicer(sink, self._output)
-            write_delete_events(events, splicer)
-            summary = splicer.finish("delete")
+            summary = write_delete_events(events, self._output, sink)
         read = sum(file.length for file in self._work.inputs)
-        return self._finished(summary, RowCounts(len(events), summary.rows), (Origin(None, -1, summary.stripes),), recoded=read)
+        return self._finished(summary, _Joined(RowCounts(len(events), summary.rows), [Origin(None, -1, summary.rows)], recoded=read))
 
-    def _finished(
-        self, summary: FileSummary, counts: RowCounts, origins: tuple[Origin, ...], *, copied: int = 0, recoded: int = 0, answers: tuple[Action, ...] = ()
-    ) -> OutputFile:
-        """Report the file; one without rows is left behind, for empty files make readers fail (HIVE-25722)."""
+    def _finished(self, summary: FileSummary, joined: "_Joined") -> OutputFile:
+        """Report the file; one without rows is left behind, for readers have stumbled over empty files (HIVE-25722)."""
         work, name = self._work, self._work.bucket.name
         crc = 0
         if summary.rows:
@@ -220,26 +208,20 @@ class _Files:
             bucket=work.bucket.bucket,
             length=summary.length,
             checksum=crc,
-            rows=counts,
+            rows=joined.counts,
             stripes=summary.stripes,
             first=summary.first_key,
             last=summary.last_key,
-            origins=origins,
-            copied_bytes=copied,
-            recoded_bytes=recoded,
-            probed=answers,
+            origins=_counted(joined.origins, summary.stripe_rows),
+            copied_bytes=joined.copied,
+            recoded_bytes=joined.recoded,
+            probed=tuple(joined.probed),
         )
 
-    def _here(self, segments: Sequence[Segment]) -> ChunkResult | None:
-        """Look at a stripe in this task; None: recode."""
-        if segments[0].action is not Action.PROBE:
-            return None
-        answer, last, rows = self._probe(segments[0])
-        bucket = self._work.bucket.bucket
-        return ChunkResult(self._work.directory, bucket, segments[0].chunk, None, RowCounts(rows, rows), answer, last) if answer is Action.COPY else None
-
-    def _copy(self, files: "_Opened", segment: Segment, splicer: Splicer, origins: list[Origin], last: RowKey | None) -> RowCounts:
-        reader, tail = files.get(self._inputs[segment.path])
+    def _copy(self, files: OpenInputs, segment: Segment, splicer: Splicer, origins: list[Origin], last: RowKey | None) -> RowCounts:
+        file = self._inputs[segment.path]
+        tail = files.tail(file)
+        reader = files.handle(file)  # the store's own, so that it can copy without us
         for index in segment.stripes:
             splicer.add_stripe(reader, tail, index, last)
             origins.append(Origin(segment.path, index, 1))
@@ -255,34 +237,32 @@ class _Files:
                 splicer.add_stripe(reader, tail, index)
 
     def _recode(self, segments: Sequence[Segment], splicer: Splicer) -> RowCounts:
-        with ExitStack() as stack:
-            sources = [self._source(stack, segment) for segment in segments]
-            result = recode(sources, splicer, RowFilter(self._applied_events(), self._aborted))
+        """Append the rows of some segments that count."""
+        with OpenInputs(self._storage, self._work.location) as files:
+            sources = [self._source(files, segment) for segment in segments]
+            result = recode_into(sources, splicer, RowFilter(self._applied_events(), self._aborted))
         return RowCounts(result.rows_in, result.rows_out, result.deleted, result.aborted)
 
-    def _source(self, stack: ExitStack, segment: Segment) -> Source:
+    def _source(self, files: OpenInputs, segment: Segment) -> Source:
         file = self._inputs[segment.path]
-        reader = stack.enter_context(opened(self._storage, self._work.location, file.path))
         ids = file.synthetic
         synthetic = Synthetic(ids.write_id, ids.bucket_property, ids.first_row_id) if ids is not None else None
-        return Source(reader, read_tail(reader, file.logical_length), segment.stripes, synthetic)
+        return Source(files.reader(file), files.tail(file), segment.stripes, synthetic, trusted=file.role is Role.BASE)
 
-    def _probe(self, segment: Segment) -> tuple[Action, RowKey | None, int]:
+    def _probe(self, segment: Segment) -> tuple[Action, RowKey | None]:
         """Read the keys of a stripe: COPY with its last key if every row stays, else RECODE."""
         file = self._inputs[segment.path]
         events = self._applied_events()
         last: RowKey | None = None
-        rows = 0
-        with opened(self._storage, self._work.location, file.path) as reader:
-            tail = read_tail(reader, file.logical_length)
-            for keys in read_keys(reader, tail, segment.stripes[0]):
+        with OpenInputs(self._storage, self._work.location) as files:
+            for keys in read_keys(files.reader(file), files.tail(file), segment.stripes[0]):
                 if (decode_buckets(keys.bucket) != self._work.bucket.bucket).any():
                     raise CorruptFileError(Reason.WRONG_BUCKET, f"{file.path} holds rows of other buckets than {self._work.bucket.bucket}")
-                if not visible(keys, self._aborted, None).all() or (events is not None and events.mask(keys).any()):
-                    return Action.RECODE, None, segment.rows
-                rows += len(keys)
+                kept = file.role is Role.BASE or visible(keys, self._aborted, None).all()
+                if not kept or (events is not None and events.mask(keys).any()):
+                    return Action.RECODE, None
                 last = keys.key(-1)
-        return Action.COPY, last, rows
+        return Action.COPY, last
 
     def _applied_events(self) -> DeleteEvents | None:
         """The events that hide rows of this bucket; read once per task."""
@@ -303,7 +283,7 @@ def bucket_events(storage: Storage, location: str, files: Sequence[InputFile], a
     """The valid delete events of one bucket from some delete files."""
     tails = []
     for file in files:
-        with opened(storage, location, file.path) as reader:
+        with open_input(storage, location, file.path) as reader:
             tails.append((file.path, read_tail(reader, file.logical_length)))
     return load_events(storage, location, tails, aborted).for_bucket(bucket)
 
@@ -317,40 +297,33 @@ def _counted(origins: Sequence[Origin], stripe_rows: Sequence[int]) -> tuple[Ori
         while origin.path is None and rows < origin.count:
             rows += stripe_rows[at]
             at += 1
-        if origin.path is not None:
-            at += 1
+        at += origin.path is not None
         if at > start:
             counted.append(Origin(origin.path, origin.stripe, at - start))
     return tuple(counted)
+
+
+def _by_chunk(segments: Sequence[Segment]) -> list[tuple[Segment, ...]]:
+    """Segments to be treated together, in order: those of one chunk, and each copied one for itself."""
+    groups: list[list[Segment]] = []
+    for segment in segments:
+        if groups and segment.chunk >= 0 and groups[-1][0].chunk == segment.chunk:
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+    return [tuple(group) for group in groups]
 
 
 def _chosen(events: DeleteEvents, chosen: npt.NDArray[np.bool_]) -> DeleteEvents:
     return DeleteEvents(events.write_id[chosen], events.bucket[chosen], events.row_id[chosen], events.current[chosen])
 
 
-class _Opened:
-    """Inputs that stripes are copied from, with their tails; some stay open, for neighbouring segments often share a file."""
+@dataclass(slots=True)
+class _Joined:
+    """What a bucket's file was put together from, so far."""
 
-    def __init__(self, storage: Storage, location: str) -> None:
-        self._storage = storage
-        self._location = location
-        self._open: OrderedDict[str, tuple[ExitStack, ReadHandle, Tail]] = OrderedDict()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for stack, _reader, _tail in self._open.values():
-            stack.close()
-
-    def get(self, file: InputFile) -> tuple[ReadHandle, Tail]:
-        found = self._open.get(file.path)
-        if found is None:
-            stack = ExitStack()
-            reader = stack.enter_context(opened(self._storage, self._location, file.path))
-            found = (stack, reader, read_tail(reader, file.logical_length))
-            self._open[file.path] = found
-            if len(self._open) > OPEN_FILES:
-                self._open.popitem(last=False)[1][0].close()
-        self._open.move_to_end(file.path)
-        return found[1], found[2]
+    counts: RowCounts = field(default_factory=RowCounts)
+    origins: list[Origin] = field(default_factory=list)
+    probed: list[Action] = field(default_factory=list)
+    copied: int = 0
+    recoded: int = 0

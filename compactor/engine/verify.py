@@ -16,7 +16,7 @@ from compactor.acid.listing import FileEntry
 from compactor.acid.names import METADATA_FILE, VERSION_FILE, DirKind
 from compactor.acid.row_id import RowKey, decode_bucket, decode_buckets
 from compactor.engine.formats import output_format
-from compactor.engine.inputs import opened
+from compactor.engine.inputs import open_input
 from compactor.engine.memory import trimmed
 from compactor.engine.results import OutputFile, RowCounts, StagedResult
 from compactor.engine.submit import JobName, Submitter
@@ -285,7 +285,7 @@ class _Check:
     def _copied(self, index: int, path: str, source: int) -> None:
         """A copied stripe has its source's statistics, rows and last key, and its first and last bytes."""
         file = self._inputs[path]
-        with opened(self._storage, self._task.location, path) as reader:
+        with open_input(self._storage, self._task.location, path) as reader:
             tail = read_tail(reader, file.logical_length)
             ours, theirs = self._tail.stripes[index], tail.stripes[source]
             lengths = (theirs.index_length, theirs.data_length, theirs.footer_length, theirs.number_of_rows)

@@ -1,7 +1,5 @@
 """Insert-only tables: whole files, by name and bucket, in any format."""
 
-import os
-
 import pytest
 
 from compactor.acid.compaction import CompactionKind
@@ -44,7 +42,7 @@ def test_files_are_linked_and_the_old_ones_stay(warehouse):
     """Readers that have the old directories open lose nothing; no byte is written twice."""
     attempt, published = compact(warehouse, filled(warehouse))
     old = next(attempt.location.glob("delta_0000001_*/000000_0"))
-    assert os.path.samefile(old, attempt.location / published.directories[0] / "000000_0")
+    assert old.samefile(attempt.location / published.directories[0] / "000000_0")
 
 
 def test_wholly_aborted_writes_are_left_out(warehouse):
