@@ -82,7 +82,7 @@ def cost(plan: CompactionPlan) -> str:
     parts += [
         f"recodes {units.size(predicted.recoded)}",
         f"writes about {units.size(predicted.written)}",
-        f"takes about {units.seconds(predicted.seconds)} of processor time",
+        f"takes {units.about(predicted.seconds)} of processor time",
     ]
     return ", ".join(parts)
 

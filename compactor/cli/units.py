@@ -36,6 +36,11 @@ def seconds(value: float) -> str:
     raise AssertionError
 
 
+def about(value: float) -> str:
+    """A rough duration: about 3 min, less than 0.1 s."""
+    return "less than 0.1 s" if value < 0.1 else f"about {seconds(value)}"
+
+
 def milliseconds(value: object) -> str:
     """`seconds` for a number of milliseconds."""
     return seconds(float(str(value)) / 1000)

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 POLL_SECONDS = 0.05
+GRACE_SECONDS = 3.0
 
 
 class DaemonProcess:
@@ -91,14 +93,17 @@ class DaemonProcess:
     def _sweep(self) -> None:
         """Kill what is left of its session: the JVM and its Python workers, if they didn't end with it."""
         assert self._process is not None
-        until = time.monotonic() + 3
-        while (members := _session(self._process.pid)) and time.monotonic() < until:
-            time.sleep(POLL_SECONDS)
-        for member in members:
-            try:
+        self._await_end(GRACE_SECONDS)
+        for member in _session(self._process.pid):
+            with suppress(ProcessLookupError):
                 os.kill(member, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        self._await_end(GRACE_SECONDS)
+
+    def _await_end(self, seconds: float) -> None:
+        assert self._process is not None
+        until = time.monotonic() + seconds
+        while _session(self._process.pid) and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
 
 
 def run_command(config: Path) -> list[str]:
