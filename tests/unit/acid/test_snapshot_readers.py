@@ -1,0 +1,80 @@
+"""Resolution against rows: whatever happened to a partition, every snapshot reads exactly its rows."""
+
+import pytest
+from hypothesis import given, settings
+
+from compactor.acid.compaction import CompactionKind, LayoutVersion
+from tests import strategies
+from tests.history import History
+
+
+@pytest.mark.parametrize("layout", LayoutVersion)
+def test_no_snapshot_ever_loses_or_gains_a_row(layout):
+    """
+    Random lives of writers, aborts, streams, overwrites, compactions and cleaning: all readers, old and new, see the rows that the log says, once each.
+
+    On Hive 3.1 a reader older than a compaction may be told that there isn't enough history; it is never given other rows.
+    """
+
+    @settings(max_examples=150, deadline=None)
+    @given(strategies.histories(layout))
+    def lives(history: History) -> None:
+        history.check()
+
+    lives()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("layout", LayoutVersion)
+def test_no_snapshot_ever_loses_or_gains_a_row_in_long_lives(layout):
+    """The same with longer lives and many more of them."""
+
+    @settings(max_examples=20_000, deadline=None)
+    @given(strategies.histories(layout, steps=40))
+    def lives(history: History) -> None:
+        history.check()
+
+    lives()
+
+
+def test_a_reader_from_before_a_compaction_reads_the_old_directories():
+    """The result's transaction isn't in its list, so it stays with what it had, deletes included."""
+    history = History(LayoutVersion.HIVE_4)
+    history.insert(3, "c")
+    history.update([0], "c")
+    history.look()
+    assert history.compact(CompactionKind.MAJOR, "c")
+    history.look()
+    history.check()
+    old, new = (history.resolve(s.txns, s.ids) for s in history.snapshots)
+    assert old.base is None
+    assert [d.name for d in old.deltas] == ["delta_0000001_0000001_0000", "delete_delta_0000002_0000002_0000", "delta_0000002_0000002_0001"]
+    assert new.base is not None
+    assert new.base.name == "base_0000002_v0000003"
+    assert new.deltas == ()
+
+
+def test_a_result_never_covers_a_straddling_stream():
+    """The base is named after the last included id, so the stream's committed rows stay visible when its open one is rolled back later."""
+    history = History(LayoutVersion.HIVE_4)
+    history.insert(1, "c")
+    history.insert(1, "c")
+    history.stream(["c", "o"], 2)
+    assert history.compact(CompactionKind.MAJOR, "c")
+    history.look()
+    history.settle(0, "a")
+    history.look()
+    history.check()
+    assert "base_0000002_v0000005" in history.directories
+    assert history.snapshots[-1].expected == ((1, 0, 0), (2, 0, 0), (3, 0, 0), (3, 0, 1))
+
+
+def test_a_minor_of_one_write_id_cancels_its_own_deletes():
+    """Delete events of the same directory range no longer hit its rows, so the pairs must go together."""
+    history = History(LayoutVersion.HIVE_4)
+    history.several_statements(4, [], "c")
+    history.look()
+    assert history.compact(CompactionKind.MINOR, "c")
+    history.look()
+    history.check()
+    assert [n for n in history.directories if "_v" in n] == ["delta_0000001_0000001_v0000002"]
