@@ -31,19 +31,21 @@ def postgres():
     server.__exit__(None, None, None)
 
 
-def _url(kind, request, tmp_path):
+def _database(kind, request, tmp_path):
     if kind == "sqlite":
-        return f"sqlite:///{tmp_path}/metastore.db"
+        with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as database:
+            yield database
+        return
+    version = _VERSIONS[kind]
     try:
-        schema_script(_VERSIONS[kind])
+        schema_script(version)
     except UnavailableError as error:
         _unavailable(error)
-    return request.getfixturevalue("postgres").create(_VERSIONS[kind])
-
-
-def _database(kind, request, tmp_path):
-    with Database(_url(kind, request, tmp_path), create=kind == "sqlite") as database:
+    server = request.getfixturevalue("postgres")
+    url = server.borrow(version)
+    with Database(url) as database:
         yield database
+    server.give_back(version, url)
 
 
 def _parameters(kinds):
@@ -78,6 +80,17 @@ def shared_database(request, tmp_path):
 def shared_database_4(request, tmp_path):
     """As `shared_database`, of Hive 4."""
     yield from _database(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def altered_database(postgres):
+    """A metastore of Hive 4 on PostgreSQL whose tables the test may change."""
+    try:
+        schema_script(_VERSIONS["postgres-4"])
+    except UnavailableError as error:
+        _unavailable(error)
+    with Database(postgres.create(_VERSIONS["postgres-4"])) as database:
+        yield database
 
 
 @pytest.fixture

@@ -67,18 +67,18 @@ def test_many_at_once_leave_out_what_is_missing(database, hive):
 
 
 def test_bulk_facts_take_few_statements(database, hive):
-    """2,500 partitions of a table and 60 tables with two partitions each are described in less than 50 statements."""
-    names = [f"p={number}" for number in range(2500)]
+    """1,200 partitions of a table and 30 tables with two partitions each are described in less than 30 statements."""
+    names = [f"p={number}" for number in range(1200)]
     hive.add_partitions(hive.create_table(keys=(("p", "int"),)), names)
     entities = [Entity("db", "t", name) for name in names]
-    for number in range(60):
+    for number in range(30):
         hive.add_partitions(hive.create_table(f"db.u{number}", keys=(("p", "int"),)), names[:2])
         entities += [Entity("db", f"u{number}", name) for name in names[:2]]
     statements = []
     event.listen(database.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
     found = Catalog(database).facts_for(entities)
     assert set(found) == set(entities)
-    assert len(statements) < 50
+    assert len(statements) < 30
 
 
 def test_names_are_listed(database, hive):

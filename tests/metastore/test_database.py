@@ -47,21 +47,21 @@ def test_an_empty_database_is_refused(postgres):
 
 
 @pytest.mark.postgres
-def test_a_schema_between_generations_is_refused(shared_database_4, postgres):
+def test_a_schema_between_generations_is_refused(altered_database, postgres):
     """A schema that lacks a column of its generation is refused, naming the column."""
-    postgres.sql(str(shared_database_4).rpartition("/")[2], 'ALTER TABLE "COMPACTION_QUEUE" DROP COLUMN "CQ_COMMIT_TIME"')
-    shared_database_4.close()
+    postgres.sql(str(altered_database).rpartition("/")[2], 'ALTER TABLE "COMPACTION_QUEUE" DROP COLUMN "CQ_COMMIT_TIME"')
+    altered_database.close()
     with pytest.raises(RefusedError, match=r"COMPACTION_QUEUE\.CQ_COMMIT_TIME") as caught:
-        shared_database_4.connect()
+        altered_database.connect()
     assert caught.value.reason is Reason.UNKNOWN_SCHEMA
 
 
 @pytest.mark.postgres
-def test_optional_tables_may_be_missing(shared_database_4, postgres):
+def test_optional_tables_may_be_missing(altered_database, postgres):
     """An installation that dropped both history tables is a Hive 4 all the same."""
-    postgres.sql(str(shared_database_4).rpartition("/")[2], 'DROP TABLE "MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID"')
-    shared_database_4.close()
-    assert shared_database_4.schema.min_history_level is None
+    postgres.sql(str(altered_database).rpartition("/")[2], 'DROP TABLE "MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID"')
+    altered_database.close()
+    assert altered_database.schema.min_history_level is None
 
 
 def test_no_server_is_one_line(tmp_path):

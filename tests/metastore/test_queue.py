@@ -447,12 +447,12 @@ def test_the_history_is_newest_first(database, hive):
 
 
 @pytest.mark.postgres
-def test_extra_columns_of_a_later_hive_are_no_obstacle(shared_database_4, postgres):
+def test_extra_columns_of_a_later_hive_are_no_obstacle(altered_database, postgres):
     """Rows are read and moved by column names, so a column that we don't know stays at its default."""
-    postgres.sql(str(shared_database_4).rpartition("/")[2], 'ALTER TABLE "COMPACTION_QUEUE" ADD COLUMN "CQ_NEW" text')
-    entry = claimed(shared_database_4)
-    Queue(shared_database_4).mark_failed(entry, "x")
-    assert Queue(shared_database_4).history()[0].id == entry.id
+    postgres.sql(str(altered_database).rpartition("/")[2], 'ALTER TABLE "COMPACTION_QUEUE" ADD COLUMN "CQ_NEW" text')
+    entry = claimed(altered_database)
+    Queue(altered_database).mark_failed(entry, "x")
+    assert Queue(altered_database).history()[0].id == entry.id
 
 
 def run_all(actions):

@@ -1,0 +1,179 @@
+"""What the Initiator is told to look at."""
+
+import pytest
+from sqlalchemy import delete, event
+
+from compactor.metastore.initiating import Initiating
+from compactor.metastore.model import Entity, QueueState
+from tests.metastore.actor import P, T
+
+HOUR_MS = 3_600_000
+
+
+def names(candidates):
+    return sorted(str(candidate.entity) for candidate in candidates)
+
+
+def test_everything_uncleaned_is_a_candidate(database, hive):
+    """Each table and partition with commits, with its newest write id, transaction and count; dynamic-partition rows are their table's own."""
+    hive.write("db.t", "p=1")
+    txn_id, write_id = hive.write("db.t", "p=1")
+    hive.write("db.t", None)
+    found = {candidate.entity: candidate for candidate in Initiating(database).candidates(None)}
+    assert set(found) == {P, T}
+    assert (found[P].newest_write_id, found[P].newest_txn_id, found[P].commits, found[P].aborted_count) == (write_id, txn_id, 2, 0)
+
+
+def test_only_what_was_written_since_the_last_look(database, hive):
+    """Of an earlier look's candidates only those come back that were written to since, however old the transaction's start."""
+    hive.write("db.old")
+    slow = hive.begin(age=10 * HOUR_MS)
+    hive.touch(slow, "db.slow")
+    initiating = Initiating(database)
+    assert names(initiating.candidates(None)) == ["db.old"]
+    looked = database.read(database.now_ms)
+    hive.write("db.new", age=0)
+    hive.commit(slow)
+    assert names(initiating.candidates(looked)) == ["db.new", "db.slow"]
+
+
+def test_nothing_is_lost_when_a_cycle_failed(database, hive):
+    """A look whose cycle didn't complete moves nothing: asked again for the time of an earlier one, everything since then is told again."""
+    initiating = Initiating(database)
+    initiating.candidates(None)
+    completed = database.read(database.now_ms)
+    hive.write("db.new", age=0)
+    assert names(initiating.candidates(completed)) == ["db.new"]
+    assert names(initiating.candidates(completed)) == ["db.new"]
+
+
+def test_after_a_restart_what_started_since_is_told(database, hive):
+    """An Initiator that never looked goes by the start of transactions; what it can't tell apart it tells too."""
+    hive.write("db.old", age=5 * HOUR_MS)
+    hive.write("db.new", age=1000)
+    found = names(Initiating(database).candidates(database.read(database.now_ms) - HOUR_MS))
+    assert "db.new" in found
+    if database.schema.hive_4:
+        assert found == ["db.new"]
+
+
+def test_others_can_be_asked_for(database, hive):
+    """Entities that were skipped are told again when asked for, unless there is nothing of them any more."""
+    hive.write("db.t")
+    initiating = Initiating(database)
+    initiating.candidates(None)
+    now = database.read(database.now_ms)
+    assert names(initiating.candidates(now)) == []
+    assert names(initiating.candidates(now, also=[T, P])) == ["db.t"]
+
+
+def test_what_failed_or_did_not_initiate_is_told_again(database, hive):
+    """An entity whose newest compaction failed or didn't initiate is looked at without a new write; one that succeeded since isn't."""
+    for name, states in (("db.a", "sf"), ("db.b", "sa"), ("db.c", "fs")):
+        hive.write(name)
+        for state in states:
+            hive.finished(name, state=state)
+    initiating = Initiating(database)
+    initiating.candidates(None)
+    assert names(initiating.candidates(database.read(database.now_ms))) == ["db.a", "db.b"]
+
+
+def test_aborts_are_counted_beside_commits(database, hive):
+    """A candidate knows how many aborted components it has and when the oldest started; leftovers of compactions don't count."""
+    hive.write("db.t", "p=1")
+    hive.fail_write("db.t", "p=1", age=9 * HOUR_MS)
+    failed, _ = hive.fail_write("db.t", "p=1", age=1000)
+    hive.touch(failed, "db.t", "p=1", operation="c", write_id=9)
+    hive.fail_write("db.u")
+    found = {str(candidate.entity): candidate for candidate in Initiating(database).candidates(None)}
+    assert found["db.t/p=1"].aborted_count == 2
+    assert abs(database.read(database.now_ms) - 9 * HOUR_MS - found["db.t/p=1"].oldest_abort_ms) < 60_000
+    assert (found["db.u"].aborted_count, found["db.u"].newest_write_id) == (1, 0)
+
+
+@pytest.mark.parametrize(("count", "age_ms", "told"), [(0, None, True), (5, 10 * HOUR_MS, False), (5, HOUR_MS, True), (5, -1, False)])
+def test_aborts_alone_can_be_bounded(database, hive, count, age_ms, told):
+    """What only aborts brought up is left out when it has neither more components nor an older transaction than asked for."""
+    hive.fail_write(age=2 * HOUR_MS)
+    found = Initiating(database).candidates(None, aborted_count=count, aborted_age_ms=age_ms)
+    assert names(found) == (["db.t"] if told or age_ms is None else [])
+
+
+def test_aborts_that_a_ready_entry_covers_do_not_count(database, hive):
+    """Below the write id of an entry that is ready for cleaning, aborts are as good as gone; above it they count; other partitions aren't affected."""
+    _, covered = hive.fail_write("db.t", "p=1")
+    hive.fail_write("db.t", "p=1")
+    hive.fail_write("db.t", "p=2")
+    hive.queued("db.t/p=1", state="r", highest_write_id=covered)
+    found = {str(candidate.entity): candidate for candidate in Initiating(database).candidates(None)}
+    assert found["db.t/p=1"].aborted_count == 1
+    assert found["db.t/p=1"].ready_for_cleaning_hwm == covered
+    assert found["db.t/p=2"].aborted_count == 1
+
+
+def test_what_is_in_the_queue_is_said(database, hive):
+    """A candidate says whether its compaction is initiated or working, and what the ready ones cover."""
+    for name in ("db.a", "db.b", "db.c"):
+        hive.write(name)
+    hive.queued("db.a")
+    hive.queued("db.b", state="w", worker_id="x", start=1)
+    hive.queued("db.c", state="r", highest_write_id=4)
+    hive.queued("db.c", state="r", highest_write_id=7)
+    found = {str(candidate.entity): (candidate.active, candidate.ready_for_cleaning_hwm) for candidate in Initiating(database).candidates(None)}
+    assert found == {"db.a": (QueueState.INITIATED, None), "db.b": (QueueState.WORKING, None), "db.c": (None, 7)}
+
+
+def test_candidates_take_few_statements(database, hive):
+    """However many tables were written to, the database is asked a fixed number of times."""
+    for number in range(40):
+        hive.write(f"db.t{number}")
+    statements = []
+    event.listen(database.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
+    assert len(Initiating(database).candidates(None)) == 40
+    assert len(statements) < 12
+
+
+@pytest.mark.parametrize(("states", "blocked"), [("ff", True), ("sff", True), ("ffs", False), ("fsf", False), ("f", False), ("faf", True), ("", False)])
+def test_what_keeps_failing_is_blocked(database, hive, states, blocked):
+    """Blocked when the newest two that ended all failed; notes that something didn't initiate don't count."""
+    now = database.read(database.now_ms)
+    for state in states:
+        hive.finished("db.t/p=1", state=state, start=now, enqueue_time=now)
+    hive.finished("db.t/p=2", state="f", start=now, enqueue_time=now)
+    assert Initiating(database).failing([P, T], 2, 7) == ({P} if blocked else set())
+
+
+def test_failures_are_forgiven_after_a_while(database, hive):
+    """After the retry time a compaction is tried again; without one never."""
+    long_ago = database.read(database.now_ms) - 8 * 24 * HOUR_MS
+    for _ in range(2):
+        hive.finished(state="f", start=long_ago, enqueue_time=long_ago)
+    initiating = Initiating(database)
+    assert initiating.failing([T], 2, 7) == set()
+    assert initiating.failing([T], 2, 0) == {T}
+    assert initiating.failing([T], 0, 0) == set()
+
+
+def test_other_entities_are_not_asked_about(database, hive):
+    """Only the given entities are answered for."""
+    now = database.read(database.now_ms)
+    for _ in range(2):
+        hive.finished(state="f", start=now, enqueue_time=now)
+    assert Initiating(database).failing([Entity("db", "u")], 2, 7) == set()
+
+
+def test_hives_last_cycle_is_known(database_4):
+    """Where Hive 4 stores the start of its Initiator's last cycle it is found, ours too."""
+    initiating = Initiating(database_4)
+    assert initiating.last_cycle_ms() is None
+    with database_4.mutex("Initiator") as mutex:
+        mutex.keep(1234)
+    assert initiating.last_cycle_ms() == 1234
+
+
+def test_purged_transactions_do_not_hide_commits(database_4, hive_4):
+    """When the rows of committed transactions have been purged, more is told rather than less."""
+    hive_4.write("db.a", age=5 * HOUR_MS)
+    hive_4.write("db.b", age=1000)
+    hive_4.change(delete(database_4.schema.txns).where(database_4.schema.txns.c.txn_id < 2))
+    assert "db.b" in names(Initiating(database_4).candidates(database_4.read(database_4.now_ms) - HOUR_MS))
