@@ -42,7 +42,7 @@ def _printed(table, row):
 
 
 def build(warehouse):
-    """Updates, deletes, an abort, an open writer, buckets, a streaming batch, an overwrite, old files."""
+    """Updates, deletes, an abort, an open writer, buckets, a streaming batch, an overwrite, old files, loaded files."""
     changed = lambda row: (row[0], None, [*row[2], "changed"], *row[3:])  # noqa: E731
     plain = warehouse.create_table("d", "plain", COLUMNS)
     bucketed = warehouse.create_table("d", "bucketed", COLUMNS, buckets=3, bucket_columns=["id"])
@@ -73,7 +73,13 @@ def build(warehouse):
         txn.overwrite(overwritten, _rows(5, 9))
     with warehouse.begin() as txn:
         txn.delete(overwritten, lambda row: row[0] == 6)
-    return plain, bucketed, migrated, overwritten
+    loaded = warehouse.create_table("d", "loaded", COLUMNS)
+    for number in range(2):
+        with warehouse.begin() as txn:
+            txn.load(loaded, _rows(10 * number, 10 * number + 4))
+    with warehouse.begin() as txn:
+        txn.update(loaded, lambda row: row[0] in {1, 12}, changed)
+    return plain, bucketed, migrated, overwritten, loaded
 
 
 def _rows(low, high):
