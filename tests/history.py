@@ -147,7 +147,7 @@ class History:
     def check(self) -> None:
         """Every reader sees exactly its rows, once each."""
         for snapshot in self.snapshots:
-            if self._lacks_history(snapshot.txns, snapshot.ids):
+            if self.lacks_history(snapshot.txns, snapshot.ids):
                 assert self.layout is LayoutVersion.HIVE_3
                 continue
             assert tuple(sorted(self.read(snapshot.txns, snapshot.ids))) == snapshot.expected, (snapshot, self.directories)
@@ -160,7 +160,8 @@ class History:
     def resolve(self, txns: ValidTxnList, ids: ValidWriteIdList) -> AcidState:
         return resolve(self.listing(), ids, None if self.layout is LayoutVersion.HIVE_3 else txns, self.layout)
 
-    def _lacks_history(self, txns: ValidTxnList, ids: ValidWriteIdList) -> bool:
+    def lacks_history(self, txns: ValidTxnList, ids: ValidWriteIdList) -> bool:
+        """Whether readers with these lists are told that there isn't enough history."""
         try:
             self.resolve(txns, ids)
         except RefusedError as error:
@@ -185,7 +186,7 @@ class History:
         if any(c.fate == "o" for c in self.compactions):
             return False
         txns, ids = self.compactor_lists()
-        if self._lacks_history(txns, ids):
+        if self.lacks_history(txns, ids):
             return False
         state = self.resolve(txns, ids)
         deltas = included(state)

@@ -125,10 +125,11 @@ def pick(facts: PickInput) -> Pick | Skip:
         return Pick(due.kind, 0.0, due.reason, due.explanation, findings)
     kind = _settle(facts, deltas, due)
     if not enough(facts.state, kind, facts.insert_only):
-        skip = Skip(Reason.NOT_ENOUGH, f"{due.explanation}, but {_counted(deltas)} {'and a base ' if facts.state.base else ''}aren't enough for a {kind}")
+        pieces = f"{_counted(deltas)} and {'a' if facts.state.base else 'no'} base"
+        skip = Skip(Reason.NOT_ENOUGH, f"{due.explanation}; not enough for a {kind}: {pieces}")
         return _or_open_writer(replace(skip, findings=findings))
     if (there := same_range(facts.state, kind, deltas)) is not None:
-        return Skip(Reason.DUPLICATE_RANGE, f"{due.explanation}, but the result of a {kind} would have the range of {there.name}", findings)
+        return Skip(Reason.DUPLICATE_RANGE, f"{due.explanation}; the result of a {kind} would have the range of {there.name}", findings)
     return Pick(kind, score(kind, sizes.under, sizes.inserts, sizes.deletes), due.reason, due.explanation, findings)
 
 
@@ -153,8 +154,8 @@ def _aborted(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Due | None:
     inside = [i for i in facts.state.mixed_aborted_write_ids if i > floor and any(d.acid.min_write_id <= i <= d.acid.max_write_id for d in deltas)]
     count = min(facts.aborted_count, len(inside))
     limits = facts.thresholds
-    if count > limits.aborted_count:
-        return _Due(CompactionKind.MAJOR, Reason.ABORTED_COUNT, f"{count} aborted write ids among committed ones are more than {limits.aborted_count}")
+    if count and count > limits.aborted_count:
+        return _Due(CompactionKind.MAJOR, Reason.ABORTED_COUNT, f"{count} aborted write ids among committed ones, more than {limits.aborted_count}")
     age = facts.oldest_abort_age_ms
     if count and age is not None and 0 <= limits.aborted_age_ms < age:
         explanation = f"rows of a transaction aborted {_hours(age)} ago lie among committed ones, longer than {_hours(limits.aborted_age_ms)}"
@@ -189,7 +190,7 @@ def _too_many(facts: PickInput, deltas: tuple[ListedDir, ...], sizes: _Sizes) ->
     if not len(deltas) > limit:
         return None
     kind = CompactionKind.MAJOR if sizes.without_base else CompactionKind.MINOR
-    return _Due(kind, Reason.DELTA_COUNT, f"{_counted(deltas)} are more than {limit}{', and there is no base' if sizes.without_base else ''}")
+    return _Due(kind, Reason.DELTA_COUNT, f"{_counted(deltas)}, more than {limit}{', and no base' if sizes.without_base else ''}")
 
 
 def _settle(facts: PickInput, deltas: tuple[ListedDir, ...], due: _Due) -> CompactionKind:

@@ -16,7 +16,7 @@ def test_no_snapshot_ever_loses_or_gains_a_row(layout):
     On Hive 3.1 a reader older than a compaction may be told that there isn't enough history; it is never given other rows.
     """
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=100, deadline=None)
     @given(strategies.histories(layout))
     def lives(history: History) -> None:
         history.check()

@@ -1,0 +1,171 @@
+"""What the picker is made of: inclusion, enough, equal ranges, scores, properties."""
+
+import pytest
+
+from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.listing import FileEntry
+from compactor.acid.snapshot import AcidState, resolve
+from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
+from compactor.planning.included import enough, included, overlap, same_range
+from compactor.planning.score import OPENING_BYTES, score
+from compactor.planning.thresholds import auto_compaction_off, cleanup_off, look_up
+from tests.casebook import listing
+
+MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
+
+
+def state(*entries: str, hwm: int = 100, open_txns: tuple[int, ...] = ()) -> AcidState:
+    """A partition as the compactor sees it."""
+    return resolve(listing(entries), CompactorWriteIdList("db.t", hwm), ValidTxnList(50, open_txns), LayoutVersion.HIVE_4)
+
+
+def reader(*entries: str, open_ids: tuple[int, ...]) -> AcidState:
+    """A partition as a reader sees it: ranges may count in part."""
+    return resolve(listing(entries), ValidWriteIdList("db.t", 100, open_ids), ValidTxnList(50), LayoutVersion.HIVE_4)
+
+
+def names(dirs) -> list[str]:
+    """Their names."""
+    return [d.name for d in dirs]
+
+
+def test_everything_current_is_included_when_nothing_is_left_out():
+    """In walk order."""
+    assert names(included(state("base_5/ delta_6_6/ delete_delta_7_7/"))) == ["delta_6_6", "delete_delta_7_7"]
+
+
+def test_what_reaches_to_an_excluded_directory_is_left_out_too():
+    """An unfinished result of another compaction excludes from its lowest write id on."""
+    found = state("delta_1_1/ delta_2_2/ delta_3_3/ delta_3_5_v40/", open_txns=(40,))
+    assert names(included(found)) == ["delta_1_1", "delta_2_2"]
+
+
+def test_exclusion_spreads_downwards():
+    """A directory that falls out excludes what overlaps it in turn."""
+    found = reader("delta_1_1/ delta_2_6/ delta_5_9/ delta_8_8_0000/ delta_20_20/", open_ids=(20,))
+    assert names(included(found)) == ["delta_1_1", "delta_2_6", "delta_5_9"]
+    found = reader("delta_1_1/ delta_2_6/ delta_5_9/ delta_9_9_0000/", open_ids=(9,))
+    assert names(included(found)) == ["delta_1_1"]
+
+
+def test_an_open_overwrite_excludes_from_its_own_id():
+    """Its id may be committed any time, and then hides what is below."""
+    found = reader("delta_1_1/ delta_2_2/ base_3/ delta_4_4/", open_ids=(3,))
+    assert names(included(found)) == ["delta_1_1", "delta_2_2"]
+
+
+@pytest.mark.parametrize(
+    ("entries", "major", "minor", "whole_files_major"),
+    [
+        ("", False, False, False),
+        ("base_5/", False, False, False),
+        ("delta_1_1/", False, False, False),
+        ("000000_0", True, False, False),
+        ("000000_0 000001_0", True, False, True),
+        ("base_5/ delta_6_6/", True, False, True),
+        ("delta_1_1/ delta_2_2/", True, True, True),
+        ("delta_1_1/ delete_delta_2_2/", True, False, True),
+        ("delete_delta_1_1/ delete_delta_2_2/", True, True, True),
+        ("delta_1_1/ delta_2_2/ delete_delta_3_3/", True, True, True),
+    ],
+)
+def test_enough(entries, major, minor, whole_files_major):
+    """Major: originals, or two pieces. Minor: two deltas of one kind, or three. Insert-only: two pieces, original files being pieces."""
+    found = state(*([entries] if entries else []))
+    assert (enough(found, MAJOR, insert_only=False), enough(found, MINOR, insert_only=False)) == (major, minor)
+    assert enough(found, MAJOR, insert_only=True) is whole_files_major
+    assert enough(found, CompactionKind.REBALANCE, insert_only=False)
+    assert not enough(found, CompactionKind.ABORT_CLEANUP, insert_only=False)
+
+
+@pytest.mark.parametrize(
+    ("entries", "clash"),
+    [
+        ("base_5/ delta_6_6/ delta_7_7/", None),
+        ("delta_5_5_0000/ delta_5_5_0001/ delete_delta_5_5_0002/", None),
+        ("delta_1_4_v9/ delete_delta_1_4_v9/", None),
+        ("delta_1_4_v9/ delta_1_4_v12/", "delta_1_4_v9 overlaps delta_1_4_v12"),
+        ("delta_1_5/ delta_4_8/", "delta_4_8 overlaps delta_1_5"),
+        ("base_50/ delta_40_60/", "delta_40_60 overlaps base_50"),
+        ("delta_1_5/ delete_delta_4_8/", None),
+    ],
+)
+def test_overlaps(entries, clash):
+    """Ranges of one kind may meet only as statements of one write id; a delta must start above the base."""
+    found = state(entries)
+    sentence = overlap(found.base, found.deltas)
+    assert sentence == (None if clash is None else f"{clash}: rows may be there twice")
+
+
+@pytest.mark.parametrize(
+    ("entries", "kind", "clash"),
+    [
+        ("delta_1_1_0/ delta_2_2_0/", MINOR, None),
+        ("delta_1_1_0/ delta_2_2_0/", MAJOR, None),
+        ("delta_5_5_0/ delta_5_5_1/", MINOR, None),
+        ("delta_1_1_0/ delta_2_2_0/ delta_1_2_v40/", MINOR, "delta_1_2_v40"),
+        ("delete_delta_1_1_0/ delete_delta_2_2_0/ delta_1_2_v40/", MINOR, None),
+        ("delta_1_1_0/ delta_2_2_0/ base_2_v40/", MAJOR, "base_2_v40"),
+        ("delta_1_1_0/ delta_2_2_0/ base_2_v40/", MINOR, None),
+        ("base_5/", MAJOR, None),
+    ],
+)
+def test_a_result_never_doubles_a_range(entries, kind, clash):
+    """Readers would read both, so a directory of the result's kind and range stops it, visible or not."""
+    found = state(entries, open_txns=(40,))
+    there = same_range(found, kind, found.deltas)
+    assert (None if there is None else there.name) == clash
+
+
+def entry(path: str, length: int) -> FileEntry:
+    """A file."""
+    return FileEntry(path, length)
+
+
+def test_many_small_deltas_score_higher_than_few_large_ones():
+    """Bytes spared per byte written: opening files and merging deletes cost the reader, copying costs us."""
+    base = [entry("base_5/bucket_00000", 1 << 30)]
+    small = [[entry(f"delta_{i}/bucket_00000", 1 << 10)] for i in range(20)]
+    large = [[entry(f"delta_{i}/bucket_00000", 1 << 30)] for i in range(20)]
+    assert score(MINOR, base, small, []) > score(MINOR, base, large, [])
+    assert score(MINOR, base, small, []) > score(MAJOR, base, small, []) > 0
+
+
+def test_deletes_weigh_once_per_directory_they_are_merged_into():
+    """So folding them in spares more where there are more directories."""
+    base = [entry("base_5/bucket_00000", 1 << 30)]
+    deletes = [[entry("delete_delta_9/bucket_00000", 1 << 20)]]
+    few = [[entry("delta_6/bucket_00000", 1 << 20)]]
+    many = [[entry(f"delta_{i}/bucket_00000", 1 << 18)] for i in range(4)]
+    assert score(MAJOR, base, many, deletes) > score(MAJOR, base, few, deletes)
+
+
+def test_a_score_counts_files_by_bucket():
+    """Two deltas of two buckets become one file a bucket; names without a bucket stay files of their own."""
+    deltas = [[entry(f"d{i}/bucket_0000{b}_0", 0) for b in range(2)] for i in range(2)]
+    assert score(MAJOR, [], deltas, []) == 2 * OPENING_BYTES
+    loose = [[entry("d1/part-1", 0)], [entry("d2/part-2", 0)], [entry("d3/000000_0", 0)], [entry("d4/000000_0_copy_1", 0)]]
+    assert score(MAJOR, [], loose, []) == 1 * OPENING_BYTES
+
+
+def test_nothing_scores_nothing():
+    """No division by zero, no negative score."""
+    assert score(MAJOR, [], [], []) == 0
+    assert score(MINOR, [], [], []) == 0
+
+
+@pytest.mark.parametrize("layout", LayoutVersion)
+def test_a_property_is_looked_up_in_lower_then_upper_case(layout):
+    """As Hive does; no other spelling counts."""
+    assert look_up({"a_b": "1", "A_B": "2"}, "a_b") == "1"
+    assert look_up({"A_B": "2"}, "a_b") == "2"
+    assert look_up({"A_b": "3"}, "a_b") is None
+    assert not auto_compaction_off({}, {}, layout)
+    assert not auto_compaction_off({"No_Auto_Compaction": "true"}, {}, layout)
+
+
+def test_cleanup_off():
+    """`no_cleanup` of the table or of the partition, either letter case."""
+    assert cleanup_off({"no_cleanup": "TRUE"}, {})
+    assert cleanup_off({}, {"NO_CLEANUP": "true"})
+    assert not cleanup_off({"no_cleanup": "false"}, {})
