@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pyarrow import orc
+
 from benchmarks import tables
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.names import delete_delta_name, delta_name
@@ -17,6 +19,7 @@ from compactor.demo import files
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.tables import DemoTable
 from compactor.demo.warehouse import Warehouse
+from compactor.log import configure
 from compactor.metastore.database import Database
 from compactor.metastore.model import Entity
 from compactor.roles.services import Services
@@ -37,6 +40,7 @@ class Lab:
     """
 
     def __init__(self, root: Path, cores: int = 2) -> None:
+        configure("warning", "console")
         url = f"sqlite:///{root}/metastore.db"
         Database(url, create=True).connect().close()
         settings = Settings(database={"url": url}, spark={"master": f"local[{cores}]"}, http={"enabled": False}, log={"level": "warning"})
@@ -54,7 +58,9 @@ class Lab:
 
     def table(self, name: str, source: Path, deleted: Iterable[int] = ()) -> DemoTable:
         """Make a table of one large delta (a link to `source`), one row in a second, and deletes of the given row ids of the first."""
-        table = self.warehouse.create_table(DATABASE, name, tables.COLUMNS)
+        codec = orc.ORCFile(source).compression  # what the files have: an uncompressed table is one by its property
+        parameters = {"orc.compress": "NONE" if codec == "UNCOMPRESSED" else codec}
+        table = self.warehouse.create_table(DATABASE, name, tables.COLUMNS, parameters=parameters)
         self._write(table, "i", lambda where, write_id: self._link(source, where / delta_name(write_id, write_id, 0)))
         with self.warehouse.begin() as txn:
             txn.insert(table, [(1, None, "order", "one more")])
