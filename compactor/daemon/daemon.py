@@ -24,7 +24,7 @@ from compactor.roles.cleaner import Cleaner
 from compactor.roles.housekeeper import Housekeeper
 from compactor.roles.initiator import Initiator
 from compactor.roles.recovery import Recovery
-from compactor.roles.services import Services
+from compactor.roles.services import Services, StoppableSubmitter
 from compactor.roles.steps import Observer
 from compactor.roles.watch import Watch
 from compactor.roles.worker import DRAINING, IDLE, Worker
@@ -44,15 +44,23 @@ class Daemon:
         settings: as loaded.
         reload: reads the settings again, for HUP; None: HUP says that it can't.
         observers: told each step of the roles.
+        submitter: runs the engine's jobs; None: as `spark.mode` says.
         configure_log: whether `settings.log` is put into effect (not by those who have set up logging themselves).
     """
 
     def __init__(
-        self, settings: Settings, *, reload: Callable[[], Settings] | None = None, observers: Iterable[Observer] = (), configure_log: bool = True
+        self,
+        settings: Settings,
+        *,
+        reload: Callable[[], Settings] | None = None,
+        observers: Iterable[Observer] = (),
+        submitter: StoppableSubmitter | None = None,
+        configure_log: bool = True,
     ) -> None:
         self._settings = settings
         self._reload = reload
         self._observers = (*observers, self._wake_the_next)
+        self._submitter = submitter
         self._configure_log = configure_log
         self.metrics = Metrics()
         self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -76,7 +84,9 @@ class Daemon:
         try:
             self.start()
             while True:
-                match self._signals.get():
+                match self._next_signal():
+                    case None:
+                        continue
                     case signal.SIGHUP:
                         self.reload()
                     case number:
@@ -104,7 +114,7 @@ class Daemon:
                 self._web = WebServer(settings.http.host, settings.http.port, self.metrics, self.troubles, self.unready)
                 stack.callback(self._web.close)
                 self._web.start()
-            self._services = services = Services.open(settings, metrics=self.metrics, observers=self._observers)
+            self._services = services = Services.open(settings, metrics=self.metrics, observers=self._observers, submitter=self._submitter)
             stack.callback(services.close)
             stack.enter_context(services.identity)
             self._recover(services)
@@ -243,6 +253,13 @@ class Daemon:
             if number == signal.SIGTERM and cancel_on_signal:
                 return False
         return True
+
+    def _next_signal(self) -> int | None:
+        """Waits in short turns: a signal that comes just before the wait begins doesn't end it, and is dealt with after it."""
+        try:
+            return self._signals.get(timeout=0.5)
+        except queue.Empty:
+            return None
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if number == signal.SIGINT and self._told_to_stop:

@@ -68,9 +68,14 @@ class Services:
     stopping: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
-    def open(cls, settings: Settings, *, metrics: Metrics | None = None, observers: Iterable[Observer] = ()) -> "Services":
+    def open(
+        cls, settings: Settings, *, metrics: Metrics | None = None, observers: Iterable[Observer] = (), submitter: StoppableSubmitter | None = None
+    ) -> "Services":
         """
         Reach the metastore and make everything else ready; Spark starts with the first compaction.
+
+        Args:
+            submitter: runs the engine's jobs; None: as `spark.mode` says.
 
         Raises:
             SettingsError, UnreachableError, RefusedError: as `Database.connect` says.
@@ -78,7 +83,7 @@ class Services:
         password = settings.database.secret()
         keep_secret(password)
         database = Database(settings.database.url, password=password).connect()
-        return cls.over(database, settings, metrics=metrics, observers=observers)
+        return cls.over(database, settings, metrics=metrics, observers=observers, submitter=submitter)
 
     @classmethod
     def over(
