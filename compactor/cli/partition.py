@@ -12,10 +12,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from compactor.acid.compaction import CompactionKind
 from compactor.acid.names import DirKind
 from compactor.acid.snapshot import AcidState, ListedDir, data_files
 from compactor.cli import units
 from compactor.cli.output import Column, Record
+from compactor.planning.picker import enough
 
 FOLD_ABOVE = 12
 FOLD_HEAD = 6
@@ -67,7 +69,7 @@ class Item:
 
     Args:
         files, bytes: data files only.
-        compacted: the compaction that is possible now takes it in.
+        compacted: a compaction takes it in, and there is enough for one.
         note: why it isn't read, in a few words.
     """
 
@@ -120,8 +122,9 @@ def items_of(reader: AcidState, compactor: AcidState, *, insert_only: bool, expl
         compactor: resolved as a compaction that starts now would.
         explain: says more about a directory that is not visible or aborted (which transaction, whose).
     """
-    taken = {listed.acid.name for listed in (compactor.base, *compactor.deltas) if listed is not None}
-    taken_originals = {file.path for file in compactor.originals}
+    worth_it = enough(compactor, CompactionKind.MAJOR, insert_only)
+    taken = {listed.acid.name for listed in (compactor.base, *compactor.deltas) if listed is not None and worth_it}
+    taken_originals = {file.path for file in compactor.originals if worth_it}
 
     def item(standing: Standing, listed: ListedDir, note: str = "") -> Item:
         files = data_files(listed, insert_only)
@@ -166,7 +169,8 @@ def picture(title: str, items: Sequence[Item], *, fold: bool = True, notes: bool
             _group(drawn, standing, group, largest, fold=fold, notes=notes)
     if not items:
         drawn.add_row("", Text("empty", style="dim"))
-    return Group(Text(title, style="bold"), Text(f"a query reads {read_totals(items)}"), drawn)
+    legend = "; ● goes into a compaction" if any(item.compacted for item in items) else ""
+    return Group(Text(title, style="bold"), Text(f"a query reads {read_totals(items)}{legend}"), drawn)
 
 
 def _group(drawn: Table, standing: Standing, group: Sequence[Item], largest: int, *, fold: bool, notes: bool) -> None:

@@ -89,7 +89,8 @@ def measure(database: Database, places: list[Place], snapshots: Mapping[Entity, 
         moment = look(database, place.found.table)
         write_ids = moment.write_ids if snapshots is None else snapshots[place.entity]
         state = resolve(storage_for(place.found.location).list_tree(place.found.location), write_ids, moment.txns, moment.layout)
-        rows = fingerprint(place.path, state, write_ids, insert_only=place.found.table.insert_only)
+        columns = [column.name for column in place.found.table.columns]
+        rows = fingerprint(place.path, state, write_ids, columns, insert_only=place.found.table.insert_only)
         measured[place.entity] = Measured(place, _items(place, moment), rows, write_ids)
     return measured
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from compactor.errors import CompactorError
+
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 3.0
 
@@ -72,14 +74,17 @@ class DaemonProcess:
 
     def drain(self, seconds: float) -> int:
         """
-        Ask it to end, and wait.
+        Ask it to end, wait, and return its exit code.
 
         Raises:
-            subprocess.TimeoutExpired: it didn't in that time.
+            CompactorError: it didn't end in that time.
         """
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(seconds)
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise CompactorError(f"the daemon didn't end within {seconds:.0f} s after TERM; its log is {self._log}") from None
 
     def news(self) -> list[Mapping[str, Any]]:
         """Log lines since the last call; a line that isn't JSON (of the JVM, say) comes as an event at level `raw`."""

@@ -6,9 +6,10 @@ code that compacts. Everything is held in memory but the rows: meant for a demo'
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyorc
 
@@ -36,15 +37,16 @@ class Fingerprint:
         return f"{self.digest:032x}"
 
 
-def fingerprint(location: Path, state: AcidState, write_ids: ValidWriteIdList, *, insert_only: bool) -> Fingerprint:
+def fingerprint(location: Path, state: AcidState, write_ids: ValidWriteIdList, columns: Sequence[str], *, insert_only: bool) -> Fingerprint:
     """
     Count and hash what a query sees of one table or partition.
 
     Args:
         state: the directory as resolved for `write_ids`.
+        columns: the table's; a file from before a column was added holds NULL for it.
         insert_only: rows have no ids of their own; they are hashed by value alone.
     """
-    rows = _plain_rows(location, state) if insert_only else _acid_rows(location, state, write_ids)
+    rows = _plain_rows(location, state, columns) if insert_only else _acid_rows(location, state, write_ids, columns)
     count = digest = 0
     for row in rows:
         count += 1
@@ -52,7 +54,7 @@ def fingerprint(location: Path, state: AcidState, write_ids: ValidWriteIdList, *
     return Fingerprint(count, digest % _MODULUS)
 
 
-def _plain_rows(location: Path, state: AcidState) -> Iterator[object]:
+def _plain_rows(location: Path, state: AcidState, columns: Sequence[str]) -> Iterator[object]:
     paths = [file.path for file in state.originals]
     for listed in (state.base, *state.insert_deltas):
         if listed is not None:
@@ -61,19 +63,18 @@ def _plain_rows(location: Path, state: AcidState) -> Iterator[object]:
         with (location / path).open("rb") as handle:
             is_orc = handle.read(3) == b"ORC"
             handle.seek(0)
-            yield from (pyorc.Reader(handle) if is_orc else handle)
+            yield from (_in_order(reader := pyorc.Reader(handle), reader.schema, columns) if is_orc else handle)
 
 
-def _acid_rows(location: Path, state: AcidState, write_ids: ValidWriteIdList) -> Iterator[object]:
-    deleted = {
-        key for listed in state.delete_deltas for operation, key, current, _ in _events(location, listed) if _seen(write_ids, current) and operation == _DELETE
-    }
-    for key, row in _originals(location, state):
+def _acid_rows(location: Path, state: AcidState, write_ids: ValidWriteIdList, columns: Sequence[str]) -> Iterator[object]:
+    deletes = (event for listed in state.delete_deltas for event in _events(location, listed, columns))
+    deleted = {key for operation, key, current, _ in deletes if _seen(write_ids, current) and operation == _DELETE}
+    for key, row in _originals(location, state, columns):
         if key not in deleted:
             yield key, row
     for listed in (state.base, *state.insert_deltas):
         if listed is not None:
-            for _, key, current, row in _events(location, listed):
+            for _, key, current, row in _events(location, listed, columns):
                 if key not in deleted and _seen(write_ids, current):
                     yield key, row
 
@@ -82,23 +83,40 @@ def _seen(write_ids: ValidWriteIdList, write_id: int) -> bool:
     return write_id == 0 or write_ids.is_valid(write_id)
 
 
-def _events(location: Path, listed: ListedDir) -> Iterator[tuple[int, tuple[int, int, int], int, object]]:
+def _events(location: Path, listed: ListedDir, columns: Sequence[str]) -> Iterator[tuple[int, tuple[int, int, int], int, object]]:
     for file in data_files(listed, insert_only=False):
         with (location / file.path).open("rb") as handle:
             reader = pyorc.Reader(handle)
             if len(reader.schema.fields) != _EVENT_FIELDS or parse_bucket_file(file.name) is None:
                 raise ValueError(f"{file.path} holds no ACID rows; the demo writes none such")
+            places = _places(reader.schema.fields["row"], columns)
             for operation, write_id, bucket, row_id, current, row in reader:
-                yield operation, (write_id, bucket, row_id), current, row
+                yield operation, (write_id, bucket, row_id), current, None if row is None else _arranged(row, places)
 
 
-def _originals(location: Path, state: AcidState) -> Iterator[tuple[tuple[int, int, int], object]]:
+def _originals(location: Path, state: AcidState, columns: Sequence[str]) -> Iterator[tuple[tuple[int, int, int], object]]:
     following: dict[int, int] = {}
     for file in state.originals:
         name = parse_original_file(file.name)
         assert name is not None
         with (location / file.path).open("rb") as handle:
-            for row in pyorc.Reader(handle):
+            reader = pyorc.Reader(handle)
+            for row in _in_order(reader, reader.schema, columns):
                 row_id = following.get(name.bucket, 0)
                 following[name.bucket] = row_id + 1
                 yield (0, encode(name.bucket, 0), row_id), row
+
+
+def _in_order(rows: Iterable[Sequence[object]], schema: Any, columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    places = _places(schema, columns)
+    return (_arranged(row, places) for row in rows)
+
+
+def _places(struct: Any, columns: Sequence[str]) -> list[int | None]:
+    """Where each of the table's columns stands in a file, by name; None for one that was added later."""
+    there = {name.lower(): position for position, name in enumerate(struct.fields)}
+    return [there.get(name) for name in columns]
+
+
+def _arranged(row: Sequence[object], places: Sequence[int | None]) -> tuple[object, ...]:
+    return tuple(None if place is None else row[place] for place in places)

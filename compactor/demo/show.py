@@ -41,6 +41,7 @@ from compactor.storage.registry import storage_for
 MARKER = ".compactor-demo"
 SHOWN = Entity(DATABASE, "orders")
 SAID_LINES = 8
+DRAIN_SECONDS = 60
 COLUMNS = (
     Column("table", "TABLE"),
     Column("partition", "PARTITION"),
@@ -85,7 +86,7 @@ def demo(session: Session, *, directory: Path | None, keep: bool, svg: Path | No
         with _screen(watch) as show:
             follow(watch, daemon.news, lambda: daemon.exit_code, timeout, show)
         took = watch.elapsed
-        if (code := daemon.drain(30)) != 0:
+        if (code := daemon.drain(DRAIN_SECONDS)) != 0:
             raise CompactorError(f"the daemon ended with exit code {code} when asked to stop")
         after = measure(database, everywhere)
         as_before = measure(database, everywhere, {entity: measured.write_ids for entity, measured in before.items()})

@@ -1,5 +1,6 @@
 """The demo's parts: what it reads, what it watches, what it starts and ends, what it draws."""
 
+import hashlib
 import signal
 import subprocess
 import sys
@@ -64,6 +65,22 @@ def test_the_hash_sees_every_value_and_every_row_id(tmp_path, database):
     rewritten = measure(database, where)[entity].rows
     assert (rewritten.rows, rewritten.digest == before.digest) == (before.rows, False)
     assert Fingerprint(1, 2) + Fingerprint(3, 4) == Fingerprint(4, 6)
+
+
+def _expected_fingerprint(warehouse, table):
+    """What the builder's books say, hashed row by row."""
+    (rows,) = warehouse.expected(table).values()
+    digests = [int.from_bytes(hashlib.blake2b(repr((tuple(key), tuple(row))).encode(), digest_size=16).digest(), "big") for key, row in rows.items()]
+    return len(digests), sum(digests) % (1 << 128)
+
+
+def test_a_column_added_later_is_null_in_older_files(tmp_path, database):
+    """ADD COLUMNS gives old rows NULL, whether the file they are in has the column or not."""
+    warehouse, table = small(tmp_path, database)
+    warehouse.add_columns(table, [("grade", "string")])
+    where = places(database, "shop")
+    before = measure(database, where)[where[0].entity].rows
+    assert (before.rows, before.digest) == _expected_fingerprint(warehouse, table)
 
 
 def test_an_old_snapshot_reads_what_it_read(tmp_path, database):
