@@ -39,14 +39,17 @@ CANCEL_SECONDS: Final = 30.0
 
 POOL: Final = "compactor"
 _POOLS: Final = f'<?xml version="1.0"?><allocations><pool name="{POOL}"><schedulingMode>FAIR</schedulingMode></pool></allocations>'
-_LOGGING: Final = """rootLogger.level = error
+_LOGGING: Final = """rootLogger.level = fatal
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = spark %p %c{1}: %m%n
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = fatal
 """
+"""A failed task comes back as an error of ours; its Java stack trace on standard error helps nobody. Who wants it gives a configuration of their own."""
 
 
 @dataclass(slots=True)
@@ -210,7 +213,6 @@ class SparkSubmitter:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.python.worker.reuse": "true",
-            "spark.log.level": "ERROR",
             "spark.executorEnv.MALLOC_ARENA_MAX": "2",
             "spark.executorEnv.OMP_NUM_THREADS": "1",
             "spark.driver.memory": "1g",
@@ -289,18 +291,16 @@ def _share_done(context: SparkContext, group: str) -> float:
 
 
 def _first_line(error: BaseException) -> str:
-    """The sentence in an error that is worth showing: PySpark buries the task's own in a Java stack trace."""
+    """The sentence in an error that is worth showing: PySpark buries the task's own in one or two stack traces."""
+    text = str(error)
     if isinstance(error, Py4JJavaError):
-        lines = [line.strip() for line in str(error.java_exception).splitlines() if line.strip()]
-        python = [
-            line
-            for line in lines
-            if ": " in line and line.split(":", 1)[0].split(".")[-1].endswith(("Error", "Exception")) and "spark" not in line.split(":", 1)[0]
-        ]
-        return (python or lines or ["no reason given"])[0]
-    if isinstance(error, PySparkException):
-        return " ".join((error.getMessage() or str(error)).split())
-    return " ".join(str(error).split()) or type(error).__name__
+        text = str(error.java_exception)
+    elif isinstance(error, PySparkException):
+        text = error.getMessage() or text
+    lines = text.splitlines()
+    start = next((number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)
+    own = [line for line in lines[start + 1 :] if line.strip() and not line[0].isspace()] if start is not None else []
+    return (own or [line for line in lines if line.strip()] or [type(error).__name__])[0].strip()
 
 
 def _forget_jvm() -> None:

@@ -1,0 +1,65 @@
+"""Functions that tests run on executors; importable there by name."""
+
+import os
+import time
+from pathlib import Path
+
+from pyspark import TaskContext
+
+from compactor.engine.tasks import run_task
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
+
+
+def double(number):
+    return number * 2
+
+
+def refuse(number):
+    raise RefusedError(Reason.CORRUPT_FILE, f"file {number} is broken")
+
+
+def crash_once(marker):
+    """Fail at the first attempt as a bug would."""
+    path = Path(marker)
+    if not path.exists():
+        path.touch()
+        raise ValueError("not this time")
+    return TaskContext.get().attemptNumber()
+
+
+def crash(_):
+    raise ValueError("never works")
+
+
+def pool_and_group(_):
+    """What Spark says about the job that this task belongs to."""
+    context = TaskContext.get()
+    return context.getLocalProperty("spark.scheduler.pool"), context.getLocalProperty("spark.jobGroup.id"), context.getLocalProperty("spark.job.description")
+
+
+def wait_for(paths):
+    """Make the first file, and go on when the second is there."""
+    started, release = map(Path, paths)
+    started.touch()
+    deadline = time.monotonic() + 60
+    while not release.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return os.getpid()
+
+
+def die_first(task):
+    """Work, then lose the worker process at the first attempt: the file it wrote stays behind."""
+    result = run_task(task)
+    if TaskContext.get().attemptNumber() == 0:
+        os._exit(1)
+    return result
+
+
+def die_first_carry(task):
+    from compactor.engine.insert_only import carry
+
+    result = carry(task)
+    if TaskContext.get().attemptNumber() == 0:
+        os._exit(1)
+    return result

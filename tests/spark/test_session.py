@@ -1,0 +1,162 @@
+"""The shared session: names, groups, pools, progress, cancellation, errors, restart."""
+
+import threading
+
+import pytest
+from pyspark import SparkContext
+
+from compactor.engine import session as session_module
+from compactor.engine.session import SparkSubmitter, require_java
+from compactor.engine.submit import JobName, job_name
+from compactor.errors import CancelledError, RefusedError, RetryableError, UnreachableError
+from compactor.reasons import Reason
+from tests.compacting import settings
+from tests.spark import jobs
+
+pytestmark = pytest.mark.spark
+
+
+def name(key, pool=None):
+    return JobName(job_name("h1", "db", "t", "dt=2024-01-01"), key, pool)
+
+
+def test_results_come_in_the_order_of_the_tasks(submitter):
+    """Whatever finishes first."""
+    assert submitter.run(name("1.a"), jobs.double, list(range(20))) == [number * 2 for number in range(20)]
+
+
+def test_no_tasks_is_no_job(submitter):
+    """Nothing is asked of Spark."""
+    assert submitter.run(name("1.b"), jobs.double, []) == []
+
+
+def test_jobs_are_visible_under_the_mandated_name(submitter):
+    """The group is unique, the description is the name alone, the pool is the compaction's; seen by tasks and by Spark's status."""
+    (seen,) = submitter.run(name("2.a", "etl"), jobs.pool_and_group, [0])
+    assert seen == ("etl", "h1-compactor-db.t.dt=2024-01-01#2.a", "h1-compactor-db.t.dt=2024-01-01")
+    context = SparkContext._active_spark_context
+    (job,) = context.statusTracker().getJobIdsForGroup("h1-compactor-db.t.dt=2024-01-01#2.a")
+    assert context._jsc.sc().statusStore().job(job).description().get() == "h1-compactor-db.t.dt=2024-01-01"
+
+
+def test_an_unpartitioned_tables_name_has_no_trailing_dot():
+    """The name ends with the table."""
+    assert job_name("h1", "db", "t", None) == "h1-compactor-db.t"
+
+
+def test_progress_ends_at_one(submitter):
+    """Shares of finished tasks, never falling."""
+    seen = []
+    submitter.run(name("3.a"), jobs.double, list(range(8)), progress=seen.append)
+    assert seen[-1] == 1.0
+    assert seen == sorted(seen)
+
+
+def test_a_refusal_in_a_task_arrives_as_it_was_raised(submitter):
+    """Class, reason and sentence survive the way; Spark doesn't repeat the task."""
+    with pytest.raises(RefusedError, match="file 7 is broken") as caught:
+        submitter.run(name("4.a"), jobs.refuse, [7])
+    assert caught.value.reason is Reason.CORRUPT_FILE
+
+
+def test_a_task_that_fails_is_tried_again(submitter, tmp_path):
+    """A lost executor or a bug that goes away costs an attempt, not the compaction."""
+    assert submitter.run(name("5.a"), jobs.crash_once, [str(tmp_path / "marker")]) == [1]
+
+
+def test_a_task_that_always_fails_is_one_line(submitter):
+    """The task's own error, not Java's stack trace."""
+    with pytest.raises(RetryableError) as caught:
+        submitter.run(name("6.a"), jobs.crash, [0])
+    assert str(caught.value) == "Spark job h1-compactor-db.t.dt=2024-01-01 failed: ValueError: never works"
+
+
+def test_concurrent_compactions_share_the_session_and_are_cancelled_alone(submitter, tmp_path):
+    """Two jobs of the same name run at once; cancelling one leaves its namesake alone."""
+    cancel, outcomes = threading.Event(), {}
+
+    def run(key, cancelled):
+        paths = (str(tmp_path / f"{key}-started"), str(tmp_path / "release"))
+        try:
+            outcomes[key] = submitter.run(name(key), jobs.wait_for, [paths], cancelled=cancelled)
+        except CancelledError as error:
+            outcomes[key] = error
+
+    threads = [threading.Thread(target=run, args=("7.a", cancel.is_set)), threading.Thread(target=run, args=("7.b", lambda: False))]
+    for thread in threads:
+        thread.start()
+    wait = threading.Event()
+    while not all((tmp_path / f"{key}-started").exists() for key in ("7.a", "7.b")):
+        wait.wait(0.05)
+    cancel.set()
+    threads[0].join(60)
+    assert isinstance(outcomes["7.a"], CancelledError)
+    assert "7.b" not in outcomes
+    (tmp_path / "release").touch()
+    threads[1].join(60)
+    assert isinstance(outcomes["7.b"], list)
+
+
+def test_cancelled_before_it_began(submitter, tmp_path):
+    """The flag is asked before each job."""
+    with pytest.raises(CancelledError):
+        submitter.run(name("8.a"), jobs.crash_once, [str(tmp_path / "never")], cancelled=lambda: True)
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_dead_jvm_is_replaced(submitter, tmp_path):
+    """The compaction that loses it gets an error to retry on; the next job starts another one."""
+    failure = []
+
+    def run():
+        try:
+            submitter.run(name("9.a"), jobs.wait_for, [(str(tmp_path / "started"), str(tmp_path / "release"))])
+        except RetryableError as error:
+            failure.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait = threading.Event()
+    while not (tmp_path / "started").exists():
+        wait.wait(0.05)
+    SparkContext._gateway.proc.kill()
+    thread.join(60)
+    (tmp_path / "release").touch()
+    assert failure == [f"Spark's JVM died while {name('9.a').name} ran; the next job starts a new one"]
+    assert submitter.run(name("9.b"), jobs.double, [21]) == [42]
+
+
+def test_java_missing_is_one_line(monkeypatch):
+    """What is missing, and what to install."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UnreachableError, match="apt-get install openjdk-17"):
+        require_java()
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(UnreachableError, match="JAVA_HOME is /nowhere"):
+        require_java()
+
+
+def test_a_session_nobody_uses_is_stopped(submitter, monkeypatch):
+    """Idle for `spark.idle_seconds`: the JVM goes, and comes back with the next job."""
+    monkeypatch.setattr(submitter, "_settings", settings(spark={"idle_seconds": 0.2, "master": "local[2,4]"}).spark)
+    submitter.run(name("10.a"), jobs.double, [1])
+    stopped = threading.Event()
+    for _ in range(300):
+        if submitter._live is None:
+            break
+        stopped.wait(0.1)
+    assert submitter._live is None
+    monkeypatch.undo()
+    assert submitter.run(name("10.b"), jobs.double, [1]) == [2]
+
+
+def test_java_is_looked_for_before_anything_starts(monkeypatch):
+    """The submitter says so, not a stack trace of the gateway."""
+
+    def gone():
+        raise UnreachableError("Java isn't installed")
+
+    monkeypatch.setattr(session_module, "require_java", gone)
+    with pytest.raises(UnreachableError, match="Java isn't installed"):
+        SparkSubmitter(settings()).run(name("11.a"), jobs.double, [1])
