@@ -8,50 +8,16 @@ Source: docs/layout.md; Hive's AcidUtils.getAcidState, AcidDirectory, ParsedDelt
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
+from compactor.acid.children import ListedDir, children_of, data_files, side_files, stray_files, uri_order
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import (
-    ONLY_ORIGINALS_WRITE_ID,
-    AcidDir,
-    DirKind,
-    has_hidden_part,
-    is_hidden,
-    is_side_file,
-    looks_acid,
-    parse_dir,
-    parse_original_file,
-)
+from compactor.acid.names import ONLY_ORIGINALS_WRITE_ID, AcidDir, DirKind
 from compactor.acid.write_ids import RangeValidity, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 
-COMPACTED: Final = "compacted"
-_FORMATS: Final = {LayoutVersion.HIVE_3: frozenset({COMPACTED}), LayoutVersion.HIVE_4: frozenset({COMPACTED, "truncated", "dropped"})}
-_LEGAL_IN_URI: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.!~*'()/;:@&=+$,")
-
-
-@dataclass(frozen=True, slots=True)
-class ListedDir:
-    """
-    One base, delta or delete delta as found.
-
-    Args:
-        acid: its parsed name.
-        files: everything below it, hidden files too; paths relative to the partition.
-        format: `dataFormat` of a base's `_metadata_acid`, if there is one.
-        compacted: known to be a compaction's output (visibility suffix, or a base whose format is `compacted`).
-    """
-
-    acid: AcidDir
-    files: tuple[FileEntry, ...]
-    format: str | None
-    compacted: bool
-
-    @property
-    def name(self) -> str:
-        return self.acid.name
+__all__ = ["AcidState", "Excluded", "ListedDir", "data_files", "qualifies", "resolve", "side_files", "stray_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +88,7 @@ def resolve(listing: Listing, write_ids: ValidWriteIdList, txns: ValidTxnList | 
         RefusedError: NESTED_DIRECTORY (an ACID directory inside another directory), NOT_ENOUGH_HISTORY (the only bases hold newer rows than the
             lists may see), UNSUPPORTED_FORMAT (a `_metadata_acid` that Hive of this layout doesn't read).
     """
-    children = _children(listing, layout)
+    children = children_of(listing, layout)
     sorting = _Sorting(write_ids, txns, layout)
     for listed in sorted(children.acid, key=_base_order):
         if sorting.is_usable(listed):
@@ -146,27 +112,6 @@ def resolve(listing: Listing, write_ids: ValidWriteIdList, txns: ValidTxnList | 
     )
 
 
-def data_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
-    """
-    The files of a directory that hold rows, in path order.
-
-    Insert-only tables and bases: every visible file. Deltas of full ACID tables: `bucket_*` but side files, and files named like originals (LOAD DATA).
-
-    Source: Hive's AcidUtils.bucketFileFilter, originalBucketFilter, HIDDEN_FILES_PATH_FILTER.
-    """
-    return tuple(sorted((f for f in _visible(listed) if _holds_rows(f, listed, insert_only)), key=_path_order))
-
-
-def stray_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
-    """Visible files of a directory that readers skip and no rule explains: neither data nor side files."""
-    return tuple(f for f in _visible(listed) if not _holds_rows(f, listed, insert_only) and not is_side_file(f.name))
-
-
-def side_files(listed: ListedDir) -> tuple[FileEntry, ...]:
-    """Streaming writers' logical-length files."""
-    return tuple(f for f in _visible(listed) if is_side_file(f.name))
-
-
 def qualifies(delete_dir: AcidDir, split_dir: AcidDir) -> bool:
     """
     Whether delete events of `delete_dir` may hide rows of `split_dir`: written by a later write id, or by a later statement of the same.
@@ -176,62 +121,6 @@ def qualifies(delete_dir: AcidDir, split_dir: AcidDir) -> bool:
     if split_dir.min_write_id != delete_dir.max_write_id:
         return split_dir.min_write_id < delete_dir.max_write_id
     return (split_dir.statement_id or 0) < (delete_dir.statement_id or 0)
-
-
-@dataclass(slots=True)
-class _Children:
-    acid: list[ListedDir]
-    originals: tuple[FileEntry, ...]
-    unknown: tuple[str, ...]
-    hidden: tuple[str, ...]
-
-
-def _children(listing: Listing, layout: LayoutVersion) -> _Children:
-    """Tell ACID directories, original files and everything else apart, by position and name."""
-    directories = {d.split("/", 1)[0] for d in listing.directories} | {f.path.split("/", 1)[0] for f in listing.files if "/" in f.path}
-    _refuse_nested(listing)
-    below: dict[str, list[FileEntry]] = {d: [] for d in directories}
-    originals: list[FileEntry] = []
-    hidden = {d for d in directories if is_hidden(d)}
-    for entry in listing.files:
-        top, slash, _ = entry.path.partition("/")
-        if slash:
-            below[top].append(entry)
-        elif is_hidden(top):
-            hidden.add(top)
-        else:
-            originals.append(entry)
-    formats = dict(listing.formats)
-    acid: list[ListedDir] = []
-    unknown: list[str] = []
-    for name in directories - hidden:
-        parsed = parse_dir(name, layout)
-        if parsed is not None:
-            acid.append(_listed(parsed, below[name], formats.get(name), layout))
-            continue
-        visible = [f for f in below[name] if not has_hidden_part(f.path)]
-        originals.extend(visible)
-        if not visible:
-            unknown.append(name)
-    unknown += [f.path for f in originals if parse_original_file(f.name) is None]
-    return _Children(acid, tuple(sorted(originals, key=_path_order)), tuple(sorted(unknown)), tuple(sorted(hidden)))
-
-
-def _refuse_nested(listing: Listing) -> None:
-    for directory in {*listing.directories, *(f.path.rpartition("/")[0] for f in listing.files)}:
-        top, slash, rest = directory.partition("/")
-        if slash and not has_hidden_part(directory) and any(looks_acid(part) for part in rest.split("/")):
-            message = f"directory {directory!r} lies inside {top!r}: some readers see it as a directory of its own, some don't; move it away (HIVE-26394)"
-            raise RefusedError(Reason.NESTED_DIRECTORY, message)
-
-
-def _listed(acid: AcidDir, files: Iterable[FileEntry], data_format: str | None, layout: LayoutVersion) -> ListedDir:
-    if not acid.is_base:
-        return ListedDir(acid, tuple(sorted(files)), None, compacted=acid.visibility_txn > 0)
-    if data_format is not None and data_format not in _FORMATS[layout]:
-        message = f"{acid.name}/_metadata_acid says dataFormat {data_format!r}, which {layout.value} readers refuse"
-        raise RefusedError(Reason.UNSUPPORTED_FORMAT, message)
-    return ListedDir(acid, tuple(sorted(files)), data_format, compacted=acid.visibility_txn > 0 or data_format == COMPACTED)
 
 
 @dataclass(slots=True)
@@ -346,31 +235,7 @@ def _base_order(listed: ListedDir) -> tuple[int, bool, int]:
 
 def _walk_order(listed: ListedDir) -> tuple[int, int, int, bytes]:
     acid = listed.acid
-    return acid.min_write_id, -acid.max_write_id, -1 if acid.statement_id is None else acid.statement_id, _uri_order(acid.name)
-
-
-def _path_order(entry: FileEntry) -> bytes:
-    return _uri_order(entry.path)
-
-
-def _uri_order(path: str) -> bytes:
-    """
-    Java compares Hadoop paths as URIs: illegal ASCII characters percent-encoded, by UTF-16 code unit.
-
-    The order of original files gives their rows their ids, so it must be exactly Hive's.
-    """
-    encoded = "".join(c if c in _LEGAL_IN_URI or ord(c) > 0x7F else f"%{ord(c):02X}" for c in path)
-    return encoded.encode("utf-16-be", "surrogatepass")
-
-
-def _visible(listed: ListedDir) -> tuple[FileEntry, ...]:
-    return tuple(f for f in listed.files if not has_hidden_part(f.path))
-
-
-def _holds_rows(entry: FileEntry, listed: ListedDir, insert_only: bool) -> bool:
-    if insert_only or listed.acid.is_base:
-        return True
-    return (entry.name.startswith("bucket_") and not is_side_file(entry.name)) or parse_original_file(entry.name) is not None
+    return acid.min_write_id, -acid.max_write_id, -1 if acid.statement_id is None else acid.statement_id, uri_order(acid.name)
 
 
 def _aborted_within(listed: ListedDir, write_ids: ValidWriteIdList) -> tuple[int, ...]:

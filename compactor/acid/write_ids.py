@@ -100,10 +100,6 @@ class ValidWriteIdList:
     def is_valid(self, write_id: int) -> bool:
         return write_id <= self.high_watermark and not _holds(self.open, write_id) and not _holds(self.aborted, write_id)
 
-    def is_open(self, write_id: int) -> bool:
-        """Whether its transaction was still running, or it is above the high watermark and so unknown."""
-        return write_id > self.high_watermark or _holds(self.open, write_id)
-
     def is_aborted(self, write_id: int) -> bool:
         return _holds(self.aborted, write_id)
 

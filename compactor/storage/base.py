@@ -58,8 +58,6 @@ class Storage(Protocol):
 
     def exists(self, location: str) -> bool: ...
 
-    def is_directory(self, location: str) -> bool: ...
-
     def open_read(self, location: str) -> ReadHandle:
         """
         Raises:

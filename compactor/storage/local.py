@@ -51,9 +51,6 @@ class LocalStorage:
     def exists(self, location: str) -> bool:
         return os.path.lexists(local_path(location))
 
-    def is_directory(self, location: str) -> bool:
-        return Path(local_path(location)).is_dir()
-
     def open_read(self, location: str) -> LocalReader:
         return LocalReader(local_path(location))
 

@@ -13,12 +13,6 @@ from compactor.reasons import Reason
 _SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>.*)", re.DOTALL)
 
 
-def scheme(location: str) -> str:
-    """The lower-case scheme; empty for a plain path."""
-    match = _SCHEME.fullmatch(location)
-    return match["scheme"].lower() if match else ""
-
-
 def local_path(location: str) -> str:
     """
     The path of a `file:` location or of a plain one.

@@ -114,7 +114,7 @@ def test_stat(place):
     assert entry.mtime_ms > 1_500_000_000_000
     assert storage.stat(join(top, "d")).length == 0
     assert storage.stat(join(top, "nothing")) is None
-    assert [storage.is_directory(join(top, p)) for p in ("d", "d/f", "nothing")] == [True, False, False]
+    assert [storage.exists(join(top, p)) for p in ("d", "d/f", "nothing")] == [True, True, False]
 
 
 def test_create_never_overwrites(place):

@@ -5,7 +5,7 @@ import pytest
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.storage.local import LocalStorage
-from compactor.storage.location import join, local_path, name, parent, scheme
+from compactor.storage.location import join, local_path, name, parent
 from compactor.storage.registry import storage_for
 
 
@@ -44,7 +44,6 @@ def test_join_parent_name():
     assert parent("file:/t/k=1/") == "file:/t"
     assert parent("/t") == "/"
     assert name("file:/t/k=1/") == "k=1"
-    assert (scheme("HDFS://nn/x"), scheme("/x"), scheme("file:/x")) == ("hdfs", "", "file")
 
 
 @pytest.mark.parametrize("part", ["", "/x", "..", "a/../../b"])

@@ -1,0 +1,151 @@
+"""
+What lies in a partition, before anybody asks which of it counts: directories with their files, original files, and what no rule explains.
+
+Pure: takes a listing. Knows names and positions; knows nothing of write ids.
+Source: docs/layout.md; Hive's AcidUtils (getChildState, bucketFileFilter, HIDDEN_FILES_PATH_FILTER, MetaDataFile).
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.acid.compaction import LayoutVersion
+from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.names import AcidDir, has_hidden_part, is_hidden, is_side_file, looks_acid, parse_dir, parse_original_file
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
+
+COMPACTED: Final = "compacted"
+_FORMATS: Final = {LayoutVersion.HIVE_3: frozenset({COMPACTED}), LayoutVersion.HIVE_4: frozenset({COMPACTED, "truncated", "dropped"})}
+_ILLEGAL_IN_URI: Final = re.compile(r"[\x00-\x20\"#%<>?\[\\\]^`{|}\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDir:
+    """
+    One base, delta or delete delta as found.
+
+    Args:
+        acid: its parsed name.
+        files: everything below it, hidden files too; paths relative to the partition.
+        format: `dataFormat` of a base's `_metadata_acid`, if there is one.
+        compacted: known to be a compaction's output (visibility suffix, or a base whose format is `compacted`).
+    """
+
+    acid: AcidDir
+    files: tuple[FileEntry, ...]
+    format: str | None
+    compacted: bool
+
+    @property
+    def name(self) -> str:
+        return self.acid.name
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """What lies directly in a partition, told apart by position and name; `unknown` and `hidden` as in `AcidState`, originals in path order."""
+
+    acid: tuple[ListedDir, ...]
+    originals: tuple[FileEntry, ...]
+    unknown: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+
+def children_of(listing: Listing, layout: LayoutVersion) -> Children:
+    """
+    Tell ACID directories, original files and everything else apart.
+
+    Raises:
+        MalformedNameError, RefusedError: as `snapshot.resolve` says of names, nesting and formats.
+    """
+    directories = {d.split("/", 1)[0] for d in listing.directories} | {f.path.split("/", 1)[0] for f in listing.files if "/" in f.path}
+    _refuse_nested(listing)
+    below: dict[str, list[FileEntry]] = {d: [] for d in directories}
+    originals: list[FileEntry] = []
+    hidden = {d for d in directories if is_hidden(d)}
+    for entry in listing.files:
+        top, slash, _ = entry.path.partition("/")
+        if slash:
+            below[top].append(entry)
+        elif is_hidden(top):
+            hidden.add(top)
+        else:
+            originals.append(entry)
+    formats = dict(listing.formats)
+    acid: list[ListedDir] = []
+    unknown: list[str] = []
+    for name in directories - hidden:
+        parsed = parse_dir(name, layout)
+        if parsed is not None:
+            acid.append(_listed(parsed, below[name], formats.get(name), layout))
+            continue
+        visible = [f for f in below[name] if not has_hidden_part(f.path)]
+        originals.extend(visible)
+        if not visible:
+            unknown.append(name)
+    unknown += [f.path for f in originals if parse_original_file(f.name) is None]
+    return Children(tuple(acid), tuple(sorted(originals, key=_path_order)), tuple(sorted(unknown)), tuple(sorted(hidden)))
+
+
+def data_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
+    """
+    The files of a directory that hold rows, in path order.
+
+    Insert-only tables and bases: every visible file. Deltas of full ACID tables: `bucket_*` but side files, and files named like originals (LOAD DATA).
+
+    Source: Hive's AcidUtils.bucketFileFilter, originalBucketFilter, HIDDEN_FILES_PATH_FILTER.
+    """
+    return tuple(sorted((f for f in _visible(listed) if _holds_rows(f, listed, insert_only)), key=_path_order))
+
+
+def stray_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
+    """Visible files of a directory that readers skip and no rule explains: neither data nor side files."""
+    return tuple(f for f in _visible(listed) if not _holds_rows(f, listed, insert_only) and not is_side_file(f.name))
+
+
+def side_files(listed: ListedDir) -> tuple[FileEntry, ...]:
+    """Streaming writers' logical-length files."""
+    return tuple(f for f in _visible(listed) if is_side_file(f.name))
+
+
+def uri_order(path: str) -> bytes:
+    """
+    A sort key: Java compares Hadoop paths as URIs, illegal ASCII characters percent-encoded, by UTF-16 code unit.
+
+    The order of original files gives their rows their ids, so it must be exactly Hive's.
+    """
+    encoded = _ILLEGAL_IN_URI.sub(lambda found: f"%{ord(found[0]):02X}", path)
+    return encoded.encode("utf-16-be", "surrogatepass")
+
+
+def _refuse_nested(listing: Listing) -> None:
+    for directory in {*listing.directories, *(f.path.rpartition("/")[0] for f in listing.files)}:
+        top, slash, rest = directory.partition("/")
+        if slash and not has_hidden_part(directory) and any(looks_acid(part) for part in rest.split("/")):
+            message = f"directory {directory!r} lies inside {top!r}: some readers see it as a directory of its own, some don't; move it away (HIVE-26394)"
+            raise RefusedError(Reason.NESTED_DIRECTORY, message)
+
+
+def _listed(acid: AcidDir, files: Iterable[FileEntry], data_format: str | None, layout: LayoutVersion) -> ListedDir:
+    if not acid.is_base:
+        return ListedDir(acid, tuple(sorted(files)), None, compacted=acid.visibility_txn > 0)
+    if data_format is not None and data_format not in _FORMATS[layout]:
+        message = f"{acid.name}/_metadata_acid says dataFormat {data_format!r}, which {layout.value} readers refuse"
+        raise RefusedError(Reason.UNSUPPORTED_FORMAT, message)
+    return ListedDir(acid, tuple(sorted(files)), data_format, compacted=acid.visibility_txn > 0 or data_format == COMPACTED)
+
+
+def _path_order(entry: FileEntry) -> bytes:
+    return uri_order(entry.path)
+
+
+def _visible(listed: ListedDir) -> tuple[FileEntry, ...]:
+    return tuple(f for f in listed.files if not has_hidden_part(f.path))
+
+
+def _holds_rows(entry: FileEntry, listed: ListedDir, insert_only: bool) -> bool:
+    if insert_only or listed.acid.is_base:
+        return True
+    return (entry.name.startswith("bucket_") and not is_side_file(entry.name)) or parse_original_file(entry.name) is not None
