@@ -23,7 +23,7 @@ from compactor.acid.names import (
     VERSION_FILE_CONTENT,
     DirKind,
 )
-from compactor.errors import OutcomeUnknownError, RefusedError
+from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
 from compactor.storage.location import join
@@ -65,10 +65,16 @@ class Staging:
         Create it.
 
         Raises:
-            FileExistsError: it is there; an attempt is never repeated under its own name.
+            CompactorError: it is there; an attempt is never repeated under its own name.
+            RefusedError: INPUT_CHANGED, the partition's directory is gone.
         """
-        self._storage.mkdir(self.root)
-        self._storage.mkdir(self.tasks)
+        try:
+            self._storage.mkdir(self.root)
+            self._storage.mkdir(self.tasks)
+        except FileExistsError:
+            raise CompactorError(f"staging directory {self.root} is already there: this attempt was started before") from None
+        except FileNotFoundError:
+            raise RefusedError(Reason.INPUT_CHANGED, f"directory {self._location} is gone") from None
 
     def make_out(self, directories: list[str]) -> None:
         self._storage.mkdir(join(self.root, OUT))
@@ -79,8 +85,19 @@ class Staging:
         return join(self.root, OUT, directory)
 
     def accept(self, file: Accepted) -> None:
-        """Move one finished file to its place; a second one for the same place is refused."""
-        self._storage.rename_noreplace(join(self.root, file.path), join(self.out(file.directory), file.name))
+        """
+        Move one finished file to its place.
+
+        Raises:
+            CompactorError: two files for one place.
+            CancelledError: it is gone: somebody has discarded this attempt.
+        """
+        try:
+            self._storage.rename_noreplace(join(self.root, file.path), join(self.out(file.directory), file.name))
+        except FileExistsError:
+            raise CompactorError(f"two tasks reported {file.directory}/{file.name}") from None
+        except FileNotFoundError:
+            raise CancelledError(f"{self.root} was discarded while it was put together") from None
 
     def mark(self, directory: str, kind: DirKind, layout: LayoutVersion) -> None:
         """Version file always, so that an empty directory is seen on every store; on 3.1 a base also says that it was compacted, before it can be seen."""

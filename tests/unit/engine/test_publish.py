@@ -1,0 +1,204 @@
+"""Publishing: last checks, refuse-if-exists, unknown outcomes; and undoing."""
+
+import os
+
+import pytest
+
+from compactor.acid.compaction import CompactionKind
+from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, UnreachableError
+from compactor.reasons import Reason
+from compactor.storage.local import LocalStorage
+from tests.compacting import Attempt, unchanged
+from tests.reference.compare import read_table
+
+COLUMNS = [("id", "int")]
+
+
+class Shaky(LocalStorage):
+    """A file system whose renames into the partition go wrong as told."""
+
+    def __init__(self, before=None, after=None, *, blind=False):
+        self.before, self.after, self.blind = before, after, blind
+        self.broken = False
+
+    def rename_noreplace(self, source, target):
+        published = "/out/" in source and ".compactor-" not in target
+        if published and self.before:
+            self.broken = True
+            raise self.before
+        super().rename_noreplace(source, target)
+        if published and self.after:
+            self.broken = True
+            raise self.after
+
+    def exists(self, location):
+        if self.broken and self.blind:
+            raise UnreachableError("still no answer")
+        return super().exists(location)
+
+
+@pytest.fixture
+def table(warehouse):
+    table = warehouse.create_table("db", "t", COLUMNS)
+    for first in (0, 10):
+        with warehouse.begin() as txn:
+            txn.insert(table, [(first + i,) for i in range(5)])
+    return table
+
+
+def ready(warehouse, table, kind=CompactionKind.MAJOR, storage=None):
+    """An attempt that has been run and verified."""
+    attempt = Attempt(warehouse, table, kind)
+    if storage is not None:
+        attempt.compaction._storage = storage
+        attempt.compaction._staging._storage = storage
+    attempt.compaction.run()
+    attempt.compaction.verify()
+    return attempt
+
+
+def publish(attempt, guard=lambda: None):
+    return attempt.compaction.publish(guard)
+
+
+def test_each_step_may_be_repeated(warehouse, table):
+    """Whoever lost count does it again, and nothing happens twice."""
+    attempt = Attempt(warehouse, table)
+    assert attempt.compaction.observe() is attempt.compaction.observe()
+    assert attempt.compaction.run() is attempt.compaction.run()
+    attempt.compaction.verify()
+    attempt.compaction.verify()
+    assert publish(attempt) == publish(attempt)
+    attempt.compaction.discard()
+    attempt.compaction.discard()
+    assert not [name for name in attempt.names() if name.startswith(".")]
+
+
+def test_the_manifest_tells_names_and_lengths(warehouse, table):
+    """What was published can be compared later with what is found."""
+    attempt = ready(warehouse, table)
+    (manifest,) = publish(attempt).manifests
+    found = {path.name: path.stat().st_size for path in (attempt.location / manifest.directory).iterdir()}
+    assert {file.name: file.length for file in manifest.files} == found
+
+
+def test_nothing_is_published_when_the_guard_says_no(warehouse, table):
+    """The entry may have been taken away while we worked."""
+    attempt = ready(warehouse, table)
+
+    def guard():
+        raise OwnershipLostError("entry 1 is no longer ours")
+
+    with unchanged(attempt), pytest.raises(OwnershipLostError):
+        publish(attempt, guard)
+
+
+@pytest.mark.parametrize("change", ["gone", "grown", "rewritten"])
+def test_nothing_is_published_over_changed_inputs(warehouse, table, change):
+    """A partition that was rewritten meanwhile must not get its old rows back."""
+    attempt = ready(warehouse, table)
+    victim = next(attempt.location.glob("delta_0000001_*/bucket_00000_0"))
+    data = victim.read_bytes()
+    if change == "gone":
+        victim.unlink()
+    elif change == "grown":
+        victim.write_bytes(data + b"x")
+    else:
+        victim.unlink()
+        victim.write_bytes(data)
+        os.utime(victim, (1, 1))
+    with unchanged(attempt), pytest.raises(RefusedError) as caught:
+        publish(attempt)
+    assert caught.value.reason is Reason.INPUT_CHANGED
+
+
+def test_a_second_directory_of_the_same_range_is_refused(warehouse, table):
+    """Both would be read (HIVE-29210), whoever wrote the other."""
+    attempt = ready(warehouse, table)
+    (attempt.location / "base_0000002_v0000077").mkdir()
+    with unchanged(attempt), pytest.raises(RefusedError) as caught:
+        publish(attempt)
+    assert caught.value.reason is Reason.DUPLICATE_RANGE
+
+
+def test_one_of_an_aborted_compaction_is_removed_first(warehouse, table):
+    """It can never become visible, but readers that ignore visibility would take it."""
+    first = ready(warehouse, table)
+    (left,) = publish(first).directories
+    warehouse.ledger.abort(first.txn)
+    first.compaction.discard()
+    second = ready(warehouse, table)
+    (made,) = publish(second).directories
+    warehouse.ledger.commit(second.txn)
+    second.compaction.discard()
+    assert left not in second.names()
+    assert made in second.names()
+
+
+def test_a_foreign_directory_of_our_own_name_is_never_touched(warehouse, table):
+    """Not even an empty one: a plain rename would replace it silently."""
+    attempt = ready(warehouse, table)
+    name = attempt.compaction.plan().names[0]
+    (attempt.location / name).mkdir()
+    with unchanged(attempt), pytest.raises(RefusedError) as caught:
+        publish(attempt)
+    assert caught.value.reason is Reason.DUPLICATE_RANGE
+    assert not list((attempt.location / name).iterdir())
+
+
+def test_an_error_after_the_rename_is_looked_at(warehouse, table):
+    """The answer was lost, the rename was not: what is there is what was staged."""
+    attempt = ready(warehouse, table, storage=Shaky(after=OutcomeUnknownError("no answer")))
+    before = read_table(warehouse, table)
+    assert publish(attempt).directories == attempt.compaction.plan().names
+    attempt.commit()
+    assert read_table(warehouse, table) == before
+
+
+def test_an_error_before_the_rename_may_be_retried(warehouse, table):
+    """Nothing happened: the source is there, the target isn't."""
+    attempt = ready(warehouse, table, storage=Shaky(before=UnreachableError("gone for a moment")))
+    with unchanged(attempt), pytest.raises(RetryableError):
+        publish(attempt)
+    attempt.compaction._storage.before = None
+    assert publish(attempt).directories
+
+
+def test_no_answer_twice_is_unknown(warehouse, table):
+    """When it can't be looked up either, nobody may guess."""
+    attempt = ready(warehouse, table, storage=Shaky(after=OutcomeUnknownError("no answer"), blind=True))
+    with pytest.raises(OutcomeUnknownError):
+        publish(attempt)
+
+
+def test_discarding_takes_away_what_an_aborted_transaction_published(warehouse, table):
+    """Only under its own number, only when it is known to be aborted."""
+    attempt = ready(warehouse, table)
+    (name,) = publish(attempt).directories
+    attempt.compaction.discard()
+    assert name in attempt.names()
+    attempt.abort()
+    attempt.compaction.discard(transaction_aborted=True)
+    assert attempt.names() == ["delta_0000001_0000001_0000", "delta_0000002_0000002_0000"]
+
+
+def test_a_late_rename_finds_no_source(warehouse, table):
+    """A process that was paused for an hour after its claim was given away can't publish any more."""
+    attempt = ready(warehouse, table)
+    attempt.compaction._manifests = (attempt.compaction._manifest(attempt.compaction.plan().names[0], attempt.compaction.plan()),)
+    attempt.compaction.discard()
+    before = attempt.names()
+    with pytest.raises((RefusedError, OutcomeUnknownError, RetryableError)):
+        publish(attempt)
+    assert attempt.names() == before
+
+
+def test_delete_events_become_visible_before_rows(warehouse, table):
+    """Two renames: a reader that ignores visibility and looks in between misses rows rather than seeing deleted ones again."""
+    with warehouse.begin() as txn:
+        txn.delete(table, lambda row: row[0] == 3)
+    attempt = ready(warehouse, table, CompactionKind.MINOR)
+    seen = []
+    publish(attempt, lambda: seen.append([name for name in attempt.names() if "_v" in name]))
+    assert [len(names) for names in seen] == [0, 1]
+    assert seen[1][0].startswith("delete_delta_")

@@ -1,0 +1,180 @@
+"""Verification: whatever goes wrong with our own output is noticed, nothing is published, and the evidence is kept."""
+
+from dataclasses import replace
+
+import pytest
+
+from compactor.acid.compaction import CompactionKind
+from compactor.engine.results import RowCounts
+from compactor.errors import CompactorError, VerificationError
+from compactor.orc import splice
+from compactor.orc.deletes import DeleteEvents
+from compactor.orc.handles import LocalReader
+from compactor.orc.tail import read_tail
+from tests.compacting import KIB, Attempt, settings
+
+COLUMNS = [("id", "int"), ("v", "string")]
+
+
+def rows(first, count):
+    return [(first + i, f"{(first + i) * 2654435761 % (1 << 32):x}" * 4) for i in range(count)]
+
+
+@pytest.fixture
+def table(warehouse):
+    table = warehouse.create_table("db", "t", COLUMNS)
+    for first in (0, 5000, 10_000):
+        with warehouse.begin() as txn:
+            txn.insert(table, rows(first, 5000))
+    with warehouse.begin() as txn:
+        txn.delete(table, lambda row: row[0] in {1, 2})
+    return table
+
+
+def staged(warehouse, table, kind=CompactionKind.MAJOR):
+    """Run, with large stripes copied and one recoded."""
+    attempt = Attempt(warehouse, table, kind, settings=settings(splice={"min_stripe_bytes": 4 * KIB}))
+    attempt.compaction.run()
+    return attempt
+
+
+def out(attempt):
+    return next((attempt.location / ".compactor-1-a" / "out").glob("base_*"))
+
+
+def refused(attempt):
+    """The message of the refusal; the evidence is kept, the partition otherwise as it was."""
+    with pytest.raises(VerificationError) as caught:
+        attempt.compaction.verify()
+    assert attempt.compaction.evidence == ".evidence-compactor-1-a"
+    assert attempt.compaction.evidence in caught.value.message
+    assert [name for name in attempt.names() if name.startswith(".")] == [".evidence-compactor-1-a"]
+    assert not [name for name in attempt.names() if name.startswith("base")]
+    return caught.value.message
+
+
+def change_result(attempt, **changes):
+    result = attempt.compaction._result
+    attempt.compaction._result = replace(result, files=(replace(result.files[0], **changes), *result.files[1:]))
+
+
+def test_good_output_passes(warehouse, table):
+    """Copied and recoded stripes, both kinds."""
+    staged(warehouse, table).compaction.verify()
+    staged_minor = Attempt(warehouse, table, CompactionKind.MINOR, attempt="m")
+    staged_minor.compaction.run()
+    staged_minor.compaction.verify()
+
+
+def test_a_stray_file(warehouse, table):
+    """Readers take every visible file of a base for data."""
+    attempt = staged(warehouse, table)
+    (out(attempt) / "part-00000").write_text("x")
+    assert "part-00000 is too much" in refused(attempt)
+
+
+def test_a_missing_marker(warehouse, table):
+    """Without it an empty base is invisible on some stores."""
+    attempt = staged(warehouse, table)
+    (out(attempt) / "_orc_acid_version").unlink()
+    assert "_orc_acid_version is missing" in refused(attempt)
+
+
+def test_another_file_than_the_task_reported(warehouse, table):
+    """Length and checksum are those that came back with the result."""
+    attempt = staged(warehouse, table)
+    path = out(attempt) / "bucket_00000"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+    assert "isn't the file that its task reported" in refused(attempt)
+
+
+@pytest.mark.parametrize("counts", [RowCounts(15_000, 14_997, 2, 0), RowCounts(14_999, 14_997, 2, 0), RowCounts(15_000, 14_990, 10, 0)])
+def test_rows_that_dont_add_up(warehouse, table, counts):
+    """In − deleted − aborted = out; not more deleted than delete events; all inputs read."""
+    attempt = staged(warehouse, table)
+    change_result(attempt, rows=counts)
+    assert "15000 rows go in" in refused(attempt)
+
+
+def test_a_lost_bucket(warehouse, table):
+    """Each planned bucket is reported, if only as empty."""
+    attempt = staged(warehouse, table)
+    result = attempt.compaction._result
+    (out(attempt) / "bucket_00000").unlink()
+    attempt.compaction._result = replace(result, files=())
+    assert "is missing" in refused(attempt)
+
+
+def test_a_flipped_byte_in_a_copied_stripe(warehouse, table):
+    """Sampled bytes and statistics of the source show it (its checksum covers only the tail)."""
+    attempt = staged(warehouse, table)
+    path = out(attempt) / "bucket_00000"
+    last = attempt.compaction._result.files[0].origins[-1]
+    assert last.path is not None
+    with LocalReader(path) as reader:
+        stripe = read_tail(reader).stripes[-1]
+    data = bytearray(path.read_bytes())
+    data[stripe.offset + 10] ^= 1
+    path.write_bytes(data)
+    message = refused(attempt)
+    assert "hasn't the bytes of its source" in message or "isn't the file" in message
+
+
+def test_deletes_that_were_not_applied(warehouse, table, monkeypatch):
+    """Recoded stripes are read again and held against the delete events."""
+    with monkeypatch.context() as patched:
+        patched.setattr("compactor.engine.tasks._Files._applied_events", lambda self: None)
+        attempt = staged(warehouse, table)
+    assert "holds deleted rows" in refused(attempt)
+
+
+def test_a_wrong_key_index(warehouse, table, monkeypatch):
+    """Readers position themselves by it."""
+    real = splice.format_key_index
+    with monkeypatch.context() as patched:
+        patched.setattr(splice, "format_key_index", lambda keys: real([key._replace(row_id=key.row_id + 1) for key in keys]))
+        attempt = staged(warehouse, table)
+    message = refused(attempt)
+    assert "last key" in message or "its tail says otherwise" in message
+
+
+def test_wrong_file_statistics(warehouse, table, monkeypatch):
+    """Readers skip delete events by them."""
+
+    def wrong(*args):
+        merged = real(*args)
+        merged[4].integers.maximum -= 1
+        return merged
+
+    real = splice.merge_statistics
+    with monkeypatch.context() as patched:
+        patched.setattr(splice, "merge_statistics", wrong)
+        attempt = staged(warehouse, table)
+    assert "file statistics of column 4" in refused(attempt)
+
+
+def test_lost_delete_events(warehouse, table, monkeypatch):
+    """As many distinct events go out as came in."""
+
+    def half(self, bucket):
+        keep = slice(0, len(self) // 2)
+        return DeleteEvents(self.write_id[keep], self.bucket[keep], self.row_id[keep], self.current[keep])
+
+    attempt = Attempt(warehouse, table, CompactionKind.MINOR)
+    attempt.compaction.plan()
+    with monkeypatch.context() as patched:
+        patched.setattr(DeleteEvents, "for_bucket", half)
+        attempt.compaction.run()
+    assert "2 rows go in, but 1 read" in refused(attempt)
+
+
+def test_evidence_is_never_published(warehouse, table):
+    """After a refusal there is no source to rename any more."""
+    attempt = staged(warehouse, table)
+    change_result(attempt, rows=RowCounts())
+    refused(attempt)
+    with pytest.raises(CompactorError):
+        attempt.compaction.publish(lambda: None)
+    assert not [name for name in attempt.names() if name.startswith("base")]
