@@ -9,7 +9,7 @@ import datetime as dt
 import io
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from pathlib import Path
@@ -78,12 +78,18 @@ _CONVERTERS = {pyorc.TypeKind.DATE: _Days, pyorc.TypeKind.TIMESTAMP: _Instant, p
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """How an ORC file is laid out; sizes in bytes, stride in rows. Defaults are those of Hive's insert deltas."""
+    """
+    How an ORC file is laid out; sizes in bytes, stride in rows. Defaults are those of Hive's insert deltas.
+
+    Args:
+        stripe_rows: end each stripe after so many rows; 0 leaves it to `stripe_size`.
+    """
 
     compression: str = "ZLIB"
     block_size: int = 32 * 1024
     stripe_size: int = 8 * 1024 * 1024
     stride: int = 10_000
+    stripe_rows: int = 0
     bloom_columns: tuple[str, ...] = ()
 
     @classmethod
@@ -95,6 +101,7 @@ class FileOptions:
             block_size=int(parameters.get("orc.compress.size", default.block_size)),
             stripe_size=int(parameters.get("orc.stripe.size", default.stripe_size)),
             stride=int(parameters.get("orc.row.index.stride", default.stride)),
+            stripe_rows=int(parameters.get("orc.stripe.row.count", default.stripe_rows)),
             bloom_columns=tuple(name for name in parameters.get("orc.bloom.filter.columns", "").split(",") if name),
         )
 
@@ -177,7 +184,7 @@ def _orc(schema: str, rows: Iterable[Any], options: FileOptions, metadata: Mappi
     writer = pyorc.Writer(
         buffer,
         schema,
-        batch_size=min(1024, max(1, options.stride)) if options.stride else 1024,
+        batch_size=options.stripe_rows or 1024,
         stripe_size=options.stripe_size,
         row_index_stride=options.stride,
         compression=pyorc.CompressionKind[options.compression],
@@ -187,9 +194,21 @@ def _orc(schema: str, rows: Iterable[Any], options: FileOptions, metadata: Mappi
         converters=_CONVERTERS,
     )
     writer.set_user_metadata(**{key: value.encode() for key, value in metadata.items()})
-    writer.writerows(rows)
+    if options.stripe_rows:  # as a streaming client flushes: each stripe is followed by a footer that the next one makes void
+        for group in _batched(rows, options.stripe_rows):
+            writer.writerows(group)
+            writer.write_intermediate_footer()
+    else:
+        writer.writerows(rows)
     writer.close()
     return buffer.getvalue()
+
+
+def _batched(items: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
+    """Groups of `size`, the last one may be smaller (itertools has this from Python 3.12)."""
+    iterator = iter(items)
+    while group := tuple(itertools.islice(iterator, size)):
+        yield group
 
 
 def _stripe_rows(data: bytes) -> list[int]:

@@ -54,7 +54,8 @@ class History:
         self._open = []  # transactions, or (batch, index) of streaming
         self._more = list(MORE_COLUMNS)
         make = self.warehouse.create_table
-        parameters = self.dice.choice([{}, {}, {"orc.compress": "SNAPPY"}, {"orc.row.index.stride": "1000"}])
+        parameters = self.dice.choice([{}, {"orc.compress": "SNAPPY"}, {"orc.row.index.stride": "1000"}, {"orc.compress": "NONE"}])
+        parameters |= self.dice.choice([{}, {"orc.stripe.row.count": "5"}, {"orc.stripe.row.count": "17"}])
         if self.kind == "partitioned":
             self.table = make("h", "t", COLUMNS, partition_keys=[("day", "string"), ("n", "int")], parameters=parameters)
         elif self.kind == "bucketed":

@@ -34,6 +34,16 @@ def test_each_stripe_has_its_last_key_in_the_index(tmp_path):
     assert [row[3] for row in reader][:3] == [0, 1, 2]
 
 
+def test_stripes_end_after_as_many_rows_as_asked(tmp_path):
+    """`orc.stripe.row.count` makes files of many small stripes."""
+    options = FileOptions.from_parameters({"orc.stripe.row.count": "3", "orc.compress": "snappy"})
+    files.write_acid(tmp_path / "bucket_00000", COLUMNS, [(0, 1, BUCKET_0, number, 1, (number, "x")) for number in range(8)], options)
+    reader = pyorc.Reader(io.BytesIO((tmp_path / "bucket_00000").read_bytes()))
+    assert [len(stripe) for stripe in reader.iter_stripes()] == [3, 3, 2]
+    assert reader.user_metadata["hive.acid.key.index"] == f"1,{BUCKET_0},2;1,{BUCKET_0},5;1,{BUCKET_0},7;".encode()
+    assert reader.compression is pyorc.CompressionKind.SNAPPY
+
+
 def test_an_empty_file_has_an_empty_index(tmp_path):
     """No rows, no stripes, no keys."""
     files.write_acid(tmp_path / "bucket_00000", COLUMNS, [])
