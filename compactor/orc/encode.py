@@ -115,7 +115,7 @@ class _ArrowStripe:
     def __init__(self, output: OutputFormat) -> None:
         streams = 3 * sum(1 for _ in output.types.walk())
         self.rows = 0
-        self._buffer = pa.BufferOutputStream()
+        self._buffer = pa.BufferOutputStream(pa.system_memory_pool())  # grows by mremap, not by copying
         self._writer = arrow_orc.ORCWriter(
             self._buffer,
             batch_size=BATCH_ROWS,
