@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,8 +136,8 @@ def read_insert_only(directory: Path, schema: str, write_ids: str, txns: str | N
     files = [file for one in chosen if one for file in _visible_files(one.path)] + selection.originals
     for file in files:
         if file.read_bytes()[:3] == b"ORC":
-            names, reader = _open(file)
-            found.extend(_project(names, list(reader), columns))
+            content = _open(file)
+            found.extend(_project(content.columns, content.rows, columns))
         else:
             found.extend(tuple(_from_text(kind, cell) for (_, kind), cell in zip(columns, line.split("\x01"), strict=True)) for line in _lines(file))
     return sorted(found, key=repr)
@@ -222,19 +223,18 @@ def _directory_rows(one: Directory, columns: list[tuple[str, Type]], valid: Writ
 
 
 def _acid_rows(file: Path, columns: list[tuple[str, Type]], valid: WriteIds | None, *, streaming: bool) -> list[tuple[RowId, tuple[Any, ...]]]:
-    names, reader = _open(file, logical=streaming)
-    if names != ACID_COLUMNS:
-        raise ValueError(f"{file} has columns {names}")
+    content = _open(file, logical=streaming)
+    if not content.acid:
+        raise ValueError(f"{file} has no ACID columns")
     keys, rows = [], []
-    for operation, write_id, bucket, row_id, current, row in reader:
+    for operation, write_id, bucket, row_id, current, row in content.rows:
         if operation != 0:
             raise ValueError(f"operation {operation} in {file}")
         _check_bucket(file, bucket)
         if valid is None or valid.valid(current):
             keys.append(RowId(write_id, bucket, row_id))
             rows.append(row)
-    row_schema = reader.schema.fields["row"]
-    return list(zip(keys, _project_struct(row_schema, rows, columns), strict=True))
+    return list(zip(keys, _project(content.columns, rows, columns), strict=True))
 
 
 def _delete_events(delta: Directory, valid: WriteIds) -> set[RowId]:
@@ -242,8 +242,7 @@ def _delete_events(delta: Directory, valid: WriteIds) -> set[RowId]:
     for file in _visible_files(delta.path):
         if not file.name.startswith("bucket_") or file.name.endswith("_flush_length"):
             continue
-        _, reader = _open(file)
-        for operation, write_id, bucket, row_id, current, row in reader:
+        for operation, write_id, bucket, row_id, current, row in _open(file).rows:
             if operation != 2 or row is not None:
                 raise ValueError(f"{file} holds what is no delete event")
             _check_bucket(file, bucket)
@@ -262,8 +261,8 @@ def _raw_rows(files: list[Path], write_id: int, statement: int, columns: list[tu
         if not name:
             raise ValueError(f"no bucket in the name of {file}")
         bucket = int(name[1])
-        names, reader = _open(file)
-        for row in _project(names, list(reader), columns):
+        content = _open(file)
+        for row in _project(content.columns, content.rows, columns):
             found.append((RowId(write_id, (1 << 29) | (bucket << 16) | statement, count[bucket]), row))
             count[bucket] += 1
     return found
@@ -274,10 +273,6 @@ def _check_bucket(file: Path, bucket: int) -> None:
     named = int(file.name.split("_")[1])
     if decoded != named % 4096:
         raise ValueError(f"row of bucket {decoded} in {file}")
-
-
-def _project_struct(schema: Any, rows: list[Any], columns: list[tuple[str, Type]]) -> list[tuple[Any, ...]]:
-    return _project({name: parse_type(str(child)) for name, child in schema.fields.items()}, rows, columns)
 
 
 def _project(file_columns: dict[str, Type], rows: list[Any], columns: list[tuple[str, Type]]) -> list[tuple[Any, ...]]:
@@ -330,7 +325,16 @@ class _AsStored(pyorc.converters.ORCConverter):
         raise NotImplementedError
 
 
-def _open(file: Path, *, logical: bool = False) -> tuple[dict[str, Type] | list[str], Any]:
+@dataclass(frozen=True)
+class Content:
+    """A decoded file: is it of the ACID schema, the columns of the table's row, the rows."""
+
+    acid: bool
+    columns: dict[str, Type]
+    rows: list[Any]
+
+
+def _open(file: Path, *, logical: bool = False) -> Content:
     data = file.read_bytes()
     side = file.with_name(f"{file.name}_flush_length")
     if logical and side.exists():
@@ -339,17 +343,20 @@ def _open(file: Path, *, logical: bool = False) -> tuple[dict[str, Type] | list[
             raise ValueError(f"{side} isn't readable")
         whole = len(lengths) // 8 * 8
         data = data[: int.from_bytes(lengths[whole - 8 : whole], "big")]
+    return _decoded(data)
+
+
+@lru_cache(maxsize=500)  # a history asks for the same files under dozens of snapshots
+def _decoded(data: bytes) -> Content:
     kinds = (pyorc.TypeKind.DATE, pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT, pyorc.TypeKind.DECIMAL)
     reader = pyorc.Reader(io.BytesIO(data), converters=dict.fromkeys(kinds, _AsStored))
-    names = list(reader.schema.fields)
-    if names == ACID_COLUMNS:
-        return names, reader
-    return {name: parse_type(str(child)) for name, child in reader.schema.fields.items()}, reader
+    acid = list(reader.schema.fields) == ACID_COLUMNS
+    row = reader.schema.fields["row"] if acid else reader.schema
+    return Content(acid, {name: parse_type(str(child)) for name, child in row.fields.items()}, list(reader))
 
 
 def _is_acid(file: Path) -> bool:
-    with file.open("rb") as opened:
-        return list(pyorc.Reader(opened).schema.fields) == ACID_COLUMNS
+    return _open(file).acid
 
 
 def _visible_files(directory: Path) -> list[Path]:
