@@ -5,8 +5,8 @@ Bulk look-ups cost a fixed number of statements per thousand names; columns that
 Source: docs/metastore.md; Hive's MetaStoreDirectSql.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, select, tuple_
 
@@ -24,6 +24,8 @@ _STATISTICS = (
     "transient_lastDdlTime",
     "STATS_GENERATED_VIA_STATS_TASK",
 )
+
+T = TypeVar("T")
 
 _MANY = 50
 
@@ -55,16 +57,18 @@ class Catalog:
         wanted = list(dict.fromkeys(entities))
 
         def look(connection: Connection) -> dict[Entity, Facts]:
-            tables = self._tables(connection, dict.fromkeys(entity.whole_table() for entity in wanted))
+            whole = {(entity.database, entity.table) for entity in wanted}
+            described = self._tables(connection, [Entity(database, table) for database, table in whole])
+            tables = {(table.database, table.name): table for table in described.values()}
             names: dict[int, list[str]] = {}
             for entity in wanted:
-                table = tables.get(entity.whole_table())
+                table = tables.get((entity.database, entity.table))
                 if table is not None and entity.partition is not None:
                     names.setdefault(table.tbl_id, []).append(entity.partition)
             partitions = self._partitions(connection, names, all_parameters=False)
             found: dict[Entity, Facts] = {}
             for entity in wanted:
-                table = tables.get(entity.whole_table())
+                table = tables.get((entity.database, entity.table))
                 if table is None:
                     continue
                 if entity.partition is None:
@@ -115,8 +119,8 @@ class Catalog:
         for entity in wanted:
             by_database.setdefault(entity.database, []).append(entity.table)
         for database, names in by_database.items():
-            for batch in batches(names):
-                query = select(*columns).select_from(origin).where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database, tbls.tbl_name.in_(batch))
+            for batch in self._batches(names):
+                query = select(*columns).select_from(origin).where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database, self._among(tbls.tbl_name, batch))
                 rows += connection.execute(query).all()
         parameters = self._parameters(connection, schema.table_params, "tbl_id", [row[0] for row in rows])
         database_parameters = self._parameters(connection, schema.database_params, "db_id", {row[1] for row in rows})
@@ -156,7 +160,7 @@ class Catalog:
         columns += [sds.location, sds.num_buckets, sds.input_format]
         origin = schema.partitions.outerjoin(schema.sds, partitions.sd_id == sds.sd_id)
         rows: list[Any] = []
-        for where in _names_by_table(wanted, partitions.tbl_id, partitions.part_name):
+        for where in self._names_by_table(wanted, partitions.tbl_id, partitions.part_name):
             rows += connection.execute(select(*columns).select_from(origin).where(where)).all()
         parameters = self._parameters(connection, schema.partition_params, "part_id", [row[0] for row in rows], without=() if all_parameters else _STATISTICS)
         described = self._columns(connection, {row[3] for row in rows if row[3] is not None})
@@ -173,8 +177,8 @@ class Catalog:
         self, connection: Connection, table: Table, owner: str, owners: Collection[int], without: tuple[str, ...] = ()
     ) -> dict[int, dict[str, str]]:
         found: dict[int, dict[str, str]] = {}
-        for batch in batches(owners):
-            query = select(table.c[owner], table.c.param_key, table.c.param_value).where(table.c[owner].in_(batch))
+        for batch in self._batches(owners):
+            query = select(table.c[owner], table.c.param_key, table.c.param_value).where(self._among(table.c[owner], batch))
             if without:
                 query = query.where(table.c.param_key.not_in(without))
             for number, key, value in connection.execute(query):
@@ -184,8 +188,8 @@ class Catalog:
     def _lists(self, connection: Connection, table: Table, owner: str, names: tuple[str, ...], owners: Collection[int]) -> dict[int, list[tuple[Any, ...]]]:
         """Small ordered lists that belong to one row each: partition keys, bucket columns."""
         found: dict[int, list[tuple[Any, ...]]] = {}
-        for batch in batches(owners):
-            query: Select[Any] = select(table.c[owner], *(table.c[name] for name in names)).where(table.c[owner].in_(batch))
+        for batch in self._batches(owners):
+            query: Select[Any] = select(table.c[owner], *(table.c[name] for name in names)).where(self._among(table.c[owner], batch))
             for number, *values in connection.execute(query.order_by(table.c[owner], table.c.integer_idx)):
                 found.setdefault(number, []).append(tuple(values))
         return found
@@ -194,15 +198,20 @@ class Catalog:
         lists = self._lists(connection, self._schema.columns_v2, "cd_id", ("column_name", "type_name"), sorted(descriptors))
         return {number: tuple(Column(name, kind or "") for name, kind in columns) for number, columns in lists.items()}
 
+    def _names_by_table(self, wanted: Mapping[int, list[str]], tbl_id: ColumnElement[int], part_name: ColumnElement[str]) -> Iterable[ColumnElement[bool]]:
+        """Conditions that together cover the names: a list per table that has many, pairs for the others."""
+        pairs: list[tuple[int, str]] = []
+        for table, names in wanted.items():
+            if len(names) < _MANY:
+                pairs += [(table, name) for name in names]
+                continue
+            for batch in self._batches(names):
+                yield and_(tbl_id == table, self._among(part_name, batch))
+        for batch_of_pairs in batches(pairs, 500):
+            yield tuple_(tbl_id, part_name).in_(batch_of_pairs)
 
-def _names_by_table(wanted: Mapping[int, list[str]], tbl_id: ColumnElement[int], part_name: ColumnElement[str]) -> Iterable[ColumnElement[bool]]:
-    """Conditions that together cover the names: a list per table that has many, pairs for the others."""
-    pairs: list[tuple[int, str]] = []
-    for table, names in wanted.items():
-        if len(names) < _MANY:
-            pairs += [(table, name) for name in names]
-            continue
-        for batch in batches(names):
-            yield and_(tbl_id == table, part_name.in_(batch))
-    for batch_of_pairs in batches(pairs, 500):
-        yield tuple_(tbl_id, part_name).in_(batch_of_pairs)
+    def _batches(self, values: Iterable[T]) -> Iterator[list[T]]:
+        return batches(values, self._database.dialect.at_once)
+
+    def _among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        return self._database.dialect.among(column, values)

@@ -5,10 +5,11 @@ One class per product; nothing else in the package asks which product it talks t
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Engine, Table, cast, event, func, literal_column, text
+from sqlalchemy import ARRAY, BigInteger, ColumnElement, Connection, Engine, Table, bindparam, cast, event, func, literal_column, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 
@@ -52,6 +53,13 @@ class Dialect(ABC):
     def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
         """Wait for locks no longer than that in this transaction."""
 
+    at_once: int = 1000
+    """Values in one list at most."""
+
+    def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        """`column IN (values)`; at most `at_once` values."""
+        return column.in_(values)
+
     @abstractmethod
     def classify(self, error: DBAPIError) -> Failure:
         """What an error means."""
@@ -61,6 +69,11 @@ class PostgreSQL(Dialect):
     """PostgreSQL by psycopg 3, at READ COMMITTED as Hive uses it."""
 
     shares_with_others = True
+    at_once = 20_000
+
+    def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        # One array is one parameter: a thousand single ones cost the driver more than the search costs the server.
+        return column == func.any(cast(bindparam(None, list(values), type_=ARRAY(column.type)), ARRAY(column.type)))
 
     def options(self) -> dict[str, Any]:
         return {

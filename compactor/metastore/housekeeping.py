@@ -258,9 +258,9 @@ class Housekeeping:
                 count = connection.scalar(select(func.count()).where(self._empty(connection), old))
                 return _finding(count, f"rows of TXNS are finished, empty and more than {duration(overdue_ms)} old")
             case Duty.HISTORY:
-                old = self._database.now_ms(connection) - overdue_ms
+                before = self._database.now_ms(connection) - overdue_ms
                 generous = Retention(succeeded=6, failed=10, did_not_initiate=6, refused=6)
-                count = len(expired(connection, schema, generous, self._database.now_ms(connection), ended_before=old))
+                count = len(expired(connection, schema, generous, self._database.now_ms(connection), ended_before=before))
                 return _finding(count, "rows of COMPLETED_COMPACTIONS are far beyond what Hive keeps")
             case Duty.DUPLICATE_COMPONENTS:
                 return Finding(ours=False, sentence="left to Hive: duplicates only cost space")

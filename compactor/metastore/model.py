@@ -29,8 +29,11 @@ class Entity:
     partition: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "database", self.database.lower())
-        object.__setattr__(self, "table", self.table.lower())
+        database, table = self.database.lower(), self.table.lower()
+        if database != self.database:
+            object.__setattr__(self, "database", database)
+        if table != self.table:
+            object.__setattr__(self, "table", table)
 
     @property
     def full_name(self) -> str:

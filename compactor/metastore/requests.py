@@ -6,21 +6,20 @@ Source: docs/metastore.md; Hive's CompactFunction, GenerateCompactionQueueIdFunc
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from sqlalchemy import Connection, and_, insert, or_
+from sqlalchemy import ColumnElement, Connection, and_, insert, or_, select
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CompactorWriteIdList
 from compactor.errors import UsageError
 from compactor.metastore.database import Database
-from compactor.metastore.model import KIND_CODES, Enqueued, Entity, QueueEntry, QueueState
+from compactor.metastore.model import KIND_CODES, KINDS, Enqueued, Entity, QueueState
 from compactor.metastore.properties import encode_properties
-from compactor.metastore.rows import read_queue
 from compactor.metastore.snapshots import snapshots_for
-from compactor.metastore.sql import batches, fitting, next_number
+from compactor.metastore.sql import batches, entity_columns, fitting, next_number
 
 _PROPERTIES_LIMIT = 2048
-_AT_ONCE = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,16 @@ class Request:
     run_as: str | None = None
     initiator_id: str | None = None
     initiator_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """An entry that stands in the way of a request."""
+
+    id: int
+    state: QueueState
+    kind: CompactionKind | None
+    highest_write_id: int | None
 
 
 class Requests:
@@ -59,14 +68,10 @@ class Requests:
         for request in requests:
             if len(encode_properties(request.properties) or "") > _PROPERTIES_LIMIT:
                 raise UsageError(f"{request.entity}: properties are longer than the queue's {_PROPERTIES_LIMIT} characters")
-        answers: list[Enqueued] = []
+        if not requests:
+            return []
         with self._database.mutex("CompactionScheduler"):
-            for batch in batches(requests, _AT_ONCE):
-                answers += self._insert_batch(batch)
-        return answers
-
-    def _insert_batch(self, requests: Sequence[Request]) -> list[Enqueued]:
-        return self._database.write(lambda connection: self._insert(connection, requests))
+            return self._database.write(lambda connection: self._insert(connection, requests))
 
     def _insert(self, connection: Connection, requests: Sequence[Request]) -> list[Enqueued]:
         standing = self._standing(connection, requests)
@@ -81,7 +86,7 @@ class Requests:
         for request in requests:
             entry = standing.get(request.entity)
             if entry is not None:
-                words = f"{request.entity} is already scheduled: {entry.kind.value} compaction {entry.id} is {entry.state.value}"
+                words = f"{request.entity} is already scheduled: {entry.kind.value if entry.kind else 'a'} compaction {entry.id} is {entry.state.value}"
                 answers.append(Enqueued(entry.id, False, entry.state, words))
             elif new[request.entity] is request:
                 words = f"{request.kind.value} compaction of {request.entity} is queued with id {ids[request.entity]}"
@@ -91,21 +96,33 @@ class Requests:
                 answers.append(Enqueued(ids[request.entity], False, QueueState.INITIATED, words))
         return answers
 
-    def _standing(self, connection: Connection, requests: Sequence[Request]) -> dict[Entity, QueueEntry]:
+    def _standing(self, connection: Connection, requests: Sequence[Request]) -> dict[Entity, _Standing]:
         """The entry in the way of each entity, where there is one."""
-        queue = self._schema.compaction_queue.c
-        busy = [QueueState.INITIATED.code, QueueState.WORKING.code]
-        ready = and_(queue.cq_state == QueueState.READY_FOR_CLEANING.code, queue.cq_highest_write_id.is_not(None))
-        relevant = or_(queue.cq_state.in_(busy), ready) if self._schema.hive_4 else queue.cq_state.in_(busy)
+        queue = self._schema.compaction_queue
+        states = [QueueState.INITIATED.code, QueueState.WORKING.code]
+        relevant: ColumnElement[bool] = queue.c.cq_state.in_(states)
+        if self._schema.hive_4:
+            relevant = or_(relevant, and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_highest_write_id.is_not(None)))
+        columns: list[ColumnElement[Any]] = [*entity_columns(queue, "cq"), queue.c.cq_id, queue.c.cq_state, queue.c.cq_type, queue.c.cq_highest_write_id]
         wanted = {request.entity for request in requests}
-        found: list[QueueEntry] = []
+        found: dict[Entity, _Standing] = {}
+        done: list[tuple[Entity, _Standing]] = []
         for tables in batches(sorted({entity.table for entity in wanted})):
-            found += read_queue(connection, self._schema, relevant, queue.cq_table.in_(tables))
-        found = [entry for entry in found if entry.entity in wanted]
-        done = [entry for entry in found if entry.state is QueueState.READY_FOR_CLEANING]
-        reach = self._reach(connection, {entry.entity.full_name for entry in done})
-        in_the_way = [entry for entry in found if entry not in done or entry.highest_write_id == reach[entry.entity.full_name]]
-        return {entry.entity: entry for entry in in_the_way}
+            for database, table, partition, number, code, kind, write_id in connection.execute(select(*columns).where(relevant, queue.c.cq_table.in_(tables))):
+                entity = Entity(database, table, partition)
+                state = QueueState.from_code(code)
+                if entity not in wanted or state is None:
+                    continue
+                standing = _Standing(int(number), state, KINDS.get(kind), write_id)
+                if state is QueueState.READY_FOR_CLEANING:
+                    done.append((entity, standing))
+                else:
+                    found[entity] = standing
+        reach = self._reach(connection, {entity.full_name for entity, _ in done})
+        for entity, standing in done:
+            if standing.highest_write_id == reach[entity.full_name]:
+                found.setdefault(entity, standing)
+        return found
 
     def _reach(self, connection: Connection, tables: Iterable[str]) -> dict[str, int]:
         """The write id that a compaction of each table would cover if it began now."""
