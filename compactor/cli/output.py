@@ -45,12 +45,15 @@ class Column:
         title: the heading for people.
         right: aligned right, for numbers.
         show: turns the record's value into what people read; programs get the value itself.
+        people, programs: whether the column is in tables, in TSV.
     """
 
     key: str
     title: str
     right: bool = False
     show: Callable[[object], str] = str
+    people: bool = True
+    programs: bool = True
 
     def text(self, record: Record) -> str:
         """What a table's cell holds; nothing for a missing value."""
@@ -149,9 +152,10 @@ class TsvOutput(Output):
     r"""A heading and one line per record; tab, newline, carriage return and backslash are written \t, \n, \r, \\; nothing for a missing value."""
 
     def _write(self, view: View) -> None:
-        click.echo("\t".join(column.key for column in view.columns))
+        keys = [column.key for column in view.columns if column.programs]
+        click.echo("\t".join(keys))
         for record in view.records:
-            click.echo("\t".join(tsv_cell(record.get(column.key)) for column in view.columns))
+            click.echo("\t".join(tsv_cell(record.get(key)) for key in keys))
 
 
 OUTPUTS: Mapping[Format, type[Output]] = {Format.TABLE: TableOutput, Format.JSON: JsonOutput, Format.YAML: YamlOutput, Format.TSV: TsvOutput}
@@ -163,12 +167,13 @@ def output_for(name: Format | Literal["table", "json", "yaml", "tsv"]) -> Output
 
 
 def table(columns: Sequence[Column], records: Sequence[Record]) -> Table:
-    """A plain table: bold heading, no frame, columns folded rather than cut."""
+    """A plain table: bold heading, no frame, no empty columns; where it is too wide, text is folded and numbers stay whole."""
+    shown = [column for column in columns if column.people and any(column.text(record) for record in records)]
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for column in columns:
-        drawn.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
+    for column in shown:
+        drawn.add_column(column.title, justify="right" if column.right else "left", overflow="fold", no_wrap=column.right)
     for record in records:
-        drawn.add_row(*(column.text(record) for column in columns))
+        drawn.add_row(*(column.text(record) for column in shown))
     return drawn
 
 

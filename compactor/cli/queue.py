@@ -16,7 +16,13 @@ WAITING = (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANI
 QUEUE_STATES = [state.value.replace(" ", "-") for state in WAITING]
 HISTORY_STATES = [state.value.replace(" ", "-") for state in QueueState if state not in WAITING]
 
-ENTITY_COLUMNS = (Column("id", "ID", right=True), Column("database", "DATABASE"), Column("table", "TABLE"), Column("partition", "PARTITION"))
+ENTITY_COLUMNS = (
+    Column("id", "ID", right=True),
+    Column("database", "DATABASE", people=False),
+    Column("table", "TABLE", people=False),
+    Column("partition", "PARTITION", people=False),
+    Column("entity", "TABLE", programs=False),
+)
 QUEUE_COLUMNS = (
     *ENTITY_COLUMNS,
     Column("kind", "KIND"),
@@ -88,6 +94,7 @@ def history_record(entry: QueueEntry) -> Record:
 def _common(entry: QueueEntry) -> dict[str, object]:
     return {
         "id": entry.id,
+        "entity": str(entry.entity),
         "database": entry.entity.database,
         "table": entry.entity.table,
         "partition": entry.entity.partition,

@@ -43,17 +43,13 @@ SHOWN = Entity(DATABASE, "orders")
 SAID_LINES = 8
 DRAIN_SECONDS = 60
 COLUMNS = (
-    Column("table", "TABLE"),
-    Column("partition", "PARTITION"),
-    Column("directories_before", "DIRECTORIES", right=True, show=units.number),
-    Column("directories_after", "→", right=True, show=units.number),
-    Column("files_before", "FILES", right=True, show=units.number),
-    Column("files_after", "→", right=True, show=units.number),
-    Column("bytes_before", "SIZE", right=True, show=units.size),
-    Column("bytes_after", "→", right=True, show=units.size),
-    Column("rows_before", "ROWS", right=True, show=units.number),
-    Column("rows_after", "→", right=True, show=units.number),
-    Column("hash", "HASH OF ALL ROWS", show=lambda value: str(value)[:12]),
+    Column("entity", "TABLE"),
+    *(Column(f"{what}_{when}", "", people=False) for what in ("directories", "files", "bytes", "rows") for when in ("before", "after")),
+    Column("directories", "DIRECTORIES", right=True, programs=False),
+    Column("files", "FILES", right=True, programs=False),
+    Column("size", "SIZE", right=True, programs=False),
+    Column("rows", "ROWS", right=True, programs=False),
+    Column("hash", "HASH", show=lambda value: str(value)[:8]),
     Column("same", "SAME", show=lambda value: "yes" if value else "NO"),
 )
 
@@ -93,7 +89,7 @@ def demo(session: Session, *, directory: Path | None, keep: bool, svg: Path | No
         records = [_record(before[place.entity], after[place.entity], as_before[place.entity]) for place in everywhere]
         if session.form is Format.TABLE:
             draw(_drawn(after[SHOWN], "after"))
-        output.show(View(COLUMNS, records, document={"seconds": round(took, 1), "tables": records}))
+        output.show(View(COLUMNS, [_for_people(record) for record in records], document={"seconds": round(took, 1), "tables": records}))
         if svg is not None:
             save_picture(svg, before[SHOWN], after[SHOWN])
             output.say(f"picture: {svg}")
@@ -154,8 +150,7 @@ def _due(database: Database, config: Path, everywhere: Sequence[Place]) -> list[
 def _record(before: Measured, after: Measured, as_before: Measured) -> Record:
     entity = before.place.entity
     return {
-        "table": entity.full_name,
-        "partition": entity.partition,
+        "entity": str(entity),
         "directories_before": before.on_disk.directories,
         "directories_after": after.on_disk.directories,
         "files_before": before.on_disk.files,
@@ -166,6 +161,18 @@ def _record(before: Measured, after: Measured, as_before: Measured) -> Record:
         "rows_after": after.rows.rows,
         "hash": str(after.rows),
         "same": before.rows == after.rows == as_before.rows,
+    }
+
+
+def _for_people(record: Record) -> Record:
+    """With a column for each pair of figures, before and after."""
+    same = record["rows_before"] == record["rows_after"]
+    return {
+        **record,
+        "directories": f"{record['directories_before']} → {record['directories_after']}",
+        "files": f"{record['files_before']} → {record['files_after']}",
+        "size": f"{units.size(record['bytes_before'])} → {units.size(record['bytes_after'])}",
+        "rows": units.number(record["rows_before"]) + ("" if same else f" ≠ {units.number(record['rows_after'])}"),
     }
 
 
