@@ -11,6 +11,7 @@ from hypothesis.strategies import SearchStrategy
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import AcidDir, DirKind
 from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT, RowKey, encode
+from compactor.acid.types import HiveType, Kind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.planning.document import (
     Action,
@@ -219,3 +220,100 @@ def compaction_plans() -> SearchStrategy[CompactionPlan]:
         prediction=st.builds(Prediction, small, small, small, small, small, st.floats(0, 1e9)),
         warnings=st.lists(text, max_size=2).map(tuple),
     )
+
+
+# ---- orc: types, rows, keys, statistics
+
+_PRIMITIVES = (
+    *(HiveType(kind) for kind in (Kind.BOOLEAN, Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.STRING, Kind.BINARY, Kind.DATE)),
+    HiveType(Kind.TIMESTAMP),
+    HiveType(Kind.TIMESTAMP_INSTANT),
+    HiveType(Kind.CHAR, length=5),
+    HiveType(Kind.VARCHAR, length=7),
+    HiveType(Kind.DECIMAL, precision=12, scale=3),
+    HiveType(Kind.DECIMAL, precision=38, scale=10),
+)
+_NAMES = ("a", "b", "Id", "x y", "ü", "c:d", "back`quote", "_col0", "struct")
+
+
+def hive_types(*, unions: bool = False) -> SearchStrategy[HiveType]:
+    """Column types, nested up to some depth; unions only where the caller can stand them."""
+
+    def nest(inner: SearchStrategy[HiveType]) -> SearchStrategy[HiveType]:
+        lists = inner.map(lambda child: HiveType(Kind.LIST, (child,)))
+        maps = inner.map(lambda child: HiveType(Kind.MAP, (HiveType(Kind.STRING), child)))
+        kinds = [lists, maps, st.lists(inner, min_size=1, max_size=3).map(_struct)]
+        if unions:
+            kinds.append(st.lists(inner, min_size=1, max_size=3).map(lambda children: HiveType(Kind.UNION, tuple(children))))
+        return st.one_of(kinds)
+
+    return st.recursive(st.sampled_from(_PRIMITIVES), nest, max_leaves=4)
+
+
+def row_structs(*, unions: bool = False) -> SearchStrategy[HiveType]:
+    """The struct of a table's columns."""
+    return st.lists(hive_types(unions=unions), min_size=1, max_size=4).map(_struct)
+
+
+def _struct(children: Sequence[HiveType]) -> HiveType:
+    return HiveType(Kind.STRUCT, tuple(children), tuple(f"{_NAMES[place % len(_NAMES)]}{place}" for place in range(len(children))))
+
+
+_INTEGERS = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
+
+
+def values(kind: HiveType) -> SearchStrategy[Any]:
+    """Values of a type in the lossless form that pyorc gets from our converters; NULL anywhere."""
+    return st.none() | filled(kind)
+
+
+def filled(kind: HiveType) -> SearchStrategy[Any]:
+    """The same without NULL at the top."""
+    match kind.kind:
+        case Kind.BOOLEAN:
+            return st.booleans()
+        case Kind.BYTE | Kind.SHORT | Kind.INT | Kind.LONG:
+            half = 1 << (_INTEGERS[kind.kind] - 1)
+            return st.integers(-half, half - 1)
+        case Kind.FLOAT:
+            return st.floats(width=32, allow_nan=False)
+        case Kind.DOUBLE:
+            return st.floats(allow_nan=False)
+        case Kind.STRING | Kind.VARCHAR:
+            return st.text("abcü雪 ", max_size=7)
+        case Kind.CHAR:
+            return st.text("abcü雪", max_size=5).map(lambda text: text.ljust(5))
+        case Kind.BINARY:
+            return st.binary(max_size=5)
+        case Kind.DATE:
+            return st.integers(-(1 << 31), (1 << 31) - 1)
+        case Kind.TIMESTAMP | Kind.TIMESTAMP_INSTANT:
+            return st.tuples(
+                st.integers(-62_135_596_800, 253_402_300_799) | st.integers(0, 2_000_000_000), st.sampled_from((0, 0, 1, 500_000_000, 999_999_999))
+            ).filter(
+                lambda moment: moment[0] != -1  # ORC can't tell the last second before 1970 from the first after it
+            )
+        case Kind.DECIMAL:
+            whole = st.integers(-(10 ** (kind.precision or 1)) + 1, 10 ** (kind.precision or 1) - 1)
+            return whole.map(lambda number: _decimal(number, kind.scale or 0))
+        case Kind.LIST:
+            return st.lists(values(kind.children[0]), max_size=3)
+        case Kind.MAP:
+            return st.dictionaries(st.text("abc", max_size=2), values(kind.children[1]), max_size=3)
+        case _:
+            return st.tuples(*(values(child) for child in kind.children))
+
+
+def _decimal(number: int, scale: int) -> str:
+    digits = str(abs(number)).rjust(scale + 1, "0")
+    return f"{'-' if number < 0 else ''}{digits[: len(digits) - scale]}.{digits[len(digits) - scale :]}"
+
+
+def row_keys() -> SearchStrategy[RowKey]:
+    """ROW__IDs of one bucket, few enough to meet."""
+    return st.builds(RowKey, st.integers(1, 4), st.sampled_from((encode(0, 0), encode(0, 1))), st.integers(0, 12))
+
+
+def sorted_keys(*, min_size: int = 0) -> SearchStrategy[list[RowKey]]:
+    """Keys as in a file: ascending, each once."""
+    return st.sets(row_keys(), min_size=min_size, max_size=40).map(sorted)
