@@ -2,7 +2,6 @@
 
 import os
 import statistics
-import tempfile
 from pathlib import Path
 
 from sqlalchemy import insert, select
@@ -91,9 +90,3 @@ def _register(database: Database, table: DemoTable, txn: int, write_id: int) -> 
         connection.execute(insert(schema.partitions), [{**parts, "part_id": first + n, "part_name": names[n], "sd_id": first + n} for n in numbers])
         components = {"tc_txnid": txn, "tc_database": table.database, "tc_table": table.name, "tc_operation_type": "i", "tc_writeid": write_id}
         connection.execute(insert(schema.txn_components), [{**components, "tc_partition": name} for name in names])
-
-
-if __name__ == "__main__":
-    tempfile.tempdir = os.environ.get("BENCH_DIR")
-    for result in run():
-        print(result.line())
