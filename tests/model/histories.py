@@ -7,13 +7,14 @@ still hold. Failing seeds are replayed by `History(warehouse, seed)` alone: ever
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import Protocol
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.demo.ledger import OPEN
 from tests.reference.compare import expected_rows, read_directory, schema_of
-from tests.reference.reader import NotEnoughHistoryError
+from tests.reference.reader import NotEnoughHistoryError, Txns, WriteIds, select
 
 KINDS = ("plain", "partitioned", "bucketed", "migrated", "insert-only", "streamed")
 MORE_COLUMNS = [("extra", "bigint"), ("label", "varchar(12)"), ("flags", "array<boolean>")]
@@ -22,12 +23,30 @@ COLUMNS = [("id", "int"), ("name", "string"), ("amount", "decimal(20,4)"), ("at"
 
 @dataclass(frozen=True)
 class Remembered:
-    """A reader's snapshot and what it sees, by partition; rows have as many columns as the table had then."""
+    """
+    A reader's snapshot and what it sees, by partition; rows have as many columns as the table had then.
+
+    Args:
+        reader: whoever holds it and can still read, as `Readers.come` named it; None for a snapshot that nobody holds.
+        files: what that reader has listed and will open.
+    """
 
     moment: int
     snapshot: object
     rows: dict
     columns: int
+    reader: object = None
+    files: frozenset = frozenset()
+
+
+class Readers(Protocol):
+    """Queries that take their time."""
+
+    def come(self, history: "History") -> object:
+        """Open what a query holds: its transaction, its lock; returns its name."""
+
+    def leave(self, name: object) -> None:
+        """End it."""
 
 
 @dataclass
@@ -68,13 +87,20 @@ class History:
         else:
             self.table = make("h", "t", COLUMNS, insert_only=self.kind == "insert-only", parameters=parameters)
 
-    def run(self, steps: int, compact: Callable[["History", str | None, str], str] | None = None, clean: Callable[["History"], str] | None = None) -> None:
+    def run(
+        self,
+        steps: int,
+        compact: Callable[["History", str | None, str], str] | None = None,
+        clean: Callable[["History"], str] | None = None,
+        readers: Readers | None = None,
+    ) -> None:
         """
         Do `steps` random things; every snapshot on the way is remembered and checked again at the end.
 
         Args:
             compact: told a partition name and `major` or `minor`; returns what it did, for the tale.
-            clean: removes what is obsolete; snapshots from before are forgotten first, as their readers are gone.
+            clean: removes what is obsolete; snapshots from before are forgotten first, unless a reader holds them.
+            readers: lets readers come and go; None for none.
         """
         for _ in range(steps):
             chance = self.dice.random()
@@ -83,8 +109,11 @@ class History:
                 self._tell(compact(self, name, self.dice.choice(["major", "minor"])))
                 self.check()
             elif clean and chance < 0.2:
-                self.remembered.clear()
+                self.remembered = [one for one in self.remembered if one.reader is not None]
                 self._tell(clean(self))
+                self.check()
+            elif readers and chance < 0.28:
+                self._tell(self._reader(readers))
             else:
                 self._tell(self._step())
             self.remember()
@@ -97,7 +126,9 @@ class History:
         return self.remembered[-1]
 
     def check(self) -> None:
-        """Every remembered snapshot, and one taken now, must see its rows."""
+        """Every remembered snapshot, and one taken now, must see its rows; whoever still reads must find the files listed at the start."""
+        gone = [(one.moment, str(file)) for one in self.remembered for file in one.files if not file.exists()]
+        assert not gone, f"{self}: files of a reader were removed: {gone}\n{self.tale()}"
         newest = self.remember()
         for one in {(one.snapshot, one.columns): one for one in self.remembered}.values():
             for name, rows in one.rows.items():
@@ -110,6 +141,29 @@ class History:
                     continue
                 wanted = [(key, (*row, *[None] * (len(self.table.columns) - one.columns))) for key, row in rows]
                 assert sorted(seen, key=repr) == sorted(wanted, key=repr), f"{self}: {name}, snapshot of moment {one.moment}: {one.snapshot}\n{self.tale()}"
+
+    def _reader(self, readers):
+        held = [one for one in self.remembered if one.reader is not None]
+        if held and self.dice.random() < 0.5:
+            gone = self.dice.choice(held)
+            self.remembered.remove(gone)
+            readers.leave(gone.reader)
+            return f"the reader of moment {gone.moment} leaves"
+        name = readers.come(self)
+        taken = self.remember()
+        files = [file for directory in self.table.directories.values() for file in self._listed(directory, taken.snapshot)]
+        self.remembered[-1] = replace(taken, reader=name, files=frozenset(files))
+        return f"a reader comes: {name}"
+
+    @staticmethod
+    def _listed(directory, snapshot):
+        """What a reader opens; a table that it can't read (Hive 3.1, no base for its snapshot) has nothing to lose."""
+        try:
+            chosen = select(directory.location, WriteIds.parse(snapshot.write_ids), Txns.parse(snapshot.txns) if snapshot.txns is not None else None)
+        except NotEnoughHistoryError:
+            return []
+        found = [one.path for one in (chosen.base, *chosen.deltas) if one]
+        return chosen.originals + [file for path in found for file in path.rglob("*") if file.is_file()]
 
     def finish(self) -> None:
         """Commit what is still open."""

@@ -1,0 +1,99 @@
+"""
+Random histories under the daemon's own roles over a real metastore: Hive's writers write, queries come and go, Workers compact, the Cleaner cleans.
+
+Promises tested: no row changes for any snapshot; no reader loses a file that it has listed.
+"""
+
+import pytest
+
+from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.metastore.model import Entity
+from tests.metastore.conftest import _database, _parameters, postgres  # noqa: F401 - a fixture
+from tests.model.histories import KINDS, History
+from tests.unit.roles.world import World
+
+ENOUGH = ("not-enough", "not enough", "duplicate-range", "would-not-change-anything", "no minor compaction of those", "partition-missing")
+"""Words of the refusals that a random request may meet."""
+
+
+class Life:
+    """The hooks of a history: queue, Worker and Cleaner; and readers with a transaction and a lock."""
+
+    def __init__(self, world):
+        self.world = world
+
+    def compact(self, history, name, kind):
+        """Enqueue and work until the queue is empty."""
+        world = self.world
+        world.settle_time()
+        asked = world.services.queue.enqueue(Entity(history.table.database, history.table.name, name), CompactionKind(kind))
+        worker = world.worker()
+        said = []
+        while (line := worker.run_once()) != "nothing is queued":
+            said.append(line)
+            if "published" not in line and "left to the Cleaner" not in line:
+                assert any(word in line for word in ENOUGH), f"{history}: {line}\n{history.tale()}"
+        return f"{kind} of {name}: {asked.message if not asked.accepted else '; '.join(said)}"
+
+    def clean(self, history):
+        return self.world.clean()
+
+    def come(self, history):
+        """A query: its transaction, then its lock, then (by the caller) its snapshot."""
+        reader = self.world.hive.begin()
+        self.world.hive.lock(history.table.full_name, txn_id=reader)
+        return reader
+
+    def leave(self, name):
+        self.world.hive.commit(name)
+
+
+def live(world, *, seed, kind=None, steps=30, stripe=1):
+    """One life; at the end everybody leaves, and after a last compaction nothing obsolete is left."""
+    world.configure(splice={"min_stripe_bytes": stripe})
+    history, life = History(world.warehouse, seed, kind), Life(world)
+    history.run(steps, life.compact, life.clean, life)
+    for one in [one for one in history.remembered if one.reader is not None]:
+        life.leave(one.reader)
+    history.remembered.clear()
+    history.finish()
+    for name in history.table.directories:
+        history.told.append(life.compact(history, name, "major"))
+    for _ in range(20):  # entries of one table are cleaned one after another
+        history.told.append(life.clean(history))
+        if history.told[-1] == "nothing to clean":
+            break
+    history.check()
+    return history
+
+
+def left_behind(history):
+    """Directories next to the result, and anything of ours."""
+    found = {}
+    for name, directory in history.table.directories.items():
+        names = sorted(path.name for path in directory.location.iterdir())
+        if len(names) > 1:
+            found[name] = names
+    return found
+
+
+@pytest.fixture(params=_parameters(["sqlite", "postgres-3"]))
+def world(tmp_path, request):
+    """Hive 4 on an embedded metastore; Hive 3.1 on PostgreSQL."""
+    for database in _database(request.param, request, tmp_path):
+        yield World(database, tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_row_and_no_file_is_lost(world, kind):
+    """Each kind of table, on both layouts; at the end each directory holds one base and nothing else."""
+    history = live(world, seed=300 + KINDS.index(kind), kind=kind)
+    if world.database.schema.version is LayoutVersion.HIVE_4:
+        assert left_behind(history) == {}, f"{history}\n{history.tale()}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(80))
+def test_no_row_and_no_file_is_lost_in_long_histories(world, seed):
+    """Many seeds."""
+    live(world, seed=5000 + seed, steps=70, stripe=[1, 1500, 1 << 30][seed % 3])
