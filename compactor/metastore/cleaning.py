@@ -146,6 +146,9 @@ class Cleaning:
         if schema.hive_4:
             query = select(*columns, txns.c.txn_state.label("own_state")).select_from(queue.outerjoin(txns, txns.c.txn_id == queue.c.cq_txn_id)).where(ready)
         rows = connection.execute(query.order_by(queue.c.cq_id)).mappings().all()
+        if not rows:
+            self._sights.clear()
+            return []
         readers = read_readers(connection, self._database)
         now = self._database.now_ms(connection)
         entries = [(entry, row.get("own_state")) for row in rows if (entry := queue_entry(row)) is not None]

@@ -90,6 +90,7 @@ class PostgreSQL(Dialect):
             connection.autocommit = True
             with connection.cursor() as cursor:
                 cursor.execute("SET lock_timeout = '60s'")
+                cursor.execute("SET idle_in_transaction_session_timeout = 0")  # a mutex is held by a transaction that says nothing for a whole cycle
                 if read_only:
                     cursor.execute("SET default_transaction_read_only = on")
             connection.autocommit = False

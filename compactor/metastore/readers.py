@@ -40,43 +40,50 @@ class Readers:
     snapshot: Snapshot
     settled: int
     open: tuple[OpenTransaction, ...]
-    locks: tuple[HeldLock, ...]
+    locks: Mapping[Entity, tuple[HeldLock, ...]]
     history: Mapping[int, int] = field(default_factory=dict)
     registered: Mapping[int, frozenset[Entity]] = field(default_factory=dict)
+    _known: dict[Entity | None, tuple[tuple[OpenTransaction, ...], int, int]] = field(default_factory=dict, compare=False)
 
     def locks_on(self, entity: Entity) -> list[HeldLock]:
         """Locks of its table whose partition is the same or unnamed; for a whole table all of them."""
-        return [
-            lock
-            for lock in self.locks
-            if lock.database == entity.database
-            and lock.table == entity.table
-            and (entity.partition is None or lock.partition is None or lock.partition == entity.partition)
-        ]
+        held = self.locks.get(entity.whole_table(), ())
+        return [lock for lock in held if entity.partition is None or lock.partition is None or lock.partition == entity.partition]
 
-    def may_read(self, entity: Entity) -> list[OpenTransaction]:
+    def may_read(self, entity: Entity) -> tuple[OpenTransaction, ...]:
         """
         Open transactions that may read the table.
 
         One that registered its tables and didn't name this one, and holds no lock on it, reads others. One that did name it counts, whatever
         write id it registered: with nothing open that is its high watermark + 1, which says nothing about when it began.
         """
-        table = entity.whole_table()
-        locking = {lock.txn_id for lock in self.locks_on(table)}
-        return [txn for txn in self.open if table in self.registered.get(txn.txn_id, (table,)) or txn.txn_id in locking]
+        return self._of_table(entity)[0]
 
     def first_reader(self, entity: Entity) -> int:
         """The smallest transaction that may read the table, or may turn out to."""
-        reading = self.may_read(entity)
-        if len(reading) == len(self.open):
-            return self.settled
-        gaps = set(self.snapshot.open) - {txn.txn_id for txn in self.open}
-        return min([txn.txn_id for txn in reading] + sorted(gaps)[:1], default=self.snapshot.high_watermark + 1)
+        return self._of_table(entity)[1]
 
     def horizon(self, entity: Entity) -> int:
         """Below it every transaction is finished, and was finished when the first of those who may read the table began."""
-        seen_open = [self.history[txn.txn_id] for txn in self.may_read(entity) if txn.txn_id in self.history]
-        return min([self.first_reader(entity), *seen_open])
+        return self._of_table(entity)[2]
+
+    def _of_table(self, entity: Entity) -> tuple[tuple[OpenTransaction, ...], int, int]:
+        """Who may read, the first of them, the horizon; without registered tables the same for every table."""
+        key = entity.whole_table() if self.registered else None
+        if key not in self._known:
+            reading = self.open if key is None else self._reading(key)
+            first = self.settled if len(reading) == len(self.open) else self._first(reading)
+            seen_open = [self.history[txn.txn_id] for txn in reading if txn.txn_id in self.history]
+            self._known[key] = (reading, first, min([first, *seen_open]))
+        return self._known[key]
+
+    def _reading(self, table: Entity) -> tuple[OpenTransaction, ...]:
+        locking = {lock.txn_id for lock in self.locks.get(table, ())}
+        return tuple(txn for txn in self.open if table in self.registered.get(txn.txn_id, (table,)) or txn.txn_id in locking)
+
+    def _first(self, reading: tuple[OpenTransaction, ...]) -> int:
+        gaps = set(self.snapshot.open) - {txn.txn_id for txn in self.open}
+        return min([txn.txn_id for txn in reading] + sorted(gaps)[:1], default=self.snapshot.high_watermark + 1)
 
     def open_at(self, entity: Entity, txn_id: int) -> list[Blocker]:
         """Those who may read the table and began at or before `txn_id`."""
@@ -102,7 +109,10 @@ def read_readers(connection: Connection, database: Database) -> Readers:
     settled = snapshots.min_open_or_next(connection)
     snapshot = snapshots.take(connection)
     transactions = tuple(read_open_transactions(connection, database))
-    locks = tuple(read_locks(connection, schema.hive_locks))
+    locks: dict[Entity, list[HeldLock]] = {}
+    for lock in read_locks(connection, schema.hive_locks):
+        if lock.table is not None:
+            locks.setdefault(Entity(lock.database, lock.table), []).append(lock)
     history: dict[int, int] = {}
     if schema.min_history_level is not None:
         level = schema.min_history_level.c
@@ -112,4 +122,5 @@ def read_readers(connection: Connection, database: Database) -> Readers:
         write_id = schema.min_history_write_id.c
         for txn_id, name, table in connection.execute(select(write_id.mh_txnid, write_id.mh_database, write_id.mh_table)):
             registered.setdefault(int(txn_id), set()).add(Entity(name, table))
-    return Readers(snapshot, settled, transactions, locks, history, {txn_id: frozenset(tables) for txn_id, tables in registered.items()})
+    held = {table: tuple(those) for table, those in locks.items()}
+    return Readers(snapshot, settled, transactions, held, history, {txn_id: frozenset(tables) for txn_id, tables in registered.items()})

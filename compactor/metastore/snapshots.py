@@ -189,8 +189,9 @@ class Hive3Snapshots(Snapshots):
 
     def min_open_or_next(self, connection: Connection) -> int:
         txns = self._schema.txns.c
-        open_id = minimum(connection, txns.txn_id, txns.txn_state == "o")
+        # The counter first: whoever opens in between has an id that isn't below it.
         following = int(connection.scalar(select(self._next)) or 1)
+        open_id = minimum(connection, txns.txn_id, txns.txn_state == "o")
         return following if open_id is None else min(open_id, following)
 
     @property

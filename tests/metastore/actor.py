@@ -1,5 +1,7 @@
 """What Hive's own clients and threads write into the metastore, done here by plain inserts: the other side of every test."""
 
+import threading
+
 from sqlalchemy import delete, func, insert, select, update
 
 from compactor.metastore.database import Database
@@ -234,3 +236,22 @@ class Hive:
 
 T = Entity("db", "t")
 P = Entity("db", "t", "p=1")
+
+
+def run_all(actions):
+    """Run callables in threads; an exception in one fails the test."""
+    errors = []
+
+    def guarded(action):
+        try:
+            action()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

@@ -8,8 +8,7 @@ from sqlalchemy import update
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.metastore.locks import Locks
 from compactor.metastore.model import Entity
-from tests.metastore.actor import P, T
-from tests.metastore.test_queue import run_all
+from tests.metastore.actor import P, T, run_all
 
 
 def test_a_lock_is_a_granted_shared_read(database, hive):

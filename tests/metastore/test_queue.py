@@ -12,7 +12,7 @@ from compactor.metastore.properties import decode_properties, encode_properties
 from compactor.metastore.queue import Queue
 from compactor.metastore.requests import Request
 from compactor.metastore.transactions import Transactions, TxnState
-from tests.metastore.actor import P, T
+from tests.metastore.actor import P, T, run_all
 
 MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
 
@@ -453,25 +453,6 @@ def test_extra_columns_of_a_later_hive_are_no_obstacle(altered_database, postgre
     entry = claimed(altered_database)
     Queue(altered_database).mark_failed(entry, "x")
     assert Queue(altered_database).history()[0].id == entry.id
-
-
-def run_all(actions):
-    """Run callables in threads; an exception in one fails the test."""
-    errors = []
-
-    def guarded(action):
-        try:
-            action()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(action,)) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def test_a_row_of_the_history_that_nobody_can_read_is_left_out(database, hive):

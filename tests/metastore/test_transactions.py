@@ -1,5 +1,7 @@
 """Opening, seeing, ending transactions."""
 
+import threading
+
 import pytest
 from sqlalchemy import delete, select
 
@@ -7,6 +9,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.metastore.snapshots import COMPACTION, READ_ONLY
 from compactor.metastore.transactions import Transactions, TxnState
+from tests.metastore.actor import run_all
 
 
 def test_a_compaction_transaction_is_open_typed_and_seen_by_others(database_4, hive_4):
@@ -210,3 +213,32 @@ def test_stale_history_rows_hold_nothing_back(database, hive):
     transactions = Transactions(database)
     assert database.read(transactions._snapshots.min_seen_open) is None
     assert database.read(lambda connection: connection.scalar(select(schema.min_history_level.c.mhl_txnid))) == txn_id
+
+
+@pytest.mark.postgres
+def test_what_was_committed_never_becomes_open(shared_database_4):
+    """While many open and end transactions at once, no id that one snapshot counted as committed is open or aborted in a later one: gaps are told apart."""
+    ended = threading.Event()
+    snapshots = []
+
+    def watch():
+        transactions = Transactions(shared_database_4)
+        while not ended.is_set():
+            snapshots.append(transactions.snapshot())
+
+    def work():
+        transactions = Transactions(shared_database_4)
+        for _ in range(15):
+            transactions.abort(transactions.open_compaction("ann", "edge"), "done")
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    run_all([work] * 4)
+    ended.set()
+    watcher.join()
+    committed = set()
+    for snapshot in snapshots:
+        unfinished = set(snapshot.open) | set(snapshot.aborted)
+        assert not committed & unfinished
+        committed |= set(range(1, snapshot.high_watermark + 1)) - unfinished
+    assert len(snapshots) > 1
