@@ -1,6 +1,5 @@
 """Fixtures that every package of tests may use."""
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -15,19 +14,6 @@ from compactor.demo.ledger import MemoryLedger  # noqa: E402
 from compactor.demo.warehouse import Warehouse  # noqa: E402
 from tests.hive.reader import HiveReader, UnavailableError  # noqa: E402
 from tests.needs import missing  # noqa: E402
-
-
-@pytest.fixture(scope="session")
-def submitter():
-    """The daemon's own way onto Spark, two local cores; one session for all tests of the process."""
-    if shutil.which("java") is None:
-        missing("Spark needs Java, which isn't installed")
-    from compactor.engine.session import SparkSubmitter
-    from tests.model.compacting import settings
-
-    started = SparkSubmitter(settings())
-    yield started
-    started.stop()
 
 
 @pytest.fixture

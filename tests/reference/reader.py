@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyorc
 
@@ -26,12 +26,8 @@ class NotEnoughHistoryError(Exception):
     """The snapshot is older than the oldest base."""
 
 
-class RowId(NamedTuple):
-    """ROW__ID as Hive shows it."""
-
-    writeid: int
-    bucketid: int
-    rowid: int
+RowId = tuple[int, int, int]
+"""ROW__ID as Hive shows it: writeid, bucketid, rowid."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +228,7 @@ def _acid_rows(file: Path, columns: list[tuple[str, Type]], valid: WriteIds | No
             raise ValueError(f"operation {operation} in {file}")
         _check_bucket(file, bucket)
         if valid is None or valid.valid(current):
-            keys.append(RowId(write_id, bucket, row_id))
+            keys.append((write_id, bucket, row_id))
             rows.append(row)
     return list(zip(keys, _project(content.columns, rows, columns), strict=True))
 
@@ -247,7 +243,7 @@ def _delete_events(delta: Directory, valid: WriteIds) -> set[RowId]:
                 raise ValueError(f"{file} holds what is no delete event")
             _check_bucket(file, bucket)
             if valid.valid(current):
-                found.add(RowId(write_id, bucket, row_id))
+                found.add((write_id, bucket, row_id))
     return found
 
 
@@ -263,7 +259,7 @@ def _raw_rows(files: list[Path], write_id: int, statement: int, columns: list[tu
         bucket = int(name[1])
         content = _open(file)
         for row in _project(content.columns, content.rows, columns):
-            found.append((RowId(write_id, (1 << 29) | (bucket << 16) | statement, count[bucket]), row))
+            found.append(((write_id, (1 << 29) | (bucket << 16) | statement, count[bucket]), row))
             count[bucket] += 1
     return found
 
