@@ -1,0 +1,305 @@
+"""Splicing: the stripes' bytes under a new tail read as the rows one after the other."""
+
+import io
+
+import pyorc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.acid.row_id import RowKey
+from compactor.acid.types import acid_type, row_type
+from compactor.errors import RefusedError, VerificationError
+from compactor.orc.codec import Compression
+from compactor.orc.handles import LocalReader, LocalSink, MemoryReader, MemorySink
+from compactor.orc.keys import acid_stats, parse_key_index, stripe_bounds
+from compactor.orc.output import OutputFormat, common_calendar, compatible
+from compactor.orc.splice import Splicer
+from compactor.orc.tail import Tail, read_tail
+from tests import strategies
+from tests.unit.orc.files import ROW, acid_file, delete, insert, opened, plain_file, rows_of
+
+BUCKET = 536870912
+OUTPUT = OutputFormat(acid_type(ROW))
+
+
+def events(write_id, count, start=0):
+    return [insert(RowKey(write_id, BUCKET, start + n), (n, f"v{n}")) for n in range(count)]
+
+
+def spliced(files, output=OUTPUT, operation="insert"):
+    sink = MemorySink()
+    splicer = Splicer(sink, output)
+    for data in files:
+        reader, tail = data if isinstance(data, tuple) else opened(data)
+        for index in range(len(tail.stripes)):
+            splicer.add_stripe(reader, tail, index)
+    return sink, splicer.finish(operation)
+
+
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=5), st.sampled_from([kind for kind in Compression if kind not in (Compression.LZO, Compression.BROTLI)])
+)
+def test_a_spliced_file_is_its_sources_one_after_the_other(sizes, kind):
+    """Rows, counts, keys and user metadata, with every codec."""
+    files = [acid_file(events(write_id, size), compression=int(kind)) for write_id, size in enumerate(sizes, start=1)]
+    sink, summary = spliced(files, OutputFormat(acid_type(ROW), compression=kind))
+    assert rows_of(sink) == [row for data in files for row in rows_of(data)]
+    _, tail = opened(sink.getvalue())
+    assert (tail.rows, len(tail.stripes), summary.length) == (sum(sizes), len(sizes), len(sink.getvalue()))
+    assert parse_key_index(tail) == [RowKey(write_id, BUCKET, size - 1) for write_id, size in enumerate(sizes, start=1)]
+    assert acid_stats(tail) == (sum(sizes), 0, 0)
+    assert tail.user_metadata["hive.acid.version"] == b"2"
+    assert (summary.first_key, summary.last_key) == (RowKey(1, BUCKET, 0), RowKey(len(sizes), BUCKET, sizes[-1] - 1))
+    assert (summary.write_id_min, summary.write_id_max, summary.current_min, summary.current_max) == (1, len(sizes), 1, len(sizes))
+    written = tail.footer.statistics[4].integers
+    assert (written.minimum, written.maximum) == (0, max(sizes) - 1)
+
+
+@given(st.data(), strategies.row_structs())
+def test_every_type_survives_a_splice(data, row):
+    """Values, types and statistics of any columns are those of the sources."""
+    batches = data.draw(st.lists(st.lists(strategies.filled(row), min_size=1, max_size=5), min_size=1, max_size=3))
+    files = [acid_file([insert(RowKey(write_id, BUCKET, n), value) for n, value in enumerate(values)], row) for write_id, values in enumerate(batches, start=1)]
+    tree = opened(files[0])[1].tree
+    sink, _ = spliced(files, OutputFormat(tree))
+    assert rows_of(sink) == [found for one in files for found in rows_of(one)]
+    assert opened(sink.getvalue())[1].tree == tree
+
+
+def test_every_row_group_can_be_reached():
+    """A reader that seeks by the row index finds each row where it is, also in copied stripes."""
+    files = [acid_file(events(write_id, 5000), row_index_stride=1000) for write_id in (1, 2, 3)]
+    sink, _ = spliced(files, OutputFormat(acid_type(ROW), stride=1000))
+    reader = pyorc.Reader(io.BytesIO(sink.getvalue()))
+    expected = rows_of(sink)
+    for place in (0, 999, 1000, 4999, 5000, 7001, 12_000, 14_999):
+        reader.seek(place)
+        assert next(reader) == expected[place]
+
+
+def test_a_predicate_skips_by_the_written_statistics_and_loses_nothing():
+    """Pushing a predicate down finds the rows that it would find without statistics."""
+    files = [acid_file(events(write_id, 3000, start=3000 * write_id), row_index_stride=1000) for write_id in (1, 2, 3)]
+    sink, _ = spliced(files, OutputFormat(acid_type(ROW), stride=1000))
+    wanted = (pyorc.predicates.PredicateColumn(pyorc.TypeKind.LONG, name="rowId") >= 6500) & (
+        pyorc.predicates.PredicateColumn(pyorc.TypeKind.LONG, name="rowId") < 6600
+    )
+    found = list(pyorc.Reader(io.BytesIO(sink.getvalue()), predicate=wanted))
+    assert len(found) < 9000
+    assert {row[3] for row in found} >= set(range(6500, 6600))
+
+
+def test_a_local_file_is_copied_like_memory(tmp_path):
+    """Handles on local files give the same bytes."""
+    data = acid_file(events(1, 100))
+    (tmp_path / "source").write_bytes(data)
+    with LocalReader(tmp_path / "source") as reader, LocalSink(tmp_path / "target") as sink:
+        splicer = Splicer(sink, OUTPUT)
+        splicer.add_stripe(reader, read_tail(reader), 0)
+        assert splicer.finish("insert").length == sink.position
+    assert (tmp_path / "target").read_bytes() == spliced([data])[0].getvalue()
+    with pytest.raises(FileExistsError):
+        LocalSink(tmp_path / "target")
+
+
+def test_a_source_that_ends_early_stops_the_copy():
+    """A stripe is copied whole or not at all."""
+    sink = MemorySink()
+    with pytest.raises(OSError, match="5 bytes early"):
+        sink.copy_from(MemoryReader(b"12345"), 0, 10)
+
+
+def test_an_empty_file_has_columns_and_no_stripes():
+    """No rows: a valid file with empty key index and integer statistics of the key columns."""
+    sink, summary = spliced([])
+    _, tail = opened(sink.getvalue())
+    assert (summary.rows, summary.stripes, tail.rows, tail.user_metadata["hive.acid.key.index"]) == (0, 0, 0, b"")
+    assert rows_of(sink) == []
+    assert all(tail.footer.statistics[column].HasField("integers") for column in range(1, 6))
+
+
+def test_delete_files_say_that_they_hold_deletes():
+    """The third of Hive's counts is the number of delete events."""
+    files = [acid_file([delete(RowKey(1, BUCKET, n), 5) for n in range(4)])]
+    sink, _ = spliced(files, operation="delete")
+    assert acid_stats(opened(sink.getvalue())[1]) == (0, 0, 4)
+
+
+def test_rows_of_another_operation_are_noticed():
+    """Deletes can't stand in a file of inserts, nor the other way round."""
+    with pytest.raises(VerificationError, match="operation"):
+        spliced([acid_file([delete(RowKey(1, BUCKET, 0), 5)])])
+    with pytest.raises(VerificationError, match="operation"):
+        spliced([acid_file(events(1, 2))], operation="delete")
+
+
+def test_stripes_out_of_order_are_noticed():
+    """A stripe whose keys don't come after those before it is refused."""
+    with pytest.raises(VerificationError, match="don't come after"):
+        spliced([acid_file(events(2, 3)), acid_file(events(1, 3))])
+    with pytest.raises(VerificationError, match="don't come after"):
+        spliced([acid_file(events(1, 3)), acid_file(events(1, 3))])
+
+
+def test_a_wrong_last_key_is_noticed():
+    """The caller's last key has to be inside the statistics."""
+    reader, tail = opened(acid_file(events(1, 3)))
+    splicer = Splicer(MemorySink(), OUTPUT)
+    with pytest.raises(VerificationError, match="outside its statistics"):
+        splicer.add_stripe(reader, tail, 0, RowKey(1, BUCKET, 3))
+
+
+def test_a_file_starts_at_byte_zero():
+    """Stripe offsets count from the start of the file."""
+    sink = MemorySink()
+    sink.write(b"x")
+    with pytest.raises(ValueError, match="byte 0"):
+        Splicer(sink, OUTPUT)
+
+
+def test_an_operation_belongs_to_acid_files_only():
+    """A plain file has no events, an ACID file isn't without."""
+    with pytest.raises(ValueError, match="doesn't fit"):
+        spliced([acid_file(events(1, 1))], operation=None)
+
+
+def test_plain_files_are_spliced_without_user_metadata():
+    """Files without ACID columns get a tail without Hive's three keys."""
+    files = [plain_file(ROW, [(n, "x")]) for n in range(3)]
+    sink, summary = spliced(files, OutputFormat(ROW), operation=None)
+    assert rows_of(sink) == [(0, "x"), (1, "x"), (2, "x")]
+    assert (opened(sink.getvalue())[1].user_metadata, summary.last_key) == ({}, None)
+
+
+def labelled(data, writer, version, *, calendar=0, software=""):
+    """The file as another writer's."""
+    reader, tail = opened(data)
+    tail.postscript.writer_version = version
+    tail.footer.writer = writer
+    tail.footer.calendar = calendar
+    tail.footer.software_version = software
+    return reader, Tail(tail.name, tail.postscript, tail.footer, tail.metadata, tail.length)
+
+
+@pytest.mark.parametrize(
+    ("sources", "label"),
+    [
+        ([(1, 6)], (1, 6)),
+        ([(1, 6), (1, 6)], (1, 6)),
+        ([(0, 9), (0, 9)], (0, 9)),
+        ([(0, 9), (0, 7)], (0, 7)),
+        ([(0, 9), (1, 6)], (0, 6)),
+        ([(1, 6), (0, 6)], (0, 6)),
+    ],
+)
+def test_the_label_promises_no_more_than_the_oldest_stripe_keeps(sources, label):
+    """Java's lowest version; at most 6 beside C++; C++ only where all is C++."""
+    files = [labelled(acid_file(events(write_id, 2)), *source) for write_id, source in enumerate(sources, start=1)]
+    _, tail = opened(spliced(files)[0].getvalue())
+    assert (tail.writer, tail.writer_version) == label
+
+
+@pytest.mark.parametrize("source", [(0, 5), (0, 10), (1, 7), (4, 6), (2, 6)])
+def test_stripes_of_other_writers_are_not_copied(source):
+    """Older Java versions, unknown ones, Presto and Trino are recoded."""
+    reader, tail = labelled(acid_file(events(1, 2)), *source)
+    assert "writer" in compatible(tail, OUTPUT)
+    with pytest.raises(RefusedError, match="can't be copied"):
+        spliced([(reader, tail)])
+
+
+def test_a_version_that_all_sources_share_is_kept():
+    """The writer's software version stays when it is one."""
+    files = [labelled(acid_file(events(write_id, 2)), 0, 9, software="1.8.5") for write_id in (1, 2)]
+    assert opened(spliced(files)[0].getvalue())[1].footer.software_version == "1.8.5"
+    files[1] = labelled(acid_file(events(2, 2)), 0, 9, software="1.9.0")
+    assert opened(spliced(files)[0].getvalue())[1].footer.software_version == ""
+
+
+def test_fields_of_the_footer_that_nobody_knows_survive():
+    """What a newer writer says in every source, the output says too."""
+    reader, tail = opened(acid_file(events(1, 2)))
+    tail.footer.MergeFromString(b"\xf8\x07\x2a")
+    assert opened(spliced([(reader, tail)])[0].getvalue())[1].footer.SerializeToString().endswith(b"\xf8\x07\x2a")
+
+
+DATED = row_type([("d", "date"), ("t", "timestamp")])
+OLD, NEW = (-200_000, (-10_000_000_000_0, 0)), (0, (0, 0))
+
+
+def dated(write_id, value, calendar):
+    return labelled(acid_file([insert(RowKey(write_id, BUCKET, 0), value)], DATED), 0, 9, calendar=calendar)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "calendar"),
+    [
+        ((OLD, 1), (OLD, 1), 1),
+        ((OLD, 0), (OLD, 1), 1),
+        ((OLD, 2), (OLD, 2), 2),
+        ((OLD, 0), (OLD, 0), 0),
+        ((NEW, 2), (OLD, 1), 1),
+        ((NEW, 1), (OLD, 2), 2),
+        ((NEW, 2), (NEW, 2), 2),
+        ((OLD, 1), (OLD, 2), None),
+        ((OLD, 0), (OLD, 2), None),
+    ],
+)
+def test_calendars_agree_or_the_file_is_refused(one, other, calendar):
+    """Dates before 1582-10-15 differ between calendars; without such dates either label is right. Unsaid is hybrid."""
+    files = [dated(1, *one), dated(2, *other)]
+    if calendar is None:
+        with pytest.raises(RefusedError, match="different calendars"):
+            common_calendar([tail for _, tail in files])
+        return
+    assert opened(spliced(files, OutputFormat(acid_type(DATED)))[0].getvalue())[1].footer.calendar == calendar
+
+
+def test_what_keeps_a_stripe_from_being_copied_is_said():
+    """Columns, codec, stride, missing statistics: each has its sentence."""
+    fine = acid_file(events(1, 2))
+    assert compatible(opened(fine)[1], OUTPUT, 0) is None
+    assert "columns" in compatible(opened(fine)[1], OutputFormat(acid_type(row_type([("id", "bigint"), ("v", "string")]))))
+    assert "columns" in compatible(opened(fine)[1], OutputFormat(ROW))
+    assert "SNAPPY" in compatible(opened(acid_file(events(1, 2), compression=2))[1], OUTPUT)
+    assert "stride is 1000" in compatible(opened(acid_file(events(1, 2), row_index_stride=1000))[1], OUTPUT)
+    _, tail = opened(fine)
+    tail.postscript.version[1] = 11
+    assert "0.11" in compatible(tail, OUTPUT)
+    _, tail = opened(fine)
+    del tail.metadata.stripe_stats[:]
+    assert "statistics" in compatible(tail, OUTPUT, 0)
+    _, tail = opened(fine)
+    tail.metadata.stripe_stats[0].columns[3].ClearField("integers")
+    assert "ACID columns" in compatible(tail, OUTPUT, 0)
+
+
+def test_names_may_differ_in_case_and_old_files_go_by_position():
+    """Hive finds columns without regard to case, and `_col0` by its place; the output has the table's names."""
+    for names in (("ID", "V"), ("_col0", "_col1")):
+        file = acid_file(events(1, 2), row_type([(names[0], "int"), (names[1], "string")]))
+        sink, _ = spliced([file])
+        assert opened(sink.getvalue())[1].row_tree == ROW
+    assert "columns" in compatible(opened(acid_file(events(1, 2), row_type([("id", "int"), ("w", "string")])))[1], OUTPUT)
+
+
+def test_the_block_size_covers_every_copied_chunk():
+    """A reader allocates by the postscript."""
+    sink, _ = spliced([acid_file(events(1, 2), compression_block_size=1 << 20), acid_file(events(2, 2))])
+    assert opened(sink.getvalue())[1].block_size == 1 << 20
+
+
+def test_impossible_formats_are_mistakes_of_the_caller():
+    """Files without indexes and chunks beyond 8 MiB aren't written."""
+    with pytest.raises(ValueError, match="stride"):
+        OutputFormat(acid_type(ROW), stride=0)
+    with pytest.raises(ValueError, match="block size"):
+        OutputFormat(acid_type(ROW), block_size=1 << 23)
+
+
+def test_bounds_of_the_output_are_those_of_the_sources():
+    """The written statistics of each stripe still bound its keys."""
+    sink, _ = spliced([acid_file(events(1, 3)), acid_file(events(4, 2))])
+    _, tail = opened(sink.getvalue())
+    assert [stripe_bounds(tail, index).write_id for index in (0, 1)] == [(1, 1), (4, 4)]
