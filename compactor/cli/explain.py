@@ -82,6 +82,7 @@ def _document(inspection: Inspection, plan: CompactionPlan | RefusedError) -> Re
         "layout": moment.layout.value,
         "insert_only": found.table.insert_only,
         "write_ids": str(moment.write_ids),
+        "open_writers": moment.open_writers(),
         "read": {"directories": totals.directories, "files": totals.files, "bytes": totals.bytes},
         "items": [item.record() for item in inspection.items],
         "verdict": _verdict_record(verdict),
@@ -129,6 +130,8 @@ def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, *, fol
     found, verdict = inspection.found, inspection.verdict
     parts: list[RenderableType] = [partition.picture(str(found.entity), inspection.items, fold=fold), Text(found.location, style="dim"), Text()]
     parts.append(_verdict_line(verdict))
+    writers = inspection.moment.open_writers()
+    parts += [Text(f"  {sentence}; nothing at or above it can be compacted yet", style="yellow") for sentence in writers[:1]]
     parts += [Text(f"  {finding}", style="yellow") for finding in verdict.findings]
     if isinstance(plan, RefusedError):
         parts.append(Text(f"a compaction now would be refused ({plan.reason.value}): {plan.message}"))

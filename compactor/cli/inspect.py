@@ -59,6 +59,12 @@ class Moment:
         txn_ids = [acid.visibility_txn] if acid.visibility_txn in self.open else [self.writers.get(write_id, 0) for write_id in open_ids[:1]]
         return "; ".join(f"{self.open[txn_id]}" for txn_id in txn_ids if txn_id in self.open)
 
+    def open_writers(self) -> list[str]:
+        """For each open write id of the table, lowest first: whose it is."""
+        return [
+            f"write id {write_id} is open: {self.open.get(self.writers.get(write_id, 0), 'its transaction is just ending')}" for write_id in self.write_ids.open
+        ]
+
     @property
     def oldest_open_ms(self) -> int | None:
         return max((txn.age_ms for txn in self.open.values()), default=None)

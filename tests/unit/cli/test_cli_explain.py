@@ -20,6 +20,7 @@ def test_explain_draws_every_directory(shop):
         standings.setdefault(item["standing"], []).append(item["name"])
     assert {standing: len(names) for standing, names in standings.items()} == {"delta": 12, "delete delta": 1, "aborted": 1, "not visible": 1}
     assert told["read"]["directories"] == 13
+    assert [sentence.partition(", open for")[0] for sentence in told["open_writers"]] == ["write id 15 is open: transaction 17 of hive@demo"]
     (waiting,) = [item for item in told["items"] if item["standing"] == "not visible"]
     assert "hive@demo" in waiting["note"]
     assert all(item["compacted"] == (item["standing"] in ("delta", "delete delta")) for item in told["items"])
