@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import dataset
 
+from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError
 from compactor.orc import codec
 from compactor.orc.handles import RandomReader
@@ -23,6 +24,8 @@ from compactor.reasons import Reason
 BATCH_ROWS: Final = 1 << 16
 _FIRST_INDEX_STREAM: Final = 6
 _LAST_INDEX_STREAM: Final = 8
+_WHOLE: Final = (Kind.MAP, Kind.UNION)
+"""Types that lose their meaning without one of the columns inside."""
 _IN_MEMORY: Final = 96 << 20
 Piece = bytes | tuple[int, int]
 
@@ -114,12 +117,16 @@ def _kept_columns(tail: Tail, columns: Collection[int] | None) -> list[int]:
     if columns is None:
         return list(range(len(types)))
     parent = {child: column for column, found in enumerate(types) for child in found.subtypes}
-    kept = {0}
+    kept, whole = {0}, set[int]()
     for wanted in columns:
         column = wanted
         while column not in kept:
             kept.add(column)
             column = parent[column]
+    for column in range(1, len(types)):  # parents first: what is inside a column that is kept whole follows
+        if parent[column] in kept and (types[parent[column]].kind in _WHOLE or parent[column] in whole):
+            kept.add(column)
+            whole.add(column)
     return sorted(kept)
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from compactor.acid.row_id import RowKey
 from compactor.errors import CorruptFileError, RefusedError
+from compactor.orc.consistency import DecodedKeys
 from compactor.orc.handles import RandomReader
 from compactor.orc.image import BATCH_ROWS, read_batches
 from compactor.orc.proto import orc_pb2 as pb
@@ -119,12 +120,16 @@ def read_keys(reader: RandomReader, tail: Tail, stripe: int, rows: int = BATCH_R
     Decode the five ACID columns of one stripe, and read no other stream.
 
     Raises:
-        CorruptFileError: not an ACID file, undecodable, or a NULL in a key.
+        CorruptFileError: not an ACID file, undecodable, a NULL in a key, or other keys than the stripe's statistics tell of (found out after the last of them).
     """
     if not tail.is_acid:
         raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} isn't a full-ACID file: its columns are {tail.tree}")
+    seen = DecodedKeys(tail, stripe)
     for batch in read_batches(reader, tail, stripe, _KEY_COLUMNS, rows=rows):
-        yield key_columns(batch, tail.name, stripe)
+        keys = key_columns(batch, tail.name, stripe)
+        seen.add(keys)
+        yield keys
+    seen.check()
 
 
 def key_columns(batch: Any, name: str, stripe: int) -> KeyColumns:

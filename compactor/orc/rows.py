@@ -19,6 +19,7 @@ from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.arrow import arrow_type, check_recodable, has_nested, settled
 from compactor.orc.converters import CONVERTERS
+from compactor.orc.consistency import DecodedKeys
 from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.evolve import Conversion, conversion
 from compactor.orc.handles import RandomReader
@@ -241,11 +242,16 @@ class SourceRows:
             if self._unions:
                 check_unions(source.reader, source.tail, stripe)
             python = self._python or needs_pyorc(source.reader, source.tail, stripe)
+            seen = DecodedKeys(source.tail, stripe) if source.synthetic is None else None
             for chunk in self._decode_python(stripe) if python else self._decode_arrow(stripe):
                 self._check(chunk.keys, stripe)
+                if seen is not None:
+                    seen.add(chunk.keys)
                 kept = self._filtered(chunk)
                 if len(kept):
                     yield kept
+            if seen is not None:
+                seen.check()
 
     def _decode_arrow(self, stripe: int) -> Iterator[Chunk]:
         source = self._source

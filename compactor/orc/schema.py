@@ -51,6 +51,8 @@ def tree_of(types: Sequence[pb.Type], where: str) -> HiveType:
         if found.kind not in Kind._value2member_map_:
             raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: type kind {found.kind} of column {expected} is unknown")
         kind = Kind(found.kind)
+        if not all(isinstance(name, str) for name in found.field_names):  # protobuf hands out what isn't UTF-8 as bytes
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: a field name of column {expected} isn't UTF-8")
         wanted = {Kind.LIST: 1, Kind.MAP: 2, Kind.STRUCT: len(found.field_names)}.get(kind)
         if wanted is not None and len(found.subtypes) != wanted:
             raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: column {expected} has {len(found.subtypes)} types inside instead of {wanted}")

@@ -1,0 +1,337 @@
+"""Recoding: the rows that count, as they were, in key order, in the table's columns. Compared with a model in plain Python, read back by pyorc."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.acid.row_id import RowKey
+from compactor.acid.types import HiveType, Kind, acid_type, row_type
+from compactor.errors import CorruptFileError, RefusedError
+from compactor.orc.codec import Compression
+from compactor.orc.deletes import DeleteEvents
+from compactor.orc.handles import MemorySink
+from compactor.orc.keys import KeyColumns, parse_key_index
+from compactor.orc.output import OutputFormat
+from compactor.orc.recode import RowFilter, Source, Synthetic, recode, recode_into, write_delete_events
+from compactor.orc.splice import Splicer
+from compactor.orc.statistics import acid_statistics
+from compactor.orc.tail import read_stripe_footer
+from compactor.reasons import Reason
+from tests import strategies
+from tests.unit.orc.files import ROW, acid_file, delete, insert, opened, plain_file, rows_of
+
+BUCKET = 536870912
+OUTPUT = OutputFormat(acid_type(ROW))
+
+
+def source(data, **options):
+    return Source(*opened(data), **options)
+
+
+def deletes(keys):
+    return DeleteEvents.load([opened(acid_file([delete(key, 9) for key in sorted(keys)]))]) if keys else None
+
+
+def run(sources, output=OUTPUT, row_filter=None):
+    sink = MemorySink()
+    result = recode(sources, output, sink, row_filter)
+    return sink.getvalue(), result
+
+
+@settings(max_examples=150)
+@given(st.data(), strategies.row_structs())
+def test_every_value_of_every_type_survives(data, row):
+    """Nulls at any depth, old and far timestamps, extreme numbers, padded texts: rows in, the same rows out, with the same statistics."""
+    values = data.draw(st.lists(strategies.filled(row), min_size=1, max_size=8))
+    file = acid_file([insert(RowKey(1, BUCKET, n), value) for n, value in enumerate(values)], row)
+    _, tail = opened(file)
+    made, result = run([source(file)], OutputFormat(tail.tree))
+    assert repr(rows_of(made)) == repr(rows_of(file))
+    _, after = opened(made)
+    assert after.tree == tail.tree
+    assert (result.rows_in, result.rows_out) == (len(values), len(values))
+    for before, now in zip(tail.footer.statistics, after.footer.statistics, strict=True):
+        assert (now.number_of_values, now.dates, now.integers, now.strings.minimum, now.timestamps.minimum_utc) == (
+            before.number_of_values,
+            before.dates,
+            before.integers,
+            before.strings.minimum,
+            before.timestamps.minimum_utc,
+        )
+
+
+@settings(max_examples=60)
+@given(st.data(), strategies.row_structs(), st.sets(st.integers(0, 29)))
+def test_rows_between_deleted_ones_stay_as_they_are(data, row, gone):
+    """Slices around deleted rows carry nested nulls along with their own rows."""
+    some = data.draw(st.lists(strategies.filled(row), min_size=1, max_size=4))
+    file = acid_file([insert(RowKey(1, BUCKET, n), some[n % len(some)]) for n in range(30)], row)
+    made, result = run([source(file)], OutputFormat(opened(file)[1].tree), RowFilter(deletes({RowKey(1, BUCKET, n) for n in gone})))
+    assert repr(rows_of(made)) == repr([found for n, found in enumerate(rows_of(file)) if n not in gone])
+    assert (result.deleted, result.rows_out) == (len(gone), 30 - len(gone))
+
+
+rows = st.dictionaries(strategies.row_keys(), st.tuples(st.integers(1, 9), st.text("ab", max_size=2)), max_size=30)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(rows, min_size=1, max_size=4), st.sets(strategies.row_keys(), max_size=15), st.sets(st.integers(1, 9), max_size=3), st.none() | st.integers(1, 9)
+)
+def test_recoding_is_filter_and_sort(files, gone, aborted, watermark):
+    """Several files that overlap: every row that is neither deleted nor aborted nor too new, once, in key order; all others are counted."""
+    seen = {}
+    for file in files:
+        for key in [key for key in file if key in seen]:
+            del file[key]
+        seen.update(file)
+    sources = [source(acid_file([insert(key, (key.row_id, value), current) for key, (current, value) in sorted(file.items())])) for file in files]
+    made, result = run(sources, row_filter=RowFilter(deletes(gone), np.array(sorted(aborted), np.int64), watermark))
+    invisible = {key for key, (current, _) in seen.items() if current in aborted or (watermark is not None and current > watermark)}
+    expected = [insert(key, (key.row_id, value), current) for key, (current, value) in sorted(seen.items()) if key not in invisible and key not in gone]
+    assert rows_of(made) == expected
+    assert (result.rows_in, result.rows_out, result.aborted) == (len(seen), len(expected), len(invisible))
+    assert result.deleted == len(seen) - len(expected) - len(invisible)
+    _, tail = opened(made)
+    if expected:
+        assert parse_key_index(tail)[-1] == RowKey(*expected[-1][1:4])
+        columns = KeyColumns(*(np.array([row[place] for row in expected]) for place in range(5)))
+        for counted, noted in zip(acid_statistics([columns]), tail.footer.statistics, strict=False):
+            noted.ClearField("bytes_on_disk")
+            assert counted == noted
+
+
+def many(count, value=lambda n: (n, f"value {n % 7}")):
+    return acid_file([insert(RowKey(1, BUCKET, n), value(n)) for n in range(count)])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Compression if kind not in (Compression.LZO, Compression.BROTLI)])
+def test_any_codec_in_and_out(kind):
+    """The input's codec may differ from the output's."""
+    made, _ = run([source(many(3000))], OutputFormat(acid_type(ROW), compression=kind))
+    assert rows_of(made) == rows_of(many(3000))
+    assert opened(made)[1].compression is kind
+
+
+def test_stripes_end_where_they_are_full():
+    """The compressed size that the inputs tell decides; each stripe has its entry in the key index."""
+    file = acid_file([insert(RowKey(1, BUCKET, n), (n * 2654435761 % 2**31, f"{n * 40503 % 65521:x}")) for n in range(200_000)])
+    made, result = run([source(file)], OutputFormat(acid_type(ROW), stripe_bytes=len(file) // 3))
+    _, tail = opened(made)
+    assert result.summary.stripes == len(tail.stripes) > 1
+    assert rows_of(made) == rows_of(file)
+    ends = np.cumsum(result.summary.stripe_rows)
+    assert parse_key_index(tail) == [RowKey(1, BUCKET, int(end) - 1) for end in ends]
+
+
+def test_the_memory_of_dictionaries_ends_a_stripe(monkeypatch):
+    """Rows of low-cardinality text compress to nothing, but their dictionary entries are held until the stripe ends."""
+    monkeypatch.setattr("compactor.orc.encode._DICTIONARY_GUARD", 8 * 70_000)
+    _, result = run([source(many(200_000))])
+    assert result.summary.stripes == 2
+    assert sum(result.summary.stripe_rows) == 200_000
+
+
+def test_the_writers_own_guard_ends_a_stripe(monkeypatch):
+    """When the writer flushes because its buffers are full, the stripe ends there, and no row is lost."""
+    monkeypatch.setattr("compactor.orc.encode._MEMORY_GUARD", 0)
+    monkeypatch.setattr("compactor.orc.encode._STREAM_BUFFER", 1)
+    file = acid_file([insert(RowKey(1, BUCKET, n), (n * 2654435761 % 2**31, f"{n * 40503 % 65521:x}")) for n in range(150_000)])
+    made, result = run([source(file)])
+    assert result.summary.stripes == 3
+    assert rows_of(made) == rows_of(file)
+
+
+def test_thousands_of_tiny_stripes_become_one():
+    """Streaming writers leave a row a stripe; they are gathered before they are written."""
+    sink = MemorySink()
+    splicer = Splicer(sink, OUTPUT)
+    for n in range(300):
+        reader, tail = opened(acid_file([insert(RowKey(n + 1, BUCKET, 0), (n, "v"))]))
+        splicer.add_stripe(reader, tail, 0)
+    splicer.finish("insert")
+    made, result = run([source(sink.getvalue())])
+    assert (result.summary.stripes, result.rows_out) == (1, 300)
+    assert rows_of(made) == rows_of(sink)
+
+
+def test_some_stripes_of_a_file():
+    """Only the chosen ones are read."""
+    sink = MemorySink()
+    splicer = Splicer(sink, OUTPUT)
+    for write_id in range(1, 5):
+        reader, tail = opened(acid_file([insert(RowKey(write_id, BUCKET, n), (n, "v")) for n in range(3)]))
+        splicer.add_stripe(reader, tail, 0)
+    splicer.finish("insert")
+    made, _ = run([source(sink.getvalue(), stripes=(1, 3))])
+    assert {row[1] for row in rows_of(made)} == {2, 4}
+
+
+def test_copied_and_recoded_stripes_share_a_file():
+    """A splicer takes copied stripes before and after recoded ones."""
+    sink = MemorySink()
+    splicer = Splicer(sink, OUTPUT)
+    first, last = opened(acid_file([insert(RowKey(1, BUCKET, 0), (1, "a"))])), opened(acid_file([insert(RowKey(9, BUCKET, 0), (9, "z"))]))
+    splicer.add_stripe(*first, 0)
+    counted = recode_into([source(acid_file([insert(RowKey(5, BUCKET, n), (n, "m")) for n in range(4)]))], splicer, RowFilter(deletes({RowKey(5, BUCKET, 2)})))
+    splicer.add_stripe(*last, 0)
+    splicer.finish("insert")
+    assert (counted.rows_in, counted.rows_out, counted.deleted) == (4, 3, 1)
+    assert [row[1:4] for row in rows_of(sink)] == [(1, BUCKET, 0), (5, BUCKET, 0), (5, BUCKET, 1), (5, BUCKET, 3), (9, BUCKET, 0)]
+
+
+def test_nothing_left_is_an_empty_file():
+    """All rows deleted: a valid file without stripes."""
+    made, result = run([source(many(3))], row_filter=RowFilter(deletes({RowKey(1, BUCKET, n) for n in range(3)})))
+    assert (rows_of(made), result.summary.stripes, result.deleted) == ([], 0, 3)
+
+
+def test_a_base_is_trusted():
+    """Rows of a base count whatever their write id; those of a delta don't."""
+    filtered = RowFilter(aborted=np.array([1], np.int64))
+    assert run([source(many(3), trusted=True)], row_filter=filtered)[1].rows_out == 3
+    assert run([source(many(3))], row_filter=filtered)[1].aborted == 3
+
+
+def test_files_without_keys_get_them():
+    """Original rows: the given write id and bucket, row ids from the file's first one on; deletes hit them by these."""
+    tree = row_type([("id", "int"), ("v", "string"), ("s", "struct<a:int,b:array<string>>")])
+    file = plain_file(tree, [(n, f"v{n}", (n, ["x", None])) for n in range(6)])
+    keys = Synthetic(0, BUCKET, 100)
+    made, _ = run([source(file, synthetic=keys)], OutputFormat(acid_type(tree)), RowFilter(deletes({RowKey(0, BUCKET, 103)})))
+    assert rows_of(made) == [(0, 0, BUCKET, 100 + n, 0, (n, f"v{n}", (n, ["x", None]))) for n in range(6) if n != 3]
+
+
+def test_row_ids_of_a_later_stripe_count_from_the_file():
+    """A stripe in the middle of an original file has the ids of its place in the file."""
+    sink = MemorySink()
+    splicer = Splicer(sink, OutputFormat(ROW))
+    for size in (3, 2, 4):
+        splicer.add_stripe(*opened(plain_file(ROW, [(size, "v")] * size)), 0)
+    splicer.finish(None)
+    made, _ = run([source(sink.getvalue(), synthetic=Synthetic(0, BUCKET, 10), stripes=(1, 2))])
+    assert [row[3] for row in rows_of(made)] == list(range(13, 19))
+
+
+def test_keys_are_given_where_there_are_none_and_only_there():
+    """Both mistakes are named."""
+    with pytest.raises(CorruptFileError, match="no ACID columns"):
+        run([source(plain_file(ROW, [(1, "v")]))])
+    with pytest.raises(CorruptFileError, match="has ACID columns"):
+        run([source(many(1), synthetic=Synthetic(0, BUCKET, 0))])
+    with pytest.raises(ValueError, match="full-ACID"):
+        run([], OutputFormat(ROW))
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ([insert(RowKey(2, BUCKET, 0), (1, "a")), insert(RowKey(1, BUCKET, 0), (1, "a"))], "isn't sorted"),
+        ([insert(RowKey(1, BUCKET, 0), (1, "a"))] * 2, "isn't sorted"),
+        ([delete(RowKey(1, BUCKET, 0), 5)], "has rows without values|aren't inserts"),
+        ([(1, 1, BUCKET, 0, 1, (1, "a"))], "aren't inserts"),
+        ([insert(RowKey(1, BUCKET, 0), None)], "rows without values"),
+    ],
+)
+def test_rows_that_cant_be_are_corruption(events, words):
+    """Disorder, deletes among inserts, updates of old writers, rows without values."""
+    with pytest.raises(CorruptFileError, match=words):
+        run([source(acid_file(events))])
+
+
+def test_the_same_key_in_two_files_is_refused():
+    """Two rows with one ROW__ID: nobody can say which one a reader sees."""
+    with pytest.raises(RefusedError) as refused:
+        run([source(many(3)), source(many(2))])
+    assert refused.value.reason is Reason.DUPLICATE_RANGE
+
+
+def test_progress_is_told_and_may_stop():
+    """The callback sees every row, and what it raises ends the work."""
+    told = []
+    recode([source(many(100))], OUTPUT, MemorySink(), None, told.append)
+    assert sum(told) == 100
+
+    def stop(_rows):
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError):
+        recode([source(many(100))], OUTPUT, MemorySink(), None, stop)
+
+
+MOMENTS = row_type([("id", "int"), ("t", "timestamp"), ("deep", "array<struct<m:map<string,timestamp>>>")])
+
+
+@pytest.mark.parametrize(
+    "moment", [(-5, 500_000_000), (-5, 1), (-62_135_596_800, 0), (253_402_300_799, 999_999_999), (-9_223_372_040, 0), (0, 0), (-1000, 0), (1, 999_999_999)]
+)
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("statistics", [True, False])
+def test_timestamps_that_arrow_gets_wrong(moment, deep, statistics):
+    """Fractions before 1970 and years that nanoseconds can't count, at the top and inside, with and without statistics: exact, in stripes of their own if need be."""
+    row = (1, (5, 5), [({"k": moment},)]) if deep else (1, moment, None)
+    file = acid_file([insert(RowKey(1, BUCKET, 0), (0, None, None)), insert(RowKey(1, BUCKET, 1), row)], MOMENTS)
+    plain = acid_file([insert(RowKey(2, BUCKET, 0), (2, (7, 7), []))], MOMENTS)
+    odd = source(file)
+    if not statistics:
+        odd.tail.footer.row_index_stride = 0
+    made, _ = run([odd, source(plain)], OutputFormat(acid_type(MOMENTS)))
+    assert rows_of(made) == rows_of(file) + rows_of(plain)
+
+
+def test_overlapping_files_of_which_one_needs_pyorc():
+    """Rows of both kinds are merged by key."""
+    tree = row_type([("t", "timestamp")])
+    odd = acid_file([insert(RowKey(1, BUCKET, n), ((-100 - n, 1),)) for n in (0, 2, 4)], tree)
+    even = acid_file([insert(RowKey(1, BUCKET, n), ((n, 1),)) for n in (1, 3, 5)], tree)
+    made, _ = run([source(odd), source(even)], OutputFormat(acid_type(tree)), RowFilter(deletes({RowKey(1, BUCKET, 2)})))
+    assert [row[3] for row in rows_of(made)] == [0, 1, 3, 4, 5]
+
+
+UNION = HiveType(Kind.STRUCT, (HiveType(Kind.INT), HiveType(Kind.UNION, (HiveType(Kind.INT), HiveType(Kind.STRING)))), ("id", "u"))
+
+
+def test_unions_of_simple_types_are_recoded():
+    """A union column without NULLs, with rows deleted in between."""
+    file = acid_file([insert(RowKey(1, BUCKET, n), (n, n if n % 3 else f"s{n}")) for n in range(50)], UNION)
+    made, _ = run([source(file)], OutputFormat(acid_type(UNION)), RowFilter(deletes({RowKey(1, BUCKET, n) for n in (3, 4, 30)})))
+    assert rows_of(made) == [row for row in rows_of(file) if row[3] not in (3, 4, 30)]
+
+
+def test_unions_that_would_change_are_refused():
+    """NULL unions, unions inside other types and unions of structs can be copied, not rewritten."""
+    with_null = acid_file([insert(RowKey(1, BUCKET, n), (n, None)) for n in range(3)], UNION)
+    with pytest.raises(RefusedError, match="NULL in a union column"):
+        run([source(with_null)], OutputFormat(acid_type(UNION)))
+    nested = HiveType(Kind.STRUCT, (HiveType(Kind.LIST, (UNION.children[1],)),), ("l",))
+    with pytest.raises(RefusedError, match="unions inside other types"):
+        run([source(acid_file([insert(RowKey(1, BUCKET, 0), ([1],))], nested))], OutputFormat(acid_type(nested)))
+    timed = HiveType(Kind.STRUCT, (*UNION.children, HiveType(Kind.TIMESTAMP)), ("id", "u", "t"))
+    with pytest.raises(RefusedError, match="both unions and timestamps"):
+        run([source(acid_file([insert(RowKey(1, BUCKET, 0), (1, 5, (-5, 5)))], timed))], OutputFormat(acid_type(timed)))
+
+
+def test_bloom_filters_are_written_where_asked_for():
+    """A named column gets its filter; the file stays readable."""
+    made, _ = run([source(many(3000))], OutputFormat(acid_type(ROW), bloom_columns=("V",)))
+    reader, tail = opened(made)
+    assert [stream.column for stream in read_stripe_footer(reader, tail, 0).streams if stream.kind == 8] == [8]
+    assert rows_of(made) == rows_of(many(3000))
+
+
+@given(st.sets(strategies.row_keys(), min_size=1))
+def test_delete_events_are_written_as_hive_has_them(keys):
+    """Operation 2, key of the row, the deleting write id, no row; Hive's counts say deletes."""
+    sink = MemorySink()
+    summary = write_delete_events(deletes(keys), OUTPUT, sink)
+    assert rows_of(sink) == [delete(key, 9) for key in sorted(keys)]
+    assert (summary.rows, opened(sink.getvalue())[1].user_metadata["hive.acid.stats"]) == (len(keys), f"0,0,{len(keys)}".encode())
+
+
+def test_wide_rows_are_decoded_in_small_batches():
+    """Half a megabyte a row doesn't become a batch of gigabytes."""
+    file = acid_file([insert(RowKey(1, BUCKET, n), (n, "x" * 500_000)) for n in range(100)])
+    told = []
+    recode([source(file)], OUTPUT, MemorySink(), None, told.append)
+    assert max(told) == 64
