@@ -19,7 +19,7 @@ from compactor.engine.results import OutputFile, StagedResult
 from compactor.engine.staging import Accepted, Staging
 from compactor.engine.submit import JobName, Submitter, job_name
 from compactor.engine.verify import verify_full_acid, verify_listing
-from compactor.errors import CompactorError, VerificationError
+from compactor.errors import CompactorError, RefusedError, VerificationError
 from compactor.log import get_logger
 from compactor.metastore.model import Entity, PartitionFacts, TableFacts
 from compactor.planning.document import CompactionPlan
@@ -162,6 +162,7 @@ class Compaction:
         if self._result is not None:
             return self._result
         plan = self.plan()
+        self._require_room(plan)
         self._staging.make()
         self._step("worker.staged")
         settled = (0, 0)
@@ -174,6 +175,16 @@ class Compaction:
         empty = tuple(file for file in files if not file.path)
         self._result = StagedResult(tuple(kept), self._assemble(plan, kept), empty, settled)
         return self._result
+
+    def _require_room(self, plan: CompactionPlan) -> None:
+        """Refuse before anything is written, where the result can't fit; parts that are recoded apart exist twice for a while."""
+        wanted = 0 if plan.insert_only else plan.prediction.written + plan.prediction.recoded
+        try:
+            free = self._storage.free_bytes(self.request.location)
+        except FileNotFoundError:
+            raise RefusedError(Reason.INPUT_CHANGED, f"{plan.entity}: directory {self.request.location} is gone") from None
+        if free < wanted:
+            raise RefusedError(Reason.DISK_FULL, f"{plan.entity}: the result needs about {wanted} bytes, {free} are free at {self.request.location}")
 
     def _assemble(self, plan: CompactionPlan, files: list[OutputFile]) -> tuple[str, ...]:
         """Move the accepted files to their places and add the markers. A side of a minor without rows isn't made, unless both are empty."""

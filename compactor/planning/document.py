@@ -198,18 +198,6 @@ class CompactionPlan:
     prediction: Prediction = Prediction()
     warnings: tuple[str, ...] = ()
 
-    def input(self, path: str) -> InputFile:
-        """
-        The input of that path.
-
-        Raises:
-            KeyError: the plan doesn't read it.
-        """
-        for file in self.inputs:
-            if file.path == path:
-                return file
-        raise KeyError(path)
-
     @property
     def names(self) -> tuple[str, ...]:
         """Directories that may be published; a side of a minor that turns out empty isn't."""

@@ -1,6 +1,9 @@
 """Publishing: last checks, refuse-if-exists, unknown outcomes; and undoing."""
 
 import os
+import resource
+import shutil
+import signal
 
 import pytest
 
@@ -202,3 +205,40 @@ def test_delete_events_become_visible_before_rows(warehouse, table):
     publish(attempt, lambda: seen.append([name for name in attempt.names() if "_v" in name]))
     assert [len(names) for names in seen] == [0, 1]
     assert seen[1][0].startswith("delete_delta_")
+
+
+def test_a_full_disk_is_told_before_anything_is_written(warehouse, table, monkeypatch):
+    """The result can't fit: one line, no staging directory."""
+    attempt = Attempt(warehouse, table)
+    monkeypatch.setattr(LocalStorage, "free_bytes", lambda self, location: 10)
+    before = attempt.names()
+    with pytest.raises(RefusedError) as caught:
+        attempt.compaction.run()
+    assert caught.value.reason is Reason.DISK_FULL
+    assert attempt.names() == before
+
+
+def test_a_disk_that_fills_up_while_writing(warehouse, table):
+    """A limit on file size stands in for a full disk: a refusal with its reason, and discarding leaves nothing."""
+    attempt = Attempt(warehouse, table)
+    before = attempt.names()
+    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, old[1]))
+    try:
+        with pytest.raises(RefusedError) as caught:
+            attempt.compaction.run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert caught.value.reason is Reason.DISK_FULL
+    attempt.compaction.discard()
+    assert attempt.names() == before
+
+
+def test_a_partition_that_vanished(warehouse, table):
+    """Dropped between plan and run."""
+    attempt = Attempt(warehouse, table)
+    attempt.compaction.plan()
+    shutil.rmtree(attempt.location)
+    with pytest.raises(RefusedError):
+        attempt.compaction.run()
