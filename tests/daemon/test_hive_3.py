@@ -1,0 +1,139 @@
+"""The daemon on a metastore of Hive 3.1 in PostgreSQL: directories without transaction in their names, `_metadata_acid`, cleaning held back by locks alone."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from compactor.acid.compaction import CompactionKind
+from compactor.demo.rows import CatalogRows, MetastoreLedger
+from compactor.demo.warehouse import Warehouse
+from compactor.metastore.database import Database
+from compactor.metastore.model import Entity, QueueState
+from compactor.metastore.queue import Queue
+from tests.daemon.lab import Shared, pass_cycles, running, until
+from tests.metastore.actor import Hive
+from tests.reference.compare import expected_rows, read_table, schema_of
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+COLUMNS = [("id", "int"), ("v", "string")]
+
+
+def change(row):
+    return (row[0], f"{row[1]} changed")
+
+
+def build(warehouse):
+    """Plain, bucketed, partitioned, insert-only, converted tables; updates, deletes, aborted writers."""
+    plain = warehouse.create_table("d", "plain", COLUMNS)
+    bucketed = warehouse.create_table("d", "bucketed", COLUMNS, buckets=2, bucket_columns=["id"])
+    parts = warehouse.create_table("d", "parts", COLUMNS, partition_keys=[("k", "string")])
+    migrated = warehouse.create_table("d", "migrated", COLUMNS, transactional=False)
+    only = warehouse.create_table("d", "only", COLUMNS, insert_only=True)
+    warehouse.write_original(migrated, [(1, "old"), (2, "old")])
+    warehouse.write_original(migrated, [(3, "old")])
+    warehouse.convert(migrated)
+    for table, key in ((plain, None), (bucketed, None), (parts, ["a b"]), (parts, ["c/d"]), (migrated, None), (only, None)):
+        for start in (10, 20, 30):
+            with warehouse.begin() as txn:
+                txn.insert(table, [(start + number, "new") for number in range(4)], key)
+        aborted = warehouse.begin()
+        aborted.insert(table, [(99, "never")], key)
+        aborted.abort()
+        if not table.insert_only:
+            with warehouse.begin() as txn:
+                txn.update(table, lambda row: row[0] % 3 == 0, change, key)
+            with warehouse.begin() as txn:
+                txn.delete(table, lambda row: row[0] % 5 == 0, key)
+    return plain, bucketed, parts, migrated, only
+
+
+@dataclass
+class World:
+    kind: str
+    url: str
+    database: Database
+    warehouse: Warehouse
+    tables: tuple
+
+    @property
+    def directories(self):
+        return [(table, name, directory.location) for table in self.tables for name, directory in table.directories.items()]
+
+    def names(self, location):
+        return sorted(path.name for path in location.iterdir())
+
+
+@pytest.fixture(scope="module", params=["major", "minor"])
+def world(request, tmp_path_factory, postgres, schemas, submitter):
+    """Everything compacted and cleaned."""
+    url = postgres.create("3.1.0")
+    with Database(url) as database:
+        warehouse = Warehouse(tmp_path_factory.mktemp(request.param) / "warehouse", MetastoreLedger(database), CatalogRows(database))
+        made = World(request.param, url, database, warehouse, build(warehouse))
+        queue, reader = Queue(database), Hive(database)
+        lock = reader.lock("d.plain")
+        with running(url, Shared(submitter)) as daemon:
+            for table, name, _ in made.directories:
+                assert queue.enqueue(Entity("d", table.name, name), CompactionKind(request.param)).accepted
+            until(lambda: [entry.entity for entry in queue.entries()] in ([Entity("d", "plain")], []), "all but the locked table cleaned")
+            pass_cycles(daemon, "cleaner")
+            if queue.entries():
+                assert [entry.state for entry in queue.entries()] == [QueueState.READY_FOR_CLEANING]
+            assert any("delta" in name for name in made.names(made.tables[0].location))
+            reader.unlock(lock)
+            until(lambda: not queue.entries(), "all cleaned")
+        yield made
+
+
+def test_rows_stay(world):
+    """The reference reader, for which no transaction matters in this layout, sees the builder's books."""
+    for table in world.tables:
+        assert world.warehouse.snapshot(table).txns is None
+        assert read_table(world.warehouse, table) == expected_rows(world.warehouse, table)
+
+
+@pytest.mark.hive
+@pytest.mark.parametrize("mode", ["vector", "row"])
+def test_hive_3_reads_the_same(world, hive_3, mode):
+    """Hive 3.1.3's own reader, row and vector, ROW__IDs and all."""
+    for table, name, location in world.directories:
+        if not table.insert_only:
+            snapshot = world.warehouse.snapshot(table)
+            rows = hive_3.rows(location, schema_of(table), snapshot.write_ids, mode=mode, buckets=table.buckets)
+            assert rows == expected_rows(world.warehouse, table)[name], (table.name, name)
+
+
+def test_directories_have_no_transaction_in_their_names(world):
+    """One base with `_metadata_acid`; or one delta of each kind beside the old files. 3.1 has no minor compaction of insert-only tables."""
+    for table, _, location in world.directories:
+        names = world.names(location)
+        assert not [name for name in names if "_v" in name]
+        high = int(world.warehouse.snapshot(table).write_ids.split(":")[1])
+        low = 10_000_001 if table.name == "migrated" else 1
+        if table.insert_only:
+            continue
+        if table.name == "parts":
+            high, low = (6, 1) if location.name == "k=a b" else (12, 7)
+        if world.kind == "major":
+            assert names == [f"base_{high:07d}"]
+            assert (location / names[0] / "_metadata_acid").read_text() == '{"thisFileVersion":"0","dataFormat":"compacted"}'
+        else:
+            originals = ["000000_0", "000000_0_copy_1"] if table.name == "migrated" else []
+            assert names == [*originals, f"delete_delta_{low:07d}_{high:07d}", f"delta_{low:07d}_{high:07d}"]
+
+
+def test_entries_end_in_states_that_hive_3_knows(world):
+    """Succeeded; what Hive 3.1 can't do is failed, with the reason. Nobody's components, transactions or locks are left."""
+    ended = {str(entry.entity): entry for entry in Queue(world.database).history()}
+    assert len(ended) == len(world.directories)
+    for name, entry in ended.items():
+        if name == "d.only" and world.kind == "minor":
+            assert entry.state is QueueState.FAILED
+            assert entry.error_message.startswith("unsupported-kind: ")
+        else:
+            assert entry.state is QueueState.SUCCEEDED, entry.error_message
+    schema = world.database.schema
+    actor = Hive(world.database)
+    assert not actor.rows(schema.hive_locks, "hl_lock_ext_id")
+    assert {table for (table,) in actor.rows(schema.txn_components, "tc_table")} <= {"only"}
