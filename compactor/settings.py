@@ -64,7 +64,6 @@ class Database(Section):
     url: str = Field(repr=False, min_length=1)
     password: SecretStr | None = None
     password_file: Path | None = None
-    pool_size: int = Field(default=10, ge=2, le=200)
     connect_timeout_seconds: Seconds = 10
 
     @field_validator("url")

@@ -150,6 +150,8 @@ class Daemon:
         stuck = [name for name, loop in self._loops.items() if not loop.join(0)]
         if stuck:
             _log.error("did not end in time; the next start clears up", loops=stuck)
+        if stuck or self._has_claims(services):
+            services.identity.leave_trace()
         self._stack.close()
         _log.info("stopped")
         return ended
@@ -233,6 +235,15 @@ class Daemon:
         freed = Recovery(services).give_back_claims_of_the_dead()
         if freed:
             _log.info("gave back claims of dead workers", entries=[entry.id for entry in freed])
+
+    @staticmethod
+    def _has_claims(services: Services) -> bool:
+        """Whether entries are still ours, or that can't be told."""
+        try:
+            return any(services.identity.is_mine(entry.worker_id) for entry in services.queue.working())
+        except CompactorError as error:
+            _log.warning("can't tell whether claims are left; the next start will", error=str(error))
+            return True
 
     def _wake_the_next(self, step: str, _: object) -> None:
         """Nobody waits for an interval when there is work to hand on."""

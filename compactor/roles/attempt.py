@@ -17,7 +17,7 @@ from compactor.acid.names import MalformedNameError, parse_dir
 from compactor.acid.snapshot import AcidState
 from compactor.acid.write_ids import CompactorWriteIdList
 from compactor.engine.compaction import Compaction, CompactionRequest, Published
-from compactor.errors import CompactorError, OwnershipLostError, RefusedError
+from compactor.errors import CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError
 from compactor.log import get_logger
 from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts
 from compactor.metastore.transactions import TxnState
@@ -92,6 +92,8 @@ class Attempt:
     Args:
         entry: claimed by `worker_id`.
         cancellation: looked at between steps, and by the engine while it waits.
+
+    `state_stored`: what follows is marked as ours. `visible`: readers see the result, or may, and nothing can take it back (Hive 3.1 after the rename).
     """
 
     def __init__(self, services: Services, entry: QueueEntry, worker_id: str, cancellation: Cancellation) -> None:
@@ -103,9 +105,11 @@ class Attempt:
         self._facts: Facts | None = None
         self._storage: Storage | None = None
         self._compaction: Compaction | None = None
+        self._tenth = 0
         self.entry = entry
         self.txn_id: int | None = None
         self.state_stored = False
+        self.visible = False
 
     def run(self) -> Result:
         """
@@ -122,16 +126,22 @@ class Attempt:
         self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings, self._step)
         state = compaction.observe()
         self._step(steps.WORKER_LISTED)
-        if not enough(state, entry.kind, facts.table.insert_only):
+        plan = self._plan(compaction, state)
+        if plan is None:
             return self._leave_to_the_cleaner(state, request.write_ids, run_as)
-        plan = compaction.plan()
         self._step(steps.WORKER_PLANNED)
         self._store_state(plan.highest_write_id, run_as)
+        services.queue.set_job_id(entry, request.job.key)
         compaction.run(self._progress, self._cancellation)
         self._step(steps.WORKER_RAN)
         compaction.verify(self._cancellation)
         self._step(steps.WORKER_VERIFIED)
-        published = compaction.publish(self._guard)
+        try:
+            published = compaction.publish(self._guard)
+        except OutcomeUnknownError:
+            self.visible = not services.hive_4
+            raise
+        self.visible = not services.hive_4
         self._step(steps.WORKER_PUBLISHED)
         self._commit()
         self._step(steps.WORKER_COMMITTED)
@@ -232,11 +242,27 @@ class Attempt:
             pool=entry.pool,
         )
 
+    def _plan(self, compaction: Compaction, state: AcidState) -> CompactionPlan | None:
+        """The plan; None when there is not enough to compact."""
+        assert self._facts is not None
+        if not enough(state, self.entry.kind, self._facts.table.insert_only):
+            return None
+        try:
+            return compaction.plan()
+        except RefusedError as error:
+            if error.reason is Reason.NOT_ENOUGH:  # what is held back by an open writer doesn't count
+                return None
+            raise
+
     def _leave_to_the_cleaner(self, state: AcidState, write_ids: CompactorWriteIdList, run_as: str) -> Result:
-        """Not enough to compact. What is obsolete or aborted is reason enough to call the Cleaner; otherwise there is nothing to do at all."""
+        """
+        Not enough to compact. What is obsolete or aborted is reason enough to call the Cleaner; otherwise there is nothing to do at all.
+
+        Hive 3.1 has no word for that but success, as its own worker says; failed would keep the Initiator away after the second time.
+        """
         entity = self.entry.entity
         gone = [*state.obsolete, *state.aborted]
-        if not gone and not state.obsolete_originals:
+        if not gone and not state.obsolete_originals and self._services.hive_4:
             raise RefusedError(Reason.NOT_ENOUGH, f"{entity}: not enough to compact: {len(state.deltas)} deltas, {1 if state.base else 0} base")
         lowest = min(
             (excluded.dir.acid.max_write_id if excluded.dir.acid.is_base else excluded.dir.acid.min_write_id for excluded in state.excluded), default=None
@@ -290,11 +316,14 @@ class Attempt:
         return wanted
 
     def _progress(self, done: float) -> None:
-        _log.debug("progress", done=round(done, 3))
+        """Told ten times a second; said when another tenth is done."""
+        if (tenth := int(done * 10)) > self._tenth:
+            self._tenth = tenth
+            _log.debug("progress", done=f"{tenth * 10} %")
 
     def _step(self, step: str) -> None:
         self._services.steps.enter(step, self.entry)
-        if step != steps.WORKER_COMMITTED:
+        if step not in {steps.WORKER_PUBLISHED, steps.WORKER_COMMITTED}:  # what is published is only a commit away from its end
             self._cancellation.check()
 
 

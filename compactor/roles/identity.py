@@ -53,6 +53,7 @@ class Identity:
         self.instance = uuid.uuid4().hex
         self._directory = directory or Path(tempfile.gettempdir())
         self._handle: int | None = None
+        self._keep_trace = False
 
     def worker_id(self, role: int | str) -> str:
         """`compactor-<host>-<instance>-<role>`; at most 128 characters."""
@@ -66,9 +67,14 @@ class Identity:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._handle is not None:
-            self._path(self.instance).unlink(missing_ok=True)
+            if not self._keep_trace:
+                self._path(self.instance).unlink(missing_ok=True)
             os.close(self._handle)
             self._handle = None
+
+    def leave_trace(self) -> None:
+        """Something of ours is left: at the end the file stays, unlocked, so that the next process knows that we are dead."""
+        self._keep_trace = True
 
     def is_mine(self, worker_id: str | None) -> bool:
         owner = parse_worker_id(worker_id)

@@ -9,6 +9,7 @@ skipped for a reason that passes by itself is looked at again in the next cycle;
 Source: docs/operations.md; Hive's Initiator, TableOptimizer, AcidTableOptimizer.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -31,10 +32,51 @@ from compactor.settings import Thresholds as ThresholdSettings
 _log = get_logger(__name__)
 _HOUR_MS = 3_600_000
 _RELIST_MS = 24 * _HOUR_MS
+_AT_ONCE = 32
+"""Partitions that a listing thread takes at a time: handing over costs as much as listing a local directory."""
 POOL_KEY = "hive.compactor.worker.pool"
 REPLICATION_KEY = "hive.repl.first.inc.pending"
 PASSING = frozenset({Reason.ALREADY_QUEUED, Reason.OPEN_WRITER})
 """Reasons that go away without another write: looked at again in the next cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class _TableRules:
+    """What follows from a table's and its database's properties alone: worked out once per cycle, however many partitions it has."""
+
+    waits: Skip | None
+    unfit: Skip | None
+    sorted: Skip | None
+    thresholds: Thresholds | CompactorError
+
+    @classmethod
+    def of(cls, table: TableFacts, defaults: Thresholds, layout: LayoutVersion) -> "_TableRules":
+        name, waits, unfit = table.full_name, None, None
+        for owner, parameters in (("database", table.database_parameters), ("table", table.parameters)):
+            if waits is None and parameters.get(REPLICATION_KEY, "").lower() == "true":
+                waits = Skip(Reason.REPLICATION_PENDING, f"the {owner} waits for its first incremental replication")
+        if not table.transactional:
+            unfit = Skip(Reason.NOT_TRANSACTIONAL, f"{name} isn't a transactional table")
+        elif auto_compaction_off(table.parameters, table.database_parameters, layout):
+            unfit = Skip(Reason.AUTO_COMPACTION_OFF, f"no_auto_compaction is set for {name}")
+        thresholds: Thresholds | CompactorError
+        try:
+            thresholds = thresholds_for(defaults, table.parameters, table.database_parameters)
+        except CompactorError as error:
+            thresholds = error
+        return cls(waits, unfit, Skip(Reason.SORTED_TABLE, f"{name} is declared SORTED BY") if table.sorted else None, thresholds)
+
+    def skip(self, candidate: Candidate, table: TableFacts, partition: PartitionFacts | None) -> Skip | None:
+        """Hive's rules that need no look at the directory, in Hive's order."""
+        if self.waits is not None:
+            return self.waits
+        if candidate.active is not None:
+            return Skip(Reason.ALREADY_QUEUED, f"{candidate.entity} is {candidate.active.value}")
+        if self.unfit is not None:
+            return self.unfit
+        if table.partitioned and partition is None:
+            return Skip(Reason.DYNAMIC_PARTITION_ENTRY, f"{table.full_name} is partitioned, and the write names no partition")
+        return self.sorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +85,7 @@ class _Subject:
     table: TableFacts
     partition: PartitionFacts | None
     location: str
+    rules: _TableRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +110,15 @@ class _Tally:
     errors: int = 0
     again: set[Entity] = field(default_factory=set)
     picks: list[tuple[_Subject, Pick]] = field(default_factory=list)
+    tells_all: bool = field(default_factory=lambda: bool(_log.isEnabledFor(logging.DEBUG)))
+    """Asked once: even a line that isn't written costs more than the rest of a skip."""
 
     def skip(self, entity: Entity, skip: Skip) -> None:
         self.skips[skip.reason] = self.skips.get(skip.reason, 0) + 1
         if skip.reason in PASSING:
             self.again.add(entity)
-        _log.debug("skipped", entity=str(entity), reason=skip.reason.value, why=skip.explanation)
+        if self.tells_all:
+            _log.debug("skipped", entity=str(entity), reason=skip.reason.value, why=skip.explanation)
         for finding in skip.findings:
             _log.warning(finding, db=entity.database, table=entity.table, partition=entity.partition)
 
@@ -139,6 +185,8 @@ class Initiator:
         failing = services.initiating.failing(
             [candidate.entity for candidate in wanted], services.settings.initiator.failed_threshold, services.settings.initiator.failed_retry_days
         )
+        defaults = thresholds_from(services.settings.initiator.thresholds)
+        rules: dict[int, _TableRules] = {}
         subjects = []
         for candidate in wanted:
             entity = candidate.entity
@@ -146,40 +194,25 @@ class Initiator:
             if found is None:
                 reason = Reason.PARTITION_MISSING if entity.whole_table() in tables else Reason.TABLE_MISSING
                 tally.skip(entity, Skip(reason, f"{entity} isn't in the catalog"))
-            elif (skip := self._skip_unseen(candidate, *found)) is not None:
+                continue
+            table, partition = found
+            if (of_table := rules.get(table.tbl_id)) is None:
+                of_table = rules[table.tbl_id] = _TableRules.of(table, defaults, services.layout)
+            if (skip := of_table.skip(candidate, table, partition)) is not None:
                 tally.skip(entity, skip)
             elif entity in failing:
                 skip = Skip(Reason.FAILED_TOO_OFTEN, f"the last {services.settings.initiator.failed_threshold} compactions failed")
                 tally.skip(entity, skip)
                 self._record(entity, f"{skip.reason.value}: {skip.explanation}")
             else:
-                location = found[1].location if found[1] else found[0].location
-                subjects.append(_Subject(candidate, found[0], found[1], location or ""))
+                location = partition.location if partition else table.location
+                subjects.append(_Subject(candidate, table, partition, location or "", of_table))
         return subjects
-
-    def _skip_unseen(self, candidate: Candidate, table: TableFacts, partition: PartitionFacts | None) -> Skip | None:
-        """Hive's rules that need no look at the directory, in Hive's order."""
-        entity = candidate.entity
-        for owner, parameters in (("database", table.database_parameters), ("table", table.parameters)):
-            if parameters.get(REPLICATION_KEY, "").lower() == "true":
-                return Skip(Reason.REPLICATION_PENDING, f"the {owner} waits for its first incremental replication")
-        if candidate.active is not None:
-            return Skip(Reason.ALREADY_QUEUED, f"{entity} is {candidate.active.value}")
-        if not table.transactional:
-            return Skip(Reason.NOT_TRANSACTIONAL, f"{entity.full_name} isn't a transactional table")
-        if auto_compaction_off(table.parameters, table.database_parameters, self._services.layout):
-            return Skip(Reason.AUTO_COMPACTION_OFF, f"no_auto_compaction is set for {entity.full_name}")
-        if table.partitioned and partition is None:
-            return Skip(Reason.DYNAMIC_PARTITION_ENTRY, f"{entity.full_name} is partitioned, and the write names no partition")
-        if table.sorted:
-            return Skip(Reason.SORTED_TABLE, f"{entity.full_name} is declared SORTED BY")
-        return None
 
     # Whether it is due
 
     def _judge_all(self, subjects: list[_Subject], tally: _Tally, now_ms: int) -> None:
         services = self._services
-        defaults = thresholds_from(services.settings.initiator.thresholds)
         open_since = {transaction.txn_id: transaction.started_ms for transaction in services.transactions.open_transactions()}
         txns = services.transactions.valid_txns()
         write_ids = services.transactions.compactor_write_ids_of({subject.table.full_name for subject in subjects}, txns)
@@ -188,21 +221,23 @@ class Initiator:
 
         def judge(subject: _Subject) -> Pick | Skip | Exception:
             try:
-                return self._judge(subject, defaults, write_ids, txns, now_ms=now_ms, oldest_open_ms=oldest_open_ms)
+                return self._judge(subject, write_ids, txns, now_ms=now_ms, oldest_open_ms=oldest_open_ms)
             except Exception as error:  # whatever it is, it is this table's alone
                 return error
 
         listed: list[tuple[_Subject, Pick | Skip | Exception]] = []
         pending = []
         for subject in subjects:
-            quiet = self._still_quiet(subject, defaults, now_ms)
+            quiet = self._still_quiet(subject, now_ms)
             if quiet is not None:
                 tally.skip(subject.candidate.entity, quiet)
             else:
                 pending.append(subject)
         if pending:
             with ThreadPoolExecutor(services.settings.initiator.listing_threads, thread_name_prefix="listing") as pool:
-                listed = list(zip(pending, pool.map(judge, pending), strict=True))
+                groups = [pending[start : start + _AT_ONCE] for start in range(0, len(pending), _AT_ONCE)]
+                verdicts = (verdict for group in pool.map(lambda group: [judge(subject) for subject in group], groups) for verdict in group)
+                listed = list(zip(pending, verdicts, strict=True))
         tally.listed = len(listed)
         for subject, verdict in listed:
             self._take(subject, verdict, tally)
@@ -210,7 +245,6 @@ class Initiator:
     def _judge(
         self,
         subject: _Subject,
-        defaults: Thresholds,
         write_ids: Mapping[str, CompactorWriteIdList],
         txns: ValidTxnList,
         *,
@@ -220,7 +254,9 @@ class Initiator:
         candidate, table, layout = subject.candidate, subject.table, self._services.layout
         if not subject.location:
             return Skip(Reason.UNSUPPORTED_STORE, f"{candidate.entity} has no location in the catalog")
-        thresholds = thresholds_for(defaults, table.parameters, table.database_parameters)
+        thresholds = subject.rules.thresholds
+        if isinstance(thresholds, CompactorError):
+            raise thresholds
         listing = self._services.storage(subject.location).list_tree(subject.location)
         state = resolve(listing, write_ids[table.full_name], txns if layout is LayoutVersion.HIVE_4 else None, layout)
         partition_parameters = subject.partition.parameters if subject.partition else {}
@@ -244,17 +280,13 @@ class Initiator:
             self._quiet.pop(candidate.entity, None)
         return verdict
 
-    def _still_quiet(self, subject: _Subject, defaults: Thresholds, now_ms: int) -> Skip | None:
+    def _still_quiet(self, subject: _Subject, now_ms: int) -> Skip | None:
         quiet = self._quiet.get(subject.candidate.entity)
         if quiet is None or now_ms - quiet.listed_ms > _RELIST_MS:
             return None
         if (quiet.candidate, quiet.tbl_id, quiet.location) != (subject.candidate, subject.table.tbl_id, subject.location):
             return None
-        try:
-            thresholds = thresholds_for(defaults, subject.table.parameters, subject.table.database_parameters)
-        except CompactorError:
-            return None
-        return quiet.skip if thresholds == quiet.thresholds else None
+        return quiet.skip if subject.rules.thresholds == quiet.thresholds else None
 
     def _take(self, subject: _Subject, verdict: Pick | Skip | Exception, tally: _Tally) -> None:
         entity = subject.candidate.entity

@@ -43,10 +43,6 @@ CLEANER_STEPS = (CLEANER_SELECTED, CLEANER_LISTED, CLEANER_TRASHED, CLEANER_COMP
 INITIATOR_SEARCHED = "initiator.searched"
 INITIATOR_LISTED = "initiator.listed"
 INITIATOR_QUEUED = "initiator.queued"
-INITIATOR_STEPS = (INITIATOR_SEARCHED, INITIATOR_LISTED, INITIATOR_QUEUED)
-
-ALL_STEPS = (*WORKER_STEPS, *CLEANER_STEPS, *INITIATOR_STEPS)
-
 Observer = Callable[[str, object], None]
 """Gets the step's name and what it is about: a queue entry, an entity, or None."""
 

@@ -101,7 +101,18 @@ class Worker:
             return f"{_name(entry)}: not enough to compact, but {result.cleaning_only}: left to the Cleaner"
         metrics.jobs.labels(entry.kind.value, "compacted").inc()
         self._count(result.plan, result.published)
-        names = " and ".join(result.published.directories) or "nothing"
+        published = result.published
+        names = " and ".join(published.directories) or "nothing"
+        _log.info(
+            "compacted",
+            kind=result.plan.kind.value,
+            directories=list(published.directories),
+            input_files=len(result.plan.inputs),
+            output_files=published.files,
+            copied_bytes=published.copied_bytes,
+            recoded_bytes=published.recoded_bytes,
+            written_bytes=published.written_bytes,
+        )
         return f"{_name(entry)}: published {names} from {len(result.plan.inputs)} files"
 
     def _count(self, plan: CompactionPlan, published: Published) -> None:
@@ -127,6 +138,9 @@ class Worker:
         message = _message(error)
         try:
             match error:
+                case _ if attempt.visible:
+                    outcome, word = "given-back", "published, but not marked; given back for the rest"
+                    queue.give_back(entry)
                 case DrainedError():
                     outcome, word = "given-back", "given back"
                     queue.give_back(entry)

@@ -128,7 +128,7 @@ def test_a_mistake_is_one_line_naming_the_key(tmp_path, text, env, said):
     ("text", "said"),
     [
         ("", "c.yaml: database.url: is required; set it there or as COMPACTOR_DATABASE__URL"),
-        ("database: {pool_size: 3}", "c.yaml: database.url: is required; set it there or as COMPACTOR_DATABASE__URL"),
+        ("database: {password_file: /p}", "c.yaml: database.url: is required; set it there or as COMPACTOR_DATABASE__URL"),
         ("- 1", "must hold keys and values"),
         ("database: {url: foo}", "c.yaml: database.url: is not a database address such as postgresql://"),
         (
@@ -192,7 +192,7 @@ def test_hide_password_leaves_the_rest():
 def test_changes_are_told_apart_by_what_a_running_daemon_can_take_over(tmp_path):
     """A reload applies some keys and names those that need a restart."""
     old = load(tmp_path, SQLITE)
-    new = load(tmp_path, SQLITE + "cleaner: {threads: 9}\nworker: {threads: 3, poll_seconds: 1}\nspark: {conf: {a: b}}\n")
+    new = load(tmp_path, SQLITE + "cleaner: {threads: 9}\nworker: {threads: 3, poll_seconds: 2}\nspark: {conf: {a: b}}\n")
     applied, restart = old.changes(new)
     assert applied == ("cleaner.threads", "worker.poll_seconds")
     assert set(restart) == {"worker.threads", "spark.conf", "spark.conf.a"}
