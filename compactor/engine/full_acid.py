@@ -6,6 +6,7 @@ into several chunks: it puts their parts together.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from compactor.acid.names import DirKind
 from compactor.acid.types import row_type
@@ -98,9 +99,11 @@ def _tasks(document: CompactionPlan, tasks: str) -> tuple[list[ChunkTask | Bucke
             chunks = sorted({segment.chunk for segment in bucket.segments if segment.action is not Action.COPY})
             if len(chunks) <= 1:
                 first.append(BucketTask(work, ()))
-            else:
-                first += [ChunkTask(work, number, tuple(segment for segment in bucket.segments if segment.chunk == number)) for number in chunks]
-                later.append(BucketTask(work, ()))
+                continue
+            later.append(BucketTask(work, ()))
+            for number in chunks:
+                part = replace(bucket, segments=tuple(segment for segment in bucket.segments if segment.chunk == number))
+                first.append(ChunkTask(_work(document, output, part, tasks), number, part.segments))
     return sorted(first, key=lambda task: -task.bytes), sorted(later, key=lambda task: -task.bytes)
 
 

@@ -7,7 +7,7 @@ Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMe
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -16,8 +16,8 @@ from compactor.acid.listing import FileEntry
 from compactor.acid.names import METADATA_FILE, VERSION_FILE, DirKind
 from compactor.acid.row_id import RowKey, decode_bucket, decode_buckets
 from compactor.engine.formats import output_format
-from compactor.engine.inputs import open_input
 from compactor.engine.memory import trimmed
+from compactor.engine.open_inputs import OpenInputs
 from compactor.engine.results import OutputFile, RowCounts, StagedResult
 from compactor.engine.submit import JobName, Submitter
 from compactor.engine.task_results import checksum
@@ -33,7 +33,7 @@ from compactor.storage.base import ReadHandle, Storage
 from compactor.storage.location import join
 from compactor.storage.registry import storage_for
 
-STRIPES_PER_TASK: Final = 32
+STRIPES_PER_TASK: Final = 8
 SAMPLE: Final = 4096
 
 
@@ -64,8 +64,9 @@ class VerifyTask:
 
     Args:
         path: location of the staged file.
-        origins: where each of the file's stripes comes from.
-        start, stop: stripes to check.
+        origins: where each of the stripes comes from.
+        start: the first stripe to check; as many as there are origins.
+        count: stripes of the whole file.
     """
 
     location: str
@@ -73,7 +74,7 @@ class VerifyTask:
     file: OutputFile
     origins: tuple[tuple[str | None, int], ...]
     start: int
-    stop: int
+    count: int
     inputs: tuple[InputFile, ...]
     deletes: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
@@ -124,17 +125,18 @@ def check_accounts(plan: CompactionPlan, result: StagedResult) -> None:
 def _verify_tasks(plan: CompactionPlan, file: OutputFile, root: str) -> list[VerifyTask]:
     bucket = next(b for output in plan.outputs if output.name == file.directory for b in output.buckets if b.bucket == file.bucket)
     origins = tuple((origin.path, origin.stripe) for origin in file.origins for _ in range(origin.count))
-    used = {path for path, _ in origins if path is not None} | set(bucket.deletes)
+    known = {item.path: item for item in plan.inputs}
+    parts = [origins[start : start + STRIPES_PER_TASK] for start in range(0, max(1, len(origins)), STRIPES_PER_TASK)]
     write_ids = (0, plan.name_write_id) if file.kind is DirKind.BASE else (plan.min_write_id, plan.max_write_id)
     return [
         VerifyTask(
             location=plan.location,
             path=join(root, "out", file.directory, file.name),
-            file=file,
-            origins=origins,
-            start=start,
-            stop=min(len(origins), start + STRIPES_PER_TASK),
-            inputs=tuple(item for item in plan.inputs if item.path in used),
+            file=replace(file, origins=()),
+            origins=part,
+            start=number * STRIPES_PER_TASK,
+            count=len(origins),
+            inputs=tuple(known[path] for path in sorted({path for path, _ in part if path is not None} | set(bucket.deletes))),
             deletes=bucket.deletes,
             columns=plan.columns,
             format=plan.format,
@@ -142,7 +144,7 @@ def _verify_tasks(plan: CompactionPlan, file: OutputFile, root: str) -> list[Ver
             aborted=plan.aborted,
             scope=plan.delete_scope,
         )
-        for start in range(0, max(1, len(origins)), STRIPES_PER_TASK)
+        for number, part in enumerate(parts)
     ]
 
 
@@ -150,18 +152,18 @@ def verify_stripes(task: VerifyTask) -> int:
     """Run one check on an executor; returns the number of stripes looked at."""
     with trimmed():
         storage = storage_for(task.location)
-        with storage.open_read(task.path) as reader:
-            check = _Check(task, storage, reader)
+        with storage.open_read(task.path) as reader, OpenInputs(storage, task.location) as inputs:
+            check = _Check(task, storage, reader, inputs)
             if task.start == 0:
                 check.tail_of_file()
             check.stripes()
-    return task.stop - task.start
+    return len(task.origins)
 
 
 class _Check:
     """One task at work."""
 
-    def __init__(self, task: VerifyTask, storage: Storage, reader: ReadHandle) -> None:
+    def __init__(self, task: VerifyTask, storage: Storage, reader: ReadHandle, inputs: OpenInputs) -> None:
         self._task = task
         self._storage = storage
         self._reader = reader
@@ -172,6 +174,7 @@ class _Check:
         except RefusedError as error:
             raise _different(f"{self._name}: {error.message}") from error
         self._inputs = {file.path: file for file in task.inputs}
+        self._opened = inputs
         self._aborted = np.array(task.aborted, dtype=np.int64)
 
     def tail_of_file(self) -> None:
@@ -182,8 +185,8 @@ class _Check:
             raise self._wrong(f"has columns {tail.tree} instead of those of the table")
         if (tail.compression, tail.stride) != (output.compression, output.stride):
             raise self._wrong(f"is written with {tail.compression.name} and stride {tail.stride}")
-        if tail.rows != task.file.rows.written or len(tail.stripes) != len(task.origins) or tail.length != task.file.length:
-            raise self._wrong(f"has {tail.rows} rows in {len(tail.stripes)} stripes; its task reported {task.file.rows.written} in {len(task.origins)}")
+        if tail.rows != task.file.rows.written or len(tail.stripes) != task.count or tail.length != task.file.length:
+            raise self._wrong(f"has {tail.rows} rows in {len(tail.stripes)} stripes; its task reported {task.file.rows.written} in {task.count}")
         if tail.key_index is None:
             raise self._wrong("has no key index, or one that isn't ascending with one entry for each stripe")
         counts = (0, 0, tail.rows) if self._deletes else (tail.rows, 0, 0)
@@ -202,11 +205,13 @@ class _Check:
                 raise self._wrong(f"has file statistics of column {column} that aren't those of its stripes")
 
     def stripes(self) -> None:
-        for index in range(self._task.start, self._task.stop):
-            path, source = self._task.origins[index]
+        events: DeleteEvents | None = None
+        if any(path is None for path, _ in self._task.origins):
+            events = self._events()
+        for index, (path, source) in enumerate(self._task.origins, self._task.start):
             self._statistics(index)
             if path is None:
-                self._recoded(index)
+                self._recoded(index, events)
             else:
                 self._copied(index, path, source)
 
@@ -236,12 +241,11 @@ class _Check:
         if self._deletes and values:
             raise self._wrong(f"stripe {index + 1} holds values beside delete events")
 
-    def _recoded(self, index: int) -> None:
+    def _recoded(self, index: int, events: DeleteEvents | None) -> None:
         """Decode the keys again and hold them against everything they must be."""
         last = self._last_before(index)
         rows = 0
         spans: list[tuple[int, int]] = []
-        events = self._events()
         for keys in read_keys(self._reader, self._tail, index):
             if not keys.ascending() or (last is not None and keys.key(0) <= last):
                 raise self._wrong(f"stripe {index + 1}: keys don't ascend after row {rows}")
@@ -285,21 +289,21 @@ class _Check:
     def _copied(self, index: int, path: str, source: int) -> None:
         """A copied stripe has its source's statistics, rows and last key, and its first and last bytes."""
         file = self._inputs[path]
-        with open_input(self._storage, self._task.location, path) as reader:
-            tail = read_tail(reader, file.logical_length)
-            ours, theirs = self._tail.stripes[index], tail.stripes[source]
-            lengths = (theirs.index_length, theirs.data_length, theirs.footer_length, theirs.number_of_rows)
-            if (ours.index_length, ours.data_length, ours.footer_length, ours.number_of_rows) != lengths:
-                raise self._wrong(f"stripe {index + 1} isn't as long as its source, stripe {source + 1} of {path}")
-            if self._tail.metadata.stripe_stats[index].SerializeToString() != tail.metadata.stripe_stats[source].SerializeToString():
-                raise self._wrong(f"stripe {index + 1} hasn't the statistics of its source, stripe {source + 1} of {path}")
-            if tail.key_index is not None and self._tail.key_index is not None and self._tail.key_index[index] != tail.key_index[source]:
-                raise self._wrong(f"stripe {index + 1} hasn't the last key of its source, stripe {source + 1} of {path}")
-            length = tail.stripe_length(source)
-            for start in (0, max(0, length - SAMPLE)):
-                size = min(SAMPLE, length - start)
-                if self._reader.read_at(ours.offset + start, size) != reader.read_at(theirs.offset + start, size):
-                    raise self._wrong(f"stripe {index + 1} hasn't the bytes of its source, stripe {source + 1} of {path}")
+        tail, reader = self._opened.tail(file), self._opened.reader(file)
+        ours, theirs = self._tail.stripes[index], tail.stripes[source]
+        here, there = f"stripe {index + 1}", f"stripe {source + 1} of {path}"
+        lengths = (theirs.index_length, theirs.data_length, theirs.footer_length, theirs.number_of_rows)
+        if (ours.index_length, ours.data_length, ours.footer_length, ours.number_of_rows) != lengths:
+            raise self._wrong(f"{here} isn't as long as its source, {there}")
+        if self._tail.metadata.stripe_stats[index].SerializeToString() != tail.metadata.stripe_stats[source].SerializeToString():
+            raise self._wrong(f"{here} hasn't the statistics of its source, {there}")
+        if tail.key_index is not None and self._tail.key_index is not None and self._tail.key_index[index] != tail.key_index[source]:
+            raise self._wrong(f"{here} hasn't the last key of its source, {there}")
+        length = tail.stripe_length(source)
+        for start in (0, max(0, length - SAMPLE)):
+            size = min(SAMPLE, length - start)
+            if self._reader.read_at(ours.offset + start, size) != reader.read_at(theirs.offset + start, size):
+                raise self._wrong(f"{here} hasn't the bytes of its source, {there}")
 
     def _wrong(self, what: str) -> VerificationError:
         return _different(f"{self._name} {what}")
