@@ -16,7 +16,14 @@ MODES = ["vector", "row"]
 
 def rows(first, count):
     return [
-        (first + i, f"{(first + i) * 2654435761 % (1 << 32):x}" * 3, Decimal(f"{first + i}.25"), datetime(2021, 3, 4, 5, 6, 7, first + i, tzinfo=UTC), f"c{i % 7}", [i, None, i + 1])
+        (
+            first + i,
+            f"{(first + i) * 2654435761 % (1 << 32):x}" * 3,
+            Decimal(f"{first + i}.25"),
+            datetime(2021, 3, 4, 5, 6, 7, first + i, tzinfo=UTC),
+            f"c{i % 7}",
+            [i, None, i + 1],
+        )
         for i in range(count)
     ]
 
