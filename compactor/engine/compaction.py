@@ -255,8 +255,7 @@ class Compaction:
                 self._storage.delete_tree(f"{self.request.location.rstrip('/')}/{name}")
 
     def _published_names(self) -> list[str]:
-        names = self._storage.list_tree(self.request.location).directories
-        return [name for name in names if "/" not in name and self._is_ours(name)]
+        return [name for name in self._storage.directories(self.request.location) if self._is_ours(name)]
 
     def _is_ours(self, name: str) -> bool:
         if not name.startswith(("base_", "delta_", "delete_delta_")) or not name.endswith(f"_v{self.request.visibility_txn:07d}"):

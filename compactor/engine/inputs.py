@@ -17,6 +17,7 @@ import numpy.typing as npt
 from compactor.acid.row_id import decode_bucket
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import CorruptFileError, RefusedError
+from compactor.orc.consistency import check_key_statistics
 from compactor.orc.deletes import DeleteEvents
 from compactor.orc.evolve import conversion
 from compactor.orc.handles import RandomReader
@@ -78,7 +79,9 @@ def _read_file(storage: Storage, location: str, file: InputFile) -> ReadFile:
     with open_input(storage, location, file.path) as reader:
         if reader.size != file.length:
             raise RefusedError(Reason.INPUT_CHANGED, f"{file.path} has {reader.size} bytes now, {file.length} when it was listed")
-        return ReadFile(file, read_tail(reader, logical))
+        tail = read_tail(reader, logical)
+    check_key_statistics(tail)
+    return ReadFile(file, tail)
 
 
 def _logical_length(storage: Storage, location: str, file: InputFile) -> int | None:

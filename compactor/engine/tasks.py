@@ -27,7 +27,7 @@ from compactor.orc.keys import read_keys
 from compactor.orc.output import OutputFormat
 from compactor.orc.recode import RowFilter, Source, Synthetic, recode_into, write_delete_events
 from compactor.orc.splice import FileSummary, Splicer
-from compactor.orc.tail import read_tail
+from compactor.orc.tail import read_stripe_footer, read_tail
 from compactor.planning.document import Action, BucketPlan, DeleteScope, FormatSpec, InputFile, Role, Segment
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
@@ -223,6 +223,7 @@ class _Files:
         tail = files.tail(file)
         reader = files.handle(file)  # the store's own, so that it can copy without us
         for index in segment.stripes:
+            read_stripe_footer(reader, tail, index)  # a stripe that nobody can read must not disappear into a larger file
             splicer.add_stripe(reader, tail, index, last)
             origins.append(Origin(segment.path, index, 1))
         return RowCounts(segment.rows, segment.rows)
@@ -256,6 +257,8 @@ class _Files:
         last: RowKey | None = None
         with OpenInputs(self._storage, self._work.location) as files:
             for keys in read_keys(files.reader(file), files.tail(file), segment.stripes[0]):
+                if not keys.ascending() or (last is not None and keys.key(0) <= last):
+                    raise CorruptFileError(Reason.CORRUPT_FILE, f"{file.path}: stripe {segment.stripes[0] + 1} isn't sorted by ROW__ID")
                 if (decode_buckets(keys.bucket) != self._work.bucket.bucket).any():
                     raise CorruptFileError(Reason.WRONG_BUCKET, f"{file.path} holds rows of other buckets than {self._work.bucket.bucket}")
                 kept = file.role is Role.BASE or visible(keys, self._aborted, None).all()

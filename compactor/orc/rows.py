@@ -18,8 +18,8 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.arrow import arrow_type, check_recodable, has_nested, settled
-from compactor.orc.converters import CONVERTERS
 from compactor.orc.consistency import DecodedKeys
+from compactor.orc.converters import CONVERTERS
 from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.evolve import Conversion, conversion
 from compactor.orc.handles import RandomReader

@@ -28,7 +28,7 @@ KEY_INDEX: Final = "hive.acid.key.index"
 JAVA_WRITER: Final = 0
 CPP_WRITER: Final = 1
 _FIRST_READ: Final = 16 << 10
-_MESSAGE = TypeVar("_MESSAGE", pb.PostScript, pb.Footer, pb.Metadata, pb.StripeFooter)
+_MESSAGE = TypeVar("_MESSAGE", pb.Footer, pb.Metadata, pb.StripeFooter)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +179,11 @@ def read_tail(reader: RandomReader, logical_length: int | None = None) -> Tail:
     at = length - 1 - postscript_length
     if postscript_length == 0 or at < len(MAGIC):
         raise _corrupt(name, f"is not an ORC file, or is cut off (postscript length {postscript_length} at byte {length - 1} of {length})")
-    postscript = _parse(pb.PostScript, end[-1 - postscript_length : -1], name, f"postscript at byte {at}")
+    postscript = pb.PostScript()
+    try:
+        postscript.ParseFromString(end[-1 - postscript_length : -1])
+    except DecodeError as error:
+        raise _corrupt(name, f"is not an ORC file, or is cut off (the postscript at byte {at} can't be read)") from error
     if postscript.magic != MAGIC.decode() and reader.read_at(0, len(MAGIC)) != MAGIC:
         raise _corrupt(name, f"is not an ORC file, or is cut off (no ORC magic in the postscript at byte {at})")
     kind = codec.check_supported(postscript.compression, name)

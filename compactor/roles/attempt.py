@@ -329,13 +329,7 @@ class Attempt:
 
 def remove_staging(storage: Storage, location: str, entry_id: int) -> list[str]:
     """Remove every staging directory of an entry; a location that is gone has none."""
-    try:
-        listing = storage.list_tree(location)
-    except RefusedError as error:
-        if error.reason is Reason.LOCATION_MISSING:
-            return []
-        raise
-    return remove_hidden(storage, location, staging_directories(listing, entry_id))
+    return remove_hidden(storage, location, staging_directories(storage.directories(location), entry_id))
 
 
 def remove_uncommitted(services: Services, place: tuple[Storage, str] | None, txn_id: int) -> list[str]:
@@ -348,13 +342,7 @@ def remove_uncommitted(services: Services, place: tuple[Storage, str] | None, tx
     if place is None:
         return []
     storage, location = place
-    try:
-        listing = storage.list_tree(location)
-    except RefusedError as error:
-        if error.reason is Reason.LOCATION_MISSING:
-            return []
-        raise
-    names = [name for name in listing.directories if "/" not in name and _visibility_txn(name) == txn_id]
+    names = [name for name in storage.directories(location) if _visibility_txn(name) == txn_id]
     if not names:
         return []
     if (state := services.transactions.state(txn_id)) is not TxnState.ABORTED:

@@ -179,9 +179,9 @@ def remove_hidden(storage: Storage, location: str, names: Iterable[str]) -> list
     return removed
 
 
-def staging_directories(listing: Listing, entry_id: int) -> list[str]:
-    """Staging directories of a queue entry, of whichever attempt."""
-    return [name for name in _top_directories(listing) if name.startswith(f"{STAGING_PREFIX}{entry_id}-")]
+def staging_directories(names: Iterable[str], entry_id: int) -> list[str]:
+    """Staging directories of a queue entry, of whichever attempt, among the names in a partition's directory."""
+    return [name for name in names if name.startswith(f"{STAGING_PREFIX}{entry_id}-")]
 
 
 def _top_directories(listing: Listing) -> list[str]:

@@ -53,6 +53,9 @@ class Storage(Protocol):
             RefusedError: LOCATION_MISSING; UNKNOWN_NAME (a visible symbolic link, device or socket); CORRUPT_FILE (a `_metadata_acid` that isn't one).
         """
 
+    def directories(self, location: str) -> tuple[str, ...]:
+        """Names of the directories directly inside, ascending, whatever else lies there; none where the location is gone. Clearing up asks no more than this."""
+
     def stat(self, location: str) -> FileEntry | None:
         """Length (0 for a directory) and time of change of what is there, with the location as its path; None when nothing is."""
 

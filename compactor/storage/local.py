@@ -39,6 +39,14 @@ class LocalStorage:
         formats = tuple((f.path.rpartition("/")[0], found) for f in files if _is_base_metadata(f) and (found := self._format(root, f)) is not None)
         return Listing(tuple(sorted(files)), tuple(sorted(directories)), tuple(sorted(formats)))
 
+    def directories(self, location: str) -> tuple[str, ...]:
+        path = local_path(location)
+        try:
+            with explained("list", path), os.scandir(path) as children:
+                return tuple(sorted(child.name for child in children if child.is_dir(follow_symlinks=False)))
+        except FileNotFoundError:
+            return ()
+
     def stat(self, location: str) -> FileEntry | None:
         path = local_path(location)
         try:

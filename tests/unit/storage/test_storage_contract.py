@@ -295,3 +295,14 @@ def test_space_owner_and_sync(place):
     storage.sync_directory(join(top, "d"))
     with pytest.raises(FileNotFoundError):
         storage.owner(join(top, "gone"))
+
+
+def test_directories_are_named_whatever_lies_beside_them(place):
+    """Hidden ones too, nothing from below, no files; a place that is gone has none."""
+    storage, top = place
+    for name in ("b", ".a"):
+        storage.mkdir(join(top, name))
+    storage.mkdir(join(top, "b", "inside"))
+    storage.write_small(join(top, "file"), b"x")
+    assert storage.directories(top) == (".a", "b")
+    assert storage.directories(join(top, "gone")) == ()
