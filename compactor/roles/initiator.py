@@ -110,7 +110,7 @@ class _Tally:
     errors: int = 0
     again: set[Entity] = field(default_factory=set)
     picks: list[tuple[_Subject, Pick]] = field(default_factory=list)
-    tells_all: bool = field(default_factory=lambda: bool(_log.isEnabledFor(logging.DEBUG)))
+    tells_all: bool = field(default_factory=lambda: logging.getLogger(__name__).isEnabledFor(logging.DEBUG))
     """Asked once: even a line that isn't written costs more than the rest of a skip."""
 
     def skip(self, entity: Entity, skip: Skip) -> None:
