@@ -1,0 +1,92 @@
+"""Run as a program: Java's ORC reader pushes predicates down on a file of Java and C++ stripes; prints how often the answer differed, and how much was skipped."""
+
+import datetime as dt
+import json
+import math
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from compactor.acid.types import HiveType
+from compactor.orc.handles import LocalReader, LocalSink
+from compactor.orc.output import OutputFormat
+from compactor.orc.splice import Splicer
+from compactor.orc.tail import read_tail
+from tests.unit.orc.files import plain_file
+
+COLUMNS = "n int, g bigint, s string, x double, d date, t timestamp, m decimal(12,2), b boolean"
+ROWS, STRIDE = 6000, 1000
+EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - Spark's session is in UTC
+
+
+def row(n):
+    """A row whose columns ascend with its number, now and then NULL."""
+    moment = (n - ROWS) * 3600
+    gap = n % 997 == 0
+    return (n, -n, f"text {n:06}", math.nan if n == 4500 else n / 7, n - ROWS, (moment, 500_000_000 if n % 2 else 0), f"{n}.25", None if gap else n % 2 == 0)
+
+
+def for_spark(values):
+    n, g, s, x, days, (seconds, nanos), m, b = values
+    moment = EPOCH + dt.timedelta(seconds=seconds, microseconds=nanos // 1000)
+    return n, g, s, x, dt.date(1970, 1, 1) + dt.timedelta(days=days), moment, Decimal(m), b
+
+
+def predicates():
+    """Comparisons of every column around the borders of the stripes and row groups."""
+    for n in (0, 999, 1000, 2000, 4500):
+        date, moment = for_spark(row(n))[4:6]
+        values = {"n": n, "g": -n, "s": f"'text {n:06}'", "x": n / 7, "d": f"date'{date}'", "t": f"timestamp'{moment}'", "m": f"{n}.25"}
+        for column, value in values.items():
+            for sign in ("=", "<", ">=", "<=>"):
+                yield f"{column} {sign} {value}"
+    yield from ("b is null", "b is not null", "b = true", "x = double('NaN')", "x > 1e300", "s in ('text 000000', 'text 003000')", "t is null")
+
+
+def main(directory):
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    third = ROWS // 3
+    made = directory / "java"
+    frame = spark.createDataFrame([for_spark(row(n)) for n in range(third)], COLUMNS).coalesce(1)
+    frame.write.option("compression", "zlib").option("orc.row.index.stride", STRIDE).orc(str(made))
+    (java,) = made.glob("*.orc")
+    reader = LocalReader(java)
+    tail = read_tail(reader)
+    tree = HiveType(tail.tree.kind, tail.tree.children, tail.tree.names)
+    with LocalSink(directory / "mixed.orc") as sink:
+        splicer = Splicer(sink, OutputFormat(tree, stride=STRIDE))
+        for index in range(len(tail.stripes)):
+            splicer.add_stripe(reader, tail, index)
+        for part in (1, 2):
+            (directory / f"cpp{part}").write_bytes(plain_file(tree, [row(n) for n in range(part * third, (part + 1) * third)], row_index_stride=STRIDE))
+            other = LocalReader(directory / f"cpp{part}")
+            splicer.add_stripe(other, read_tail(other), 0)
+        splicer.finish(None)
+    label = read_tail(LocalReader(directory / "mixed.orc"))
+    whole = spark.read.orc(str(directory / "mixed.orc"))
+    whole.createOrReplaceTempView("mixed")
+    asked = list(predicates())
+    unpruned = spark.sql(f"select n, {', '.join(f'({predicate})' for predicate in asked)} from mixed").collect()
+    differing = []
+    for number, predicate in enumerate(asked, start=1):
+        pruned = sorted(found[0] for found in spark.sql(f"select n from mixed where {predicate}").collect())
+        expected = [found[0] for found in unpruned if found[number]]
+        if pruned != expected:
+            differing.append([predicate, len(pruned), len(expected)])
+    scanned = spark.sql("select n from mixed where n between 4100 and 4110")
+    scanned.collect()
+    metrics = scanned._jdf.queryExecution().executedPlan().collectLeaves().head().metrics()
+    skipped = ROWS - metrics.get("numOutputRows").get().value()
+    expected = [for_spark(row(n)) for n in range(ROWS)]
+    same = [tuple(found) for found in whole.collect()]
+    rows_differ = sum(repr(one) != repr(other) for one, other in zip(same, expected, strict=True))
+    found = {"label": [label.writer, label.writer_version], "stripes": len(label.stripes), "asked": len(asked), "differing": differing, "skipped": skipped}
+    print(json.dumps(found | {"rows_differ": rows_differ}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
