@@ -11,6 +11,7 @@ from compactor.demo import files
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.tables import DemoTable
 from compactor.demo.warehouse import Warehouse
+from compactor.log import configure
 from compactor.metastore.database import Database
 from compactor.roles.initiator import Initiator
 from compactor.roles.services import Services
@@ -23,6 +24,7 @@ COLUMNS = (("id", "int"), ("name", "string"))
 
 def run() -> list[harness.Result]:
     """The two bars."""
+    configure("error", "console")
     with postgres_server() as server, harness.scratch() as folder:
         url = server.create("4.0.0")
         _build(folder, url)

@@ -11,6 +11,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.daemon import Daemon
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
+from compactor.log import configure
 from compactor.metastore.database import Database
 from compactor.metastore.model import Entity, QueueState
 from compactor.metastore.queue import Queue
@@ -22,6 +23,7 @@ ROUNDS = 7
 
 def run() -> list[harness.Result]:
     """The bar."""
+    configure("error", "console")
     with postgres_server() as server, harness.scratch() as folder:
         url = server.create("4.0.0")
         client = Database(url).connect()
