@@ -55,7 +55,9 @@ class Session:
         if self._database is None:
             quiet_log()
             settings = self.settings.database
-            self._database = Database(settings.url, password=settings.secret(), read_only=not write).connect()
+            self._database = Database(
+                settings.url, password=settings.secret(), read_only=not write, connect_timeout_seconds=settings.connect_timeout_seconds
+            ).connect()
         return self._database
 
     @cached_property

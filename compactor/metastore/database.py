@@ -46,15 +46,17 @@ class Database:
         password: put into the URL; never shown.
         create: make an embedded SQLite database if the file has no tables yet.
         read_only: nothing can be written; on SQLite other processes may go on using the file.
+        connect_timeout_seconds: how long a server may take to answer; at least 2.
 
     Raises:
         SettingsError: the URL can't be read, or names a product that isn't supported.
     """
 
-    def __init__(self, url: str, *, password: str | None = None, create: bool = False, read_only: bool = False) -> None:
+    def __init__(self, url: str, *, password: str | None = None, create: bool = False, read_only: bool = False, connect_timeout_seconds: float = 10) -> None:
         self._url = _parse(url, password)
         self._create = create
         self._read_only = read_only
+        self._connect_timeout_seconds = connect_timeout_seconds
         self.dialect: Dialect = DIALECTS[self._url.get_backend_name()]()
         self._engine: Engine | None = None
         self._schema: HiveSchema | None = None
@@ -264,7 +266,7 @@ class Database:
         raise RetryableError(f"mutex {name} could not be taken")
 
     def _make_engine(self) -> Engine:
-        engine = create_engine(self._url, **self.dialect.options())
+        engine = create_engine(self._url, **self.dialect.options(self._connect_timeout_seconds))
         self.dialect.prepare(engine, read_only=self._read_only)
         return engine
 

@@ -30,7 +30,7 @@ class Dialect(ABC):
     """Other processes may work on the database at the same time."""
 
     @abstractmethod
-    def options(self) -> dict[str, Any]:
+    def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
         """Arguments for SQLAlchemy's create_engine."""
 
     @abstractmethod
@@ -75,13 +75,13 @@ class PostgreSQL(Dialect):
         # One array is one parameter: a thousand single ones cost the driver more than the search costs the server.
         return column == func.any(cast(bindparam(None, list(values), type_=ARRAY(column.type)), ARRAY(column.type)))
 
-    def options(self) -> dict[str, Any]:
+    def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
         return {
             "isolation_level": "READ COMMITTED",
             "pool_pre_ping": True,
             "pool_size": 5,
             "max_overflow": 30,
-            "connect_args": {"connect_timeout": 10, "application_name": "compactor", "keepalives_idle": 30},
+            "connect_args": {"connect_timeout": max(2, round(connect_timeout_seconds)), "application_name": "compactor", "keepalives_idle": 30},
         }
 
     def prepare(self, engine: Engine, *, read_only: bool) -> None:
@@ -129,7 +129,7 @@ class SQLite(Dialect):
 
     shares_with_others = False
 
-    def options(self) -> dict[str, Any]:
+    def options(self, connect_timeout_seconds: float) -> dict[str, Any]:  # noqa: ARG002 - a file needs no time to answer
         return {"connect_args": {"timeout": 60, "check_same_thread": False}, "pool_size": 5, "max_overflow": 30}
 
     def prepare(self, engine: Engine, *, read_only: bool) -> None:

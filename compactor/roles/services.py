@@ -82,7 +82,7 @@ class Services:
         """
         password = settings.database.secret()
         keep_secret(password)
-        database = Database(settings.database.url, password=password).connect()
+        database = Database(settings.database.url, password=password, connect_timeout_seconds=settings.database.connect_timeout_seconds).connect()
         return cls.over(database, settings, metrics=metrics, observers=observers, submitter=submitter)
 
     @classmethod
