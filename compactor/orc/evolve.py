@@ -54,6 +54,7 @@ def conversion(source: HiveType, target: HiveType, where: str, first_column: int
 
     Raises:
         RefusedError: SCHEMA_MISMATCH; the file has a column that the table hasn't, or a type that doesn't fit the table's without loss.
+            UNSUPPORTED_FORMAT; the table has a union column that the file hasn't.
     """
     by_position = positional(source)
     if same_layout(source, target, names=not by_position):
@@ -94,6 +95,9 @@ def _struct(source: HiveType, target: HiveType, where: str, path: str, column: i
     for number, (name, child) in enumerate(zip(target.names, target.children, strict=True)):
         place = places.pop(str(number) if by_position else name.lower(), None)
         inner = f"{path}.{name}" if path else name
+        if place is None and child.holds((Kind.UNION,)):
+            what = f"column {inner} is {child} and isn't in the file; NULL in a union can't be rewritten (Arrow would make it a value of the first alternative)"
+            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{where}: {what}")
         fields.append(None if place is None else (place, _convert(source.children[place], child, where, inner, child_column)))
         types.append(arrow_type(child, child_column))
         child_column += sum(1 for _ in child.walk())

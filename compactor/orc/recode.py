@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from compactor.acid.row_id import RowKey
+from compactor.acid.types import Kind
 from compactor.orc.arrow import arrow_type
 from compactor.orc.deletes import DeleteEvents
 from compactor.orc.encode import Encoder
@@ -98,12 +99,17 @@ def recode_into(
 
 
 def write_delete_events(events: DeleteEvents, output: OutputFormat, sink: Sink) -> FileSummary:
-    """Write delete events as one ACID file; each row is NULL, as Hive has it."""
+    """Write delete events as one ACID file; each row is NULL, as Hive has it. Arrow ends the process over a NULL struct with a union inside: pyorc's turn."""
     splicer = Splicer(sink, output)
     encoder = Encoder(splicer, None, 0)
     schema = pa.schema(list(arrow_type(splicer.output.types, 0)))
+    unions = output.row.holds((Kind.UNION,))
     for keys in events.blocks(BATCH_ROWS):
-        five = [pa.array(column) for column in (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)]
+        columns = (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
+        if unions:
+            encoder.python([(*event, None) for event in zip(*(column.tolist() for column in columns), strict=True)], keys.key(-1))
+            continue
+        five = [pa.array(column) for column in columns]
         encoder.arrow([pa.RecordBatch.from_arrays([*five, pa.nulls(len(keys), schema.field(5).type)], schema=schema)], keys.key(-1))
     encoder.finish()
     return splicer.finish("delete")
