@@ -110,7 +110,13 @@ def _check_column(tail: Tail, index: int, column: int, found: pb.ColumnStatistic
 
 
 def _check_row_ids(tail: Tail, index: int, columns: tuple[pb.ColumnStatistics, ...], rows: int) -> None:
-    """Rows of one write and bucket differ in their row ids: the range has room for them, and their sum is that of different numbers."""
+    """
+    Rows of one write and bucket differ in their row ids: the range has room for them, and their sum is that of different numbers.
+
+    Not so delete events: one row may have several, from MERGE without its cardinality check or from an aborted and a later transaction of one stream.
+    """
+    if columns[1].integers.maximum != _INSERT:
+        return
     write_id, bucket, row_id = (columns[number].integers for number in (_WRITE_ID, _BUCKET, _ROW_ID))
     if any(not one.HasField("minimum") or not one.HasField("maximum") for one in (write_id, bucket, row_id)):
         return

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowKey, encode
 from compactor.errors import CorruptFileError
+from compactor.orc.consistency import check_key_statistics
 from compactor.orc.deletes import DeleteEvents, Hit, visible
 from compactor.orc.keys import KeyColumns, stripe_bounds
 from tests import strategies
@@ -119,3 +120,14 @@ def test_visible_leaves_out_aborted_and_later_write_ids():
     keys = columns([RowKey(1, 0, number) for number in range(4)], [5, 6, 7, 8])
     assert visible(keys, np.array([6], np.int64), 7).tolist() == [True, False, True, False]
     assert visible(keys, np.empty(0, np.int64), None).all()
+
+
+def test_a_row_deleted_twice_in_one_file_is_no_damage():
+    """MERGE without its cardinality check, or an aborted and a later transaction of one stream, write two events for a row; inserts can't share a key."""
+    key = RowKey(1, encode(0, 0), 0)
+    reader, tail = opened(acid_file([delete(key, 4), delete(key, 5)]))
+    check_key_statistics(tail)
+    events = DeleteEvents.load([(reader, tail)], aborted=np.array([4]))
+    assert (len(events), events.current.tolist()) == (1, [5])
+    with pytest.raises(CorruptFileError, match="rowIds from 0 to 0"):
+        check_key_statistics(opened(acid_file([insert(key, (1, "a")), insert(key, (2, "b"))]))[1])
