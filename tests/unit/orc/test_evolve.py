@@ -8,7 +8,7 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, parse_hive_type
 from compactor.errors import RefusedError
 from compactor.orc.handles import MemorySink
-from compactor.orc.output import OutputFormat
+from compactor.orc.output import OutputFormat, compatible
 from compactor.orc.recode import Source, recode
 from compactor.reasons import Reason
 from tests import strategies
@@ -73,6 +73,23 @@ def test_files_without_names_go_by_position():
     """`_col0`, `_col1` of old CTAS files are the table's first columns, whatever these are called."""
     before, after = parse_hive_type("struct<_col0:int,_col1:string>"), parse_hive_type("struct<id:bigint,v:string,w:date>")
     assert recoded(before, after, [(1, "x"), (None, None)]) == [(1, "x", None), (None, None, None)]
+
+
+def test_inside_a_column_that_goes_by_position_fields_go_by_name():
+    """Only the columns of a `_col0` file have no names: the fields of a struct in it are found by theirs, and such a stripe isn't copied under others."""
+    before, after = parse_hive_type("struct<_col0:struct<a:int,b:int>>"), parse_hive_type("struct<s:struct<b:int,a:int>>")
+    assert recoded(before, after, [((1, 2),)]) == [((2, 1),)]
+    assert compatible(opened(acid_file([], before))[1], OutputFormat(acid_type(after))) is not None
+    with pytest.raises(RefusedError, match="struct s have a, b"):
+        recoded(before, parse_hive_type("struct<s:struct<x:int,y:int>>"), [((1, 2),)])
+
+
+def test_an_added_union_is_refused():
+    """Arrow has no NULL unions: a column that was added would turn from NULL into a value of its first alternative."""
+    before, after = parse_hive_type("struct<a:int>"), parse_hive_type("struct<a:int,u:uniontype<int,string>>")
+    with pytest.raises(RefusedError, match=r"column u is uniontype<int,string> and isn't in the file") as refused:
+        recoded(before, after, [(1,)])
+    assert refused.value.reason is Reason.UNSUPPORTED_FORMAT
 
 
 @pytest.mark.parametrize(
