@@ -20,7 +20,7 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import TableFacts
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
-from compactor.roles.initiator import thresholds_from
+from compactor.roles.rules import thresholds_from
 from compactor.storage.registry import storage_for
 
 PARTITION_COLUMNS = (

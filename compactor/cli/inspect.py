@@ -15,6 +15,7 @@ from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.cli.lookup import Found
 from compactor.cli.partition import Item, items_of
+from compactor.errors import CompactorError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.cleaning import Cleaning, ReadyEntry
 from compactor.metastore.database import Database
@@ -22,9 +23,9 @@ from compactor.metastore.initiating import Initiating
 from compactor.metastore.model import Candidate, Entity, HistoryEntry, OpenTransaction, QueueEntry, TableFacts
 from compactor.metastore.queue import Queue
 from compactor.metastore.transactions import Transactions
-from compactor.planning.picker import Pick, PickInput, Skip, Thresholds, auto_compaction_off, cleanup_off, pick, thresholds_for
+from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.reasons import Reason
-from compactor.roles.initiator import thresholds_from
+from compactor.roles.rules import TableRules, decide, thresholds_from
 from compactor.settings import Settings
 from compactor.storage.registry import storage_for
 
@@ -126,28 +127,23 @@ def inspect(database: Database, settings: Settings, found: Found) -> Inspection:
 
 def judge(found: Found, compactor: AcidState, candidate: Candidate | None, moment: Moment, defaults: Thresholds, *, failing: bool) -> Pick | Skip:
     """What the Initiator would say, rules that need no listing first."""
-    table = found.table
-    candidate = candidate or Candidate(found.entity)
-    if candidate.active is not None:
-        return Skip(Reason.ALREADY_QUEUED, f"it is {candidate.active.value} already")
-    if auto_compaction_off(table.parameters, table.database_parameters, moment.layout):
-        return Skip(Reason.AUTO_COMPACTION_OFF, f"no_auto_compaction is set for {table.full_name}; `compactor enqueue` still works")
-    if table.sorted:
-        return Skip(Reason.SORTED_TABLE, f"{table.full_name} is SORTED BY: no compaction keeps that order")
+    table, candidate = found.table, candidate or Candidate(found.entity)
+    rules = TableRules.of(table, defaults, moment.layout)
+    if (skip := rules.skip(candidate, table, found.partition)) is not None:
+        return skip
     if failing:
         return Skip(Reason.FAILED_TOO_OFTEN, "its last compactions all failed: see `compactor history`; `compactor enqueue` still works")
-    return pick(
-        PickInput(
-            state=compactor,
-            insert_only=table.insert_only,
-            layout=moment.layout,
-            thresholds=thresholds_for(defaults, table.parameters, table.database_parameters),
-            aborted_count=candidate.aborted_count,
-            oldest_abort_age_ms=None if candidate.oldest_abort_ms is None else moment.now_ms - candidate.oldest_abort_ms,
-            ready_for_cleaning_hwm=candidate.ready_for_cleaning_hwm,
-            oldest_open_age_ms=moment.oldest_open_ms if compactor.excluded else None,
-            cleanup_off=cleanup_off(table.parameters, found.partition.parameters if found.partition else {}),
-        )
+    if isinstance(rules.thresholds, CompactorError):
+        raise rules.thresholds
+    return decide(
+        candidate,
+        table,
+        found.partition,
+        compactor,
+        thresholds=rules.thresholds,
+        layout=moment.layout,
+        now_ms=moment.now_ms,
+        oldest_open_ms=moment.oldest_open_ms,
     )
 
 

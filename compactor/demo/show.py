@@ -34,7 +34,7 @@ from compactor.errors import CompactorError, UsageError
 from compactor.metastore.database import Database
 from compactor.metastore.model import Entity
 from compactor.planning.picker import Pick
-from compactor.roles.initiator import thresholds_from
+from compactor.roles.rules import thresholds_from
 from compactor.settings import load_settings
 from compactor.storage.registry import storage_for
 

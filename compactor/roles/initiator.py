@@ -22,12 +22,12 @@ from compactor.log import get_logger
 from compactor.metastore.model import Candidate, Entity, PartitionFacts, TableFacts
 from compactor.metastore.requests import Request
 from compactor.metrics import version
-from compactor.planning.picker import Pick, PickInput, Skip, Thresholds, auto_compaction_off, cleanup_off, pick, thresholds_for
+from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.recovery import Recovery
+from compactor.roles.rules import TableRules, decide, thresholds_from
 from compactor.roles.services import Services, about_entity
-from compactor.settings import Thresholds as ThresholdSettings
 
 _log = get_logger(__name__)
 _HOUR_MS = 3_600_000
@@ -35,48 +35,8 @@ _RELIST_MS = 24 * _HOUR_MS
 _AT_ONCE = 32
 """Partitions that a listing thread takes at a time: handing over costs as much as listing a local directory."""
 POOL_KEY = "hive.compactor.worker.pool"
-REPLICATION_KEY = "hive.repl.first.inc.pending"
 PASSING = frozenset({Reason.ALREADY_QUEUED, Reason.OPEN_WRITER})
 """Reasons that go away without another write: looked at again in the next cycle."""
-
-
-@dataclass(frozen=True, slots=True)
-class _TableRules:
-    """What follows from a table's and its database's properties alone: worked out once per cycle, however many partitions it has."""
-
-    waits: Skip | None
-    unfit: Skip | None
-    sorted: Skip | None
-    thresholds: Thresholds | CompactorError
-
-    @classmethod
-    def of(cls, table: TableFacts, defaults: Thresholds, layout: LayoutVersion) -> "_TableRules":
-        name, waits, unfit = table.full_name, None, None
-        for owner, parameters in (("database", table.database_parameters), ("table", table.parameters)):
-            if waits is None and parameters.get(REPLICATION_KEY, "").lower() == "true":
-                waits = Skip(Reason.REPLICATION_PENDING, f"the {owner} waits for its first incremental replication")
-        if not table.transactional:
-            unfit = Skip(Reason.NOT_TRANSACTIONAL, f"{name} isn't a transactional table")
-        elif auto_compaction_off(table.parameters, table.database_parameters, layout):
-            unfit = Skip(Reason.AUTO_COMPACTION_OFF, f"no_auto_compaction is set for {name}")
-        thresholds: Thresholds | CompactorError
-        try:
-            thresholds = thresholds_for(defaults, table.parameters, table.database_parameters)
-        except CompactorError as error:
-            thresholds = error
-        return cls(waits, unfit, Skip(Reason.SORTED_TABLE, f"{name} is declared SORTED BY") if table.sorted else None, thresholds)
-
-    def skip(self, candidate: Candidate, table: TableFacts, partition: PartitionFacts | None) -> Skip | None:
-        """Hive's rules that need no look at the directory, in Hive's order."""
-        if self.waits is not None:
-            return self.waits
-        if candidate.active is not None:
-            return Skip(Reason.ALREADY_QUEUED, f"{candidate.entity} is {candidate.active.value}")
-        if self.unfit is not None:
-            return self.unfit
-        if table.partitioned and partition is None:
-            return Skip(Reason.DYNAMIC_PARTITION_ENTRY, f"{table.full_name} is partitioned, and the write names no partition")
-        return self.sorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +45,7 @@ class _Subject:
     table: TableFacts
     partition: PartitionFacts | None
     location: str
-    rules: _TableRules
+    rules: TableRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +146,7 @@ class Initiator:
             [candidate.entity for candidate in wanted], services.settings.initiator.failed_threshold, services.settings.initiator.failed_retry_days
         )
         defaults = thresholds_from(services.settings.initiator.thresholds)
-        rules: dict[int, _TableRules] = {}
+        rules: dict[int, TableRules] = {}
         subjects = []
         for candidate in wanted:
             entity = candidate.entity
@@ -197,7 +157,7 @@ class Initiator:
                 continue
             table, partition = found
             if (of_table := rules.get(table.tbl_id)) is None:
-                of_table = rules[table.tbl_id] = _TableRules.of(table, defaults, services.layout)
+                of_table = rules[table.tbl_id] = TableRules.of(table, defaults, services.layout)
             if (skip := of_table.skip(candidate, table, partition)) is not None:
                 tally.skip(entity, skip)
             elif entity in failing:
@@ -259,20 +219,7 @@ class Initiator:
             raise thresholds
         listing = self._services.storage(subject.location).list_tree(subject.location)
         state = resolve(listing, write_ids[table.full_name], txns if layout is LayoutVersion.HIVE_4 else None, layout)
-        partition_parameters = subject.partition.parameters if subject.partition else {}
-        verdict = pick(
-            PickInput(
-                state=state,
-                insert_only=table.insert_only,
-                layout=layout,
-                thresholds=thresholds,
-                aborted_count=candidate.aborted_count,
-                oldest_abort_age_ms=None if candidate.oldest_abort_ms is None else now_ms - candidate.oldest_abort_ms,
-                ready_for_cleaning_hwm=candidate.ready_for_cleaning_hwm,
-                oldest_open_age_ms=oldest_open_ms if state.excluded else None,
-                cleanup_off=cleanup_off(table.parameters, partition_parameters),
-            )
-        )
+        verdict = decide(candidate, table, subject.partition, state, thresholds=thresholds, layout=layout, now_ms=now_ms, oldest_open_ms=oldest_open_ms)
         settled = isinstance(verdict, Skip) and not state.excluded and not candidate.aborted_count
         if settled and isinstance(verdict, Skip):
             self._quiet[candidate.entity] = _Quiet(candidate, table.tbl_id, subject.location, thresholds, now_ms, verdict)
@@ -369,17 +316,6 @@ class Initiator:
         if freed:
             parts.append(f"{freed} timed-out claims given back")
         return ", ".join(parts)
-
-
-def thresholds_from(settings: ThresholdSettings) -> Thresholds:
-    """The picker's thresholds as the settings give them."""
-    return Thresholds(
-        delta_count=settings.delta_count,
-        delta_ratio=settings.delta_ratio,
-        aborted_count=settings.aborted_count,
-        aborted_age_ms=round(settings.aborted_age_hours * _HOUR_MS),
-        open_age_ms=round(settings.open_age_hours * _HOUR_MS),
-    )
 
 
 def pool_of(table: TableFacts) -> str | None:
