@@ -1,38 +1,11 @@
 """ORC's flat list of types, and the tree it stands for."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from compactor.acid.types import ACID_NAMES, HiveType, Kind
 from compactor.errors import CorruptFileError
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.reasons import Reason
-
-
-class TypeNode(NamedTuple):
-    """One entry of a footer's type list; its place in the list is the column id."""
-
-    kind: int
-    subtypes: tuple[int, ...]
-    names: tuple[str, ...]
-    length: int | None
-    precision: int | None
-    scale: int | None
-
-
-def type_nodes(types: Sequence[pb.Type]) -> tuple[TypeNode, ...]:
-    """The type list as plain values that compare equal when the files' columns mean the same."""
-    return tuple(
-        TypeNode(
-            kind=found.kind,
-            subtypes=tuple(found.subtypes),
-            names=tuple(found.field_names),
-            length=found.maximum_length if found.HasField("maximum_length") else None,
-            precision=found.precision if found.HasField("precision") else None,
-            scale=found.scale if found.HasField("scale") else None,
-        )
-        for found in types
-    )
 
 
 def tree_of(types: Sequence[pb.Type], where: str) -> HiveType:

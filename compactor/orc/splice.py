@@ -178,10 +178,8 @@ class Splicer:
     def _footer(self, operation: str | None, content_end: int) -> pb.Footer:
         footer = self._template()
         writer, _ = self._label()
-        footer.header_length, footer.content_length = len(MAGIC), content_end
-        footer.number_of_rows = self.rows
-        footer.row_index_stride = self.output.stride
-        footer.writer = writer
+        rows, stride = self.rows, self.output.stride
+        footer.MergeFrom(pb.Footer(header_length=len(MAGIC), content_length=content_end, number_of_rows=rows, row_index_stride=stride, writer=writer))
         footer.stripes.extend(self._stripes)
         footer.types.extend(self._types)
         footer.statistics.extend(merge_statistics([stripe.columns for stripe in self._statistics], self._kinds))

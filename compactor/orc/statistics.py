@@ -1,5 +1,5 @@
 """
-Column statistics: merged over stripes for a footer, empty for a file without rows, and computed for the ACID columns.
+Column statistics: merged over stripes for a footer, and empty for a file without rows.
 
 A reader prunes by these numbers: a wrong one loses rows, a missing one costs time. Java takes an absent count for "all NULL" and an absent minimum inside
 a present message for 0, so a column keeps its count always, and its detail message only when that is whole.
@@ -11,11 +11,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation, localcontext
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from compactor.acid.types import Kind
-from compactor.orc.keys import KeyColumns
 from compactor.orc.proto import orc_pb2 as pb
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
@@ -74,26 +70,6 @@ def merge_column(parts: Sequence[pb.ColumnStatistics], kind: Kind) -> pb.ColumnS
     elif not all(part.HasField(detail) for part in filled) or not _merge_detail(merged, detail, filled):  # type: ignore[arg-type]  # detail is one of the message's names
         merged.ClearField(detail)  # type: ignore[arg-type]
     return merged
-
-
-def acid_statistics(parts: Iterable[KeyColumns]) -> list[pb.ColumnStatistics]:
-    """Statistics of the root and the five ACID columns (ids 0 to 5) of some rows, as a writer would have noted them; without bytes on disk."""
-    merged: list[list[pb.ColumnStatistics]] = []
-    for keys in parts:
-        root = pb.ColumnStatistics(number_of_values=len(keys), has_null=False)
-        merged.append([root, *(_counted(column) for column in (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current))])
-    return merge_statistics(merged, (Kind.STRUCT, Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG))
-
-
-def _counted(values: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> pb.ColumnStatistics:
-    column = pb.ColumnStatistics(number_of_values=len(values), has_null=False)
-    if len(values):
-        column.integers.minimum, column.integers.maximum = int(values.min()), int(values.max())
-        wide = values.astype(np.int64)
-        total = (int((wide >> 32).sum()) << 32) + int((wide & 0xFFFFFFFF).sum())  # halves, so that the sums themselves can't overflow
-        if total in _INT64:
-            column.integers.sum = total
-    return column
 
 
 def _set_empty(merged: pb.ColumnStatistics, detail: str) -> None:

@@ -20,7 +20,7 @@ from compactor.orc import codec
 from compactor.orc.codec import Compression
 from compactor.orc.handles import RandomReader
 from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.schema import TypeNode, is_acid_tree, tree_of, type_nodes
+from compactor.orc.schema import is_acid_tree, tree_of
 from compactor.reasons import Reason
 
 MAGIC: Final = b"ORC"
@@ -121,11 +121,6 @@ class Tail:
     @cached_property
     def tree(self) -> HiveType:
         return tree_of(self.footer.types, self.name)
-
-    @cached_property
-    def type_tree(self) -> tuple[TypeNode, ...]:
-        """The flat type list; the place in it is the column id."""
-        return type_nodes(self.footer.types)
 
     @cached_property
     def is_acid(self) -> bool:

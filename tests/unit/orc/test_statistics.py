@@ -3,15 +3,13 @@
 import math
 from decimal import Decimal
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.acid.types import HiveType, Kind
-from compactor.orc.keys import KeyColumns
 from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.statistics import acid_statistics, merge_column, merge_statistics
+from compactor.orc.statistics import merge_column, merge_statistics
 from tests import strategies
 from tests.unit.orc.files import opened, plain_file
 
@@ -166,20 +164,3 @@ def test_a_file_without_rows_still_has_messages_of_each_kind(kind, message):
     (column,) = merge_statistics([], [kind])
     assert column.HasField(message)
     assert column.number_of_values == 0
-
-
-@given(strategies.sorted_keys(min_size=1))
-def test_acid_statistics_are_those_of_the_rows(keys):
-    """Minimum, maximum and sum of each ACID column."""
-    columns = KeyColumns(
-        np.zeros(len(keys), np.int32),
-        np.array([key.write_id for key in keys], np.int64),
-        np.array([key.bucket for key in keys], np.int32),
-        np.array([key.row_id for key in keys], np.int64),
-        np.full(len(keys), 2**62, np.int64),
-    )
-    root, operation, write_id, _, row_id, current = acid_statistics([columns.select(slice(0, 1)), columns.select(slice(1, None))])
-    assert (root.number_of_values, operation.integers.maximum) == (len(keys), 0)
-    assert (write_id.integers.minimum, write_id.integers.maximum) == (keys[0].write_id, keys[-1].write_id)
-    assert row_id.integers.sum == sum(key.row_id for key in keys)
-    assert current.integers.HasField("sum") == (len(keys) * 2**62 < 2**63)

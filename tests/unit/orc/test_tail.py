@@ -150,7 +150,7 @@ def test_a_stripe_footer_tells_streams_and_encodings():
     """Every column has an encoding; streams add up to the stripe."""
     reader, tail = opened(FILE)
     footer = read_stripe_footer(reader, tail, 0)
-    assert len(footer.columns) == len(tail.type_tree)
+    assert len(footer.columns) == len(tail.footer.types)
     assert sum(stream.length for stream in footer.streams) == tail.stripes[0].index_length + tail.stripes[0].data_length
 
 
