@@ -120,8 +120,9 @@ class Staging:
     def discard(self) -> None:
         """Take it out of sight in one step, then delete it; nothing there is fine."""
         gone = join(self._location, f"{TRASH_PREFIX}{self._tag}-delete")
-        with contextlib.suppress(FileNotFoundError, FileExistsError, OutcomeUnknownError):
-            self._storage.rename_noreplace(self.root, gone)
+        if self._storage.exists(self.root):  # where nothing was made nothing is asked of a file system that may be read-only
+            with contextlib.suppress(FileNotFoundError, FileExistsError, OutcomeUnknownError):
+                self._storage.rename_noreplace(self.root, gone)
         self._storage.delete_tree(gone)
         if self._storage.exists(self.root):
             self._storage.delete_tree(self.root)
