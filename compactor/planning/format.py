@@ -5,6 +5,7 @@ Pure. The request's property wins, then the table's, then what the largest input
 Source: Hive's OrcConf (orc.compress …); HIVE-21397 for bloom filter columns.
 """
 
+import math
 from collections.abc import Iterable
 
 from compactor.acid.compaction import LayoutVersion
@@ -14,40 +15,41 @@ from compactor.planning.facts import FileFacts, TableSpec
 from compactor.reasons import Reason
 
 CODECS = {LayoutVersion.HIVE_3: ("none", "zlib", "snappy", "lz4"), LayoutVersion.HIVE_4: ("none", "zlib", "snappy", "lz4", "zstd")}
-SMALLEST_STRIDE = 1000
-LARGEST_BLOCK = 1 << 22
+DEFAULT_STRIDE = 10_000
+SMALLEST_STRIDE, LARGEST_STRIDE = 1000, 1 << 24
+SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 12, 1 << 22
+SMALLEST_STRIPE, LARGEST_STRIPE = 1 << 20, 1 << 30
 
 
 def choose_format(spec: TableSpec, layout: LayoutVersion, files: Iterable[FileFacts], stripe_bytes: int) -> FormatSpec:
     """
-    The output's format.
+    The output's format. Sizes out of all measure are brought back into it, and row indexes are always written, whatever `orc.create.index` says: without
+    them Hive trusts no statistics, and nothing could be copied the next time (HIVE-20604).
 
     Args:
         files: tails of the inputs; the largest with codec and stride is the model where nothing is asked for.
         stripe_bytes: of recoded stripes, unless `orc.stripe.size` says otherwise.
 
     Raises:
-        RefusedError: UNSUPPORTED_COMPRESSION when a property asks for a codec that readers of this layout don't know; SCHEMA_MISMATCH when a property isn't a number.
+        RefusedError: UNSUPPORTED_COMPRESSION when a property asks for a codec that readers of this layout don't know; UNSUPPORTED_FORMAT when a property isn't a number.
     """
     model = max((file for file in files if file.acid and file.stride > 0 and file.codec in CODECS[layout] and file.codec != "none"), key=_size, default=None)
     codec = _property(spec, "orc.compress")
     if codec is not None and codec.lower() not in CODECS[layout]:
         known = ", ".join(CODECS[layout])
         raise RefusedError(Reason.UNSUPPORTED_COMPRESSION, f"{spec.name}: orc.compress is {codec}; readers of this layout know {known}")
-    stride = _number(spec, "orc.row.index.stride", model.stride if model else 10_000)
-    if (_property(spec, "orc.create.index") or "true").lower() == "false":
-        stride = 0
-    elif stride < SMALLEST_STRIDE:
-        stride = 10_000
+    stride = _number(spec, "orc.row.index.stride", model.stride if model else DEFAULT_STRIDE)
+    if not SMALLEST_STRIDE <= stride <= LARGEST_STRIDE:
+        stride = DEFAULT_STRIDE
     columns = {name.lower() for name, _ in spec.columns}
     bloom = tuple(name for name in (part.strip().lower() for part in (_property(spec, "orc.bloom.filter.columns") or "").split(",")) if name in columns)
     return FormatSpec(
         codec=codec.lower() if codec else model.codec if model else "zlib",
-        block_size=min(LARGEST_BLOCK, _number(spec, "orc.compress.size", 262_144)),
+        block_size=max(SMALLEST_BLOCK, min(LARGEST_BLOCK, _number(spec, "orc.compress.size", 262_144))),
         stride=stride,
-        stripe_bytes=max(1 << 20, _number(spec, "orc.stripe.size", stripe_bytes)),
+        stripe_bytes=max(SMALLEST_STRIPE, min(LARGEST_STRIPE, _number(spec, "orc.stripe.size", stripe_bytes))),
         bloom_columns=bloom,
-        bloom_fpp=_fraction(spec, "orc.bloom.filter.fpp", 0.01),
+        bloom_fpp=_share(spec, "orc.bloom.filter.fpp", 0.01),
     )
 
 
@@ -69,11 +71,21 @@ def _number(spec: TableSpec, name: str, default: int) -> int:
     return int(_fraction(spec, name, default))
 
 
+def _share(spec: TableSpec, name: str, default: float) -> float:
+    value = _fraction(spec, name, default)
+    if not 0 < value < 1:
+        raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{spec.name}: {name} is {value:g}, not between 0 and 1")
+    return value
+
+
 def _fraction(spec: TableSpec, name: str, default: float) -> float:
     value = _property(spec, name)
     if value is None:
         return default
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
-        raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{spec.name}: {name} is {value!r}, not a number") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{spec.name}: {name} is {value!r}, not a number")
+    return number

@@ -224,7 +224,7 @@ def _files_of(listed: ListedDir, spec: TableSpec) -> list[InputFile]:
             directory=acid.name,
             bucket=bucket,
             min_write_id=acid.min_write_id,
-            max_write_id=acid.max_write_id,
+            max_write_id=max(acid.max_write_id, 0),  # a base of originals alone has a negative name, and rows of write id 0
             statement_id=acid.statement_id or 0,
             raw=bucket_file is None,
             may_hold_aborted=role is not Role.BASE and acid.min_write_id != acid.max_write_id and acid.visibility_txn == 0,

@@ -97,6 +97,18 @@ def test_statistics_that_contradict_the_name_are_refused(changes, reason):
     assert "delta_6_6_0000/bucket_00000" in caught.value.message
 
 
+@pytest.mark.parametrize("layout", list(LayoutVersion))
+def test_the_base_that_hive_made_of_originals_alone(layout):
+    """Its name says the lowest number there is, its rows have write id 0: it is compacted like any other base."""
+    base, delta = "base_-9223372036854775808", "delta_10000001_10000001_0000"
+    known = by_path(facts(f"{base}/bucket_00000", stripe(0)), facts(f"{delta}/bucket_00000", stripe(10_000_001)))
+    made = planned(selected(f"{base}/", f"{delta}/", hwm=10_000_001, layout=layout), known)
+    (bucket,) = made.outputs[0].buckets
+    assert (made.name_write_id, [segment.action for segment in bucket.segments]) == (10_000_001, [Action.COPY, Action.COPY])
+    with pytest.raises(RefusedError, match="outside its directory's range"):
+        planned(selected(f"{base}/", f"{delta}/", hwm=10_000_001, layout=layout), {**known, f"{base}/bucket_00000": facts(f"{base}/bucket_00000", stripe(1))})
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -234,6 +246,35 @@ def test_bloom_columns_are_those_of_the_table():
     spec = TableSpec("db.t", (("a", "int"), ("B", "int")), parameters={"orc.bloom.filter.columns": "b, nothing", "orc.bloom.filter.fpp": "0.1"})
     found = choose_format(spec, LayoutVersion.HIVE_4, [], 64 * MIB)
     assert (found.bloom_columns, found.bloom_fpp) == (("b",), 0.1)
+
+
+def test_an_index_is_always_written():
+    """Without one no reader trusts statistics, and no stripe could be copied the next time; a table that asks for none is compacted all the same."""
+    files = [facts("a", stripe(1), stride=5000)]
+    spec = TableSpec("db.t", (("a", "int"),), parameters={"orc.create.index": "false"})
+    assert choose_format(spec, LayoutVersion.HIVE_4, files, 64 * MIB).stride == 5000
+    for asked in ("0", "-1", "999", "1e30"):
+        assert choose_format(replace(spec, properties={"orc.row.index.stride": asked}), LayoutVersion.HIVE_4, files, 64 * MIB).stride == 10_000
+
+
+def test_sizes_out_of_all_measure_are_brought_back_into_it():
+    """Block and stripe sizes that no writer takes; the smallest and the largest that ours takes are used instead."""
+    small = TableSpec("db.t", (("a", "int"),), parameters={"orc.compress.size": "0", "orc.stripe.size": "-1"})
+    large = TableSpec("db.t", (("a", "int"),), parameters={"orc.compress.size": "1e30", "orc.stripe.size": "1e30"})
+    chosen = [choose_format(spec, LayoutVersion.HIVE_4, [], 64 * MIB) for spec in (small, large)]
+    assert [(one.block_size, one.stripe_bytes) for one in chosen] == [(4096, MIB), (4 * MIB, 1024 * MIB)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("orc.compress.size", "big"), ("orc.compress.size", "nan"), ("orc.stripe.size", "inf"), ("orc.row.index.stride", "nan"), ("orc.bloom.filter.fpp", "0"),
+     ("orc.bloom.filter.fpp", "1"), ("orc.bloom.filter.fpp", "-0.5"), ("orc.bloom.filter.fpp", "nan")],
+)  # fmt: skip
+def test_properties_that_are_no_such_numbers_are_refused(name, value):
+    """One sentence that names the table, the property and its value."""
+    with pytest.raises(RefusedError, match=name) as caught:
+        choose_format(TableSpec("db.t", (("a", "int"),), parameters={name: value}), LayoutVersion.HIVE_4, [], 64 * MIB)
+    assert caught.value.reason is Reason.UNSUPPORTED_FORMAT
 
 
 @given(compaction_plans())
