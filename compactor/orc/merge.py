@@ -10,6 +10,7 @@ import numpy as np
 
 from compactor.acid.row_id import RowKey
 from compactor.errors import RefusedError
+from compactor.orc.image import BATCH_ROWS
 from compactor.orc.keys import KeyColumns, keys_up_to
 from compactor.orc.rows import ArrowRows, Chunk, PythonRows, SourceRows
 from compactor.reasons import Reason
@@ -64,7 +65,16 @@ def merged(sources: Sequence[SourceRows]) -> Iterator[Chunk]:
             continue
         parts = [part for cursor in active if (part := cursor.take(bound)) is not None]
         active = [cursor for cursor in active if cursor.chunk is not None or cursor.advance()]
-        yield parts[0] if len(parts) == 1 else _interleaved(parts)
+        if len(parts) == 1:
+            yield parts[0]
+        else:
+            yield from _pieces(_interleaved(parts))
+
+
+def _pieces(chunk: Chunk) -> Iterator[Chunk]:
+    """No more rows at once than one source hands out: a writer that flushes a stripe must find nothing left to start another with."""
+    for start in range(0, len(chunk), BATCH_ROWS):
+        yield chunk.slice(start, min(len(chunk), start + BATCH_ROWS)) if len(chunk) > BATCH_ROWS else chunk
 
 
 def _interleaved(parts: Sequence[Chunk]) -> Chunk:
