@@ -55,7 +55,8 @@ class InputFile:
         directory: the ACID directory it is in, empty for original files.
         bucket: the number in its name.
         min_write_id, max_write_id: of the directory; a base holds 0 … N.
-        may_hold_aborted: rows of aborted write ids may stand between valid ones (streaming deltas).
+        may_hold_aborted: rows of aborted write ids may stand between valid ones: streaming deltas, and compacted ones too, for Hive's merge compaction joins
+            files as they are; readers leave such rows out of any delta.
         side_file: path of its `_flush_length` file when readers heed it, else None.
     """
 

@@ -227,7 +227,7 @@ def _files_of(listed: ListedDir, spec: TableSpec) -> list[InputFile]:
             max_write_id=max(acid.max_write_id, 0),  # a base of originals alone has a negative name, and rows of write id 0
             statement_id=acid.statement_id or 0,
             raw=bucket_file is None,
-            may_hold_aborted=role is not Role.BASE and acid.min_write_id != acid.max_write_id and acid.visibility_txn == 0,
+            may_hold_aborted=role is not Role.BASE and acid.min_write_id != acid.max_write_id,
             side_file=side if side in sides and heeds_sides else None,
         )
         if entry.length == 0 and file.side_file is None:
