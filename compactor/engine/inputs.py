@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -202,15 +203,22 @@ class Deletes:
             elif stripes:
                 self._mixed.append(source)
 
+    @cached_property
+    def _places(self) -> Mapping[int, Sequence[Source]]:
+        """The files of each bucket. Those whose statistics prove none (Hive 3.1 compacts without) are read once to find out, not again for every bucket."""
+        places = {bucket: list(found) for bucket, found in self._by_bucket.items()}
+        for source in self._mixed:
+            for bucket in self._load([source]).buckets():
+                places.setdefault(bucket, []).append(source)
+        return places
+
     def buckets(self) -> tuple[int, ...]:
         """Buckets that have events."""
-        found = set(self._by_bucket)
-        if self._mixed:
-            found.update(self._load(self._mixed).buckets())
-        return tuple(sorted(found))
+        return tuple(sorted(self._places))
 
-    def sources(self, bucket: int) -> list[Source]:
-        return [*self._by_bucket.get(bucket, ()), *self._mixed]
+    def sources(self, bucket: int) -> Sequence[Source]:
+        """Files with events of this bucket."""
+        return self._places.get(bucket, ())
 
     def load(self, bucket: int) -> DeleteEvents:
         """The valid events of one bucket, one per key."""
