@@ -92,6 +92,8 @@ class Database:
                 engine = self._engine or self._make_engine()
                 self._engine = engine
                 self._schema = detect(engine) if not self._wants_tables() else create_embedded(engine)
+                if not self._read_only:
+                    self.dialect.adopt(engine)
         except BaseException:
             self.close()
             raise

@@ -38,6 +38,10 @@ class Dialect(ABC):
         """Set up every new connection."""
 
     @abstractmethod
+    def adopt(self, engine: Engine) -> None:
+        """Set up the database itself, once it is known to be a metastore: nothing of anybody else's is changed by looking at it."""
+
+    @abstractmethod
     def now_ms(self) -> ColumnElement[int]:
         """Milliseconds since 1970 on the database clock, as of the transaction's start where the product says so."""
 
@@ -95,6 +99,9 @@ class PostgreSQL(Dialect):
                     cursor.execute("SET default_transaction_read_only = on")
             connection.autocommit = False
 
+    def adopt(self, engine: Engine) -> None:
+        """Nothing: its administrator sees to that."""
+
     def now_ms(self) -> ColumnElement[int]:
         # The start of the transaction, as in Hive: for the age of a row it must not be later than the snapshot that shows the row.
         return cast(func.round(literal_column("extract(epoch from current_timestamp) * 1000")), BigInteger)
@@ -140,12 +147,16 @@ class SQLite(Dialect):
             connection.execute("PRAGMA synchronous = FULL")
             if read_only:
                 connection.execute("PRAGMA query_only = ON")
-            else:
-                connection.execute("PRAGMA journal_mode = WAL")
 
         @event.listens_for(engine, "begin")
         def _begin(connection: Connection) -> None:
             connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN")
+
+    def adopt(self, engine: Engine) -> None:
+        with engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert raw is not None
+            raw.execute("PRAGMA journal_mode = WAL")
 
     def now_ms(self) -> ColumnElement[int]:
         return literal_column("CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)", BigInteger)

@@ -56,6 +56,13 @@ def truncate(path, keep):
     Path(path).write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
 
 
+def copy_below(path, name):
+    """Copy a file into a directory beside it."""
+    path = Path(path)
+    (path.parent / name).mkdir()
+    (path.parent / name / path.name).write_bytes(path.read_bytes())
+
+
 def rewrite_tail(path, *, footer=lambda _: None, metadata=lambda _: None, postscript=lambda _: None):
     """Write a file's tail anew after the given functions changed the messages; stripes stay as they are."""
     data = Path(path).read_bytes()
