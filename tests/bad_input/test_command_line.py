@@ -69,7 +69,7 @@ def shell(tmp_path):
     return found
 
 
-COMMANDS = (("queue",), ("history",), ("plan", "db.t"), ("explain", "db.t"), ("enqueue", "db.t"), ("run",))
+COMMANDS = (("queue",), ("plan", "db.t"), ("enqueue", "db.t"), ("run",))
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
@@ -146,7 +146,7 @@ def test_a_metastore_of_unknown_schema(shell, kind, command):
 def test_a_mistake_in_the_settings(shell, text, words):
     """An unknown key (with what was probably meant), a wrong type, a value out of range, an impossible combination, no YAML: the key or the file is named."""
     (shell.folder / "compactor.yaml").write_text(text, encoding="utf-8")
-    for command in (("config", "check"), ("run",), ("queue",)):
+    for command in (("config", "check"), ("run",)):
         shell.fails(USAGE, *words, command=command)
 
 

@@ -80,7 +80,7 @@ def test_recreated_under_the_same_name(scene, moment):
     scene.assert_others_go_on()
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", [steps.WORKER_LOCKED, steps.WORKER_STAGED, steps.WORKER_VERIFIED])
 @pytest.mark.parametrize("how", ["longer", "same length", "other file", "deleted"])
 def test_a_file_is_replaced(scene, moment, how):
     """Whoever does this to an ACID table is no ACID writer; found by length, time or absence."""
