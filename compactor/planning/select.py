@@ -168,8 +168,9 @@ def _refuse_names(state: AcidState, spec: TableSpec) -> None:
 
 
 def _name_for_originals(state: AcidState, high_watermark: int) -> int:
-    """N of a base made of original files alone: the last write id, below everything left out, where ids were left to such files; else 0."""
+    """N of a base made of original files alone: the last write id, below everything left out (all deltas are), where ids were left to such files; else 0."""
     waiting = [e.dir.acid.max_write_id if e.dir.acid.is_base else e.dir.acid.min_write_id for e in state.excluded]
+    waiting += [d.acid.min_write_id for d in state.deltas]
     ceiling = min([high_watermark, *(wid - 1 for wid in waiting)])
     return ceiling if ceiling >= FIRST_SEEDED else 0
 
