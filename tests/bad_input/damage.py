@@ -16,10 +16,6 @@ class Part:
     start: int
     stop: int
 
-    @property
-    def middle(self):
-        return (self.start + self.stop) // 2
-
 
 def parts(data):
     """The parts of a good ORC file by name; stripes from 0 (`index 0`, `data 0`, `stripe footer 0`)."""
@@ -43,11 +39,6 @@ def flip(path, at, mask=0xFF):
     data = bytearray(Path(path).read_bytes())
     data[at] ^= mask
     Path(path).write_bytes(data)
-
-
-def flip_in(path, part, mask=0xFF):
-    """Change the byte in the middle of a part."""
-    flip(path, parts(Path(path).read_bytes())[part].middle, mask)
 
 
 def truncate(path, keep):
