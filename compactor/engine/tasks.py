@@ -187,7 +187,7 @@ class _Files:
         bucket = self._work.bucket
         events = self._load_events()
         if self._work.scope is DeleteScope.OWN:
-            events = _chosen(events, np.asarray(events.write_id) != self._work.own_write_id)
+            events = events.select(np.asarray(events.write_id) != self._work.own_write_id)
         with self._storage.create(join(self._own, bucket.name)) as sink:
             summary = write_delete_events(events, self._output, sink)
         read = sum(file.length for file in self._work.inputs)
@@ -273,7 +273,7 @@ class _Files:
             return None
         if self._events is None:
             events = self._load_events()
-            self._events = _chosen(events, np.asarray(events.write_id) == self._work.own_write_id) if self._work.scope is DeleteScope.OWN else events
+            self._events = events.select(np.asarray(events.write_id) == self._work.own_write_id) if self._work.scope is DeleteScope.OWN else events
         return self._events
 
     def _load_events(self) -> DeleteEvents:
@@ -315,10 +315,6 @@ def _by_chunk(segments: Sequence[Segment]) -> list[tuple[Segment, ...]]:
         else:
             groups.append([segment])
     return [tuple(group) for group in groups]
-
-
-def _chosen(events: DeleteEvents, chosen: npt.NDArray[np.bool_]) -> DeleteEvents:
-    return DeleteEvents(events.write_id[chosen], events.bucket[chosen], events.row_id[chosen], events.current[chosen])
 
 
 @dataclass(slots=True)

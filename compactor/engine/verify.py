@@ -283,8 +283,7 @@ class _Check:
         events = bucket_events(self._storage, task.location, [self._inputs[path] for path in task.deletes], self._aborted, task.file.bucket)
         if task.scope is not DeleteScope.OWN:
             return events
-        own = np.asarray(events.write_id) == task.write_ids[0]
-        return DeleteEvents(events.write_id[own], events.bucket[own], events.row_id[own], events.current[own])
+        return events.select(np.asarray(events.write_id) == task.write_ids[0])
 
     def _copied(self, index: int, path: str, source: int) -> None:
         """A copied stripe has its source's statistics, rows and last key, and its first and last bytes."""

@@ -98,9 +98,20 @@ class DeleteEvents:
         chosen: npt.NDArray[np.bool_] = np.empty(len(self), np.bool_)
         for start in range(0, len(self), _BLOCK):
             chosen[start : start + _BLOCK] = decode_buckets(np.asarray(self.bucket[start : start + _BLOCK])) == bucket
+        return self.select(chosen)
+
+    def select(self, chosen: npt.NDArray[np.bool_]) -> "DeleteEvents":
+        """Those events that a mask chooses; on disk where these are, so that a bucket's share of many doesn't come into memory."""
         if chosen.all():
             return self
-        return DeleteEvents(self.write_id[chosen], self.bucket[chosen], self.row_id[chosen], self.current[chosen])
+        columns: list[Array] = [self.write_id, self.bucket, self.row_id, self.current]
+        if not isinstance(self.row_id, np.memmap) or not chosen.any():
+            return DeleteEvents(*(column[chosen] for column in columns))
+        writer = _RunWriter(None)
+        for start in range(0, len(self), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            writer.append([column[part][chosen[part]] for column in columns])
+        return DeleteEvents(*writer.finish())
 
     def buckets(self) -> tuple[int, ...]:
         """The decoded buckets that occur, ascending."""

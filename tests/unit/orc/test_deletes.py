@@ -131,3 +131,15 @@ def test_a_row_deleted_twice_in_one_file_is_no_damage():
     assert (len(events), events.current.tolist()) == (1, [5])
     with pytest.raises(CorruptFileError, match="rowIds from 0 to 0"):
         check_key_statistics(opened(acid_file([insert(key, (1, "a")), insert(key, (2, "b"))]))[1])
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 2])
+def test_a_buckets_share_of_many_events_stays_on_disk(wanted):
+    """What doesn't fit memory doesn't come back into it when one bucket's events are chosen; none at all is fine too."""
+    keys = [RowKey(write_id, encode(bucket, 0), 0) for write_id in range(1, 60) for bucket in (0, 1)]
+    file = opened(acid_file([delete(key, 99) for key in keys]))
+    spilled = DeleteEvents.load([file], limit=10)
+    share = spilled.for_bucket(wanted)
+    assert listed(share) == [key for key in keys if key.bucket == encode(wanted, 0)]
+    assert isinstance(spilled.row_id, np.memmap)
+    assert isinstance(share.row_id, np.memmap) == (wanted < 2)
