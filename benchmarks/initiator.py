@@ -29,7 +29,9 @@ def run() -> list[harness.Result]:
         url = server.create("4.0.0")
         _build(folder, url)
         # a full scan each time: the most that a cycle ever has to do
-        settings = Settings(database={"url": url}, initiator={"interval_seconds": 0.001, "full_scan_seconds": 0.001}, http={"enabled": False}, log={"level": "error"})
+        settings = Settings(
+            database={"url": url}, initiator={"interval_seconds": 0.001, "full_scan_seconds": 0.001}, http={"enabled": False}, log={"level": "error"}
+        )
         services = Services.open(settings)
         changed, unchanged = [], []
         try:
