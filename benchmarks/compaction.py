@@ -90,9 +90,9 @@ def arrow(source: Path, target: Path, row_ids: list[int]) -> float:
                 batch = file.read_stripe(stripe)
                 writer.write(pa.Table.from_batches([batch]).filter(pc.invert(pc.is_in(batch.column("rowId"), gone))))
 
-    begin = processes.cpu_seconds(os.getpid())
+    begin = time.process_time()
     work()
-    return processes.cpu_seconds(os.getpid()) - begin
+    return time.process_time() - begin
 
 
 def recode(folder: Path, rows: int, rounds: int) -> dict[str, float]:
@@ -105,9 +105,9 @@ def recode(folder: Path, rows: int, rounds: int) -> dict[str, float]:
 
         def ours() -> float:
             table = lab.table(f"t{next(numbers)}", source, row_ids)
-            begin = processes.cpu_seconds(os.getpid())
-            lab.compact(table)
-            return processes.cpu_seconds(os.getpid()) - begin
+            with processes.CpuMeter(os.getpid()) as meter:
+                lab.compact(table)
+            return meter.seconds
 
         peer, mine = alternate(lambda: arrow(source, folder / "copy", row_ids), ours, rounds)
     return {"peer": peer, "ours": mine, "bytes": source.stat().st_size, "stripes": len(row_ids)}

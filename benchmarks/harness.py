@@ -6,7 +6,6 @@ A bar is a figure with a limit. Peer and ours run alternately, at least three ti
 
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -53,18 +52,6 @@ def seconds(work: Callable[[], object]) -> float:
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
-
-
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """User and system time of one call in this process, all threads, children that ended included."""
-
-    def now() -> float:
-        own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-        return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-
-    begin = now()
-    work()
-    return now() - begin
 
 
 def alternate(peer: Callable[[], float], ours: Callable[[], float], rounds: int = 3) -> tuple[float, float]:

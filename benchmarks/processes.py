@@ -1,8 +1,10 @@
 """CPU time and memory of a process and everything below it, read from /proc: Spark's JVM and Python workers are its grandchildren."""
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -20,13 +22,47 @@ def below(root: int) -> Iterator[int]:
         pending += children.get(pid, [])
 
 
-def cpu_seconds(root: int) -> float:
-    """User and system time of the tree, ended and reaped children included."""
-    total = 0
-    for pid in below(root):
-        if fields := _stat(pid):
-            total += sum(map(int, fields[11:15]))
-    return total / _TICKS
+class CpuMeter:
+    """
+    CPU time of the tree below a process while the block runs, that of processes which end meanwhile included.
+
+    Looks every tenth of a second: what a process used after the last look at it is lost.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._first: dict[int, float] = {}
+        self._last: dict[int, float] = {}
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._first = {pid: _cpu(pid) for pid in below(self._root)}
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        self._look()
+
+    @property
+    def seconds(self) -> float:
+        return sum(used - self._first.get(pid, 0) for pid, used in self._last.items())
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.1):
+            self._look()
+
+    def _look(self) -> None:
+        for pid in below(self._root):
+            if used := _cpu(pid):
+                self._last[pid] = used
+
+
+def _cpu(pid: int) -> float:
+    fields = _stat(pid)
+    return sum(map(int, fields[11:13])) / _TICKS if fields else 0.0
 
 
 def python_workers_peak(root: int) -> int:
