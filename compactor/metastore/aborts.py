@@ -13,7 +13,7 @@ from sqlalchemy import Connection, and_, delete, func, insert, or_, select, upda
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
-from compactor.metastore.cleaning import forget_aborted
+from compactor.metastore.cleaning import forget_aborted, forget_vanished
 from compactor.metastore.database import Database
 from compactor.metastore.model import KIND_CODES, Entity, QueueState
 from compactor.metastore.rows import read_queue
@@ -61,8 +61,8 @@ class Aborts:
         """
         return self._database.read(lambda connection: self._groups(connection, count_threshold, age_ms, limit))
 
-    def lists(self, group: AbortedGroup) -> tuple[ValidTxnList | None, CleanerWriteIdList]:
-        """Under which transactions (None on 3.1) and write ids the group's aborted directories are decided: nothing at or above an open writer."""
+    def lists(self, group: AbortedGroup) -> tuple[ValidTxnList, CleanerWriteIdList]:
+        """Under which transactions and write ids the group's aborted directories are decided: nothing at or above an open writer."""
 
         def look(connection: Connection) -> tuple[ValidTxnList, CleanerWriteIdList]:
             snapshot = self._snapshots.take(connection)
@@ -72,32 +72,40 @@ class Aborts:
             reach = reader.high_watermark if reader.min_open is None else min(reader.high_watermark, reader.min_open - 1)
             return txns, CleanerWriteIdList.from_reader(reader, reach)
 
-        txns, write_ids = self._database.read(look)
-        return (txns if self._schema.hive_4 else None), write_ids
+        return self._database.read(look)
 
-    def mark_cleaned(self, group: AbortedGroup, highest_write_id: int, aborted_write_ids: Collection[int] | None = None, *, uncompacted: bool = False) -> int:
+    def mark_cleaned(
+        self,
+        group: AbortedGroup,
+        highest_write_id: int,
+        aborted_write_ids: Collection[int] | None = None,
+        *,
+        uncompacted: bool = False,
+        txns: ValidTxnList | None = None,
+    ) -> int:
         """
         Forget the components whose directories are gone; returns how many.
 
         Args:
             highest_write_id: all aborted directories up to it are gone, unless `uncompacted`.
             uncompacted: aborted ids lie inside directories with others: only `aborted_write_ids` are forgotten.
+            txns: under which the directories were judged: nothing is forgotten of a transaction that hadn't ended there. None: no bound.
         """
 
         def forget(connection: Connection) -> int:
             self._drop_retry(connection, group)
-            return forget_aborted(connection, self._database, group.entity, None if uncompacted else highest_write_id, aborted_write_ids or ())
+            return forget_aborted(connection, self._database, group.entity, None if uncompacted else highest_write_id, aborted_write_ids or (), txns=txns)
 
         deleted = self._database.repeatable(forget)
         self._put_off.pop(group.entity, None)
         return deleted
 
     def mark_gone(self, group: AbortedGroup) -> int:
-        """Forget all components of a table or partition that doesn't exist any more and has no directory; returns how many."""
+        """Forget all components of a table, or a partition of one, that isn't in the catalog; returns how many: none when it is there by now."""
 
         def forget(connection: Connection) -> int:
             self._drop_retry(connection, group)
-            return forget_aborted(connection, self._database, group.entity)
+            return forget_vanished(connection, self._database, group.entity)
 
         return self._database.repeatable(forget)
 

@@ -8,13 +8,13 @@ MarkCleanedFunction, CompactionCleaner; HIVE-29572 (entries whose own transactio
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, not_, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError
 from compactor.metastore.database import Database
-from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
+from compactor.metastore.model import DEFAULT_CATALOG, Entity, QueueEntry, QueueState, duration
 from compactor.metastore.readers import Blocker, Readers, read_readers
 from compactor.metastore.rows import labelled, move_to_history, queue_entry
 from compactor.metastore.snapshots import snapshots_for
@@ -92,7 +92,13 @@ class Cleaning:
         self._note(entry, {"cq_retry_retention": retention_ms, "cq_error_message": message, "cq_cleaner_start": -1})
 
     def mark_cleaned(
-        self, entry: QueueEntry, aborted_write_ids: Collection[int] | None = None, *, uncompacted_aborts: bool = False, gone: bool = False
+        self,
+        entry: QueueEntry,
+        aborted_write_ids: Collection[int] | None = None,
+        *,
+        uncompacted_aborts: bool = False,
+        txns: ValidTxnList | None = None,
+        gone: bool = False,
     ) -> None:
         """
         Finish an entry: into the history as succeeded, and forget what its compaction has taken care of, in one database transaction.
@@ -103,7 +109,9 @@ class Cleaning:
         Args:
             aborted_write_ids: aborted ids whose directories were removed.
             uncompacted_aborts: aborted ids at or below the covered one still lie inside directories with others: only `aborted_write_ids` are forgotten.
-            gone: the table or partition was dropped: forget all of its components.
+            txns: under which the directories were judged: what it doesn't know as ended wasn't judged, and isn't forgotten. None: no bound.
+            gone: the table or partition was dropped: forget all of its components; those of aborted transactions only with the whole table, for
+                such a one may have left a directory in a partition that isn't in the catalog.
 
         Raises:
             OwnershipLostError: the entry isn't ready for cleaning any more.
@@ -117,10 +125,11 @@ class Cleaning:
             completed = self._schema.completed_txn_components
             if gone:
                 connection.execute(delete(completed).where(of_entity(completed, "ctc", entry.entity)))
-                forget_aborted(connection, self._database, entry.entity)
+                forget_vanished(connection, self._database, entry.entity)
             elif covered:
                 connection.execute(delete(completed).where(of_entity(completed, "ctc", entry.entity), completed.c.ctc_writeid <= covered))
-                forget_aborted(connection, self._database, entry.entity, *self._ids(covered, aborted_write_ids, uncompacted_aborts))
+                up_to, these = self._ids(covered, aborted_write_ids, uncompacted_aborts)
+                forget_aborted(connection, self._database, entry.entity, up_to, these, txns=txns)
 
         try:
             self._database.write(finish)
@@ -234,7 +243,9 @@ class Cleaning:
         connection.execute(delete(queue).where(queue.c.cq_type == "c", of_entity(queue, "cq", entity)))
 
 
-def forget_aborted(connection: Connection, database: Database, entity: Entity, up_to: int | None = None, write_ids: Collection[int] | None = None) -> int:
+def forget_aborted(
+    connection: Connection, database: Database, entity: Entity, up_to: int | None, write_ids: Collection[int] | None, *, txns: ValidTxnList | None
+) -> int:
     """
     Delete components of aborted transactions on exactly this table or partition; returns how many.
 
@@ -243,17 +254,35 @@ def forget_aborted(connection: Connection, database: Database, entity: Entity, u
 
     Args:
         up_to: ids at or below it.
-        write_ids: these ids too; both None: all.
+        write_ids: these ids too.
+        txns: only of transactions that had ended for this list. A compaction that was rolled back later, and the writers of a table that was created
+            anew, have write ids as small as those that were judged.
     """
-    schema = database.schema
-    components, txns = schema.txn_components, schema.txns
-    aborted = components.c.tc_txnid.in_(select(txns.c.txn_id).where(txns.c.txn_state == "a"))
-    where = and_(of_entity(components, "tc", entity), aborted)
-    if up_to is None and write_ids is None:
-        return connection.execute(delete(components).where(where)).rowcount
+    components = database.schema.txn_components
+    where = _aborted_of(database, entity)
+    if txns is not None:
+        where = and_(where, components.c.tc_txnid <= txns.high_watermark, *(components.c.tc_txnid.not_in(batch) for batch in batches(txns.open)))
     deleted = 0
     if up_to is not None:
         deleted += connection.execute(delete(components).where(where, components.c.tc_writeid <= up_to)).rowcount
     for batch in batches(sorted(write_ids or ())):
         deleted += connection.execute(delete(components).where(where, components.c.tc_writeid.in_(batch))).rowcount
     return deleted
+
+
+def forget_vanished(connection: Connection, database: Database, entity: Entity) -> int:
+    """
+    Delete all components of aborted transactions on a table that isn't in the catalog, or on a partition of one; returns how many.
+
+    One statement looks and deletes: between the two a table of that name could be created and written to.
+    """
+    schema = database.schema
+    tbls, dbs = schema.tbls.c, schema.dbs.c
+    named = and_(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == entity.database.lower(), tbls.tbl_name == entity.table.lower())
+    there = select(tbls.tbl_id).join(schema.dbs, tbls.db_id == dbs.db_id).where(named).exists()
+    return connection.execute(delete(schema.txn_components).where(_aborted_of(database, entity), not_(there))).rowcount
+
+
+def _aborted_of(database: Database, entity: Entity) -> ColumnElement[bool]:
+    components, txns = database.schema.txn_components, database.schema.txns
+    return and_(of_entity(components, "tc", entity), components.c.tc_txnid.in_(select(txns.c.txn_id).where(txns.c.txn_state == "a")))

@@ -29,7 +29,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    txns: ValidTxnList | None
+    txns: ValidTxnList
     write_ids: CleanerWriteIdList
 
 
@@ -70,28 +70,29 @@ class AbortCleaner:
         left: list[str] = []
         for location in self._locations(table, entity):
             state, names = self._sweep(table, entity, location, lists, tally)
-            mixed |= state.mixed_aborted_write_ids
+            mixed |= state.mixed_aborted_write_ids | _within(state.obsolete, lists.write_ids)
             left += names
         if left:
             self._put_off(group, f"{left[0]} is still there")
             return
+        self._still_right(table, entity)
         gone = [write_id for write_id in lists.write_ids.aborted if write_id not in mixed]
-        tally.forgotten += aborts.mark_cleaned(group, lists.write_ids.high_watermark, gone, uncompacted=bool(mixed))
+        tally.forgotten += aborts.mark_cleaned(group, lists.write_ids.high_watermark, gone, uncompacted=bool(mixed), txns=lists.txns)
         if mixed:
-            self._put_off(group, f"rows of {len(mixed)} aborted writes lie among committed ones until a major compaction")
+            self._put_off(group, f"rows of {len(mixed)} aborted writes lie among committed ones until a major compaction is cleaned")
+
+    def _still_right(self, table: TableFacts, entity: Entity) -> None:
+        now = self._services.catalog.find_table(entity.database, entity.table)
+        if now is None or now.tbl_id != table.tbl_id:
+            raise RefusedError(Reason.INPUT_CHANGED, f"{entity} was dropped or re-created while it was cleaned; everything was put back")
 
     def _sweep(self, table: TableFacts, entity: Entity, location: str, lists: _Lists, tally: CleanerTally) -> tuple[AcidState, tuple[str, ...]]:
         services = self._services
 
         def state_of(listing: Listing) -> AcidState:
-            return resolve(listing, lists.write_ids, lists.txns, services.layout)
+            return resolve(listing, lists.write_ids, lists.txns if services.hive_4 else None, services.layout)
 
-        def still_right() -> None:
-            now = services.catalog.find_table(entity.database, entity.table)
-            if now is None or now.tbl_id != table.tbl_id:
-                raise RefusedError(Reason.INPUT_CHANGED, f"{entity} was dropped or re-created while it was cleaned; everything was put back")
-
-        swept = Sweep(services, location, "aborted", entity, still_right).run(state_of, _aborted, originals=False)
+        swept = Sweep(services, location, "aborted", entity, lambda: self._still_right(table, entity)).run(state_of, _aborted, originals=False)
         tally.add(swept.removed)
         if swept.removed:
             _log.info("removed aborted writes", directories=[removal.name for removal in swept.removed])
@@ -130,3 +131,9 @@ class AbortCleaner:
 
 def _aborted(state: AcidState) -> tuple[ListedDir, ...]:
     return state.aborted
+
+
+def _within(replaced: Iterable[ListedDir], write_ids: CleanerWriteIdList) -> set[int]:
+    """Aborted ids among others in what was replaced: whoever began before that reads it still, and may ask only later which ids are aborted."""
+    deltas = [listed.acid for listed in replaced if not listed.compacted and not listed.acid.is_base]
+    return {write_id for delta in deltas for write_id in write_ids.aborted_within(delta.min_write_id, delta.max_write_id)}

@@ -136,7 +136,7 @@ class Cleaner:
             services.cleaning.clear_cleaner_start(entry)
             tally.wait(entry, f"{swept.left[0]} is still there", Reason.INPUT_CHANGED)
             return
-        self._mark_cleaned(entry, swept, write_ids)
+        self._mark_cleaned(item, swept, write_ids)
         self._marked(entry, tally, f"removed {_names(swept)}")
 
     def _write_ids(self, item: ReadyEntry) -> CleanerWriteIdList:
@@ -150,15 +150,16 @@ class Cleaner:
         reader = services.transactions.valid_write_ids(entry.entity.full_name, services.transactions.valid_txns())
         return CleanerWriteIdList.from_reader(reader, entry.highest_write_id or 0)
 
-    def _mark_cleaned(self, entry: QueueEntry, swept: Swept, write_ids: CleanerWriteIdList) -> None:
-        """Forget aborted ids only where none of their rows are left."""
+    def _mark_cleaned(self, item: ReadyEntry, swept: Swept, write_ids: CleanerWriteIdList) -> None:
+        """Forget aborted ids only where none of their rows are left, and only of transactions that were judged."""
+        entry, txns = item.entry, item.txns
         mixed = swept.state.mixed_aborted_write_ids
         covered = entry.highest_write_id or 0
         if mixed:
             gone = [write_id for write_id in write_ids.aborted if write_id <= covered and write_id not in mixed]
-            self._services.cleaning.mark_cleaned(entry, gone, uncompacted_aborts=True)
+            self._services.cleaning.mark_cleaned(entry, gone, uncompacted_aborts=True, txns=txns)
         else:
-            self._services.cleaning.mark_cleaned(entry)
+            self._services.cleaning.mark_cleaned(entry, txns=txns)
 
     def _still_right(self, entry: QueueEntry, table: TableFacts, location: str) -> None:
         """After the move and before the deletion: the entry is still ready, and the table is the one that was looked at."""

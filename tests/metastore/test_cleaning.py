@@ -376,9 +376,7 @@ def test_aborts_are_judged_below_open_writers(database, hive):
     txns, ids = aborts.lists(group)
     assert ids.high_watermark < write_id
     assert ids.aborted == (aborted,)
-    assert (txns is not None) is database.schema.hive_4
-    if txns is not None:
-        assert txns.high_watermark == opened - 1
+    assert txns.high_watermark == opened - 1
 
 
 def test_cleaned_aborts_are_forgotten(database, hive):

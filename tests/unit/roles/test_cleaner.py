@@ -384,6 +384,112 @@ def test_leftovers_of_an_aborted_compaction_go(world):
     world.assert_rows()
 
 
+def test_aborted_writes_among_replaced_ones_stay_known_while_they_may_be_read(any_world):
+    """The streaming delta is replaced but not removed: a reader from before may ask only now which of its ids are aborted."""
+    world = any_world
+    table = world.table(rows=1)
+    batch = world.warehouse.stream(table, [[(1, "a")], [(2, "b")], [(3, "c")]])
+    for index, commit in enumerate((True, False, True)):
+        batch.finish(index, commit=commit)
+    batch.close()
+    reader = world.hive.begin()
+    world.hive.lock("db.t", txn_id=reader)
+    world.compact(table)
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    components = world.database.schema.txn_components
+    world.clean()
+    assert len(visible(table)) > 1
+    assert len(world.hive.rows(components, "tc_writeid")) == 1
+    world.hive.commit(reader)
+    world.clean()
+    assert len(visible(table)) == 1
+    assert world.hive.rows(components, "tc_writeid") == []
+
+
+def aborted_compaction(world, table, covered):
+    """What a compaction left in part whose transaction was rolled back; returns the transaction and the directory."""
+    txn = world.hive.begin(kind=3, age=50_000_000)
+    world.hive.touch(txn, "db.t", operation="c", write_id=covered)
+    world.hive.abort(txn)
+    base = table.location / f"base_{covered:07d}_v{txn:07d}"
+    base.mkdir()
+    (base / "000000_0").write_bytes(b"x")
+    return txn, base
+
+
+def test_an_aborted_compaction_that_began_after_an_open_writer_stays_known(world):
+    """An open writer keeps its result from being judged, so it stays; the row that marks it must stay too, or half a base would count as committed."""
+    table = world.table(rows=2, insert_only=True)
+    writer = world.hive.begin(age=60_000_000)
+    world.hive.touch(writer, "db.t")
+    txn, base = aborted_compaction(world, table, 2)
+    components = world.database.schema.txn_components
+    world.clean()
+    assert base.exists()
+    assert (txn,) in world.hive.rows(components, "tc_txnid")
+    world.hive.commit(writer)
+    world.clean()
+    assert not base.exists()
+    assert world.hive.rows(components, "tc_txnid") == []
+
+
+def test_an_aborted_compaction_after_the_commit_stays_known_when_an_earlier_one_is_cleaned(world):
+    """Cleaning an entry doesn't judge what later compactions left, and so must not forget that one of them was rolled back."""
+    table = compacted(world)
+    txn, base = aborted_compaction(world, table, 4)
+    age = world.database.schema.txns
+    world.hive.change(age.update().where(age.c.txn_id == txn).values(txn_started=world.services.now_ms()))
+    assert world.clean().startswith("cleaned 1 entries, 4 directories")
+    assert base.exists()
+    assert world.hive.rows(world.database.schema.txn_components, "tc_txnid") == [(txn,)]
+
+
+def test_an_aborted_insert_into_a_dropped_partition_stays_known(any_world):
+    """The partition was compacted and dropped; then an insert into it failed and left a directory: the old entry's end doesn't make that one's rows committed."""
+    world = any_world
+    table = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
+    world.aborted_insert(table, [(2, "never")], ("3",))
+    world.hive.queued("db.t/p=3", state="r", highest_write_id=1)
+    assert world.clean().startswith("cleaned 1 entries")
+    assert len(list((table.location / "p=3").iterdir())) == 1
+    assert len(world.hive.rows(world.database.schema.txn_components, "tc_writeid")) == 1
+
+
+@pytest.mark.parametrize("method", ["aborts", "table"])
+def test_an_aborted_write_to_a_table_created_meanwhile_stays_known(any_world, monkeypatch, method):
+    """The table was gone when it was looked for; after a long pause there is one of that name, with an aborted write of its own."""
+    world = any_world
+    world.hive.fail_write(age=50_000_000)
+    if method == "table":
+        world.hive.queued("db.t", state="r", highest_write_id=9)
+        world.configure(initiator={"thresholds": {"aborted_age_hours": -1}})
+    catalog = world.services.catalog
+    gone = {"find_table": lambda *_: None, "facts_for": lambda *_: {}}
+    for name, answer in gone.items():
+        monkeypatch.setattr(catalog, name, answer)
+    world.hive.create_table("db.t")
+    world.clean()
+    assert len(world.hive.rows(world.database.schema.txn_components, "tc_writeid")) == 1
+
+
+def test_an_aborted_write_to_a_table_re_created_during_the_cleaning_stays_known(any_world):
+    """Write ids begin again with a new table: what was known when the directories were judged is forgotten, and nothing that came later."""
+    world = any_world
+    world.table(rows=4, insert_only=True)
+    world.hive.fail_write(age=50_000_000)
+    schema = world.database.schema
+
+    def re_created() -> None:
+        world.at_step.clear()
+        for rows in (schema.txn_components, schema.txn_to_write_id, schema.next_write_id):
+            world.hive.change(rows.delete())
+        world.hive.fail_write()
+
+    world.at_step[steps.CLEANER_LISTED] = re_created
+    world.clean()
+    assert world.hive.rows(schema.txn_components, "tc_writeid") == [(1,)]
+
+
 def test_a_failed_abort_cleaning_is_put_off(world):
     """Five minutes at first; the metastore carries the row that says so."""
     table = world.table(rows=1, insert_only=True)
