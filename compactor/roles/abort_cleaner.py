@@ -92,7 +92,8 @@ class AbortCleaner:
         def state_of(listing: Listing) -> AcidState:
             return resolve(listing, lists.write_ids, lists.txns if services.hive_4 else None, services.layout)
 
-        swept = Sweep(services, location, "aborted", entity, lambda: self._still_right(table, entity)).run(state_of, _aborted, originals=False)
+        sweep = Sweep(services, location, "aborted", entity, lambda: self._still_right(table, entity), table_location=table.location)
+        swept = sweep.run(state_of, _aborted, originals=False)
         tally.add(swept.removed)
         if swept.removed:
             _log.info("removed aborted writes", directories=[removal.name for removal in swept.removed])

@@ -129,7 +129,7 @@ class Cleaner:
         def state_of(listing: Listing) -> AcidState:
             return resolve(listing, write_ids, item.txns, layout)
 
-        sweep = Sweep(services, location, entry.id, entry, lambda: self._still_right(entry, table, location))
+        sweep = Sweep(services, location, entry.id, entry, lambda: self._still_right(entry, table, location), table_location=table.location)
         swept = sweep.run(state_of, _obsolete_and_aborted, originals=True)
         tally.add(swept.removed)
         if swept.left:

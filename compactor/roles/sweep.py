@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.names import STAGING_PREFIX
 from compactor.acid.snapshot import AcidState, ListedDir
-from compactor.errors import RefusedError
+from compactor.errors import RefusedError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueState
 from compactor.metastore.transactions import TxnState
@@ -20,6 +20,7 @@ from compactor.roles import steps
 from compactor.roles.services import Services
 from compactor.roles.trash import Removal, Trash, remove_hidden, settle
 from compactor.storage.base import Storage
+from compactor.storage.location import parent
 
 _log = get_logger(__name__)
 Resolve = Callable[[Listing], AcidState]
@@ -50,11 +51,16 @@ class Sweep:
         tag: for the name of the trash directory: the entry's id, or `aborted`.
         about: what the steps are told.
         still_right: looked at after the move; raises when the table isn't the same any more.
+        table_location: of the table in the catalog. Where the partition's directory is missing, this or the one above must be there.
     """
 
-    def __init__(self, services: Services, location: str, tag: str | int, about: object, still_right: Callable[[], None]) -> None:
+    def __init__(
+        self, services: Services, location: str, tag: str | int, about: object, still_right: Callable[[], None], *, table_location: str | None
+    ) -> None:
         self._services = services
         self._location = location
+        below = table_location is not None and location.startswith(table_location.rstrip("/") + "/")
+        self._above = table_location if below and table_location is not None else parent(location)
         self._storage: Storage = services.storage(location)
         self._tag = tag
         self._about = about
@@ -66,6 +72,7 @@ class Sweep:
 
         Raises:
             RefusedError: something is not as it was decided on (it was put back), or the directory can't be understood.
+            UnreachableError: the directory is missing, and so is the one above: what is in it isn't known.
         """
         listing = self._tidied()
         state = resolve(listing)
@@ -82,9 +89,11 @@ class Sweep:
         try:
             return self._storage.list_tree(self._location)
         except RefusedError as error:
-            if error.reason is Reason.LOCATION_MISSING:
-                return _NOTHING
-            raise
+            if error.reason is not Reason.LOCATION_MISSING:
+                raise
+            if not self._storage.exists(self._above):  # a file system that isn't mounted looks like a warehouse without tables
+                raise UnreachableError(f"{self._location} is missing, and so is {self._above}: is the file system mounted?") from None
+            return _NOTHING
 
     def _tidied(self) -> Listing:
         """A listing after cut-off removals were settled and staging directories of attempts that are over were removed."""

@@ -406,6 +406,30 @@ def test_aborted_writes_among_replaced_ones_stay_known_while_they_may_be_read(an
     assert world.hive.rows(components, "tc_writeid") == []
 
 
+@pytest.mark.parametrize("keys", [None, [("p", "int")]])
+def test_a_file_system_that_is_not_mounted_is_no_empty_table(any_world, keys):
+    """Not even the directory above is there: nothing is known about what lies in it, so nothing is marked cleaned or forgotten; later it is."""
+    world = any_world
+    table = world.table(rows=0, insert_only=True, partition_keys=keys or [])
+    partition = ("1",) if keys else None
+    world.insert(table, [(1, "x")], partition)
+    world.aborted_insert(table, [(2, "never")], partition)
+    world.hive.queued("db.t/p=1" if keys else "db.t", state="r", highest_write_id=2)
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    above = world.folder / "warehouse"
+    above.rename(world.folder / "elsewhere")
+    above.mkdir()
+    components = world.database.schema.txn_components
+    world.clean()
+    assert world.states()[0] == "ready for cleaning"
+    assert world.hive.rows(components, "tc_writeid") == [(2,)]
+    above.rmdir()
+    (world.folder / "elsewhere").rename(above)
+    world.clean()
+    assert world.ended() == [("succeeded", None)]
+    assert world.hive.rows(components, "tc_writeid") == []
+
+
 def aborted_compaction(world, table, covered):
     """What a compaction left in part whose transaction was rolled back; returns the transaction and the directory."""
     txn = world.hive.begin(kind=3, age=50_000_000)
