@@ -79,6 +79,7 @@ class Recovery:
         if entry.txn_id is None or not services.hive_4 or parse_worker_id(entry.worker_id) is None:
             return  # a worker of Hive's has no staging directory that would fence it: what it leaves stays marked by its component
         state = services.transactions.abort(entry.txn_id, f"worker {entry.worker_id} is gone")
-        if state is TxnState.ABORTED:
+        if state is TxnState.ABORTED and place is not None and place[0].exists(place[1]):
+            # elsewhere nothing was looked at: the component stays, and the cleaning of aborts looks again
             remove_uncommitted(services, place, entry.txn_id)
             services.queue.forget_attempt(entity, entry.txn_id)

@@ -56,6 +56,19 @@ def test_claims_of_a_dead_process_are_given_back(any_world):
     assert not services.identity._path("0" * 32).exists()
 
 
+def test_a_dead_attempt_whose_directory_is_not_there_stays_known_as_aborted(world):
+    """What it published may come back with the file system or the partition: the row that marks it stays for the cleaning of aborts."""
+    table = world.table(rows=1)
+    txn = world.hive.begin(kind=3)
+    world.hive.touch(txn, "db.t", operation="c", write_id=1)
+    world.hive.queued("db.t", state="w", worker_id=DEAD, start=world.services.now_ms(), txn_id=txn, highest_write_id=1)
+    (world.services.identity._path("0" * 32)).touch()
+    table.location.rename(table.location.with_name("elsewhere"))
+    assert len(Recovery(world.services).give_back_claims_of_the_dead()) == 1
+    assert world.services.transactions.state(txn).value == "aborted"
+    assert world.hive.rows(world.database.schema.txn_components, "tc_txnid") == [(txn,)]
+
+
 @pytest.mark.postgres
 def test_claims_of_the_living_and_of_others_stay(tmp_path, request):
     """A living process of this machine, one of another machine, and Hive's own workers keep what they claimed."""
