@@ -64,5 +64,7 @@ def _enqueue_and_wait(client: Database, table: str) -> float:
 
 
 def _running(context: object) -> list[bool]:
+    if getattr(context, "_jsc", None) is None:  # still starting
+        return []
     tracker = context.statusTracker()  # type: ignore[attr-defined]
     return [info.numActiveTasks > 0 for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
