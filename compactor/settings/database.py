@@ -1,0 +1,80 @@
+"""How to reach the metastore's database, and how its password stays out of sight."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from compactor.errors import SettingsError
+from compactor.settings.mistakes import plain
+from compactor.settings.section import Seconds, Section
+
+HIDDEN = "********"
+
+
+class Database(Section):
+    """The database behind the Hive metastore."""
+
+    url: str = Field(repr=False, min_length=1)
+    password: SecretStr | None = None
+    password_file: Path | None = None
+    connect_timeout_seconds: Seconds = 10
+
+    @field_validator("url")
+    @classmethod
+    def _is_a_url(cls, value: str) -> str:
+        if "://" not in value:
+            raise ValueError("is not a database address such as postgresql://hive@host:5432/metastore or sqlite:////var/lib/compactor/metastore.db")
+        return value
+
+    @model_validator(mode="after")
+    def _one_password(self) -> Self:
+        given = [
+            name for name, there in (("password", self.password), ("password_file", self.password_file), ("url", password_in(self.url))) if there is not None
+        ]
+        if len(given) > 1:
+            raise ValueError(f"a password is given twice: by {' and by '.join(given)}; keep one")
+        if self.url.startswith("sqlite") and given:
+            raise ValueError("SQLite takes no password; remove it")
+        return self
+
+    def secret(self) -> str | None:
+        """
+        The password from the environment, or the first line of `password_file`; None when neither is set (it may still be part of the address).
+
+        Raises:
+            SettingsError: the file can't be read or is empty.
+        """
+        if self.password is not None:
+            return self.password.get_secret_value()
+        if self.password_file is None:
+            return None
+        try:
+            text = self.password_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"database.password_file: {self.password_file} can't be read ({plain(error)})") from None
+        if not (first := text.split("\n", 1)[0].rstrip("\r")):
+            raise SettingsError(f"database.password_file: {self.password_file} is empty; its first line must be the password")
+        return first
+
+    @property
+    def shown_url(self) -> str:
+        """The address without its password."""
+        return hide_password(self.url)
+
+    def __repr_args__(self) -> Sequence[tuple[str | None, Any]]:
+        return [("url", self.shown_url), *((name, value) for name, value in super().__repr_args__() if name != "url")]
+
+
+def password_in(url: str) -> str | None:
+    """The password part of an address, or None."""
+    found = re.match(r"^[a-z0-9+]+://[^:/@]*:([^@]*)@", url, re.IGNORECASE)
+    return found[1] if found else None
+
+
+def hide_password(url: str) -> str:
+    """The address with its password, also one given as a query parameter, replaced."""
+    hidden = re.sub(r"(://[^:/@\s]*:)[^@\s]*@", rf"\1{HIDDEN}@", url)
+    return re.sub(r"([?&]password=)[^&\s]*", rf"\1{HIDDEN}", hidden, flags=re.IGNORECASE)

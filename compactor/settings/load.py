@@ -1,0 +1,133 @@
+"""Reading the settings: a YAML file, `COMPACTOR_…` variables on top of it, and which of the two a wrong value stands in."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import BaseSettings, EnvSettingsSource
+
+from compactor.errors import SettingsError
+from compactor.settings.database import hide_password, password_in
+from compactor.settings.mistakes import PREFIX, one_line, plain, section_of, similar
+from compactor.settings.model import Settings
+
+OTHER_VARIABLES = ("COMPACTOR_CONFIG", "COMPACTOR_OUTPUT", "COMPACTOR_DEBUG")
+"""Start the same, but belong to the command line."""
+
+
+def load_settings(path: Path | None, env: Mapping[str, str] | None = None) -> Settings:
+    """
+    Read a YAML file (None: defaults) and put `COMPACTOR_…` variables on top.
+
+    Raises:
+        SettingsError: one line: what is wrong, at which key, set where, and what is allowed.
+    """
+    env = os.environ if env is None else env
+    file_values = _read_yaml(path) if path is not None else {}
+    place = str(path) if path is not None else "settings"
+    _no_secret_in_file(file_values, place)
+    variables = _variables(env)
+    env_values = _Environment(Settings, env)()
+    try:
+        return Settings(**_merged(file_values, env_values))
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+        raise SettingsError(one_line(details, Settings, variables, place)) from None
+
+
+class _Environment(EnvSettingsSource):
+    """pydantic-settings' reading of nested variables, from a given mapping."""
+
+    def __init__(self, settings_cls: type[BaseSettings], env: Mapping[str, str]) -> None:
+        self._given = env
+        super().__init__(settings_cls, case_sensitive=False, env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return {name.lower(): value for name, value in self._given.items()}
+
+    def __call__(self) -> dict[str, Any]:
+        try:
+            return super().__call__()
+        except ValueError as error:  # a dict-valued variable that isn't JSON
+            field = re.search(r'field "([^"]+)"', str(error))
+            raise SettingsError(f"environment: {PREFIX}{field[1].upper() if field else '…'} can't be read; a JSON object is wanted") from None
+
+
+def _variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Key path → variable name, for every variable of ours; an unknown name is an error."""
+    found: dict[str, str] = {}
+    for name in sorted(env):
+        if not name.upper().startswith(PREFIX) or name.upper() in OTHER_VARIABLES:
+            continue
+        parts = name[len(PREFIX) :].lower().split("__")
+        known: type[BaseModel] | None = Settings
+        for depth, part in enumerate(parts):
+            if known is None:
+                break
+            if part not in known.model_fields:
+                raise SettingsError(f"environment: {name}: there is no setting {'.'.join(parts[: depth + 1])}{similar(part, known)}")
+            known = section_of(known.model_fields[part].annotation)
+        found[".".join(parts)] = name
+    return found
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise SettingsError(f"{path}{line}: {error.problem or 'is not YAML'}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: is not YAML: {plain(error)}") from None
+    except OSError as error:
+        raise SettingsError(f"{path}: can't be read ({plain(error)})") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path}: must hold keys and values such as `database:`, not a {type(values).__name__}")
+    if (odd := next((key for key in values if not isinstance(key, str)), None)) is not None:
+        raise SettingsError(f"{path}: {odd}: unknown key; known are {', '.join(Settings.model_fields)}")
+    # `cleaner:` with everything below it commented out means the defaults
+    return {key: value for key, value in values.items() if not (value is None and _issection_of(key))}
+
+
+def _issection_of(key: str) -> bool:
+    field = Settings.model_fields.get(key)
+    return field is not None and section_of(field.annotation) is not None
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML lets the last of two equal keys win, silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(problem=f"the key {key.value} stands twice in one place", problem_mark=key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _no_secret_in_file(values: Mapping[str, Any], place: str) -> None:
+    database = values.get("database")
+    if not isinstance(database, Mapping):
+        return
+    advice = f"use database.password_file or {PREFIX}DATABASE__PASSWORD"
+    if database.get("password") is not None:
+        raise SettingsError(f"{place}: database.password: a password doesn't belong in this file; {advice}")
+    url = database.get("url")
+    if isinstance(url, str) and (password_in(url) is not None or hide_password(url) != url):
+        raise SettingsError(f"{place}: database.url: a password doesn't belong in this file; {advice}")
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(below)
+    for key, value in above.items():
+        under = result.get(key)
+        result[key] = _merged(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    return result

@@ -1,0 +1,77 @@
+"""What the Initiator, the Worker, the Cleaner and the Housekeeper may be told."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from compactor.settings.section import NotNegative, Positive, Seconds, Section
+
+
+class Thresholds(Section):
+    """When a partition is due; table properties override the first two (`compactorthreshold.…`)."""
+
+    delta_count: int = Field(default=10, ge=0)
+    delta_ratio: float = Field(default=0.1, ge=0, allow_inf_nan=False)
+    aborted_count: int = Field(default=1000, ge=0)
+    aborted_age_hours: float = Field(default=12, allow_inf_nan=False)
+    open_age_hours: float = Field(default=24, allow_inf_nan=False)
+
+
+class Initiator(Section):
+    """Looks for partitions that are due, and queues them."""
+
+    enabled: bool = True
+    interval_seconds: Seconds = 300
+    full_scan_seconds: Seconds = 3600
+    look_back_seconds: NotNegative = 600
+    listing_threads: int = Field(default=16, ge=1, le=512)
+    thresholds: Thresholds = Thresholds()
+    failed_threshold: int = Field(default=2, ge=1, le=20)
+    failed_retry_days: NotNegative = 7
+
+
+class Worker(Section):
+    """Takes queue entries and compacts."""
+
+    threads: int = Field(default=2, ge=0, le=256)
+    pool: str | None = Field(default=None, min_length=1, max_length=128)
+    poll_seconds: Seconds = 1
+    timeout_hours: Positive = 24
+    heartbeat_seconds: Seconds | None = None
+    run_as: str | None = Field(default=None, min_length=1, max_length=128)
+    prefer_major: bool = False
+
+
+class Cleaner(Section):
+    """Removes what nobody can be reading any more."""
+
+    enabled: bool = True
+    interval_seconds: Seconds = 5
+    retention_seconds: NotNegative = 0
+    quarantine: bool = False
+    threads: int = Field(default=4, ge=1, le=256)
+    retry_attempts: int = Field(default=5, ge=0, le=10)
+    retry_seconds: Seconds = 300
+
+
+class History(Section):
+    """How many finished entries of one partition stay in COMPLETED_COMPACTIONS."""
+
+    succeeded: int = Field(default=3, ge=1)
+    failed: int = Field(default=3, ge=1)
+    did_not_initiate: int = Field(default=2, ge=0)
+    refused: int = Field(default=3, ge=0)
+    timeout_days: Positive = 7
+
+
+class Housekeeper(Section):
+    """Duties a metastore's own threads have; done here only where nobody does them."""
+
+    enabled: Literal["auto", "always", "never"] = "auto"
+    interval_seconds: Seconds = 60
+    history: History = History()
+
+    @field_validator("enabled", mode="before")
+    @classmethod
+    def _truth_values_are_always_and_never(cls, value: object) -> object:
+        return {True: "always", False: "never"}.get(value, value) if isinstance(value, bool) else value

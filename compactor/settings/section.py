@@ -1,0 +1,32 @@
+"""What every part of the settings has in common: immutable, strict about names, and numbers that are numbers."""
+
+import typing
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+MIB = 1024 * 1024
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seconds = Positive
+
+
+class Section(BaseModel):
+    """A part of the settings: immutable, and strict about names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_value_for_a_number(cls, value: object, info: Any) -> object:
+        """YAML's `yes` would otherwise become the number 1."""
+        if isinstance(value, bool) and _is_number(cls.model_fields[info.field_name].annotation):
+            raise ValueError("a truth value makes no sense here")
+        return value
+
+
+def _is_number(annotation: object) -> bool:
+    if isinstance(annotation, type):
+        return issubclass(annotation, int | float) and annotation is not bool
+    return any(_is_number(part) for part in typing.get_args(annotation))
