@@ -100,10 +100,15 @@ class Staging:
             raise CancelledError(f"{self.root} was discarded while it was put together") from None
 
     def mark(self, directory: str, kind: DirKind, layout: LayoutVersion) -> None:
-        """Version file always, so that an empty directory is seen on every store; on 3.1 a base also says that it was compacted, before it can be seen."""
+        """
+        Version file always, so that an empty directory is seen on every store; on 3.1 a base also says that it was compacted, before it can be seen.
+
+        The names of all that is in it are durable afterwards: the rename that publishes the directory must not outlive its contents.
+        """
         self._storage.write_small(join(self.out(directory), VERSION_FILE), VERSION_FILE_CONTENT)
         if kind is DirKind.BASE and layout is LayoutVersion.HIVE_3:
             self._storage.write_small(join(self.out(directory), METADATA_FILE), METADATA_FILE_CONTENT)
+        self._storage.sync_directory(self.out(directory))
 
     def listed(self, directory: str) -> tuple[FileEntry, ...]:
         """

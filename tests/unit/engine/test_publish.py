@@ -11,6 +11,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
 from compactor.storage.local import LocalStorage
+from compactor.storage.location import parent
 from tests.compacting import Attempt, unchanged
 from tests.reference.compare import read_table
 
@@ -75,6 +76,30 @@ def test_each_step_may_be_repeated(warehouse, table):
     attempt.compaction.discard()
     attempt.compaction.discard()
     assert not [name for name in attempt.names() if name.startswith(".")]
+
+
+class Recording(LocalStorage):
+    """Notes which directories hold names that a power cut could take back."""
+
+    def __init__(self):
+        self.loose = set()
+
+    def create(self, location):
+        self.loose.add(parent(location))
+        return super().create(location)
+
+    def sync_directory(self, location):
+        self.loose.discard(location)
+        super().sync_directory(location)
+
+
+def test_the_contents_are_durable_before_the_directory_is_published(warehouse, table):
+    """After a power cut there is no base whose files or markers are missing: their names are synced before the rename."""
+    storage = Recording()
+    attempt = Attempt(warehouse, table)
+    attempt.compaction._storage = attempt.compaction._staging._storage = storage
+    attempt.compaction.run()
+    assert not storage.loose
 
 
 def test_the_manifest_tells_names_and_lengths(warehouse, table):
