@@ -193,17 +193,11 @@ class Queue:
                     raise OwnershipLostError(f"transaction {txn_id} of compaction {entry.id} was aborted")
                 case TxnState.ABSENT:
                     pass  # committed and forgotten, unless it was aborted and forgotten: the queue or the history tells
-        now = self._database.read(lambda connection: read_queue(connection, self._schema, self._table.c.cq_id == entry.id))
-        if now:
-            if now[0].state is QueueState.READY_FOR_CLEANING and (not self._schema.hive_4 or now[0].txn_id == txn_id):
-                return True
-            if now[0].state is QueueState.WORKING and now[0].worker_id == entry.worker_id and not self._schema.hive_4:
-                return False
-            raise self._lost(entry)
-        history = self._schema.completed_compactions.c
-        done = self._database.read(lambda connection: read_history(connection, self._schema, history.cc_id == entry.id))
-        if done and done[0].state is QueueState.SUCCEEDED and (not self._schema.hive_4 or done[0].txn_id == txn_id):
+        now = self.entry(entry.id)
+        if now is not None and committed(now, txn_id):
             return True
+        if now is not None and now.state is QueueState.WORKING and now.worker_id == entry.worker_id and not self._schema.hive_4:
+            return False
         raise self._lost(entry)
 
     # Ending otherwise
@@ -379,3 +373,18 @@ class Queue:
     @staticmethod
     def _lost(entry: QueueEntry) -> OwnershipLostError:
         return OwnershipLostError(f"compaction {entry.id} of {entry.entity} isn't {entry.state.value} by {entry.worker_id or 'nobody'} any more")
+
+
+def committed(entry: QueueEntry, txn_id: int | None) -> bool:
+    """
+    Whether a row of the queue or the history proves that the compaction in `txn_id` was committed; for when TXNS has forgotten the transaction.
+
+    Hive 4: the row names this transaction, and has what only a commit writes, in the same database transaction: the highest transaction and the time. They
+    stay whatever becomes of the entry afterwards: also the Cleaner may refuse or fail it. The transaction alone proves nothing: an attempt stores its own
+    before it works, and whoever comes next may refuse the entry before storing another. Hive 3.1 has no transaction and no such columns: there only the
+    states that follow a commit count.
+    """
+    if entry.txn_id != txn_id:
+        return False
+    after = entry.state in {QueueState.READY_FOR_CLEANING, QueueState.SUCCEEDED}
+    return after or (txn_id is not None and (entry.next_txn_id is not None or entry.commit_ms is not None))

@@ -20,6 +20,7 @@ from compactor.engine.compaction import Compaction, CompactionRequest, Published
 from compactor.errors import CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError
 from compactor.log import get_logger
 from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts
+from compactor.metastore.queue import committed
 from compactor.metastore.transactions import TxnState
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import enough
@@ -164,12 +165,20 @@ class Attempt:
         self._remove_staging()
         self._rest()
         if self.txn_id is not None:
-            self._services.transactions.abort(self.txn_id, reason)
-            self._forget(self.txn_id)
+            state = self._services.transactions.abort(self.txn_id, reason)
+            self._forget(self.txn_id, state)
         return False
 
-    def _forget(self, txn_id: int) -> None:
-        """Remove what was published without a commit, then the component that marked it."""
+    def _forget(self, txn_id: int, state: TxnState) -> None:
+        """
+        Remove what was published without a commit, then the component that marked it.
+
+        When the transaction and the entry are both forgotten (the table was dropped, or all this is long ago), there is nobody left to give the entry to,
+        and nothing says whether it was committed: then everything stays where it is.
+        """
+        if state is TxnState.ABSENT and self._services.queue.entry(self.entry.id) is None:
+            _log.warning("entry and transaction are forgotten: what may have been published is left alone", txn=txn_id)
+            return
         remove_uncommitted(self._services, self._place(), txn_id)
         if self.state_stored:
             self._services.queue.forget_attempt(self.entry.entity, txn_id)
@@ -180,7 +189,7 @@ class Attempt:
         if state is not TxnState.ABSENT:
             return state is TxnState.COMMITTED
         now = self._services.queue.entry(self.entry.id)
-        return now is not None and now.txn_id == self.txn_id and now.state in {QueueState.READY_FOR_CLEANING, QueueState.SUCCEEDED}
+        return now is not None and committed(now, self.txn_id)
 
     def _remove_staging(self) -> None:
         if self._compaction is not None:

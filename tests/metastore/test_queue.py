@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import delete, insert, update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.errors import OwnershipLostError, UsageError
+from compactor.errors import OutcomeUnknownError, OwnershipLostError, UsageError
 from compactor.metastore.model import Entity, QueueState
 from compactor.metastore.properties import decode_properties, encode_properties
-from compactor.metastore.queue import Queue
+from compactor.metastore.queue import Queue, committed
 from compactor.metastore.requests import Request
 from compactor.metastore.transactions import Transactions, TxnState
 from tests.metastore.actor import P, T, run_all
@@ -320,6 +320,24 @@ def test_a_commit_that_never_arrived_is_made_again(shared_database, monkeypatch)
     lose_the_answer(shared_database, monkeypatch, before=True)
     Queue(shared_database).mark_compacted_and_commit(entry, entry.worker_id, txn_id)
     assert Queue(shared_database).entry(entry.id).state is QueueState.READY_FOR_CLEANING
+
+
+@pytest.mark.parametrize("end", ["mark_refused", "mark_failed"])
+def test_a_commit_is_known_by_what_it_wrote_however_the_entry_ended(database_4, monkeypatch, end):
+    """No answer came; until the tables are read again the Cleaner has refused or failed the entry, and the transaction is forgotten: committed all the same."""
+    entry, txn_id = working(database_4)
+    queue, write, txns = Queue(database_4), database_4.write, database_4.schema.txns
+
+    def unanswered(change):
+        monkeypatch.undo()
+        write(change)
+        getattr(queue, end)(queue.entry(entry.id), "no_cleanup")
+        write(lambda connection: connection.execute(txns.delete().where(txns.c.txn_id == txn_id)))
+        raise OutcomeUnknownError("no answer")
+
+    monkeypatch.setattr(database_4, "write", unanswered)
+    queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id)
+    assert committed(queue.entry(entry.id), txn_id)
 
 
 def lose_the_answer(database, monkeypatch, *, before):

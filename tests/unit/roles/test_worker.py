@@ -8,6 +8,7 @@ from sqlalchemy import insert, update
 from compactor.demo.rows import CatalogRows
 from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, UnreachableError
 from compactor.metastore.model import Entity
+from compactor.metastore.queue import committed
 from compactor.roles import steps
 from compactor.roles.cancellation import DrainedError
 from compactor.roles.recovery import Recovery
@@ -333,6 +334,67 @@ def test_a_commit_without_an_answer_is_looked_up(any_world, monkeypatch, happene
         assert "left to the Cleaner" in world.worker().run_once()
     world.settle_time()
     world.assert_rows()
+
+
+def forgotten(world, txn_id):
+    """Housekeeping has purged the transaction: it was over and had no components."""
+    txns = world.database.schema.txns
+    world.hive.change(txns.delete().where(txns.c.txn_id == txn_id))
+
+
+@pytest.mark.parametrize("end", ["mark_refused", "mark_failed", "mark_cleaned"])
+def test_a_commit_without_an_answer_is_known_by_what_it_wrote(world, table, monkeypatch, end):
+    """Meanwhile the Cleaner ended the entry, in whichever way, and the transaction is forgotten: the row still shows that it was committed."""
+    services = world.services
+    commit = services.queue.mark_compacted_and_commit
+
+    def unanswered(*arguments):
+        commit(*arguments)
+        (entry,) = services.queue.entries()
+        services.cleaning.mark_cleaned(entry) if end == "mark_cleaned" else getattr(services.queue, end)(entry, "no_cleanup")
+        forgotten(world, entry.txn_id)
+        raise OutcomeUnknownError("the connection was lost while committing")
+
+    monkeypatch.setattr(services.queue, "mark_compacted_and_commit", unanswered, raising=False)
+    worker = world.worker()
+    world.settle_time()
+    world.enqueue(T)
+    assert worker.run_once().endswith("committed, though no answer came")
+    assert [name for name in world.names(table.location) if name.startswith("base_")]
+    assert worker.run_once() == "nothing is queued"
+
+
+def test_a_refusal_by_the_next_worker_is_no_sign_of_a_commit(world, table):
+    """It took the entry over and refused it before it stored a transaction of its own: the row still names ours, which was never committed."""
+    world.settle_time()
+    world.enqueue(T)
+    entry = world.services.queue.claim("compactor-here-1", version="1")
+    txn_id = world.services.transactions.open_compaction("u", "here")
+    world.services.queue.set_compactor_state(entry, txn_id, 4, "u")
+    world.services.queue.mark_refused(entry, "table-missing: gone for a moment")
+    ended = world.services.queue.entry(entry.id)
+    assert (ended.state.value, ended.txn_id) == ("refused", txn_id)
+    assert not committed(ended, txn_id)
+
+
+def test_when_entry_and_transaction_are_forgotten_the_worker_goes_on(world, table, monkeypatch):
+    """Nothing tells how the commit ended, and there is no entry left to give to anybody: the result stays, and the worker isn't stuck."""
+    services, schema = world.services, world.database.schema
+    commit = services.queue.mark_compacted_and_commit
+
+    def unanswered(*arguments):
+        commit(*arguments)
+        forgotten(world, services.queue.entries()[0].txn_id)
+        world.hive.change(schema.compaction_queue.delete())
+        raise OutcomeUnknownError("the connection was lost while committing")
+
+    monkeypatch.setattr(services.queue, "mark_compacted_and_commit", unanswered, raising=False)
+    worker = world.worker()
+    world.settle_time()
+    world.enqueue(T)
+    assert ": lost: " in worker.run_once()
+    assert [name for name in world.names(table.location) if name.startswith("base_")]
+    assert worker.run_once() == "nothing is queued"
 
 
 def test_a_sleeper_finds_no_source_for_its_rename(any_world):
