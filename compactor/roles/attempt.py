@@ -26,6 +26,7 @@ from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import enough
 from compactor.reasons import Reason
 from compactor.roles import steps
+from compactor.roles.absence import require_removed
 from compactor.roles.cancellation import Cancellation
 from compactor.roles.heartbeat import Heartbeat
 from compactor.roles.services import Services
@@ -157,11 +158,12 @@ class Attempt:
         Returns whether it turned out that the compaction is committed after all (then nothing was undone).
 
         Raises:
-            CompactorError: the metastore or the file system doesn't answer; nothing that others rely on was taken away.
+            CompactorError: the metastore or the file system doesn't answer, or isn't mounted; nothing that others rely on was taken away.
         """
         if self.state_stored and self._is_committed():
             self._rest()
             return True
+        self._require_in_sight()
         self._remove_staging()
         self._rest()
         if self.txn_id is not None:
@@ -190,6 +192,15 @@ class Attempt:
             return state is TxnState.COMMITTED
         now = self._services.queue.entry(self.entry.id)
         return now is not None and committed(now, self.txn_id)
+
+    def _require_in_sight(self) -> None:
+        """What may be staged or published must be seen to be removed, unless it left the catalog and nobody looks there any more."""
+        place = self._place()
+        if not self.state_stored or place is None or self._facts is None:
+            return
+        found = self._services.catalog.facts_for([self.entry.entity]).get(self.entry.entity)
+        if found is not None and found[0].tbl_id == self._facts.table.tbl_id:
+            require_removed(*place, self._facts.table.location)
 
     def _remove_staging(self) -> None:
         if self._compaction is not None:

@@ -9,6 +9,7 @@ from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metastore.transactions import TxnState
+from compactor.roles.absence import require_removed
 from compactor.roles.attempt import remove_staging, remove_uncommitted
 from compactor.roles.identity import parse_worker_id
 from compactor.roles.services import Services, about_entity
@@ -21,6 +22,7 @@ class Recovery:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._said: dict[int, str] = {}
 
     def give_back_claims_of_the_dead(self) -> list[QueueEntry]:
         """Entries whose worker is known to have ended; returns those that are free again."""
@@ -52,8 +54,11 @@ class Recovery:
             try:
                 self._clear(entry)
             except (CompactorError, OSError) as error:
-                _log.warning("what a dead worker left can't be removed; its claim stays", worker=entry.worker_id, error=str(error))
+                say = _log.debug if self._said.get(entry.id) == str(error) else _log.warning
+                say("what a dead worker left can't be removed; its claim stays", worker=entry.worker_id, error=str(error))
+                self._said[entry.id] = str(error)
                 return False
+            self._said.pop(entry.id, None)
             _log.info("claim given back", worker=entry.worker_id)
             return True
 
@@ -66,7 +71,19 @@ class Recovery:
         return identity.is_dead(entry.worker_id, (now_ms - (entry.start_ms or now_ms)) / 1000)
 
     def _clear(self, entry: QueueEntry) -> None:
+        """
+        Put up the fence: no staging directory, no transaction, nothing that was published without a commit.
+
+        A directory that can't be seen now can't be fenced off: a worker that was only asleep would find its staging directory again together with the file
+        system, and on Hive 3.1 its rename is the commit. So the claim of one of ours stays until the place is seen again, is known to have been removed (its
+        staging went with it), or leaves the catalog. An entry without a highest write id is free at once: nothing is staged before that is stored, and it can't
+        be stored any more once the claim is another's.
+
+        Raises:
+            UnreachableError: the catalog names a directory that is neither there nor known to have been removed.
+        """
         services, entity = self._services, entry.entity
+        ours = parse_worker_id(entry.worker_id) is not None
         facts = services.catalog.facts_for([entity]).get(entity)
         place = None
         if facts is not None:
@@ -74,9 +91,11 @@ class Recovery:
             location = partition.location if partition else table.location
             if location:
                 place = (services.storage(location), location)
+                if ours and entry.highest_write_id is not None:
+                    require_removed(*place, table.location)
         if place is not None:
             remove_staging(*place, entry.id)
-        if entry.txn_id is None or not services.hive_4 or parse_worker_id(entry.worker_id) is None:
+        if entry.txn_id is None or not services.hive_4 or not ours:
             return  # a worker of Hive's has no staging directory that would fence it: what it leaves stays marked by its component
         state = services.transactions.abort(entry.txn_id, f"worker {entry.worker_id} is gone")
         if state is TxnState.ABORTED and place is not None and place[0].exists(place[1]):

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.names import STAGING_PREFIX
 from compactor.acid.snapshot import AcidState, ListedDir
-from compactor.errors import RefusedError, UnreachableError
+from compactor.errors import RefusedError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueState
 from compactor.metastore.transactions import TxnState
 from compactor.reasons import Reason
 from compactor.roles import steps
+from compactor.roles.absence import require_removed
 from compactor.roles.services import Services
 from compactor.roles.trash import Removal, Trash, remove_hidden, settle
 from compactor.storage.base import Storage
-from compactor.storage.location import parent
 
 _log = get_logger(__name__)
 Resolve = Callable[[Listing], AcidState]
@@ -59,8 +59,7 @@ class Sweep:
     ) -> None:
         self._services = services
         self._location = location
-        below = table_location is not None and location.startswith(table_location.rstrip("/") + "/")
-        self._above = table_location if below and table_location is not None else parent(location)
+        self._table_location = table_location
         self._storage: Storage = services.storage(location)
         self._tag = tag
         self._about = about
@@ -91,8 +90,8 @@ class Sweep:
         except RefusedError as error:
             if error.reason is not Reason.LOCATION_MISSING:
                 raise
-            if not self._storage.exists(self._above):  # a file system that isn't mounted looks like a warehouse without tables
-                raise UnreachableError(f"{self._location} is missing, and so is {self._above}: is the file system mounted?") from None
+            # a file system that isn't mounted looks like a warehouse without tables
+            require_removed(self._storage, self._location, self._table_location)
             return _NOTHING
 
     def _tidied(self) -> Listing:

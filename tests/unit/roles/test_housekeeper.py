@@ -69,6 +69,39 @@ def test_a_dead_attempt_whose_directory_is_not_there_stays_known_as_aborted(worl
     assert world.hive.rows(world.database.schema.txn_components, "tc_txnid") == [(txn,)]
 
 
+@pytest.mark.parametrize("keys", [None, [("p", "int")]])
+def test_a_dead_attempt_on_a_file_system_that_is_not_mounted_keeps_its_claim(any_world, keys):
+    """Its staging directory would come back with the file system, and with it the source for a rename: nobody else gets the entry before it is removed."""
+    world = any_world
+    table = world.table(rows=0, partition_keys=keys or [])
+    world.insert(table, [(1, "x")], ("1",) if keys else None)
+    location = table.location / "p=1" if keys else table.location
+    now = world.services.now_ms()
+    entry = world.hive.queued("db.t/p=1" if keys else "db.t", state="w", worker_id=DEAD, start=now, highest_write_id=1)
+    (location / f".compactor-{entry}-abcd" / "out").mkdir(parents=True)
+    (world.services.identity._path("0" * 32)).touch()
+    warehouse = world.folder / "warehouse"
+    warehouse.rename(world.folder / "elsewhere")
+    warehouse.mkdir()
+    housekeeper = world.housekeeper()
+    for _ in range(2):
+        assert "gave back" not in housekeeper.run_once()
+        assert world.states() == ["working"]
+    warehouse.rmdir()
+    (world.folder / "elsewhere").rename(warehouse)
+    assert housekeeper.run_once().startswith("gave back 1 claims of dead workers")
+    assert not list(location.glob(".compactor-*"))
+
+
+def test_a_dead_attempt_that_had_stored_nothing_is_given_back_unseen(world):
+    """Before the highest write id is stored nothing is staged: that its directory can't be seen is for the next worker to say."""
+    world.table(rows=1)
+    world.hive.queued("db.t", state="w", worker_id=DEAD, start=world.services.now_ms())
+    (world.services.identity._path("0" * 32)).touch()
+    (world.folder / "warehouse").rename(world.folder / "elsewhere")
+    assert len(Recovery(world.services).give_back_claims_of_the_dead()) == 1
+
+
 @pytest.mark.postgres
 def test_claims_of_the_living_and_of_others_stay(tmp_path, request):
     """A living process of this machine, one of another machine, and Hive's own workers keep what they claimed."""

@@ -1,5 +1,6 @@
 """Worker: the order of its steps, how entries end, and that nothing is left behind when it doesn't work out."""
 
+import shutil
 import threading
 
 import pytest
@@ -301,6 +302,48 @@ def test_a_metastore_that_goes_away_is_waited_for(world, table, monkeypatch):
     away[0] = False
     assert "failed: Spark's JVM died" in worker.run_once()
     assert world.ended()[0][0] == "failed"
+
+
+def test_a_file_system_that_goes_away_is_waited_for(any_world, monkeypatch):
+    """It isn't mounted any more when the result should be committed, and the commit fails: what was published stays marked until it is seen and removed."""
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    names = world.names(table.location)
+    warehouse = world.folder / "warehouse"
+
+    def away() -> None:
+        warehouse.rename(world.folder / "elsewhere")
+        warehouse.mkdir()
+
+    def broken(*_: object) -> None:
+        raise RetryableError("no commit")
+
+    world.at_step[steps.WORKER_RAN if not world.services.hive_4 else steps.WORKER_PUBLISHED] = away
+    monkeypatch.setattr(world.services.queue, "mark_compacted_and_commit", broken, raising=False)
+    world.settle_time()
+    world.enqueue(T)
+    worker = world.worker()
+    for _ in range(2):
+        with pytest.raises(UnreachableError, match="is the file system mounted"):
+            worker.run_once()
+        assert world.states() == ["working"]
+    warehouse.rmdir()
+    (world.folder / "elsewhere").rename(warehouse)
+    assert ": failed: " in worker.run_once()
+    assert world.names(table.location) == names
+    assert world.hive.rows(world.database.schema.txn_components, "tc_txnid") == []
+
+
+def test_a_database_that_is_dropped_under_the_job_is_not_waited_for(world, table):
+    """Its directory and the one above are gone, as when nothing is mounted; but the catalog doesn't know the table any more."""
+
+    def dropped(_: object) -> None:
+        CatalogRows(world.database).drop_table(table)
+        shutil.rmtree(table.location.parent)
+
+    world.submitter.before = dropped
+    assert ": failed: " in world.compact(table)
+    assert world.worker().run_once() == "nothing is queued"
 
 
 @pytest.mark.parametrize("happened", [True, False])
