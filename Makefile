@@ -6,7 +6,7 @@ BIN   := $(VENV)/bin
 SETUP := deploy/setup
 TESTS ?= tests
 
-.PHONY: help demo test test-long lint format bench lock proto clean
+.PHONY: help demo test test-long test-cluster lint format bench lock proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,11 +17,15 @@ demo: ## set up, build a small warehouse, run the daemon on it, show before and 
 
 test: ## set up, run the tests (ARGS="-k name" to choose)
 	@$(SETUP) test
-	@$(BIN)/python -m pytest -m "not long" -n 2 --dist loadfile $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -m "not long and not cluster" -n 2 --dist loadfile $(TESTS) $(ARGS)
 
 test-long: ## the tests that take too long for every day
 	@$(SETUP) test
-	@$(BIN)/python -m pytest -m long $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -m "long and not cluster" $(TESTS) $(ARGS)
+
+test-cluster: ## the tests that start the servers of a cluster: HDFS and others
+	@$(SETUP) test
+	@$(BIN)/python -m pytest -m cluster $(TESTS) $(ARGS)
 
 lint: ## ruff, mypy --strict, import rules, dead code, lock up to date
 	@$(SETUP) lint

@@ -67,7 +67,11 @@ class Session:
     @cached_property
     def settings(self) -> "Settings":
         """Read once; raises SettingsError with the key, the place and what is allowed."""
-        return self.read_settings()
+        from compactor.storage.registry import configure
+
+        settings = self.read_settings()
+        configure(settings)
+        return settings
 
     def read_settings(self) -> "Settings":
         """Read file and environment anew."""

@@ -178,13 +178,18 @@ class Compaction:
 
     def _require_room(self, plan: CompactionPlan) -> None:
         """Refuse before anything is written, where the result can't fit; parts that are recoded apart exist twice for a while."""
-        wanted = 0 if plan.insert_only else plan.prediction.written + plan.prediction.recoded
+        wanted = 0 if plan.insert_only and self._storage.links else plan.prediction.written + plan.prediction.recoded
         try:
-            free = self._storage.free_bytes(self.request.location)
+            room = self._storage.room(self.request.location)
         except FileNotFoundError:
             raise RefusedError(Reason.INPUT_CHANGED, f"{plan.entity}: directory {self.request.location} is gone") from None
-        if free < wanted:
-            raise RefusedError(Reason.DISK_FULL, f"{plan.entity}: the result needs about {wanted} bytes, {free} are free at {self.request.location}")
+        if room.bytes is not None and room.bytes < wanted:
+            what = f"{plan.entity}: the result needs about {wanted} bytes, {room.bytes} are free at {self.request.location}"
+            raise RefusedError(Reason.DISK_FULL, f"{what}: {room.limited_by} is the limit")
+        names = plan.names_needed
+        if room.names is not None and room.names < names:
+            what = f"{plan.entity}: the result needs about {names} files and directories, {room.names} are left at {self.request.location}"
+            raise RefusedError(Reason.DISK_FULL, f"{what}: {room.limited_by} is the limit")
 
     def _assemble(self, plan: CompactionPlan, files: list[OutputFile]) -> tuple[str, ...]:
         """Move the accepted files to their places and add the markers. A side of a minor without rows isn't made, unless both are empty."""

@@ -28,6 +28,7 @@ from compactor.engine.task_results import Failed, run_partition
 from compactor.errors import CancelledError, CompactorError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
+from compactor.storage.registry import configured
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -272,7 +273,7 @@ def _collect(context: SparkContext, job: JobName, function: Callable[[Any], Any]
     try:
         context.setJobGroup(job.group, job.name, interruptOnCancel=False)
         context.setLocalProperty("spark.scheduler.pool", job.pool or POOL)
-        running.results = context.parallelize(tasks, len(tasks)).mapPartitions(partial(run_partition, function)).collect()
+        running.results = context.parallelize(tasks, len(tasks)).mapPartitions(partial(run_partition, function, storage=configured())).collect()
     except BaseException as error:
         running.error = error
     finally:

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from compactor.errors import CompactorError
 from compactor.storage.base import ReadHandle
+from compactor.storage.options import StorageOptions
+from compactor.storage.registry import configure
 
 CHECKED_BYTES: Final = 64 * 1024
 
@@ -23,8 +25,15 @@ class Failed:
     error: CompactorError
 
 
-def run_partition(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
-    """What Spark calls for each partition; every partition holds one task."""
+def run_partition(function: Callable[[Any], Any], tasks: Iterable[Any], storage: StorageOptions | None = None) -> Iterator[Any]:
+    """
+    What Spark calls for each partition; every partition holds one task.
+
+    Args:
+        storage: how stores are reached; None: as this process knows already.
+    """
+    if storage is not None:
+        configure(storage)
     for task in tasks:
         try:
             yield function(task)

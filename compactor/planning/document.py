@@ -204,6 +204,15 @@ class CompactionPlan:
         """Directories that may be published; a side of a minor that turns out empty isn't."""
         return tuple(output.name for output in self.outputs)
 
+    @property
+    def names_needed(self) -> int:
+        """Files and directories that running it makes at most at one time: staging, each task's directory and file, output directories and their two markers."""
+        needed = 3
+        for output in self.outputs:
+            chunks = sum(len({segment.chunk for segment in bucket.segments if segment.chunk >= 0}) for bucket in output.buckets)
+            needed += 3 + 2 * (len(output.buckets) + chunks + len(output.copies))
+        return needed
+
 
 def to_plain(value: object) -> Any:
     """Dataclasses, enums and tuples as what JSON knows."""

@@ -30,7 +30,7 @@ from compactor.roles.identity import Identity
 from compactor.roles.steps import Observer, Steps
 from compactor.settings import Settings
 from compactor.storage.base import Storage
-from compactor.storage.registry import storage_for
+from compactor.storage.registry import configure, storage_for
 
 _log = get_logger(__name__)
 
@@ -98,6 +98,7 @@ class Services:
     ) -> "Services":
         """Everything over a metastore that is connected already."""
         metrics = metrics or Metrics()
+        configure(settings)
         return cls(
             settings=settings,
             identity=identity or Identity(settings.host_name, settings.user or getpass.getuser()),

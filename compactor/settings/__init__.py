@@ -7,8 +7,8 @@ the key, where it was set and what is allowed. A secret comes from the environme
     initiator:                                      COMPACTOR_INITIATOR__INTERVAL_SECONDS=300
       interval_seconds: 300
 
-`section` is what every part has in common; `database`, `roles`, `work` and `service` hold the parts by whom they concern, `model` the whole, `load` reads
-file and environment, `mistakes` words what is wrong with them.
+`section` is what every part has in common; `database`, `roles`, `work`, `stores` and `service` hold the parts by whom they concern, `model` the whole, `load`
+reads file and environment, `mistakes` words what is wrong with them.
 """
 
 from compactor.settings.database import hide_password

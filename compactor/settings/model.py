@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from compactor.settings.database import HIDDEN, Database
 from compactor.settings.roles import Cleaner, Housekeeper, Initiator, Worker
 from compactor.settings.service import Drain, Http, Log, Txn
+from compactor.settings.stores import Hdfs
 from compactor.settings.work import Recode, Spark, Splice
 
 
@@ -19,7 +20,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    RESTART: ClassVar[tuple[str, ...]] = ("database", "initiator.enabled", "worker.threads", "cleaner.enabled", "spark", "http", "host", "user", "txn")
+    RESTART: ClassVar[tuple[str, ...]] = ("database", "initiator.enabled", "worker.threads", "cleaner.enabled", "spark", "hdfs", "http", "host", "user", "txn")
     """Keys (and all below them) that a running daemon can't change."""
 
     database: Database
@@ -30,6 +31,7 @@ class Settings(BaseSettings):
     spark: Spark = Spark()
     splice: Splice = Splice()
     recode: Recode = Recode()
+    hdfs: Hdfs = Hdfs()
     http: Http = Http()
     log: Log = Log()
     txn: Txn = Txn()

@@ -6,6 +6,7 @@ a scheme. Missing and existing paths are told by Python's FileNotFoundError and 
 `compactor.errors` with one clear line.
 """
 
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -42,8 +43,32 @@ class WriteHandle(Sink, Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """
+    What may still be written at a location.
+
+    Args:
+        bytes: of file content, each counted once however often the store keeps it; None where there is no limit.
+        names: files and directories; None where there is no limit.
+        limited_by: what sets the limit, for a sentence: "the file system", "the space quota of /warehouse".
+    """
+
+    bytes: int | None
+    names: int | None
+    limited_by: str
+
+
 class Storage(Protocol):
     """One kind of file system."""
+
+    @property
+    def side_by_side(self) -> int:
+        """Small files and renames that are best on the way at once: 1 where each takes no time, more where each waits for a far server."""
+
+    @property
+    def links(self) -> bool:
+        """Whether `link_or_copy` usually takes no room."""
 
     def list_tree(self, location: str) -> Listing:
         """
@@ -128,8 +153,24 @@ class Storage(Protocol):
             FileExistsError: something is there already.
         """
 
-    def free_bytes(self, location: str) -> int:
-        """Bytes an ordinary user may still write there."""
+    def room(self, location: str) -> Room:
+        """
+        What an ordinary user may still write there, quotas included. May be slow: asked once before a compaction.
+
+        Raises:
+            FileNotFoundError: nothing there.
+        """
+
+    def adopt(self, source: str, target: str) -> None:
+        """
+        Give a directory, and the files directly in it, what a writer's own would have that belongs to the table: owner, group and permission of `source`
+        (a partition's or a table's directory), and its access control list where the store has one. Called before `target` can be seen by others.
+
+        What we aren't allowed to give is left as it is: where the daemon isn't the superuser, its user stays the owner.
+
+        Raises:
+            FileNotFoundError: one of them isn't there.
+        """
 
     def owner(self, location: str) -> str:
         """

@@ -4,6 +4,7 @@ The driver for POSIX file systems on this machine, network mounts included.
 Holds no state: safe in any number of threads and processes, and cheap to send to an executor.
 """
 
+import contextlib
 import errno
 import os
 import pwd
@@ -16,17 +17,22 @@ from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.names import METADATA_FILE, is_hidden
 from compactor.errors import OutcomeUnknownError, RefusedError
 from compactor.reasons import Reason
+from compactor.storage.base import Room
 from compactor.storage.failures import explained, explanation
 from compactor.storage.local_files import LocalReader, LocalWriter, remove_if_there
 from compactor.storage.location import local_path, parent
 from compactor.storage.metadata import METADATA_LIMIT, data_format
 from compactor.storage.rename import rename_noreplace
 
+_FILE_MODE: Final = 0o666
 _NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES})
 
 
 class LocalStorage:
     """A `Storage` on `file:` locations and plain absolute paths."""
+
+    side_by_side: Final = 1
+    links: Final = True
 
     def list_tree(self, location: str) -> Listing:
         root = local_path(location)
@@ -116,11 +122,27 @@ class LocalStorage:
         with self.create(location) as writer:
             writer.write(data)
 
-    def free_bytes(self, location: str) -> int:
+    def room(self, location: str) -> Room:
         path = local_path(location)
         with explained("look at", path):
             found = os.statvfs(path)
-        return found.f_bavail * found.f_frsize
+        names = found.f_favail if found.f_files else None  # some file systems make them as they are needed, and say 0
+        return Room(found.f_bavail * found.f_frsize, names, "the file system")
+
+    def adopt(self, source: str, target: str) -> None:
+        model, top = Path(local_path(source)), Path(local_path(target))
+        with explained("give owner and permission to", str(top)):
+            found = model.stat()
+            for path in (top, *top.iterdir()):
+                if path != top and path.stat().st_nlink > 1:
+                    continue  # an input under a second name: it has what it should have
+                if os.geteuid() == 0:
+                    os.chown(path, found.st_uid, found.st_gid, follow_symlinks=False)
+                elif path.stat().st_gid != found.st_gid:
+                    with contextlib.suppress(PermissionError):
+                        os.chown(path, -1, found.st_gid, follow_symlinks=False)
+                mode = modes.S_IMODE(found.st_mode)
+                path.chmod(mode if path == top else mode & _FILE_MODE)
 
     def owner(self, location: str) -> str:
         path = local_path(location)

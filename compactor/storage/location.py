@@ -5,12 +5,43 @@ They are never percent-encoded: `k=c%2Fd` is literally that directory's name. On
 """
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 
 _SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """
+    A location taken apart.
+
+    Args:
+        scheme: in lower case; empty for a plain path.
+        authority: host and port, name service or bucket; may be empty.
+        path: absolute, without a slash at its end.
+    """
+
+    scheme: str
+    authority: str
+    path: str
+
+
+def split(location: str) -> Parts:
+    """
+    Take a location apart.
+
+    Raises:
+        RefusedError: UNSUPPORTED_STORE (a relative path).
+    """
+    match = _SCHEME.fullmatch(location)
+    scheme, authority, path = (match["scheme"].lower(), match["authority"] or "", match["path"]) if match is not None else ("", "", location)
+    if not path.startswith("/") and not (authority and not path):
+        raise RefusedError(Reason.UNSUPPORTED_STORE, f"location {location!r} isn't an absolute path")
+    return Parts(scheme, authority, "/" + path.strip("/"))
 
 
 def local_path(location: str) -> str:
@@ -20,13 +51,10 @@ def local_path(location: str) -> str:
     Raises:
         RefusedError: UNSUPPORTED_STORE (another scheme, a host, a relative path).
     """
-    match = _SCHEME.fullmatch(location)
-    path = location if match is None else match["path"]
-    if match is not None and (match["scheme"].lower() != "file" or match["authority"]):
-        raise RefusedError(Reason.UNSUPPORTED_STORE, f"location {location!r} isn't on a local file system: only file: locations and plain paths are supported")
-    if not path.startswith("/"):
-        raise RefusedError(Reason.UNSUPPORTED_STORE, f"location {location!r} isn't an absolute path")
-    return "/" + path.strip("/")
+    parts = split(location)
+    if parts.scheme not in {"", "file"} or parts.authority:
+        raise RefusedError(Reason.UNSUPPORTED_STORE, f"location {location!r} isn't on a local file system")
+    return parts.path
 
 
 def join(location: str, *parts: str) -> str:
@@ -43,8 +71,11 @@ def join(location: str, *parts: str) -> str:
 
 
 def parent(location: str) -> str:
-    """The location of the directory that holds it."""
-    return location.rstrip("/").rpartition("/")[0] or "/"
+    """The location of the directory that holds it; a root holds itself."""
+    match = _SCHEME.fullmatch(location)
+    path = location if match is None else match["path"]
+    above = path.rstrip("/").rpartition("/")[0] or "/"
+    return location[: len(location) - len(path)] + above
 
 
 def name(location: str) -> str:

@@ -1,12 +1,70 @@
-"""Which driver serves a location. Drivers hold no state worth keeping, so one of each is shared."""
+"""
+Which driver serves a location.
 
-from typing import Final
+One driver for each scheme and authority is shared by all threads of a process. How a store is reached comes from `configure`: the daemon calls it with its
+settings, and what runs on executors is sent the same value with its task. A driver whose package isn't installed is named when it is first needed.
+"""
 
+import importlib
+import os
+import threading
+from typing import Any, Final, cast
+
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
+from compactor.settings import Settings
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
-from compactor.storage.location import local_path
+from compactor.storage.location import Parts, local_path, split
+from compactor.storage.options import StorageOptions
 
 _LOCAL: Final = LocalStorage()
+_DRIVERS: Final = {
+    "hdfs": "compactor.storage.hdfs:HdfsStorage",
+    "viewfs": "compactor.storage.hdfs:HdfsStorage",
+}
+"""Scheme → module and class; made as `Class(parts, options)`. The module is imported when a location asks for it."""
+
+
+class _Registry:
+    """The drivers of this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._options = StorageOptions()
+        self._made: dict[tuple[int, str, str], Storage] = {}
+
+    @property
+    def options(self) -> StorageOptions:
+        return self._options
+
+    def configure(self, options: StorageOptions) -> None:
+        with self._lock:
+            if options != self._options:
+                self._options = options
+                self._made.clear()
+
+    def driver(self, parts: Parts) -> Storage:
+        key = (os.getpid(), parts.scheme, parts.authority)  # a connection can't be used on both sides of a fork
+        with self._lock:
+            if key not in self._made:
+                module, _, name = _DRIVERS[parts.scheme].partition(":")
+                made: Any = getattr(importlib.import_module(module), name)(parts, self._options)
+                self._made[key] = cast("Storage", made)
+            return self._made[key]
+
+
+_REGISTRY: Final = _Registry()
+
+
+def configure(options: StorageOptions | Settings) -> None:
+    """Say how stores are reached from now on, in this process; the same value again changes nothing."""
+    _REGISTRY.configure(StorageOptions.of(options) if isinstance(options, Settings) else options)
+
+
+def configured() -> StorageOptions:
+    """What `configure` was told last; can be pickled, for tasks."""
+    return _REGISTRY.options
 
 
 def storage_for(location: str) -> Storage:
@@ -14,7 +72,14 @@ def storage_for(location: str) -> Storage:
     The driver for a location: `file:` and plain paths are local.
 
     Raises:
-        RefusedError: UNSUPPORTED_STORE (any other scheme, a host, a relative path).
+        RefusedError: UNSUPPORTED_STORE (a scheme that no driver serves, one whose package isn't installed, a relative path).
+        UnreachableError: the store's client can't be made ready.
     """
-    local_path(location)
-    return _LOCAL
+    parts = split(location)
+    if parts.scheme in {"", "file"}:
+        local_path(location)
+        return _LOCAL
+    if parts.scheme not in _DRIVERS:
+        known = ", ".join(f"{scheme}:" for scheme in ("file", *_DRIVERS))
+        raise RefusedError(Reason.UNSUPPORTED_STORE, f"location {location!r} is on a store that isn't supported; supported are plain paths and {known}")
+    return _REGISTRY.driver(parts)

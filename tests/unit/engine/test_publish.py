@@ -10,6 +10,7 @@ import pytest
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
+from compactor.storage.base import Room
 from compactor.storage.local import LocalStorage
 from compactor.storage.location import parent
 from tests.compacting import Attempt, unchanged
@@ -235,9 +236,20 @@ def test_delete_events_become_visible_before_rows(warehouse, table):
 def test_a_full_disk_is_told_before_anything_is_written(warehouse, table, monkeypatch):
     """The result can't fit: one line, no staging directory."""
     attempt = Attempt(warehouse, table)
-    monkeypatch.setattr(LocalStorage, "free_bytes", lambda self, location: 10)
+    monkeypatch.setattr(LocalStorage, "room", lambda self, location: Room(10, None, "the file system"))
     before = attempt.names()
     with pytest.raises(RefusedError) as caught:
+        attempt.compaction.run()
+    assert caught.value.reason is Reason.DISK_FULL
+    assert attempt.names() == before
+
+
+def test_a_name_quota_is_told_before_anything_is_written(warehouse, table, monkeypatch):
+    """Files and directories may be limited too: one line that says by what."""
+    attempt = Attempt(warehouse, table)
+    monkeypatch.setattr(LocalStorage, "room", lambda self, location: Room(None, 3, "the name quota of /warehouse"))
+    before = attempt.names()
+    with pytest.raises(RefusedError, match=r"files and directories, 3 are left.*name quota of /warehouse") as caught:
         attempt.compaction.run()
     assert caught.value.reason is Reason.DISK_FULL
     assert attempt.names() == before

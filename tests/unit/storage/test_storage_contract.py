@@ -1,9 +1,12 @@
-"""What every storage driver promises. A new driver is added to `DRIVERS` and must pass all of it."""
+"""
+What every storage driver promises. A new driver is added to `DRIVERS` and must pass all of it.
+
+Those that need a server are marked `cluster`; the fixture that starts it is asked for by name.
+"""
 
 import itertools
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -11,20 +14,29 @@ from compactor.acid.listing import FileEntry
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
-from compactor.storage.local import LocalStorage
-from compactor.storage.location import join
+from compactor.storage.location import join, parent
+from compactor.storage.registry import storage_for
 
-DRIVERS: dict[str, Callable[[Path], tuple[Storage, str]]] = {
-    "local, plain path": lambda folder: (LocalStorage(), str(folder)),
-    "local, file: location": lambda folder: (LocalStorage(), f"file:{folder}"),
-    "local, file:// location": lambda folder: (LocalStorage(), f"file://{folder}"),
-}
+
+def local(prefix: str) -> Callable[[pytest.FixtureRequest], str]:
+    """An empty directory on this machine, named with a prefix."""
+    return lambda request: f"{prefix}{request.getfixturevalue('tmp_path')}"
+
+
+DRIVERS = [
+    pytest.param(local(""), id="local, plain path"),
+    pytest.param(local("file:"), id="local, file: location"),
+    pytest.param(local("file://"), id="local, file:// location"),
+    pytest.param(lambda request: request.getfixturevalue("hdfs_directory"), id="hdfs", marks=pytest.mark.cluster),
+]
+"""Each makes the location of an empty directory."""
 
 
 @pytest.fixture(params=DRIVERS)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Storage, str]:
+def place(request: pytest.FixtureRequest) -> tuple[Storage, str]:
     """A driver and a location of an empty directory."""
-    return DRIVERS[request.param](tmp_path)
+    location = request.param(request)
+    return storage_for(location), location
 
 
 def put(storage: Storage, location: str, data: bytes = b"") -> None:
@@ -290,7 +302,11 @@ def test_space_owner_and_sync(place):
     """Free space and the owner are known; a directory's names can be made durable."""
     storage, top = place
     tree(storage, top, "d/f")
-    assert storage.free_bytes(top) > 0
+    room = storage.room(top)
+    assert room.bytes is None or room.bytes > 0
+    assert room.names is None or room.names > 0
+    with pytest.raises(FileNotFoundError):
+        storage.room(join(top, "gone"))
     assert storage.owner(join(top, "d/f")) == storage.owner(top) != ""
     storage.sync_directory(join(top, "d"))
     with pytest.raises(FileNotFoundError):
@@ -306,3 +322,125 @@ def test_directories_are_named_whatever_lies_beside_them(place):
     storage.write_small(join(top, "file"), b"x")
     assert storage.directories(top) == (".a", "b")
     assert storage.directories(join(top, "gone")) == ()
+
+
+def test_a_lister_beside_a_publisher_sees_whole_directories(place):
+    """A directory that is moved in meanwhile is listed with everything that is in it, or not at all; no error comes of it."""
+    storage, top = place
+    tree(storage, top, "partition/", "staging/")
+    for number in range(8):
+        storage.mkdir(join(top, "staging", f"{number}"))
+        for name in ("a", "b", "c"):
+            put(storage, join(top, "staging", f"{number}", name))
+    failures: list[BaseException] = []
+
+    def publish() -> None:
+        try:
+            for number in range(8):
+                storage.rename_noreplace(join(top, "staging", f"{number}"), join(top, "partition", f"base_{number}"))
+        except BaseException as error:
+            failures.append(error)
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    seen = 0
+    while publisher.is_alive() or seen < 8:
+        listing = storage.list_tree(join(top, "partition"))
+        files = [f.path for f in listing.files]
+        assert files == [f"{directory}/{name}" for directory in listing.directories for name in ("a", "b", "c")]
+        seen = len(listing.directories)
+        assert not failures
+    publisher.join()
+
+
+def test_deleting_while_listing_is_no_error(place):
+    """What vanishes on the way is left out; what stays is always there."""
+    storage, top = place
+    tree(storage, top, "kept/file", *(f"gone{i}/{j}" for i in range(4) for j in range(2)))
+    started = threading.Event()
+
+    def delete() -> None:
+        started.wait()
+        for i in range(4):
+            storage.delete_tree(join(top, f"gone{i}"))
+
+    remover = threading.Thread(target=delete)
+    remover.start()
+    seen = []
+    while remover.is_alive() or not seen:
+        listing = storage.list_tree(top)
+        started.set()
+        seen.append(len(listing.files))
+        assert "kept/file" in {f.path for f in listing.files}
+        assert "kept" in listing.directories
+    remover.join()
+    assert [f.path for f in storage.list_tree(top).files] == ["kept/file"]
+
+
+def test_of_many_creators_of_one_file_exactly_one_wins(place):
+    """Creating is refuse-if-exists under concurrency too, and so is making a directory."""
+    storage, top = place
+    barrier = threading.Barrier(6)
+    outcomes: list[str] = []
+
+    def attempt(number: int) -> None:
+        barrier.wait()
+        for kind, make in (("file", lambda: storage.write_small(join(top, "f"), b"%d" % number)), ("directory", lambda: storage.mkdir(join(top, "d")))):
+            try:
+                make()
+            except FileExistsError:
+                outcomes.append(f"{kind} taken")
+            else:
+                outcomes.append(f"{kind} made")
+
+    threads = [threading.Thread(target=attempt, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["directory made"] + ["directory taken"] * 5 + ["file made"] + ["file taken"] * 5
+    assert len(storage.read_small(join(top, "f"))) == 1
+
+
+def test_one_open_file_is_read_by_many_threads(place):
+    """Positioned reads don't disturb one another."""
+    storage, top = place
+    data = bytes(range(256)) * 4096
+    put(storage, join(top, "f"), data)
+    wrong: list[int] = []
+
+    def read(seed: int) -> None:
+        for step in range(20):
+            offset = (seed * 7919 + step * 104_729) % (len(data) - 5000)
+            if reader.read_at(offset, 5000) != data[offset : offset + 5000]:
+                wrong.append(offset)
+
+    with storage.open_read(join(top, "f")) as reader:
+        threads = [threading.Thread(target=read, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
+def test_adopting_is_repeatable_and_needs_both(place):
+    """A finished directory takes over what belongs to the table; twice is as good as once; what isn't there is told."""
+    storage, top = place
+    tree(storage, top, "partition/.staging/out/bucket_00000")
+    partition = join(top, "partition")
+    out = join(partition, ".staging", "out")
+    for _ in range(2):
+        storage.adopt(partition, out)
+    assert storage.owner(join(out, "bucket_00000")) == storage.owner(partition)
+    for source, target in ((join(top, "gone"), out), (partition, join(top, "gone"))):
+        with pytest.raises(FileNotFoundError):
+            storage.adopt(source, target)
+
+
+def test_the_parent_of_a_location_is_its_directory(place):
+    """What is joined is taken apart again, whatever the scheme."""
+    storage, top = place
+    tree(storage, top, "d/f")
+    assert storage.exists(parent(join(top, "d/f")))
+    assert storage.directories(parent(join(top, "d"))) == ("d",)

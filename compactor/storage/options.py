@@ -1,0 +1,23 @@
+"""
+How stores are reached: the settings of every driver in one value, small enough to be sent with a task.
+
+Holds no secret: those are in files, in the environment, or with the machine.
+"""
+
+from dataclasses import dataclass, field
+from typing import Self
+
+from compactor.settings import Settings
+from compactor.settings.stores import Hdfs
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """One section of the settings for each driver that has any."""
+
+    hdfs: Hdfs = field(default_factory=Hdfs)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Those of the settings."""
+        return cls(hdfs=settings.hdfs)
