@@ -88,7 +88,8 @@ class Cleaner:
             _log.info("not ours any more", error=str(error))
         except (UnreachableError, RetryableError) as error:
             tally.error(entry.entity, error)
-            _log.warning("can't be cleaned now", error=str(error))
+            (_log.debug if self._said.get(entry.id) == str(error) else _log.warning)("can't be cleaned now", error=str(error))
+            self._said[entry.id] = str(error)
             self._services.cleaning.clear_cleaner_start(entry)
         except Exception as error:
             if not isinstance(error, CompactorError | OSError):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from sqlalchemy import Connection, or_, select
 
 from compactor.acid.listing import FileEntry
-from compactor.errors import OwnershipLostError, RefusedError
+from compactor.errors import OwnershipLostError, RefusedError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.catalog import Facts
 from compactor.metastore.model import QueueEntry, QueueState
@@ -19,6 +19,7 @@ from compactor.roles import steps
 from compactor.roles.cleaner_tally import CleanerTally
 from compactor.roles.services import Services
 from compactor.roles.trash import Removal, Trash, settle
+from compactor.storage.base import Storage
 from compactor.storage.location import local_path, name, parent
 
 _log = get_logger(__name__)
@@ -32,6 +33,7 @@ def remove_dropped(services: Services, entry: QueueEntry, facts: Facts | None, t
 
     Raises:
         RefusedError: the catalog has something else there, or the directory changed while it was being removed.
+        UnreachableError: the directory is missing, and whether it was removed can't be told.
     """
     location = entry.location
     assert location is not None
@@ -58,6 +60,7 @@ def remove_dropped(services: Services, entry: QueueEntry, facts: Facts | None, t
 def _remove(services: Services, entry: QueueEntry, location: str) -> Removal | None:
     storage, above, own_name = services.storage(location), parent(location), name(location)
     if not storage.exists(above):
+        _require_removed_with_more(services, entry, storage, location)
         return None
     settle(storage, above, storage.list_tree(above), entry.id)
     if not storage.exists(location):
@@ -85,6 +88,48 @@ def _remove(services: Services, entry: QueueEntry, location: str) -> Removal | N
         trash.delete()
         services.steps.enter(steps.CLEANER_DELETED, entry)
     return removal
+
+
+def _require_removed_with_more(services: Services, entry: QueueEntry, storage: Storage, location: str) -> None:
+    """
+    Where the directory above is missing too, tell a drop that took more with it from a file system that isn't mounted.
+
+    A partition's table, or a table's database, that is still in the catalog with a directory further up: that directory must be there. Without one the database
+    was dropped as well (DROP DATABASE … CASCADE), and its directory with it. Then another database's must be seen where it lay: beside it, or around it, and then
+    with something in it, for the mount point of a warehouse that isn't mounted looks like an empty one.
+
+    Raises:
+        UnreachableError: nothing of the kind is there.
+    """
+    table = services.catalog.tables_for([entry.entity]).get(entry.entity.whole_table())
+    databases = _directories_of_databases(services)
+    own = [table.location] if table is not None and table.location else []
+    own += databases.get(entry.entity.database.lower(), ())
+    if witnesses := [witness for witness in own if _around(witness, location)]:
+        if any(storage.exists(witness) for witness in witnesses):
+            return
+        raise UnreachableError(f"{location} is missing, and so is {witnesses[0]}, which the catalog still has: is the file system mounted?")
+    everywhere = {directory for directories in databases.values() for directory in directories}
+    place = parent(parent(location))
+    beside = sorted(other for other in everywhere if _same(parent(other), place))
+    around = sorted(other for other in everywhere if _around(other, location))
+    if any(storage.exists(other) for other in beside) or any(storage.directories(other) for other in around):
+        return
+    raise UnreachableError(f"{location} is missing, and so is everything that the catalog has near it: is the file system mounted?")
+
+
+def _directories_of_databases(services: Services) -> dict[str, list[str]]:
+    """By name in lower case: the directories of each database, as far as this storage can look at them."""
+    dbs = services.database.schema.dbs
+    columns = [dbs.c[name] for name in ("db_location_uri", "db_managed_location_uri") if name in dbs.c]
+    found: dict[str, list[str]] = {}
+    for database, *directories in services.database.read(lambda connection: connection.execute(select(dbs.c.name, *columns)).all()):
+        found.setdefault(database.lower(), []).extend(directory for directory in directories if directory and _path(directory).startswith("/"))
+    return found
+
+
+def _around(outer: str, inner: str) -> bool:
+    return _path(inner).startswith(f"{_path(outer).rstrip('/')}/")
 
 
 def _require_unused(services: Services, location: str) -> None:

@@ -1,5 +1,7 @@
 """Cleaner: what may go goes, what may be read stays, and the sentence says who is in the way."""
 
+import shutil
+
 import pytest
 from sqlalchemy import select, update
 
@@ -598,6 +600,70 @@ def test_a_dropped_table_is_removed_after_a_crash(world, step):
     world.clean()
     assert world.names(table.location.parent) == []
     assert world.ended() == [("succeeded", None)]
+
+
+def unmounted(world):
+    """The warehouse's file system isn't mounted: an empty mount point."""
+    warehouse = world.folder / "warehouse"
+    warehouse.rename(world.folder / "elsewhere")
+    warehouse.mkdir()
+
+
+def mounted(world):
+    warehouse = world.folder / "warehouse"
+    shutil.rmtree(warehouse)
+    (world.folder / "elsewhere").rename(warehouse)
+
+
+def drop_database(world, name):
+    schema = world.database.schema
+    numbers = select(schema.dbs.c.db_id).where(schema.dbs.c.name == name)
+    world.hive.change(schema.database_params.delete().where(schema.database_params.c.db_id.in_(numbers)))
+    world.hive.change(schema.dbs.delete().where(schema.dbs.c.name == name))
+
+
+@pytest.mark.parametrize("what", ["table", "database"])
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_dropped_table_on_a_file_system_that_is_not_mounted_waits(world, what, beside):
+    """Its directory can't be seen, nor the one above, nor anything that the catalog has near it: the entry waits, says so, and removes it afterwards."""
+    table = world.table(rows=2, insert_only=True)
+    if beside:
+        world.table("u", rows=1, database="other")
+    CatalogRows(world.database).drop_table(table)
+    if what == "database":
+        drop_database(world, "db")
+    soft_deleted(world, table)
+    unmounted(world)
+    for _ in range(2):
+        assert "is the file system mounted?" in world.clean()
+        assert world.states() == ["ready for cleaning"]
+    mounted(world)
+    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert not table.location.exists()
+
+
+@pytest.mark.parametrize("near", ["beside", "around"])
+def test_a_database_that_was_dropped_with_its_tables_needs_no_waiting(world, near):
+    """DROP DATABASE CASCADE took the directory above as well: another database's is seen where it lay, so the file system is there."""
+    table = world.table(rows=2, insert_only=True)
+    world.table("u", rows=1, database="other")
+    CatalogRows(world.database).drop_table(table)
+    drop_database(world, "db")
+    soft_deleted(world, table)
+    shutil.rmtree(table.location.parent)
+    if near == "around":
+        dbs = world.database.schema.dbs
+        world.hive.change(update(dbs).where(dbs.c.name == "other").values(db_location_uri=f"file:{world.folder}/warehouse"))
+        if "db_managed_location_uri" in dbs.c:
+            world.hive.change(update(dbs).where(dbs.c.name == "other").values(db_managed_location_uri=None))
+    assert world.clean().startswith("cleaned 1 entries, 0 directories")
+
+
+def test_a_dropped_partition_whose_parents_were_removed_needs_no_waiting(world):
+    """Hive removes directories between a table and its partitions when they are empty: the table's own tells that the file system is there."""
+    table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int"), ("q", "int")])
+    soft_deleted(world, table, "p=1/q=1")
+    assert world.clean().startswith("cleaned 1 entries, 0 directories")
 
 
 def test_a_re_created_table_is_not_robbed(world):
