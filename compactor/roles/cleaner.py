@@ -202,7 +202,8 @@ class Cleaner:
         """Its own transaction was rolled back: nothing was replaced, nothing may be deleted."""
         with about_entity(item.entry.entity, item.entry):
             try:
-                self._services.queue.mark_failed(item.entry, f"{Reason.COMPACTION_ABORTED.value}: {item.blockers[0].sentence}")
+                why = next(blocker for blocker in item.blockers if blocker.reason is Reason.COMPACTION_ABORTED)
+                self._services.queue.mark_failed(item.entry, f"{why.reason.value}: {why.sentence}")
                 tally.ended += 1
             except CompactorError as error:
                 tally.error(item.entry.entity, error)

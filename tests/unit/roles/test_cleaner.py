@@ -167,6 +167,18 @@ def test_an_entry_whose_transaction_was_rolled_back_deletes_nothing(world):
     assert "compaction-aborted" in (world.ended()[0][1] or "")
 
 
+def test_the_message_of_a_failed_entry_is_the_one_that_made_it_fail(world):
+    """It is also young and not the first of its table: what is stored is that its transaction was rolled back."""
+    world.table(rows=4, insert_only=True)
+    world.hive.queued("db.t", state="r", highest_write_id=2)
+    txn = world.hive.begin()
+    world.hive.abort(txn)
+    world.hive.queued("db.t", state="r", txn_id=txn, highest_write_id=4)
+    world.configure(cleaner={"retention_seconds": 3600})
+    world.clean()
+    assert world.ended() == [("failed", f"compaction-aborted: its own transaction {txn} was rolled back")]
+
+
 def test_a_base_that_is_not_visible_to_all_replaces_nothing(world):
     """An uncommitted compaction's base stands there: the deltas stay."""
     table = world.table(rows=4, insert_only=True)
