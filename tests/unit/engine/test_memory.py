@@ -1,0 +1,62 @@
+"""What a task took is given back when it has ended, cycles included, without a search for cycles after every small task."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from compactor.engine.memory import WORTH_A_COLLECTION, _resident, trimmed
+
+
+class Knot:
+    """Holds a buffer and itself: only a collection frees it."""
+
+    def __init__(self, size):
+        self.buffer = np.ones(size, dtype=np.uint8)
+        self.me = self
+
+
+@pytest.fixture
+def collections():
+    """One entry for every search through all generations."""
+    seen = []
+
+    def note(phase, info):
+        if phase == "stop" and info["generation"] == 2:
+            seen.append(info)
+
+    with trimmed():
+        pass  # whatever earlier tests left
+    gc.disable()
+    gc.callbacks.append(note)
+    yield seen
+    gc.callbacks.remove(note)
+    gc.enable()
+
+
+def test_a_large_buffer_in_a_cycle_is_given_back(collections):
+    """It would otherwise stay until Python happens to collect."""
+    before = _resident()
+    with trimmed():
+        Knot(8 * WORTH_A_COLLECTION)
+        assert _resident() - before > 7 * WORTH_A_COLLECTION
+    assert _resident() - before < WORTH_A_COLLECTION
+    assert len(collections) == 1
+
+
+def test_small_tasks_are_not_searched_for_cycles(collections):
+    """Many in a row that leave nothing: no collection at all."""
+    for _ in range(20):
+        with trimmed():
+            np.ones(WORTH_A_COLLECTION // 4, dtype=np.uint8).sum()
+    assert collections == []
+
+
+def test_what_small_tasks_leave_adds_up(collections):
+    """Each below the limit, together above it: collected before they are three times the limit."""
+    before = _resident()
+    for _ in range(20):
+        with trimmed():
+            Knot(WORTH_A_COLLECTION // 4)
+        assert _resident() - before < 3 * WORTH_A_COLLECTION
+    assert collections
