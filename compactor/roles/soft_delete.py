@@ -20,7 +20,7 @@ from compactor.roles.cleaner_tally import CleanerTally
 from compactor.roles.services import Services
 from compactor.roles.trash import Removal, Trash, settle
 from compactor.storage.base import Storage
-from compactor.storage.location import local_path, name, parent
+from compactor.storage.location import name, parent, split
 
 _log = get_logger(__name__)
 
@@ -102,7 +102,11 @@ def _require_removed_with_more(services: Services, entry: QueueEntry, storage: S
         UnreachableError: nothing of the kind is there.
     """
     table = services.catalog.tables_for([entry.entity]).get(entry.entity.whole_table())
-    databases = _directories_of_databases(services)
+    store = _store(location)
+    databases = {
+        database: [directory for directory in directories if _store(directory) == store]
+        for database, directories in _directories_of_databases(services).items()
+    }
     own = [table.location] if table is not None and table.location else []
     own += databases.get(entry.entity.database.lower(), ())
     if witnesses := [witness for witness in own if _around(witness, location)]:
@@ -119,12 +123,12 @@ def _require_removed_with_more(services: Services, entry: QueueEntry, storage: S
 
 
 def _directories_of_databases(services: Services) -> dict[str, list[str]]:
-    """By name in lower case: the directories of each database, as far as this storage can look at them."""
+    """The directories of each database, by its name in lower case."""
     dbs = services.database.schema.dbs
     columns = [dbs.c[name] for name in ("db_location_uri", "db_managed_location_uri") if name in dbs.c]
     found: dict[str, list[str]] = {}
     for database, *directories in services.database.read(lambda connection: connection.execute(select(dbs.c.name, *columns)).all()):
-        found.setdefault(database.lower(), []).extend(directory for directory in directories if directory and _path(directory).startswith("/"))
+        found.setdefault(database.lower(), []).extend(directory for directory in directories if directory)
     return found
 
 
@@ -133,7 +137,7 @@ def _around(outer: str, inner: str) -> bool:
 
 
 def _require_unused(services: Services, location: str) -> None:
-    path = local_path(location)
+    path = split(location).path
     if path.count("/") < 2:
         raise RefusedError(Reason.UNKNOWN_NAME, f"{location} is too near the root to be removed as a dropped table")
     schema = services.database.schema
@@ -155,7 +159,17 @@ def _same(one: str | None, other: str | None) -> bool:
 
 
 def _path(location: str) -> str:
+    """Without scheme and host: names for one store differ, and taking two places for one only keeps files."""
     try:
-        return local_path(location)
+        return split(location).path
     except RefusedError:
         return location.rstrip("/")
+
+
+def _store(location: str) -> tuple[str, str]:
+    """What may be asked of one driver."""
+    try:
+        parts = split(location)
+    except RefusedError:
+        return "", ""
+    return parts.scheme or "file", parts.authority
