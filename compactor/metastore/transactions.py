@@ -7,6 +7,7 @@ Source: docs/metastore.md; Hive's OpenTxnsFunction, AbortTxnsFunction, Heartbeat
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -31,6 +32,15 @@ class TxnState(StrEnum):
     ABSENT = "absent"
 
 
+@dataclass(frozen=True, slots=True)
+class OpenCompaction:
+    """An open transaction of a compaction; `agent` is what its opener called itself: for ours the worker's id."""
+
+    txn_id: int
+    agent: str | None
+    silent_ms: int
+
+
 _STATES = {"o": TxnState.OPEN, "c": TxnState.COMMITTED, "a": TxnState.ABORTED}
 
 
@@ -44,6 +54,9 @@ class Transactions:
     def open_compaction(self, user: str, host: str, kind: CompactionKind = CompactionKind.MAJOR, *, agent: str = "compactor") -> int:
         """
         Open a COMPACTION transaction and return its id (4.x; 3.1 compacts without).
+
+        Args:
+            agent: who opens it, kept in TXN_AGENT_INFO: by a worker's id its transaction is found when it dies before its entry names it.
 
         The row is inserted and committed within Hive's time for opening, or taken back: a gap younger than that counts as open for
         every snapshot, an older one as committed.
@@ -125,6 +138,16 @@ class Transactions:
     def min_open(self) -> int:
         """The smallest transaction that is open or may turn out to be; all below are finished."""
         return self._database.read(self._snapshots.min_open_or_next)
+
+    def open_compactions(self) -> list[OpenCompaction]:
+        """Open transactions of compactions, by whom they were opened, oldest first; none on Hive 3.1."""
+        if not self._database.schema.hive_4:
+            return []
+        txns = self._database.schema.txns.c
+        silent = self._database.now - txns.txn_last_heartbeat
+        query = select(txns.txn_id, txns.txn_agent_info, silent).where(txns.txn_state == "o", txns.txn_type.in_([COMPACTION, REBALANCE_COMPACTION]))
+        rows = self._database.read(lambda connection: connection.execute(query.order_by(txns.txn_id)).all())
+        return [OpenCompaction(int(txn_id), agent, int(silent_ms)) for txn_id, agent, silent_ms in rows]
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Every open transaction, oldest first: who may hold things back."""

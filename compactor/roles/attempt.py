@@ -217,7 +217,7 @@ class Attempt:
         services, settings = self._services, self._services.settings
         identity = services.identity
         if services.hive_4:
-            self.txn_id = services.transactions.open_compaction(run_as, identity.host)
+            self.txn_id = services.transactions.open_compaction(run_as, identity.host, agent=self._worker_id)
             self._step(steps.WORKER_TXN_OPENED)
         self._lock_id = services.locks.acquire_shared(self.entry.entity, self.txn_id or 0, run_as, identity.host)
         txn_id, lock_id = self.txn_id, self._lock_id

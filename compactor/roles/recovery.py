@@ -25,7 +25,11 @@ class Recovery:
         self._said: dict[int, str] = {}
 
     def give_back_claims_of_the_dead(self) -> list[QueueEntry]:
-        """Entries whose worker is known to have ended; returns those that are free again."""
+        """
+        Entries whose worker is known to have ended; returns those that are free again.
+
+        Also ends transactions that such workers had opened and not yet stored with their entry.
+        """
         now = self._services.now_ms()
         dead: set[str] = set()
 
@@ -36,6 +40,7 @@ class Recovery:
             return True
 
         freed = self._services.queue.revoke_workers(is_dead, self.clear)
+        dead |= self._abort_transactions_of_the_dead()
         still = {entry.worker_id for entry in self._services.queue.working()}
         for worker_id in dead - still:
             self._services.identity.forget(worker_id)
@@ -47,6 +52,28 @@ class Recovery:
         return self._services.queue.revoke_timed_out(
             round(hours * 3_600_000), lambda entry: not self._services.identity.is_mine(entry.worker_id) and self.clear(entry)
         )
+
+    def _abort_transactions_of_the_dead(self) -> set[str]:
+        """
+        Returns the workers whose transactions were ended.
+
+        Nothing was written under them: a worker stores its transaction with the entry first. What is stored there is `clear`'s, in its order. One that opened a
+        transaction is as dead as one that claimed; where no file tells, the heartbeat must be older than this machine's start, so that not even a machine
+        of the same name is taken for us.
+        """
+        services = self._services
+        found = [open_one for open_one in services.transactions.open_compactions() if self._is_dead_worker(open_one.agent, open_one.silent_ms)]
+        if not found:
+            return set()
+        stored = {entry.txn_id for entry in services.queue.working()}
+        dead = set()
+        for open_one in found:
+            if open_one.txn_id in stored:
+                continue
+            services.transactions.abort(open_one.txn_id, f"worker {open_one.agent} is gone")
+            _log.info("ended a transaction of a dead worker", txn=open_one.txn_id, worker=open_one.agent)
+            dead.add(open_one.agent or "")
+        return dead
 
     def clear(self, entry: QueueEntry) -> bool:
         """Remove what an attempt left; False when that isn't possible now: then the claim stays."""
@@ -63,12 +90,15 @@ class Recovery:
             return True
 
     def _is_dead(self, entry: QueueEntry, now_ms: int) -> bool:
+        return self._is_dead_worker(entry.worker_id, now_ms - (entry.start_ms or now_ms))
+
+    def _is_dead_worker(self, worker_id: str | None, age_ms: int) -> bool:
         identity = self._services.identity
-        if parse_worker_id(entry.worker_id) is None or identity.is_mine(entry.worker_id):
+        if parse_worker_id(worker_id) is None or identity.is_mine(worker_id):
             return False
         if self._services.database.embedded:
             return True  # nobody but this process uses the database
-        return identity.is_dead(entry.worker_id, (now_ms - (entry.start_ms or now_ms)) / 1000)
+        return identity.is_dead(worker_id, age_ms / 1000)
 
     def _clear(self, entry: QueueEntry) -> None:
         """

@@ -3,6 +3,7 @@
 import pytest
 
 from compactor.metastore.housekeeping import Duty, Finding
+from compactor.roles import steps
 from compactor.roles.recovery import Recovery
 
 DEAD = "compactor-here-" + "0" * 32 + "-1"
@@ -100,6 +101,60 @@ def test_a_dead_attempt_that_had_stored_nothing_is_given_back_unseen(world):
     (world.services.identity._path("0" * 32)).touch()
     (world.folder / "warehouse").rename(world.folder / "elsewhere")
     assert len(Recovery(world.services).give_back_claims_of_the_dead()) == 1
+
+
+def test_a_transaction_that_a_dead_worker_had_not_stored_is_ended(world):
+    """It died between opening its transaction and storing it with its entry: found by the name that it gave, and the file of its instance goes last."""
+    world.table(rows=4, insert_only=True)
+    trace = world.services.identity._path("0" * 32)
+    world.hive.queued("db.t", state="w", worker_id=DEAD, start=world.services.now_ms())
+    trace.touch()
+    txn = world.services.transactions.open_compaction("u", "here", agent=DEAD)
+    assert world.housekeeper().run_once().startswith("gave back 1 claims")
+    assert world.services.transactions.state(txn).value in {"aborted", "absent"}
+    assert not trace.exists()
+
+
+def test_a_worker_opens_its_transaction_under_its_own_name(world):
+    """That is how the transaction is found when it dies."""
+    table = world.table(rows=4, insert_only=True)
+    opened = []
+    world.at_step[steps.WORKER_TXN_OPENED] = lambda: opened.extend(world.services.transactions.open_compactions())
+    world.compact(table)
+    assert [open_one.agent for open_one in opened] == [world.worker().worker_id]
+
+
+def test_a_stored_transaction_is_left_to_the_clearing_of_its_entry(world, monkeypatch):
+    """Its staging directory goes before its transaction: while the one can't be removed the other stays open."""
+    world.table(rows=4, insert_only=True)
+    txn = world.services.transactions.open_compaction("u", "here", agent=DEAD)
+    world.hive.queued("db.t", state="w", worker_id=DEAD, start=world.services.now_ms(), txn_id=txn, highest_write_id=4)
+    monkeypatch.setattr(Recovery, "clear", lambda *_: False)
+    assert Recovery(world.services).give_back_claims_of_the_dead() == []
+    assert world.services.transactions.state(txn).value == "open"
+
+
+@pytest.mark.postgres
+def test_transactions_of_the_living_and_of_others_stay_open(tmp_path, request):
+    """Of a living process of this machine, of another machine, of one that nothing is known about, of Hive's workers, and whatever isn't a compaction."""
+    from tests.metastore.conftest import _database
+    from tests.unit.roles.world import World
+
+    for database in _database("postgres-4", request, tmp_path):
+        world = World(database, tmp_path)
+        transactions = world.services.transactions
+        with world.new_services().identity as alive:
+            unknown = "compactor-here-" + "2" * 32 + "-1"
+            agents = (alive.worker_id(1), world.services.identity.worker_id(1), "compactor-there-" + "1" * 32 + "-1", unknown, "edge1-26", "compactor")
+            stay = [transactions.open_compaction("u", "here", agent=agent) for agent in agents]
+            dead = transactions.open_compaction("u", "here", agent=DEAD)
+            world.services.identity._path("0" * 32).touch()
+            query = world.hive.begin()
+            txns = database.schema.txns
+            world.hive.change(txns.update().where(txns.c.txn_id == query).values(txn_agent_info=DEAD))
+            Recovery(world.services).give_back_claims_of_the_dead()
+            assert [transactions.state(txn).value for txn in (*stay, query)] == ["open"] * 7
+            assert transactions.state(dead).value == "aborted"
 
 
 @pytest.mark.postgres
