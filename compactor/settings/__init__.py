@@ -7,7 +7,7 @@ the key, where it was set and what is allowed. A secret comes from the environme
     initiator:                                      COMPACTOR_INITIATOR__INTERVAL_SECONDS=300
       interval_seconds: 300
 
-`section` is what every part has in common; `database`, `roles`, `work`, `stores` and `service` hold the parts by whom they concern, `model` the whole, `load`
+`section` is what every part has in common; `database`, `roles`, `work`, `stores`, `service` and `zookeeper` hold the parts by whom they concern, `model` the whole, `load`
 reads file and environment, `mistakes` words what is wrong with them.
 """
 
@@ -15,5 +15,6 @@ from compactor.settings.database import hide_password
 from compactor.settings.load import load_settings
 from compactor.settings.model import Settings
 from compactor.settings.roles import History, Thresholds
+from compactor.settings.zookeeper import ZooKeeper
 
-__all__ = ["History", "Settings", "Thresholds", "hide_password", "load_settings"]
+__all__ = ["History", "Settings", "Thresholds", "ZooKeeper", "hide_password", "load_settings"]

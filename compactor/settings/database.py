@@ -7,8 +7,7 @@ from typing import Any, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from compactor.errors import SettingsError
-from compactor.settings.mistakes import plain
+from compactor.settings.secret import first_line
 from compactor.settings.section import Seconds, Section
 
 HIDDEN = "********"
@@ -21,6 +20,7 @@ class Database(Section):
     password: SecretStr | None = None
     password_file: Path | None = None
     connect_timeout_seconds: Seconds = 10
+    idle_transaction_seconds: float = Field(default=30, ge=2, le=3600, allow_inf_nan=False)
 
     @field_validator("url")
     @classmethod
@@ -47,17 +47,7 @@ class Database(Section):
         Raises:
             SettingsError: the file can't be read or is empty.
         """
-        if self.password is not None:
-            return self.password.get_secret_value()
-        if self.password_file is None:
-            return None
-        try:
-            text = self.password_file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"database.password_file: {self.password_file} can't be read ({plain(error)})") from None
-        if not (first := text.split("\n", 1)[0].rstrip("\r")):
-            raise SettingsError(f"database.password_file: {self.password_file} is empty; its first line must be the password")
-        return first
+        return first_line("database.password_file", self.password, self.password_file)
 
     @property
     def shown_url(self) -> str:

@@ -114,6 +114,10 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def _no_secret_in_file(values: Mapping[str, Any], place: str) -> None:
+    zookeeper = values.get("zookeeper")
+    if isinstance(zookeeper, Mapping) and zookeeper.get("password") is not None:
+        advice = f"use zookeeper.password_file or {PREFIX}ZOOKEEPER__PASSWORD"
+        raise SettingsError(f"{place}: zookeeper.password: a password doesn't belong in this file; {advice}")
     database = values.get("database")
     if not isinstance(database, Mapping):
         return

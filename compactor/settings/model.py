@@ -13,6 +13,7 @@ from compactor.settings.roles import Cleaner, Housekeeper, Initiator, Worker
 from compactor.settings.service import Drain, Http, Log, Txn
 from compactor.settings.stores import Hdfs
 from compactor.settings.work import Recode, Spark, Splice
+from compactor.settings.zookeeper import Members, ZooKeeper
 
 
 class Settings(BaseSettings):
@@ -20,7 +21,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    RESTART: ClassVar[tuple[str, ...]] = ("database", "initiator.enabled", "worker.threads", "cleaner.enabled", "spark", "hdfs", "http", "host", "user", "txn")
+    RESTART: ClassVar[tuple[str, ...]] = ("database", "initiator.enabled", "worker.threads", "cleaner.enabled", "spark", "hdfs", "http", "host", "user", "txn", "zookeeper", "members")
     """Keys (and all below them) that a running daemon can't change."""
 
     database: Database
@@ -35,6 +36,8 @@ class Settings(BaseSettings):
     http: Http = Http()
     log: Log = Log()
     txn: Txn = Txn()
+    zookeeper: ZooKeeper = ZooKeeper()
+    members: Members = Members()
     drain: Drain = Drain()
     host: str | None = Field(default=None, min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")
     user: str | None = Field(default=None, min_length=1, max_length=128)

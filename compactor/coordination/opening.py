@@ -1,0 +1,19 @@
+"""Who coordinates: ZooKeeper where the settings name it, else the metastore's database."""
+
+from compactor.coordination.base import Coordinator
+from compactor.coordination.database import DatabaseCoordinator
+from compactor.coordination.zookeeper import ZooKeeperCoordinator
+from compactor.metastore.database import Database
+from compactor.settings import Settings
+
+
+def open_coordinator(settings: Settings, database: Database) -> Coordinator:
+    """
+    The coordinator that the settings ask for; not connected yet.
+
+    Raises:
+        SettingsError: a password file can't be read.
+    """
+    if settings.zookeeper.hosts is None:
+        return DatabaseCoordinator(database, settings.members.heartbeat_seconds)
+    return ZooKeeperCoordinator(settings.zookeeper, settings.members.heartbeat_seconds)
