@@ -5,6 +5,7 @@ The loop knows when to call `run_once`, measures it, writes its sentence to the 
 of what the role does.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from compactor.metrics import Metrics
 
 _log = get_logger(__name__)
 _LONGEST_PAUSE = 320.0
+_LENGTH_OF_TIME = re.compile(r"\b[\d.]+ (?:s|min|h|d)\b")
 
 
 class RoleLoop:
@@ -87,6 +89,11 @@ class RoleLoop:
         return None
 
     @property
+    def sentence(self) -> str:
+        """What the latest cycle said; empty before the first."""
+        return self._said
+
+    @property
     def working(self) -> bool:
         """Whether it does what it is for: in a cycle, or the latest one ended without an error."""
         return self.succeeded or (self._running and not self._failures)
@@ -120,7 +127,7 @@ class RoleLoop:
         self.succeeded, self._failures = True, 0
         self._metrics.cycles.labels(self._role, "ok").inc()
         self._metrics.last_cycle.labels(self._role).set_to_current_time()
-        (_log.debug if sentence == self._said else _log.info)(sentence, role=self.name)
+        (_log.info if self._is_news(sentence) else _log.debug)(sentence, role=self.name)
         self._said = sentence
         return sentence
 
@@ -129,9 +136,13 @@ class RoleLoop:
         self._failures += 1
         self._metrics.cycles.labels(self._role, outcome).inc()
         sentence = f"{event}: {error}"
-        (_log.debug if sentence == self._said else _log.warning)(sentence, role=self.name)
+        (_log.warning if self._is_news(sentence) else _log.debug)(sentence, role=self.name)
         self._said = sentence
         return sentence
+
+    def _is_news(self, sentence: str) -> bool:
+        """Whether it says something else than the latest one; that time went by is none: who waits tells for how long."""
+        return _LENGTH_OF_TIME.sub("", sentence) != _LENGTH_OF_TIME.sub("", self._said)
 
     def _pause(self, took: float) -> float:
         pause = self._interval()

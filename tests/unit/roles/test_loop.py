@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.daemon.loop import RoleLoop
 from compactor.errors import UnreachableError
@@ -112,3 +113,24 @@ def test_a_stuck_loop_is_trouble():
     go.set()
     assert loop.join(LONG)
     assert loop.trouble() is None
+
+
+def test_only_what_is_new_is_said_at_info():
+    """A repeated sentence, and one in which nothing but a length of time differs, go to debug: a wait of days would fill the log otherwise."""
+    waits = "2 wait: db.t (compaction 1): transaction 97 of ann@edge2, open for {}"
+    script = Script(waits.format("59 s"), waits.format("2 min"), waits.format("3 h"), waits.format("3 h").replace("97", "98"), "done", "done")
+    with capture_logs() as lines:
+        loop = make(script, Metrics())
+        for _ in range(6):
+            loop._cycle()
+    assert [line["log_level"] for line in lines] == ["info", "debug", "debug", "info", "info", "debug"]
+
+
+def test_an_error_that_goes_on_is_said_once():
+    """Also when its sentence counts the seconds."""
+    script = Script(UnreachableError("no answer for 5 s"), UnreachableError("no answer for 10.5 s"), UnreachableError("refused"))
+    with capture_logs() as lines:
+        loop = make(script, Metrics())
+        for _ in range(3):
+            loop._cycle()
+    assert [line["log_level"] for line in lines] == ["warning", "debug", "warning"]
