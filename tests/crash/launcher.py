@@ -1,52 +1,61 @@
 """
-Starts the daemon as `compactor run` does, and has the plug pulled at a step.
+Runs the daemon as `compactor run` does, in a process of its own, and has the plug pulled at a step.
 
-    python launcher.py CONFIG [--kill-at STEP] [--spark]
-
-An observer of the steps kills the process with SIGKILL when the named one is passed. Without `--spark`, the engine's tasks run in this process: most of what can
-be cut off has nothing to do with Spark.
+An observer of the steps kills the process with SIGKILL when the named one is passed, or holds the role there for ever. Without `spark`, the engine's tasks run in this process: most of what can
+be cut off has nothing to do with Spark. Processes are forked from one that has imported the daemon and done nothing else: each is as good as new, and starts
+at once.
 """
 
-import argparse
+import multiprocessing
 import os
 import signal
 import sys
+import tempfile
+import threading
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from compactor.daemon import Daemon
 from compactor.settings import load_settings
+from tests.compacting import InProcess
+
+HELD = "held"
+"""A file of this name, beside the settings, says that a role is being held."""
+
+_FORKING = multiprocessing.get_context("forkserver")
+_FORKING.set_forkserver_preload([__name__])
 
 
-class Inline:
-    """Runs a job's tasks one after the other, here."""
+def start(config: Path, log: Path, *, kill_at: str | None, hold_at: str | None, spark: bool) -> multiprocessing.process.BaseProcess:
+    """A daemon that leads a session of its own and writes to `log`."""
+    process = _FORKING.Process(target=_run, args=(config, log, kill_at, hold_at, spark))
+    process.start()
+    return process
 
-    def run(self, job, function, tasks, *, progress=lambda _: None, cancelled=lambda: False):
-        made = [function(task) for task in tasks]
-        progress(1.0)
-        return made
+
+def _run(config: Path, log: Path, kill_at: str | None, hold_at: str | None, spark: bool) -> None:
+    os.setsid()
+    target = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    for descriptor in (1, 2):
+        os.dup2(target, descriptor)
+    for name in [name for name in os.environ if name.startswith("COMPACTOR_")]:
+        del os.environ[name]
+    os.environ["TMPDIR"] = tempfile.tempdir = str(config.parent)
+
+    def observe(step: str, _: object) -> None:
+        if step == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if step == hold_at:
+            (config.parent / HELD).touch()
+            threading.Event().wait()
+
+    def read():
+        return load_settings(config)
+
+    sys.exit(Daemon(read(), reload=read, observers=[observe], submitter=None if spark else Quiet()).run())
+
+
+class Quiet(InProcess):
+    """Has nothing to stop."""
 
     def stop(self) -> None:
         return None
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("config", type=Path)
-    parser.add_argument("--kill-at")
-    parser.add_argument("--spark", action="store_true")
-    options = parser.parse_args()
-
-    def observe(step: str, _: object) -> None:
-        if step == options.kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def read():
-        return load_settings(options.config)
-
-    return Daemon(read(), reload=read, observers=[observe], submitter=None if options.spark else Inline()).run()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

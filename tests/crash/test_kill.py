@@ -5,11 +5,10 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from compactor.metastore.database import Database
 from compactor.metastore.model import QueueState
 from compactor.metastore.queue import Queue
 from compactor.roles import steps
+from tests.crash import launcher
 from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.needs import missing
@@ -29,7 +29,6 @@ from tests.reference.compare import assert_as_expected
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
 
 PATIENCE = 120.0
-LAUNCHER = Path(__file__).with_name("launcher.py")
 SETTINGS = {
     "initiator": {"interval_seconds": 0.5, "full_scan_seconds": 0.5, "thresholds": {"delta_count": 3}},
     "worker": {"threads": 2, "poll_seconds": 0.2, "heartbeat_seconds": 0.5},
@@ -49,13 +48,14 @@ class Scene:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[BaseProcess] = []
         self.config = folder / "compactor.yaml"
         self.config.write_text(yaml.safe_dump(SETTINGS | {"database": {"url": url}}), encoding="utf-8")
         self.log = folder / "log"
         with Database(url, create=url.startswith("sqlite")) as database:
             self.warehouse = self._warehouse(database)
             self._build()
+        self.metastore = Database(url, read_only=True)
 
     def _warehouse(self, database: Database) -> Warehouse:
         return Warehouse(self.folder / "warehouse", MetastoreLedger(database), CatalogRows(database))
@@ -73,27 +73,20 @@ class Scene:
         with self.warehouse.begin() as txn:
             txn.insert(table, [(7, "last")])
 
-    def start(self, *options: str) -> subprocess.Popen[bytes]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {"TMPDIR": str(self.folder)}
-        log = self.log.open("ab")
-        with log:
-            process = subprocess.Popen(
-                [sys.executable, str(LAUNCHER), str(self.config), *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
+    def start(self, *, kill_at: str | None = None, hold_at: str | None = None, spark: bool = False) -> BaseProcess:
+        process = launcher.start(self.config, self.log, kill_at=kill_at, hold_at=hold_at, spark=spark)
         self.processes.append(process)
         return process
 
     def end(self) -> None:
         """Nothing that was started outlives its test, Spark's children included."""
+        self.metastore.close()
         for process in self.processes:
+            assert process.pid is not None
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.kill()
+            process.join()
 
     def said(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
@@ -101,29 +94,28 @@ class Scene:
     def events(self) -> list[dict]:
         return [json.loads(line) for line in self.said().rpartition("\n")[0].splitlines() if line.startswith("{")]
 
-    def until(self, process: subprocess.Popen[bytes], done, what: str) -> None:
+    def until(self, process: BaseProcess, done, what: str) -> None:
         """Wait for a state of the world; the daemon must not end before."""
         deadline = time.monotonic() + PATIENCE
         while not done():
-            assert process.poll() is None, f"the daemon ended with {process.returncode} before {what}:\n{self.said()[-4000:]}"
+            assert process.exitcode is None, f"the daemon ended with {process.exitcode} before {what}:\n{self.said()[-4000:]}"
             assert time.monotonic() < deadline, f"not {what}:\n{self.said()[-6000:]}"
             time.sleep(0.05)
 
     def settled(self) -> bool:
         """Nothing is in the queue, and at least one compaction was cleaned."""
-        with Database(self.url, read_only=True) as database:
-            queue = Queue(database)
-            failed = queue.history(QueueState.FAILED, QueueState.REFUSED, QueueState.DID_NOT_INITIATE)
-            assert not failed, f"{failed[0].state.value}: {failed[0].error_message}"
-            return not queue.entries() and bool(queue.history(QueueState.SUCCEEDED))
+        queue = Queue(self.metastore)
+        failed = queue.history(QueueState.FAILED, QueueState.REFUSED, QueueState.DID_NOT_INITIATE)
+        assert not failed, f"{failed[0].state.value}: {failed[0].error_message}"
+        return not queue.entries() and bool(queue.history(QueueState.SUCCEEDED))
 
     def starts(self) -> int:
         """How often a daemon came up."""
         return sum(event["event"] == "started" for event in self.events())
 
-    def drain(self, process: subprocess.Popen[bytes]) -> int:
-        process.send_signal(signal.SIGTERM)
-        return process.wait(PATIENCE)
+    def drain(self, process: BaseProcess) -> int | None:
+        send(process, signal.SIGTERM)
+        return ended(process)
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.table.location.iterdir())
@@ -135,6 +127,18 @@ class Scene:
 
     def port(self) -> int:
         return next(int(event["http"].rsplit(":", 1)[1]) for event in reversed(self.events()) if event["event"] == "started")
+
+
+def send(process: BaseProcess, number: int) -> None:
+    """To a daemon that may have ended by now."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
+
+
+def ended(process: BaseProcess) -> int | None:
+    """Its exit code, the signal's number negated; None when it goes on."""
+    process.join(PATIENCE)
+    return process.exitcode
 
 
 def url_of(version: str | None, request, folder: Path) -> str:
@@ -156,12 +160,12 @@ def scene(tmp_path, request):
     made.end()
 
 
-def kill_and_converge(scene: Scene, step: str, *options: str) -> None:
-    killed = scene.start("--kill-at", step, *options)
-    assert killed.wait(PATIENCE) == -signal.SIGKILL, scene.said()[-4000:]
+def kill_and_converge(scene: Scene, step: str, *, spark: bool = False) -> None:
+    killed = scene.start(kill_at=step, spark=spark)
+    assert ended(killed) == -signal.SIGKILL, scene.said()[-4000:]
     scene.assert_rows()
     before = scene.starts()
-    again = scene.start(*options)
+    again = scene.start(spark=spark)
     scene.until(again, lambda: scene.starts() > before and scene.settled(), "settled")
     assert scene.drain(again) == 0
     scene.assert_rows()
@@ -190,7 +194,7 @@ def test_killed_on_a_shared_metastore_it_converges(scene, step):
 @pytest.mark.spark
 def test_killed_while_spark_works(scene):
     """With a real session: its JVM and Python workers end with the daemon, what they wrote is removed."""
-    kill_and_converge(scene, steps.WORKER_RAN, "--spark")
+    kill_and_converge(scene, steps.WORKER_RAN, spark=True)
 
 
 def test_term_drains(scene):
@@ -204,16 +208,12 @@ def test_term_drains(scene):
 
 def test_two_interrupts_leave_at_once(scene):
     """130, whatever is running; the next start converges."""
-    process = scene.start("--kill-at", "never")
-    scene.until(process, lambda: scene.starts() == 1, "started")
-    process.send_signal(signal.SIGSTOP)  # both arrive before either is dealt with
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGCONT)
-    time.sleep(0)
-    while process.poll() is None:
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.01)
-    assert process.returncode in {130, 0}
+    process = scene.start(hold_at=steps.WORKER_STAGED)
+    scene.until(process, (scene.folder / launcher.HELD).exists, "at work")
+    while process.exitcode is None:
+        send(process, signal.SIGINT)
+        process.join(0.01)
+    assert process.exitcode == 130
     again = scene.start()
     scene.until(again, scene.settled, "settled")
     assert scene.drain(again) == 0
@@ -228,12 +228,12 @@ def test_hup_takes_over_what_it_can(scene):
     changed["cleaner"]["interval_seconds"] = 0.3
     changed["worker"]["threads"] = 1
     scene.config.write_text(yaml.safe_dump(changed), encoding="utf-8")
-    process.send_signal(signal.SIGHUP)
+    send(process, signal.SIGHUP)
     scene.until(process, lambda: any(event["event"] == "these settings need a restart" for event in scene.events()), "reloaded")
     (reloaded,) = [event for event in scene.events() if event["event"] == "settings reloaded"]
     assert reloaded["changed"] == ["cleaner.interval_seconds"]
     scene.config.write_text("database: 5", encoding="utf-8")
-    process.send_signal(signal.SIGHUP)
+    send(process, signal.SIGHUP)
     scene.until(process, lambda: any(event["event"] == "settings not reloaded" for event in scene.events()), "refused to reload")
     assert scene.drain(process) == 0
 
