@@ -23,9 +23,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compactor.engine.submit import JobName
+from compactor.engine.submit import BrokenDownError, JobName
 from compactor.engine.task_results import Failed, run_partition
-from compactor.errors import CancelledError, CompactorError, RetryableError, UnreachableError
+from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
 from compactor.storage.registry import configured
@@ -142,8 +142,8 @@ class SparkSubmitter:
 
     def _explained(self, live: _Live, job: JobName, error: BaseException) -> CompactorError:
         if not live.alive():
-            return RetryableError(f"Spark's JVM died while {job.name} ran; the next job starts a new one")
-        return RetryableError(f"Spark job {job.name} failed: {_first_line(error)}")
+            return BrokenDownError(f"Spark's JVM died while {job.name} ran; the next job starts a new one")
+        return BrokenDownError(f"Spark job {job.name} failed: {_first_line(error)}")
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[_Live]:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from compactor.errors import RetryableError
+
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
@@ -38,6 +40,10 @@ def job_name(host: str, database: str, table: str, partition: str | None) -> str
     return f"{host}-compactor-{database}.{table}.{partition or ''}".rstrip(".")
 
 
+class BrokenDownError(RetryableError):
+    """What runs the tasks died or gave up, for reasons of its own: no task said so."""
+
+
 class Submitter(Protocol):
     """Runs jobs; safe for concurrent callers."""
 
@@ -60,6 +66,6 @@ class Submitter(Protocol):
         Raises:
             CancelledError: `cancelled` said so; tasks may go on for some seconds.
             RefusedError: a task refused, with its reason.
-            RetryableError: the executing side broke down.
+            BrokenDownError: the executing side broke down.
             UnreachableError: it can't be started.
         """

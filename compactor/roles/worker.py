@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass
 
 from compactor.engine.compaction import Published
-from compactor.errors import CompactorError, OwnershipLostError, RefusedError, VerificationError
+from compactor.engine.submit import BrokenDownError
+from compactor.errors import CompactorError, OwnershipLostError, RefusedError, RetryableError, UnreachableError, VerificationError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metrics import version
@@ -22,6 +23,8 @@ from compactor.roles.services import Services, about_entity
 _log = get_logger(__name__)
 IDLE = "nothing is queued"
 DRAINING = "draining: nothing new is claimed"
+_SIGNAL_SECONDS = 1.0
+"""How long a signal that ended Spark may take to reach us, too."""
 
 
 @dataclass(slots=True)
@@ -87,6 +90,8 @@ class Worker:
             cause = self._cancellation.error or error
             if not isinstance(error, CompactorError):
                 _log.exception("compaction broke")
+            if isinstance(cause, BrokenDownError):
+                services.stopping.wait(_SIGNAL_SECONDS)
             return self._settle(_Unsettled(attempt, cause))
         finally:
             self._cancellation = None
@@ -141,7 +146,7 @@ class Worker:
                 case _ if attempt.visible:
                     outcome, word = "given-back", "published, but not marked; given back for the rest"
                     queue.give_back(entry)
-                case DrainedError():
+                case _ if self._is_drained(error):
                     outcome, word = "given-back", "given back"
                     queue.give_back(entry)
                 case RefusedError() if not attempt.state_stored and not isinstance(error, VerificationError):
@@ -155,6 +160,14 @@ class Worker:
         metrics.jobs.labels(entry.kind.value, outcome).inc()
         (_log.info if outcome in {"given-back", "refused"} else _log.warning)(f"compaction {word}", reason=_code(error), message=message)
         return f"{_name(entry)}: {word}: {message}"
+
+    def _is_drained(self, error: Exception) -> bool:
+        """
+        Whether it is the daemon's end that ended it, and not the compaction's own doing.
+
+        A signal for all processes at once (systemd's KillMode=control-group, a terminal that closes) ends Spark's JVM before what it runs could be drained.
+        """
+        return isinstance(error, DrainedError) or (self._services.stopping.is_set() and isinstance(error, RetryableError | UnreachableError))
 
 
 def _name(entry: QueueEntry) -> str:

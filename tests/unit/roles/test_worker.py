@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import insert, update
 
 from compactor.demo.rows import CatalogRows
+from compactor.engine.submit import BrokenDownError
 from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, UnreachableError
 from compactor.metastore.model import Entity
 from compactor.metastore.queue import committed
@@ -178,6 +179,35 @@ def test_a_drained_worker_gives_its_entry_back(world, table):
     world.submitter.before = lambda _: None
     assert "published base_0000004_v" in world.worker(2).run_once()
     world.assert_rows()
+
+
+class SignalledWhileWaiting(threading.Event):
+    """The signal that ended Spark reaches this process a moment later."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.set()
+        return super().wait(timeout)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_session_that_ends_with_the_daemon_gives_the_entry_back(any_world, when):
+    """TERM went to all processes at once, and Spark's JVM died of it: not the compaction's fault, so it is undone and given back, not failed."""
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    names = world.names(table.location)
+    if when == "after":
+        world.services.stopping = SignalledWhileWaiting()
+
+    def broken(_: object) -> None:
+        if when == "before":
+            world.services.stopping.set()
+        raise BrokenDownError("Spark's JVM died")
+
+    world.submitter.before = broken
+    assert world.compact(table).endswith("given back: Spark's JVM died")
+    assert world.states() == ["initiated"]
+    assert world.names(table.location) == names
+    assert world.hive.rows(world.database.schema.txn_components, "tc_txnid") == []
 
 
 def test_a_stopping_daemon_claims_nothing(world, table):
