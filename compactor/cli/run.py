@@ -1,5 +1,7 @@
 """`compactor run`: the daemon, in the foreground, until TERM or INT."""
 
+import os
+
 import click
 
 from compactor.cli.session import Command, Session, pass_session
@@ -15,5 +17,6 @@ def run(session: Session) -> int:
     """
     settings = session.settings
     from compactor.daemon.daemon import Daemon
+    from compactor.daemon.notify import ServiceManager
 
-    return Daemon(settings, reload=session.read_settings).run()
+    return Daemon(settings, reload=session.read_settings, manager=ServiceManager.from_environment(os.environ)).run()

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from types import FrameType
 
 from compactor.daemon.loop import RoleLoop
+from compactor.daemon.notify import ServiceManager
 from compactor.daemon.web import WebServer
 from compactor.errors import CompactorError
 from compactor.log import configure, get_logger
@@ -33,6 +34,7 @@ from compactor.settings import Settings
 _log = get_logger(__name__)
 _WATCH_SECONDS = 15.0
 _CANCEL_SECONDS = 120.0
+_CLOSE_SECONDS = 30.0
 _HOUR = 3600.0
 
 
@@ -46,6 +48,7 @@ class Daemon:
         observers: told each step of the roles.
         submitter: runs the engine's jobs; None: as `spark.mode` says.
         configure_log: whether `settings.log` is put into effect (not by those who have set up logging themselves).
+        manager: told by `run` and `stop` how it goes; None: nobody.
     """
 
     def __init__(
@@ -56,12 +59,14 @@ class Daemon:
         observers: Iterable[Observer] = (),
         submitter: StoppableSubmitter | None = None,
         configure_log: bool = True,
+        manager: ServiceManager | None = None,
     ) -> None:
         self._settings = settings
         self._reload = reload
         self._observers = (*observers, self._wake_the_next)
         self._submitter = submitter
         self._configure_log = configure_log
+        self._manager = manager or ServiceManager(None)
         self.metrics = Metrics()
         self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._told_to_stop = False
@@ -83,12 +88,16 @@ class Daemon:
         previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
         try:
             self.start()
+            self._manager.ready()
             while True:
+                self._manager.report(self.troubles(), self._status())
                 match self._next_signal():
                     case None:
                         continue
                     case signal.SIGHUP:
+                        self._manager.reloading()
                         self.reload()
+                        self._manager.ready()
                     case number:
                         _log.info("draining", signal=signal.Signals(number).name)
                         return 0 if self.stop() else 1
@@ -137,6 +146,7 @@ class Daemon:
         services = self._services
         if services is None:
             return True
+        self._manager.stopping(self._settings.drain.timeout_seconds + _CANCEL_SECONDS + _CLOSE_SECONDS)
         services.stopping.set()
         for loop in self._loops.values():
             loop.stop()
@@ -196,6 +206,10 @@ class Daemon:
         return [f"the latest cycle of {name} failed, or there was none yet" for name, loop in self._loops.items() if not loop.working]
 
     # Pieces
+
+    def _status(self) -> str:
+        """One sentence for `systemctl status`."""
+        return "; ".join(self.unready()) or f"queue: {self._loops['watch'].sentence}"
 
     def _make_loops(self, services: Services) -> None:
         def add(name: str, role: str, run_once: Callable[[], str], interval: Callable[[], float], limit: Callable[[], float], *, worker: bool = False) -> None:
@@ -257,6 +271,7 @@ class Daemon:
         while not all(loop.join(0.05) for loop in self._loops.values()):
             if over():
                 return False
+            self._manager.report((), f"draining; still at work: {', '.join(name for name, loop in self._loops.items() if not loop.join(0)) or 'nobody'}")
             try:
                 number = self._signals.get_nowait()
             except queue.Empty:
