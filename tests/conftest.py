@@ -2,6 +2,7 @@
 
 import os
 
+import hypothesis
 import pytest
 
 from compactor.acid.compaction import LayoutVersion
@@ -9,6 +10,11 @@ from compactor.demo.ledger import MemoryLedger
 from compactor.demo.warehouse import Warehouse
 from tests.hive.reader import HiveReader, UnavailableError
 from tests.needs import missing
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # no claim is about time: machines under test are busy
+hypothesis.settings.load_profile("untimed")
+LONG_FIRST = ("crash", "cluster", "hive", "spark")
+"""Marks of tests that start servers and sessions; files that hold such come first, so that no worker begins a long one when the others have ended."""
 
 
 @pytest.fixture
@@ -47,6 +53,15 @@ def _reader(version):
 def pytest_addoption(parser):
     """Let case books be written anew from what really comes out."""
     parser.addoption("--rewrite", action="store_true", default=False, help="replace the expected parts of case books by what came out")
+
+
+def pytest_collection_modifyitems(items):
+    """Files in the order of `LONG_FIRST`; otherwise they stay as they were shuffled."""
+    rank = {}
+    for item in items:
+        own = min((LONG_FIRST.index(mark.name) for mark in item.iter_markers() if mark.name in LONG_FIRST), default=len(LONG_FIRST))
+        rank[item.path] = min(own, rank.get(item.path, own))
+    items.sort(key=lambda item: rank[item.path])
 
 
 def pytest_sessionfinish(session):

@@ -40,7 +40,7 @@ def base(directory, name):
     return directory / name / "base_0000005" / "bucket_00000"
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data(), strategies.row_structs().filter(lambda row: not row.holds((Kind.TIMESTAMP_INSTANT,))))
 def test_hive_sees_no_difference(judge, tmp_path_factory, data, row):
     """Any columns, any values: the recoded file reads like the source, row by row and in batches; deleted rows are gone."""

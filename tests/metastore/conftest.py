@@ -1,22 +1,15 @@
 """Metastore databases for tests: embedded SQLite, and PostgreSQL with Hive's own schemas 4.0.0 and 3.1.0."""
 
-import os
-
 import pytest
 
 from compactor.metastore.database import Database
 from tests.metastore.actor import Hive
 from tests.metastore.servers import UnavailableError, postgres_server, schema_script
+from tests.needs import missing
 
 EVERY = ("sqlite", "postgres-4", "postgres-3")
 HIVE_4 = ("sqlite", "postgres-4")
 _VERSIONS = {"postgres-4": "4.0.0", "postgres-3": "3.1.0"}
-
-
-def _unavailable(error):
-    if os.environ.get("CI"):
-        pytest.fail(f"CI must have it: {error}", pytrace=False)
-    pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +19,7 @@ def postgres():
         server = postgres_server()
         started = server.__enter__()
     except UnavailableError as error:
-        _unavailable(error)
+        missing(str(error))
     yield started
     server.__exit__(None, None, None)
 
@@ -40,7 +33,7 @@ def _database(kind, request, tmp_path):
     try:
         schema_script(version)
     except UnavailableError as error:
-        _unavailable(error)
+        missing(str(error))
     server = request.getfixturevalue("postgres")
     url = server.borrow(version)
     with Database(url) as database:
@@ -88,7 +81,7 @@ def altered_database(postgres):
     try:
         schema_script(_VERSIONS["postgres-4"])
     except UnavailableError as error:
-        _unavailable(error)
+        missing(str(error))
     with Database(postgres.create(_VERSIONS["postgres-4"])) as database:
         yield database
 

@@ -16,7 +16,7 @@ def test_no_snapshot_ever_loses_or_gains_a_row(layout):
     On Hive 3.1 a reader older than a compaction may be told that there isn't enough history; it is never given other rows.
     """
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @given(strategies.histories(layout))
     def lives(history: History) -> None:
         history.check()
@@ -29,7 +29,7 @@ def test_no_snapshot_ever_loses_or_gains_a_row(layout):
 def test_no_snapshot_ever_loses_or_gains_a_row_in_long_lives(layout):
     """The same with longer lives and many more of them."""
 
-    @settings(max_examples=20_000, deadline=None)
+    @settings(max_examples=20_000)
     @given(strategies.histories(layout, steps=40))
     def lives(history: History) -> None:
         history.check()

@@ -44,7 +44,7 @@ def readable(history: History) -> bool:
 def test_a_pick_is_possible_and_is_not_repeated(layout):
     """Whatever the life, the sizes and the thresholds: the picked compaction happens, and then the picker skips, before and after cleaning."""
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(strategies.histories(layout, watched=False), strategies.thresholds(), st.data())
     def once(history: History, thresholds: Thresholds, data: st.DataObject) -> None:
         if not readable(quiet(history)):
@@ -71,7 +71,7 @@ def test_a_pick_is_possible_and_is_not_repeated(layout):
 def test_any_compaction_is_followed_by_a_skip(layout, kind):
     """It doesn't matter who asked for it."""
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(strategies.histories(layout, watched=False), strategies.thresholds())
     def after(history: History, thresholds: Thresholds) -> None:
         if quiet(history).compact(kind, "c"):
@@ -84,7 +84,7 @@ def test_any_compaction_is_followed_by_a_skip(layout, kind):
 def test_the_picker_is_a_function(layout):
     """Same input, same answer; scores are finite and not negative."""
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(strategies.histories(layout, watched=False), strategies.thresholds())
     def twice(history: History, thresholds: Thresholds) -> None:
         if not readable(history):
