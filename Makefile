@@ -5,6 +5,8 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 SETUP := deploy/setup
 TESTS ?= tests
+# Where this is set every start of Python compiles what it imports, and tests and daemons start Python hundreds of times.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-long test-cluster lint format bench lock proto clean
 
@@ -17,7 +19,7 @@ demo: ## set up, build a small warehouse, run the daemon on it, show before and 
 
 test: ## set up, run the tests (ARGS="-k name" to choose)
 	@$(SETUP) test
-	@$(BIN)/python -m pytest -m "not long and not cluster" -n 2 --dist loadfile $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -m "not long and not cluster" -n 2 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 
 test-long: ## the tests that take too long for every day
 	@$(SETUP) test
