@@ -101,6 +101,27 @@ class Transactions:
             return TxnState.ABORTED
         return self.state(txn_id)
 
+    def end_empty(self, txn_id: int) -> bool:
+        """
+        Commit a transaction under which nothing was marked; False when it isn't open, or has components: that one is to be aborted.
+
+        A component can't be added meanwhile: whoever adds one holds the row of the open transaction, as we do. Hive's worker, too, commits where it refuses for
+        lack of work: an aborted transaction would show in SHOW TRANSACTIONS, and in the metrics of aborted ones.
+        """
+        schema = self._database.schema
+        txns, components = schema.txns.c, schema.txn_components.c
+
+        def end(connection: Connection) -> bool:
+            if connection.scalar(select(txns.txn_state).where(txns.txn_id == txn_id).with_for_update()) != "o":
+                return False
+            if connection.scalar(select(components.tc_txnid).where(components.tc_txnid == txn_id).limit(1)) is not None:
+                return False
+            connection.execute(update(schema.txns).where(txns.txn_id == txn_id).values(txn_state="c"))
+            forget_readers(connection, self._database, [txn_id])
+            return True
+
+        return self._database.repeatable(end)
+
     def state(self, txn_id: int) -> TxnState:
         txns = self._database.schema.txns.c
         return self._database.read(lambda connection: _state(connection.scalar(select(txns.txn_state).where(txns.txn_id == txn_id))))

@@ -166,7 +166,7 @@ class Attempt:
         self._require_in_sight()
         self._remove_staging()
         self._rest()
-        if self.txn_id is not None:
+        if self.txn_id is not None and not (not self.state_stored and self._services.transactions.end_empty(self.txn_id)):
             state = self._services.transactions.abort(self.txn_id, reason)
             self._forget(self.txn_id, state)
         return False

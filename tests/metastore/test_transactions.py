@@ -242,3 +242,26 @@ def test_what_was_committed_never_becomes_open(shared_database_4):
         assert not committed & unfinished
         committed |= set(range(1, snapshot.high_watermark + 1)) - unfinished
     assert len(snapshots) > 1
+
+
+def test_a_transaction_without_components_ends_as_committed(database_4, hive_4):
+    """Nothing was marked under it, so there is nothing to roll back: it holds nobody up, its locks and history rows are gone, and it isn't shown as aborted."""
+    transactions = Transactions(database_4)
+    txn_id = transactions.open_compaction("ann", "edge")
+    hive_4.lock("db.t", txn_id=txn_id)
+    assert transactions.end_empty(txn_id)
+    assert transactions.state(txn_id) is TxnState.COMMITTED
+    assert hive_4.rows(database_4.schema.hive_locks, "hl_txnid") == []
+    assert hive_4.rows(database_4.schema.min_history_level, "mhl_txnid") == []
+    assert not transactions.end_empty(txn_id)
+
+
+def test_a_transaction_with_components_does_not_end_as_committed(database_4, hive_4):
+    """What it marked would count as written; nor does one that was aborted meanwhile come back."""
+    transactions = Transactions(database_4)
+    marked, aborted = transactions.open_compaction("ann", "edge"), transactions.open_compaction("ann", "edge")
+    hive_4.touch(marked, operation="c", write_id=1)
+    transactions.abort(aborted, "timed out")
+    assert not transactions.end_empty(marked)
+    assert not transactions.end_empty(aborted)
+    assert [transactions.state(txn_id) for txn_id in (marked, aborted)] == [TxnState.OPEN, TxnState.ABORTED]

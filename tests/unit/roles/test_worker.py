@@ -108,6 +108,17 @@ def test_what_makes_no_sense_is_refused(world, table, entity, kind, message):
     assert world.services.transactions.open_transactions() == []
 
 
+def test_a_refusal_leaves_no_aborted_transaction(world):
+    """Nothing was marked under it: like Hive's worker, ours commits it, and SHOW TRANSACTIONS and the metrics of aborted ones stay clean."""
+    world.table(rows=1, insert_only=True)
+    world.settle_time()
+    world.enqueue(T)
+    opened = []
+    world.at_step[steps.WORKER_TXN_OPENED] = lambda: opened.extend(txn.txn_id for txn in world.services.transactions.open_transactions())
+    assert "refused: not-enough-to-compact" in world.worker().run_once()
+    assert [world.services.transactions.state(txn_id).value for txn_id in opened] == ["committed"]
+
+
 def test_a_sorted_table_is_refused(world, table):
     """Compaction would break the order that the table promises."""
     schema = world.database.schema
