@@ -12,6 +12,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _CYCLE_SECONDS = (0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800)
+JOB_OUTCOMES = ("compacted", "cleaning-only", "refused", "failed", "given-back", "lost")
+MANY_ABORTS = 1500
+"""From so many aborted writes on a table is counted (hive.metastore.acidmetrics.table.aborted.txns.threshold)."""
 _JOB_SECONDS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
 
 
@@ -44,11 +47,20 @@ class Metrics:
         )
         self.cycles = counter("cycles_total", "Cycles of a role.", "role", "outcome")
         self.last_cycle = gauge("last_cycle_timestamp_seconds", "When a role last completed a cycle without an error (Unix time).", "role")
+        self.stuck_threads = gauge("stuck_threads", "Threads that ended or completed no cycle for too long: the lines of /-/healthy.")
         self.steps = counter("steps_total", "Named steps the roles went through.", "step")
 
         # queue
         self.queue_entries = gauge("queue_entries", "Entries in COMPACTION_QUEUE.", "state", "kind")
         self.queue_oldest_age = gauge("queue_oldest_age_seconds", "Age of the oldest entry in a state.", "state")
+
+        # metastore
+        self.database_up = gauge("database_up", "Whether the metastore's database answered the latest look at it.")
+        self.aborted_writes = gauge("aborted_writes", "Aborted writes whose files aren't cleaned yet.")
+        self.aborted_writes_age = gauge("aborted_writes_oldest_age_seconds", "Time since the start of the oldest aborted write that isn't cleaned (0: none).")
+        self.tables_with_many_aborts = gauge(
+            "tables_with_many_aborted_writes", f"Tables and partitions with {MANY_ABORTS} or more aborted writes that aren't cleaned."
+        )
 
         # initiator
         self.partitions_scanned = counter("partitions_scanned_total", "Tables and partitions whose directories the Initiator listed.")
@@ -60,6 +72,12 @@ class Metrics:
 
         # worker
         self.jobs = counter("jobs_total", "Queue entries a Worker finished.", "kind", "outcome")
+        for kind in ("major", "minor"):
+            for outcome in JOB_OUTCOMES:
+                self.jobs.labels(kind, outcome)  # there from the start: the first failure is a step from 0 to 1
+        self.verification_refused = counter(
+            "verification_refused_total", "Compactions whose output was found different from its inputs; nothing was published."
+        )
         self.jobs_running = gauge("jobs_running", "Queue entries a Worker of this process is busy with.")
         self.job_duration = Histogram("compactor_job_duration_seconds", "Time from claim to commit.", ("kind",), registry=registry, buckets=_JOB_SECONDS)
         self.copied_bytes = counter("copied_bytes_total", "Stripe bytes copied without decoding.")

@@ -68,6 +68,7 @@ class Daemon:
         self._configure_log = configure_log
         self._manager = manager or ServiceManager(None)
         self.metrics = Metrics()
+        self.metrics.stuck_threads.set_function(lambda: len(self.troubles()))
         self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._told_to_stop = False
         self._stack = ExitStack()

@@ -44,6 +44,22 @@ class AbortedGroup:
     retry_retention_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class AbortTotals:
+    """
+    All aborted writes that aren't cleaned.
+
+    Args:
+        count: component rows.
+        oldest_ms: when the oldest of their transactions started; None: there are none.
+        crowded: tables and partitions with at least as many as asked.
+    """
+
+    count: int
+    oldest_ms: int | None
+    crowded: int
+
+
 class Aborts:
     """The aborted writes of one metastore."""
 
@@ -60,6 +76,20 @@ class Aborts:
         Groups that a failure put off are left out until their time has come. Oldest first.
         """
         return self._database.read(lambda connection: self._groups(connection, count_threshold, age_ms, limit))
+
+    def totals(self, crowd: int) -> AbortTotals:
+        """How much is left of aborted writes, those put off included; `crowd` rows make a table or partition crowded."""
+
+        def look(connection: Connection) -> AbortTotals:
+            components, txns = self._schema.txn_components, self._schema.txns
+            origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
+            names = entity_columns(components, "tc")
+            query: Any = select(func.count(), func.min(txns.c.txn_started)).select_from(origin).where(txns.c.txn_state == "a").group_by(*names)
+            groups = [(int(count), int(oldest)) for count, oldest in connection.execute(query)]
+            oldest_ms = min((oldest for _, oldest in groups), default=None)
+            return AbortTotals(sum(count for count, _ in groups), oldest_ms, sum(count >= crowd for count, _ in groups))
+
+        return self._database.read(look)
 
     def lists(self, group: AbortedGroup) -> tuple[ValidTxnList, CleanerWriteIdList]:
         """Under which transactions and write ids the group's aborted directories are decided: nothing at or above an open writer."""

@@ -1,9 +1,11 @@
-"""Looks at the queue for the metrics: how many entries in each state, and how old the oldest is."""
+"""Looks at the metastore for the metrics: whether it answers, how many queue entries in each state and how old the oldest is, what aborted writes left."""
 
 from collections import Counter
 
 from compactor.acid.compaction import CompactionKind
+from compactor.errors import CompactorError
 from compactor.metastore.model import QueueEntry, QueueState
+from compactor.metrics import MANY_ABORTS
 from compactor.roles.services import Services
 
 _SHOWN = (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANING)
@@ -20,9 +22,16 @@ class Watch:
         Raises:
             CompactorError: the metastore can't be asked.
         """
-        entries = self._services.queue.entries()
-        now = self._services.now_ms()
         metrics = self._services.metrics
+        try:
+            entries, now, aborts = self._services.queue.entries(), self._services.now_ms(), self._services.aborts.totals(MANY_ABORTS)
+        except CompactorError:
+            metrics.database_up.set(0)
+            raise
+        metrics.database_up.set(1)
+        metrics.aborted_writes.set(aborts.count)
+        metrics.aborted_writes_age.set(0 if aborts.oldest_ms is None else max(0, now - aborts.oldest_ms) / 1000)
+        metrics.tables_with_many_aborts.set(aborts.crowded)
         depth = Counter((entry.state, entry.kind) for entry in entries)
         for state in _SHOWN:
             for kind in (CompactionKind.MAJOR, CompactionKind.MINOR):

@@ -158,6 +158,7 @@ class Worker:
         except OwnershipLostError as lost:
             outcome, word, message = "lost", "lost", f"{lost}; it had ended with: {message}"
         metrics.jobs.labels(entry.kind.value, outcome).inc()
+        metrics.verification_refused.inc(isinstance(error, VerificationError))
         (_log.info if outcome in {"given-back", "refused"} else _log.warning)(f"compaction {word}", reason=_code(error), message=message)
         return f"{_name(entry)}: {word}: {message}"
 

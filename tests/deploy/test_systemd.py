@@ -69,7 +69,7 @@ def test_a_key_that_systemd_does_not_know_is_found(systemd_analyze, tmp_path, wh
 
 
 def test_the_unit_is_closed(systemd_analyze):
-    """systemd's own judgement of what the service could still do."""
+    """Systemd's own judgement of what the service could still do."""
     code, said = systemd_analyze("security", "--offline=yes", f"--threshold={MOST_EXPOSED}", "--no-pager", "./compactor.service")
     assert code == 0, said
 
@@ -79,7 +79,7 @@ def settings_of(unit: Path) -> dict[str, str]:
 
 
 def test_the_end_has_time_for_the_drain():
-    """systemd's patience exceeds the drain, the cancellation and the end of Spark; KillMode spares Spark's JVM the TERM."""
+    """Systemd's patience exceeds the drain, the cancellation and the end of Spark; KillMode spares Spark's JVM the TERM."""
     unit = settings_of(UNIT)
     minutes = re.fullmatch(r"(\d+)min", unit["TimeoutStopSec"])
     assert minutes is not None
