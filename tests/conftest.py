@@ -1,6 +1,8 @@
 """Fixtures that every package of tests may use."""
 
 import os
+import uuid
+from dataclasses import replace
 
 import hypothesis
 import pytest
@@ -8,6 +10,10 @@ import pytest
 from compactor.acid.compaction import LayoutVersion
 from compactor.demo.ledger import MemoryLedger
 from compactor.demo.warehouse import Warehouse
+from compactor.settings.stores import S3
+from compactor.storage.registry import configure, configured
+from tests.cluster import s3_server
+from tests.cluster.fixtures import ha, ha_server, hdfs, hdfs_directory, hdfs_server  # noqa: F401 - for every package
 from tests.hive.reader import HiveReader, UnavailableError
 from tests.needs import missing
 
@@ -48,6 +54,25 @@ def _reader(version):
         missing(str(error))
     with reader:
         yield reader
+
+
+@pytest.fixture(scope="session")
+def s3():
+    """An S3 server with a bucket `warehouse`; this process knows how to reach it."""
+    with s3_server.running() as server, pytest.MonkeyPatch.context() as patch:
+        server.bucket("warehouse")
+        for name, value in s3_server.ENVIRONMENT.items():
+            patch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture
+def s3_directory(s3):
+    """Location of an empty directory on the S3 server."""
+    configure(replace(configured(), s3=S3(**s3.settings)))
+    name = uuid.uuid4().hex
+    s3.client.put_object(Bucket="warehouse", Key=f"{name}/", Body=b"")
+    return f"s3a://warehouse/{name}"
 
 
 def pytest_addoption(parser):

@@ -317,3 +317,24 @@ def row_keys() -> SearchStrategy[RowKey]:
 def sorted_keys(*, min_size: int = 0) -> SearchStrategy[list[RowKey]]:
     """Keys as in a file: ascending, each once."""
     return st.sets(row_keys(), min_size=min_size, max_size=40).map(sorted)
+
+
+# ---- storage: objects put together
+
+
+@st.composite
+def assembled(draw: Any) -> tuple[dict[str, bytes], list[bytes | tuple[str, int, int]]]:
+    """Two objects, and what a new one is made of: bytes, and ranges of theirs as (name, offset, length), often in a row."""
+    sources = {name: bytes([index + 65]) * 3 + bytes(number * (index + 3) % 251 for number in range(400)) for index, name in enumerate("ab")}
+    pieces: list[bytes | tuple[str, int, int]] = []
+    for _ in range(draw(st.integers(0, 8))):
+        if draw(st.booleans()):
+            pieces.append(draw(st.sampled_from((b"", b"AAA", b"x" * 4, b"y" * 9, b"z" * 35, b"w" * 200))))
+            continue
+        last = pieces[-1] if pieces else b""
+        if isinstance(last, tuple) and draw(st.booleans()):
+            name, offset = last[0], last[1] + last[2]
+        else:
+            name, offset = draw(st.sampled_from("ab")), draw(st.sampled_from((0, 3, 17, 100)))
+        pieces.append((name, offset, draw(st.integers(0, max(0, len(sources[name]) - offset)))))
+    return sources, pieces

@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from compactor.settings.database import HIDDEN, Database
 from compactor.settings.roles import Cleaner, Housekeeper, Initiator, Worker
 from compactor.settings.service import Drain, Http, Log, Txn
-from compactor.settings.stores import Hdfs
+from compactor.settings.stores import S3, Hdfs
 from compactor.settings.work import Recode, Spark, Splice
 from compactor.settings.zookeeper import Members, ZooKeeper
 
@@ -21,7 +21,21 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    RESTART: ClassVar[tuple[str, ...]] = ("database", "initiator.enabled", "worker.threads", "cleaner.enabled", "spark", "hdfs", "http", "host", "user", "txn", "zookeeper", "members")
+    RESTART: ClassVar[tuple[str, ...]] = (
+        "database",
+        "initiator.enabled",
+        "worker.threads",
+        "cleaner.enabled",
+        "spark",
+        "hdfs",
+        "s3",
+        "http",
+        "host",
+        "user",
+        "txn",
+        "zookeeper",
+        "members",
+    )
     """Keys (and all below them) that a running daemon can't change."""
 
     database: Database
@@ -33,6 +47,7 @@ class Settings(BaseSettings):
     splice: Splice = Splice()
     recode: Recode = Recode()
     hdfs: Hdfs = Hdfs()
+    s3: S3 = S3()
     http: Http = Http()
     log: Log = Log()
     txn: Txn = Txn()

@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 from compactor.acid.listing import FileEntry, Listing
 from compactor.orc.handles import RandomReader, Sink
+from compactor.reasons import Reason
 
 
 class ReadHandle(RandomReader, Protocol):
@@ -52,15 +53,59 @@ class Room:
         bytes: of file content, each counted once however often the store keeps it; None where there is no limit.
         names: files and directories; None where there is no limit.
         limited_by: what sets the limit, for a sentence: "the file system", "the space quota of /warehouse".
+        reason: of the refusal when it isn't enough: DISK_FULL or QUOTA_EXCEEDED.
     """
 
     bytes: int | None
     names: int | None
     limited_by: str
+    reason: Reason = Reason.DISK_FULL
+
+
+class Prepared(Protocol):
+    """A file of which everything but its name is there already."""
+
+    @property
+    def target(self) -> str: ...
+
+    def complete(self) -> None:
+        """
+        Make it appear, in one step, only if nothing is at the target.
+
+        Raises:
+            FileExistsError: something is there.
+            FileNotFoundError: it was given up by somebody, or what it is made from is gone.
+            OutcomeUnknownError: it may have happened.
+        """
+
+    def abort(self) -> None:
+        """Give it up."""
+
+
+class Uploads(Protocol):
+    """How files appear in a store without renaming: prepared under their final names, unseen, then completed."""
+
+    def prepare(self, source: str, target: str, owner: str) -> Prepared:
+        """
+        Get a copy of a file ready, made by the store itself.
+
+        Args:
+            owner: noted with the file, for `owner_of`.
+
+        Raises:
+            FileNotFoundError: no source.
+        """
+
+    def owner_of(self, location: str) -> str | None:
+        """What `prepare` was told about the file that is there; empty when it was made otherwise; None when nothing is there."""
 
 
 class Storage(Protocol):
     """One kind of file system."""
+
+    @property
+    def uploads(self) -> Uploads | None:
+        """How the store publishes, when not by renaming a directory; `rename_noreplace` is then refused."""
 
     @property
     def side_by_side(self) -> int:
@@ -80,6 +125,22 @@ class Storage(Protocol):
 
     def directories(self, location: str) -> tuple[str, ...]:
         """Names of the directories directly inside, ascending, whatever else lies there; none where the location is gone. Clearing up asks no more than this."""
+
+    def pending(self, location: str) -> tuple[str, ...]:
+        """
+        Names of the directories directly inside into which something was prepared that hasn't appeared yet, ascending; none where publishing is renaming.
+
+        They are among `directories` too: a directory is there when something is on its way into it.
+        """
+
+    def withdraw(self, location: str, aside: str) -> bool:
+        """
+        Take a directory away for good: what is in it, and what is prepared to appear in it. A late rename out of it finds no source, a late completion nothing
+        to complete, and neither half of it. Returns whether anything was there.
+
+        Args:
+            aside: a free location beside it, whose name says that it may be deleted; used where it goes in one rename first.
+        """
 
     def stat(self, location: str) -> FileEntry | None:
         """Length (0 for a directory) and time of change of what is there, with the location as its path; None when nothing is."""
@@ -117,7 +178,7 @@ class Storage(Protocol):
         Raises:
             FileExistsError: something is at the target, be it an empty directory.
             FileNotFoundError: no source, or the target's parent isn't there.
-            RefusedError: UNSUPPORTED_STORE (this file system can't do it).
+            RefusedError: UNSUPPORTED_STORE (this file system can't do it; always where there are `uploads`).
             OutcomeUnknownError: it may have happened.
         """
 

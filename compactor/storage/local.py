@@ -14,21 +14,22 @@ from pathlib import Path
 from typing import Final
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import METADATA_FILE, is_hidden
+from compactor.acid.names import is_hidden
 from compactor.errors import OutcomeUnknownError, RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import Room
 from compactor.storage.failures import explained, explanation
 from compactor.storage.local_files import LocalReader, LocalWriter, remove_if_there
 from compactor.storage.location import local_path, parent
-from compactor.storage.metadata import METADATA_LIMIT, data_format
+from compactor.storage.metadata import METADATA_LIMIT, data_format, is_base_metadata
 from compactor.storage.rename import rename_noreplace
+from compactor.storage.renaming import RenamingStorage
 
 _FILE_MODE: Final = 0o666
 _NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES})
 
 
-class LocalStorage:
+class LocalStorage(RenamingStorage):
     """A `Storage` on `file:` locations and plain absolute paths."""
 
     side_by_side: Final = 1
@@ -42,7 +43,7 @@ class LocalStorage:
             self._scan(root, "", files, directories)
         except FileNotFoundError as error:
             raise RefusedError(Reason.LOCATION_MISSING, f"directory {root!r} doesn't exist") from error
-        formats = tuple((f.path.rpartition("/")[0], found) for f in files if _is_base_metadata(f) and (found := self._format(root, f)) is not None)
+        formats = tuple((f.path.rpartition("/")[0], found) for f in files if is_base_metadata(f.path) and (found := self._format(root, f)) is not None)
         return Listing(tuple(sorted(files)), tuple(sorted(directories)), tuple(sorted(formats)))
 
     def directories(self, location: str) -> tuple[str, ...]:
@@ -191,11 +192,6 @@ class LocalStorage:
             return data_format(self.read_small(path, METADATA_LIMIT), path)
         except FileNotFoundError:
             return None
-
-
-def _is_base_metadata(entry: FileEntry) -> bool:
-    directory, _, name = entry.path.rpartition("/")
-    return name == METADATA_FILE and "/" not in directory and directory.startswith("base_")
 
 
 def _ignore_missing(_function: object, _path: str, failure: tuple[type[BaseException], BaseException, object]) -> None:

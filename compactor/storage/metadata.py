@@ -7,6 +7,7 @@ Source: Hive's AcidUtils.MetaDataFile.
 import json
 from typing import Final
 
+from compactor.acid.names import METADATA_FILE
 from compactor.errors import CorruptFileError
 from compactor.reasons import Reason
 
@@ -29,6 +30,12 @@ def data_format(content: bytes, path: str) -> str:
     if not isinstance(value, str):
         raise _malformed(path)
     return value.lower()
+
+
+def is_base_metadata(path: str) -> bool:
+    """Whether a path below a partition is the metadata file of one of its bases."""
+    directory, _, name = path.rpartition("/")
+    return name == METADATA_FILE and "/" not in directory and directory.startswith("base_")
 
 
 def _malformed(path: str) -> CorruptFileError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from compactor.settings import Settings
-from compactor.settings.stores import Hdfs
+from compactor.settings.stores import S3, Hdfs
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +16,9 @@ class StorageOptions:
     """One section of the settings for each driver that has any."""
 
     hdfs: Hdfs = field(default_factory=Hdfs)
+    s3: S3 = field(default_factory=S3)
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Those of the settings."""
-        return cls(hdfs=settings.hdfs)
+        return cls(hdfs=settings.hdfs, s3=settings.s3)

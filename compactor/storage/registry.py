@@ -22,6 +22,9 @@ _LOCAL: Final = LocalStorage()
 _DRIVERS: Final = {
     "hdfs": "compactor.storage.hdfs:HdfsStorage",
     "viewfs": "compactor.storage.hdfs:HdfsStorage",
+    "s3": "compactor.storage.s3:S3Storage",
+    "s3a": "compactor.storage.s3:S3Storage",
+    "s3n": "compactor.storage.s3:S3Storage",
 }
 """Scheme → module and class; made as `Class(parts, options)`. The module is imported when a location asks for it."""
 

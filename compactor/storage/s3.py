@@ -1,0 +1,270 @@
+"""
+The driver for Amazon S3 and stores that speak its protocol.
+
+No directories, no rename: a file appears when its upload is completed, whole and in one step, only if none is there (If-None-Match). What was uploaded and not
+completed is seen by nobody, can be listed, and can be given up by anybody: that is what fences a paused process here.
+Source: docs/storage.md; Amazon S3 API Reference; Hadoop's S3AFileSystem.
+"""
+
+import getpass
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from compactor.acid.listing import FileEntry, Listing
+from compactor.errors import RefusedError, RetryableError
+from compactor.reasons import Reason
+from compactor.storage.base import Room
+from compactor.storage.location import Parts, join, parent, split
+from compactor.storage.metadata import METADATA_LIMIT, data_format, is_base_metadata
+from compactor.storage.objects import FOLDER_SUFFIX, files_and_directories
+from compactor.storage.options import StorageOptions
+from compactor.storage.s3_client import S3Client, explained
+from compactor.storage.s3_files import OWNER, Object, S3Reader, S3Writer, Upload, abort_upload
+from compactor.storage.s3_parts import whole_parts
+
+_DELETED_AT_ONCE: Final = 1000
+_ROUNDS: Final = 10
+
+
+class S3Storage:
+    """
+    A `Storage` on one bucket.
+
+    Args:
+        parts: of a location in the bucket.
+    """
+
+    def __init__(self, parts: Parts, options: StorageOptions) -> None:
+        if not parts.authority:
+            raise RefusedError(Reason.UNSUPPORTED_STORE, f"an {parts.scheme}: location names a bucket: {parts.scheme}://bucket{parts.path}")
+        self._bucket: Final = parts.authority
+        self.client: Final = S3Client(options.s3)
+        self.side_by_side: Final = options.s3.threads
+        self.links: Final = False
+
+    @property
+    def uploads(self) -> "S3Storage":
+        """See `Storage.uploads`."""
+        return self
+
+    # Looking
+
+    def list_tree(self, location: str) -> Listing:
+        prefix = _prefix(location)
+        found = [FileEntry(entry.path.removeprefix(prefix), entry.length, entry.mtime_ms) for entry in self._entries(prefix, location)]
+        if not found and prefix:
+            raise RefusedError(Reason.LOCATION_MISSING, f"directory {location!r} doesn't exist")
+        files, directories = files_and_directories(found, location)
+        formats = [(entry.path.rpartition("/")[0], self._format(join(location, entry.path))) for entry in files if is_base_metadata(entry.path)]
+        return Listing(files, directories, tuple(sorted((name, found) for name, found in formats if found is not None)))
+
+    def directories(self, location: str) -> tuple[str, ...]:
+        prefix = _prefix(location)
+        names = set(self.pending(location))
+        with explained("list", location):
+            for page in self._pages("list_objects_v2", Prefix=prefix, Delimiter="/"):
+                names.update(common["Prefix"].removeprefix(prefix).rstrip("/") for common in page.get("CommonPrefixes", ()))
+        return tuple(sorted(names - {""}))
+
+    def pending(self, location: str) -> tuple[str, ...]:
+        prefix = _prefix(location)
+        below = (key.removeprefix(prefix) for key, _ in self._unfinished(prefix, location))
+        return tuple(sorted({path.split("/", 1)[0] for path in below if "/" in path} - {""}))
+
+    def stat(self, location: str) -> FileEntry | None:
+        prefix = _prefix(location)
+        if key := prefix.rstrip("/"):
+            try:
+                head = self._head(key, location)
+            except FileNotFoundError:
+                pass
+            else:
+                return FileEntry(location, head["ContentLength"], round(head["LastModified"].timestamp() * 1000))
+        first = next(iter(self._entries(prefix, location, 1)), None)
+        if first is None and prefix:
+            return None
+        return FileEntry(location, 0, first.mtime_ms if first is not None else 0)
+
+    def exists(self, location: str) -> bool:
+        return self.stat(location) is not None
+
+    def room(self, location: str) -> Room:
+        if not self.exists(location):
+            raise FileNotFoundError(2, "not there", location)
+        return Room(None, None, "nothing")
+
+    def owner(self, location: str) -> str:
+        """The user of this process, as S3A says it: objects belong to accounts, not to users."""
+        if not self.exists(location):
+            raise FileNotFoundError(2, "not there", location)
+        return getpass.getuser()
+
+    def adopt(self, source: str, target: str) -> None:
+        """Nothing is given: who may read an object is said by its bucket's policy."""
+        for location in (source, target):
+            if not self.exists(location):
+                raise FileNotFoundError(2, "not there", location)
+
+    def sync_directory(self, location: str) -> None:
+        """An object that is there is durable."""
+
+    # Reading and writing
+
+    def open_read(self, location: str) -> S3Reader:
+        found = self._object(location)
+        return S3Reader(self.client, location, found)
+
+    def create(self, location: str) -> S3Writer:
+        self._require_free(location)
+        return S3Writer(self.client, self._bucket, _key(location), location)
+
+    def mkdir(self, location: str) -> None:
+        self._require_free(location)
+        self._mark(location, exclusive=True)
+
+    def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
+        reader = self.open_read(location)
+        if reader.size > limit:
+            raise RefusedError(Reason.CORRUPT_FILE, f"{reader.name!r} has {reader.size} bytes, more than the {limit} it may have")
+        return reader.read_at(0, limit)
+
+    def write_small(self, location: str, data: bytes) -> None:
+        with self.create(location) as writer:
+            writer.write(data)
+
+    def link_or_copy(self, source: str, target: str) -> None:
+        self._require_free(target)
+        prepared = self.prepare(source, target, "")
+        try:
+            prepared.complete()
+        except BaseException:
+            prepared.abort()
+            raise
+
+    # Publishing
+
+    def prepare(self, source: str, target: str, owner: str) -> Upload:
+        found = self._object(source)
+        upload = Upload(self.client, self._bucket, _key(target), target, owner)
+        try:
+            for offset, length in whole_parts(found.size, self.client.settings.copy_part_bytes):
+                upload.copy(found, offset, length)
+            upload.wait()
+        except BaseException:
+            upload.abort()
+            raise
+        return upload
+
+    def owner_of(self, location: str) -> str | None:
+        try:
+            head = self._head(_key(location), location)
+        except FileNotFoundError:
+            return None
+        return str(head.get("Metadata", {}).get(OWNER, ""))
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        raise RefusedError(Reason.UNSUPPORTED_STORE, f"can't rename {source!r} to {target!r}: an object store can't rename")
+
+    # Removing
+
+    def delete_file(self, location: str) -> None:
+        try:
+            self._head(_key(location), location)
+        except FileNotFoundError:
+            return
+        self._delete([_key(location)], location)
+        self._keep_directory(parent(location))
+
+    def delete_tree(self, location: str) -> None:
+        self.withdraw(location, "")
+
+    def withdraw(self, location: str, aside: str) -> bool:  # noqa: ARG002 - nothing can be laid aside here
+        prefix = _prefix(location)
+        if not prefix:
+            raise RefusedError(Reason.UNKNOWN_NAME, f"{location} is a whole bucket: that isn't removed")
+        for number in range(_ROUNDS):
+            unfinished = list(self._unfinished(prefix, location))
+            entries = [entry.path for entry in self._entries(prefix, location)]
+            if not unfinished and not entries:
+                if number:
+                    self._delete([prefix.rstrip("/") + FOLDER_SUFFIX], location)
+                    self._keep_directory(parent(location))
+                return number > 0
+            self._delete(entries, location)
+            for key, upload_id in unfinished:
+                abort_upload(self.client, self._bucket, key, upload_id, location)
+        raise RetryableError(f"{location} is being written to while it is removed")
+
+    def _delete(self, keys: Sequence[str], location: str) -> None:
+        """Keys that aren't there are fine."""
+        remaining = iter(keys)
+        while batch := list(islice(remaining, _DELETED_AT_ONCE)):
+            with explained("delete", location):
+                answer = self.client.call.delete_objects(Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in batch], "Quiet": True})
+            if errors := answer.get("Errors"):
+                code, key = errors[0].get("Code"), errors[0].get("Key")
+                reason = Reason.PERMISSION_DENIED if code == "AccessDenied" else Reason.UNSUPPORTED_STORE
+                raise RefusedError(reason, f"can't delete {key!r} of bucket {self._bucket}: {code}")
+
+    def _keep_directory(self, location: str) -> None:
+        """A directory whose last entry was removed stays a directory, as S3A's does."""
+        if _key(location) and not self.exists(location):
+            self._mark(location, exclusive=False)
+
+    # Keys
+
+    def _mark(self, location: str, *, exclusive: bool) -> None:
+        condition = {"IfNoneMatch": "*"} if exclusive else {}
+        with explained("make directory", location):
+            self.client.call.put_object(Bucket=self._bucket, Key=_prefix(location), Body=b"", **condition)
+
+    def _require_free(self, location: str) -> None:
+        if self.exists(location):
+            raise FileExistsError(17, "already there", location)
+        if not self.exists(parent(location)):
+            raise FileNotFoundError(2, "not there", parent(location))
+
+    def _object(self, location: str) -> Object:
+        key = _key(location)
+        head = self._head(key, location)
+        return Object(self._bucket, key, head["ContentLength"], head["ETag"])
+
+    def _head(self, key: str, location: str) -> Any:
+        with explained("read", location):
+            return self.client.call.head_object(Bucket=self._bucket, Key=key)
+
+    def _entries(self, prefix: str, location: str, limit: int | None = None) -> Iterator[FileEntry]:
+        """Objects whose keys begin so; paths are whole keys."""
+        chosen = {} if limit is None else {"PaginationConfig": {"MaxItems": limit, "PageSize": limit}}
+        with explained("list", location):
+            for page in self._pages("list_objects_v2", Prefix=prefix, **chosen):
+                for item in page.get("Contents", ()):
+                    yield FileEntry(item["Key"], item["Size"], round(item["LastModified"].timestamp() * 1000))
+
+    def _unfinished(self, prefix: str, location: str) -> Iterator[tuple[str, str]]:
+        """Uploads that are neither complete nor given up: (key, upload id)."""
+        with explained("list", location):
+            for page in self._pages("list_multipart_uploads", Prefix=prefix):
+                for item in page.get("Uploads", ()):
+                    yield item["Key"], item["UploadId"]
+
+    def _pages(self, operation: str, **arguments: Any) -> Iterable[Any]:
+        pages: Iterable[Any] = self.client.call.get_paginator(operation).paginate(Bucket=self._bucket, **arguments)
+        return pages
+
+    def _format(self, location: str) -> str | None:
+        try:
+            return data_format(self.read_small(location, METADATA_LIMIT), location)
+        except FileNotFoundError:
+            return None
+
+
+def _key(location: str) -> str:
+    return split(location).path.strip("/")
+
+
+def _prefix(location: str) -> str:
+    """What the keys of everything in a directory begin with; empty for the bucket itself."""
+    key = _key(location)
+    return f"{key}/" if key else ""

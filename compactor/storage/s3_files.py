@@ -1,0 +1,288 @@
+"""
+Open objects: reading ranges, and writing a new one whose parts come from us or are copied inside the store.
+
+Source: Amazon S3 API Reference: GetObject, UploadPart, UploadPartCopy, CompleteMultipartUpload.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+from compactor.errors import CompactorError, CorruptFileError, OutcomeUnknownError, UnreachableError
+from compactor.orc.handles import RandomReader
+from compactor.reasons import Reason
+from compactor.storage.local_files import truncated
+from compactor.storage.s3_client import S3Client, explained
+from compactor.storage.s3_parts import SMALLEST, Assembler
+
+_PIECE: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """An object as it was when it was looked at; `etag` tells it from whatever replaces it."""
+
+    bucket: str
+    key: str
+    size: int
+    etag: str
+
+
+class S3Reader:
+    """A `ReadHandle` on an object."""
+
+    def __init__(self, client: S3Client, name: str, found: Object) -> None:
+        self.name: Final = name
+        self.size: Final = found.size
+        self.object: Final = found
+        self.client: Final = client
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        length = min(length, self.size - offset)
+        if length <= 0:
+            return b""
+        found = self.object
+        try:
+            with explained("read", self.name):
+                answer = self.client.call.get_object(Bucket=found.bucket, Key=found.key, Range=f"bytes={offset}-{offset + length - 1}", IfMatch=found.etag)
+                data: bytes = answer["Body"].read()
+        except (FileNotFoundError, FileExistsError):
+            raise replaced(self.name) from None
+        self.client.traffic.count(received=len(data))
+        if len(data) != length:
+            raise truncated(self.name, offset, length)
+        return data
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Upload:
+    """
+    A multipart upload that isn't an object yet: parts are sent side by side, in any number of threads.
+
+    Args:
+        owner: noted in the object's metadata, so that whoever finds it can tell whose it is.
+    """
+
+    def __init__(self, client: S3Client, bucket: str, key: str, target: str, owner: str = "") -> None:
+        self.client: Final = client
+        self.bucket: Final = bucket
+        self.key: Final = key
+        self.target: Final = target
+        with explained("write", target):
+            metadata = {"Metadata": {OWNER: owner}} if owner else {}
+            self._id: Final[str] = client.call.create_multipart_upload(Bucket=bucket, Key=key, **metadata)["UploadId"]
+        self._parts: list[Future[str]] = []
+        self._pool: Final = ThreadPoolExecutor(client.settings.threads, thread_name_prefix="s3-parts")
+        self._room: Final = threading.Semaphore(client.settings.threads)
+
+    def put(self, data: bytes) -> None:
+        """Send the next part; waits while as many as there are threads are on the way, for they are held in memory."""
+        self._room.acquire()
+        self._add(lambda number: self._put(number, data), self._room.release)
+
+    def copy(self, source: Object, offset: int, length: int) -> None:
+        """Have the store copy the next part."""
+        self._add(lambda number: self._copy(number, source, offset, length))
+
+    def wait(self) -> None:
+        """
+        Until all parts have arrived.
+
+        Raises:
+            FileNotFoundError: the upload was given up by somebody, or its source is gone.
+            CorruptFileError: the source was replaced.
+        """
+        try:
+            for part in self._parts:
+                part.result()
+        except BaseException:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            raise
+        self._pool.shutdown(wait=True)
+
+    def complete(self) -> None:
+        """
+        Make it an object, in one step, only if none is there.
+
+        Raises:
+            FileExistsError: an object is there, be it this one.
+            FileNotFoundError: the upload isn't there (any more): given up, or complete already.
+            OutcomeUnknownError: no answer; it may have happened.
+        """
+        parts = [{"PartNumber": number, "ETag": part.result()} for number, part in enumerate(self._parts, 1)]
+        with explained("complete", self.target, may_have_happened=True):
+            self.client.call.complete_multipart_upload(Bucket=self.bucket, Key=self.key, UploadId=self._id, MultipartUpload={"Parts": parts}, IfNoneMatch="*")
+
+    def abort(self) -> None:
+        """Give it up; parts that are still on the way are waited for, or the store would keep them."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        abort_upload(self.client, self.bucket, self.key, self._id, self.target)
+
+    def _add(self, work: Callable[[int], str], done: Callable[[], None] = lambda: None) -> None:
+        number = len(self._parts) + 1
+        future = self._pool.submit(work, number)
+        future.add_done_callback(lambda _: done())
+        self._parts.append(future)
+
+    def _put(self, number: int, data: bytes) -> str:
+        with explained("write", self.target):
+            answer = self.client.call.upload_part(Bucket=self.bucket, Key=self.key, UploadId=self._id, PartNumber=number, Body=data)
+        self.client.traffic.count(sent=len(data))
+        return str(answer["ETag"])
+
+    def _copy(self, number: int, source: Object, offset: int, length: int) -> str:
+        if not length:
+            return self._put(number, b"")
+        whole = length == source.size
+        if not whole and source.size <= SMALLEST:  # of an object this small a store copies all or nothing
+            reader = S3Reader(self.client, f"{source.bucket}/{source.key}", source)
+            return self._put(number, reader.read_at(offset, length))
+        chosen = {} if whole else {"CopySourceRange": f"bytes={offset}-{offset + length - 1}"}
+        try:
+            with explained("write", self.target):
+                answer: Any = self.client.call.upload_part_copy(
+                    Bucket=self.bucket,
+                    Key=self.key,
+                    UploadId=self._id,
+                    PartNumber=number,
+                    CopySource={"Bucket": source.bucket, "Key": source.key},
+                    CopySourceIfMatch=source.etag,
+                    **chosen,
+                )
+        except FileExistsError:  # what a failed condition is called: the source isn't what it was
+            raise replaced(source.key) from None
+        self.client.traffic.count(copied=length)
+        return str(answer["CopyPartResult"]["ETag"])
+
+
+class S3Writer:
+    """
+    A `WriteHandle` on an object that didn't exist before. Nothing is there until `close`; small ones are sent in one request.
+    """
+
+    def __init__(self, client: S3Client, bucket: str, key: str, name: str) -> None:
+        self.name: Final = name
+        self._client = client
+        self._bucket = bucket
+        self._key = key
+        self._upload: Upload | None = None
+        self._assembler: Assembler[Object] = Assembler(self, own_bytes=client.settings.part_bytes, copy_bytes=client.settings.copy_part_bytes)
+        self._position = 0
+        self._open = True
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        self._assembler.write(view)
+        self._position += len(view)
+
+    def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
+        if isinstance(reader, S3Reader) and reader.client is self._client:
+            if offset + length > reader.size:
+                raise truncated(reader.name, offset, length)
+            self._assembler.copy(reader.object, offset, length)
+            self._position += length
+            return
+        copied = 0
+        while copied < length:
+            part = reader.read_at(offset + copied, min(_PIECE, length - copied))
+            if not part:
+                raise truncated(reader.name, offset, length)
+            self.write(part)
+            copied += len(part)
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        try:
+            content = self._assembler.finish()
+            if content is not None:
+                self._put_whole(content)
+            else:
+                self._complete()
+        except BaseException:
+            self.abort()
+            raise
+        self._open = False
+
+    def abort(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        if self._upload is not None:
+            self._upload.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    # What the assembler decides
+
+    def read(self, source: Object, offset: int, length: int) -> bytes:
+        """Bytes of another object, through us."""
+        return S3Reader(self._client, f"{source.bucket}/{source.key}", source).read_at(offset, length)
+
+    def put(self, data: bytes) -> None:
+        """Send a part."""
+        self._begun().put(data)
+
+    def copy(self, source: Object, offset: int, length: int) -> None:
+        """Have a part copied."""
+        self._begun().copy(source, offset, length)
+
+    def _begun(self) -> Upload:
+        if self._upload is None:
+            self._upload = Upload(self._client, self._bucket, self._key, self.name)
+        return self._upload
+
+    def _put_whole(self, content: bytes) -> None:
+        with explained("write", self.name):
+            self._client.call.put_object(Bucket=self._bucket, Key=self._key, Body=content, IfNoneMatch="*")
+        self._client.traffic.count(sent=len(content))
+
+    def _complete(self) -> None:
+        upload = self._begun()
+        try:
+            upload.wait()
+            upload.complete()
+        except FileNotFoundError:
+            raise CompactorError(f"{self.name} was given up while it was written, or something that is copied into it is gone") from None
+        except OutcomeUnknownError as error:
+            raise UnreachableError(f"{error}; it isn't used") from error
+
+
+OWNER: Final = "compactor-attempt"
+"""Metadata of an object: whose it is."""
+
+
+def abort_upload(client: S3Client, bucket: str, key: str, upload_id: str, name: str) -> None:
+    """Give up an upload; one that is over is fine."""
+    try:
+        with explained("give up", name):
+            client.call.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
+    except FileNotFoundError:
+        return
+
+
+def replaced(name: str) -> CorruptFileError:
+    """The error for an object that isn't the one that was opened."""
+    return CorruptFileError(Reason.CORRUPT_FILE, f"{name!r} was replaced or removed while it was read")
