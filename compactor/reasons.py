@@ -56,6 +56,7 @@ class Reason(StrEnum):
     LOCK_NOT_ACQUIRED = "lock-not-acquired"
     OWNERSHIP_LOST = "ownership-lost"
     DISK_FULL = "disk-full"
+    QUOTA_EXCEEDED = "quota-exceeded"
     CANCELLED = "cancelled"
     TIMED_OUT = "timed-out"
 

@@ -185,11 +185,11 @@ class Compaction:
             raise RefusedError(Reason.INPUT_CHANGED, f"{plan.entity}: directory {self.request.location} is gone") from None
         if room.bytes is not None and room.bytes < wanted:
             what = f"{plan.entity}: the result needs about {wanted} bytes, {room.bytes} are free at {self.request.location}"
-            raise RefusedError(Reason.DISK_FULL, f"{what}: {room.limited_by} is the limit")
+            raise RefusedError(room.reason, f"{what}: {room.limited_by} is the limit")
         names = plan.names_needed
         if room.names is not None and room.names < names:
             what = f"{plan.entity}: the result needs about {names} files and directories, {room.names} are left at {self.request.location}"
-            raise RefusedError(Reason.DISK_FULL, f"{what}: {room.limited_by} is the limit")
+            raise RefusedError(room.reason, f"{what}: {room.limited_by} is the limit")
 
     def _assemble(self, plan: CompactionPlan, files: list[OutputFile]) -> tuple[str, ...]:
         """Move the accepted files to their places and add the markers. A side of a minor without rows isn't made, unless both are empty."""

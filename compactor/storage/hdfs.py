@@ -1,0 +1,271 @@
+"""
+The driver for HDFS (`hdfs:` and `viewfs:` locations), through hdfs-native: no JVM in this process.
+
+Holds one client, which is safe in any number of threads; a copy sent to an executor makes its own. Publishing is the NameNode's rename2 without OVERWRITE,
+which refuses whatever is at the target. Source: docs/storage.md.
+"""
+
+import threading
+import time
+import uuid
+from typing import Any, Final
+
+from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.names import is_hidden
+from compactor.errors import OutcomeUnknownError, RefusedError
+from compactor.reasons import Reason
+from compactor.settings.stores import Hdfs
+from compactor.storage.base import Room
+from compactor.storage.hdfs_access import carry_over
+from compactor.storage.hdfs_client import FileDefaults, connect, file_defaults, require_package
+from compactor.storage.hdfs_failures import explained, explanation, java_class, missing
+from compactor.storage.hdfs_files import HdfsReader, HdfsWriter
+from compactor.storage.location import Parts, parent, split
+from compactor.storage.metadata import METADATA_LIMIT, data_format, is_base_metadata
+from compactor.storage.options import StorageOptions
+from compactor.storage.renaming import RenamingStorage
+
+_UNLIMITED: Final = 1 << 62
+"""A quota that isn't set is -1, seen as an unsigned number."""
+_REPLICATION: Final = 3
+"""How often a byte counts against a space quota where only the NameNode knows: HDFS' own default."""
+_ROOM_SECONDS: Final = 60.0
+_COUNTED: Final = 1_000_000
+"""The NameNode counts everything below a directory to answer what its quota has left: directories above one that holds more aren't asked."""
+
+
+class HdfsStorage(RenamingStorage):
+    """
+    A `Storage` on one name service, NameNode, or mount table.
+
+    Args:
+        parts: of any location on it.
+    """
+
+    side_by_side: Final = 16
+    links: Final = False
+
+    def __init__(self, parts: Parts, options: StorageOptions) -> None:
+        self._parts = Parts(parts.scheme, parts.authority, "/")
+        self._all = options
+        self._options: Hdfs = options.hdfs
+        self._lock = threading.Lock()
+        self._made: tuple[Any, FileDefaults] | None = None
+        self._rooms: dict[str, tuple[float, Room]] = {}
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self._parts, self._all)
+
+    def list_tree(self, location: str) -> Listing:
+        root, client = self._path(location), self._client
+        files: list[FileEntry] = []
+        directories: list[str] = []
+        left = [""]
+        while left:
+            below = left.pop()
+            try:
+                found = self._children(client, f"{root}/{below}" if below else root)
+            except FileNotFoundError as error:
+                if not below:
+                    raise RefusedError(Reason.LOCATION_MISSING, f"directory {location!r} doesn't exist") from error
+                continue
+            if below:
+                directories.append(below)
+            for name, child in found:
+                path = f"{below}/{name}" if below else name
+                if not child.isdir:
+                    files.append(FileEntry(path, child.length, child.modification_time))
+                elif not below and is_hidden(name):
+                    directories.append(path)
+                else:
+                    left.append(path)
+        formats = tuple((f.path.rpartition("/")[0], said) for f in files if is_base_metadata(f.path) and (said := self._format(location, f)) is not None)
+        return Listing(tuple(sorted(files)), tuple(sorted(directories)), tuple(sorted(formats)))
+
+    def directories(self, location: str) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(name for name, child in self._children(self._client, self._path(location)) if child.isdir))
+        except FileNotFoundError:
+            return ()
+
+    def stat(self, location: str) -> FileEntry | None:
+        found = self._info(location)
+        return None if found is None else FileEntry(location, 0 if found.isdir else found.length, found.modification_time)
+
+    def exists(self, location: str) -> bool:
+        return self._info(location) is not None
+
+    def open_read(self, location: str) -> HdfsReader:
+        return HdfsReader(self._client, self._path(location), location)
+
+    def create(self, location: str) -> HdfsWriter:
+        client, path = self._client, self._path(location)
+        defaults = self._defaults
+        how = require_package().WriteOptions(block_size=defaults.block_size, replication=defaults.replication, overwrite=False, create_parent=False)
+        with explained("create", location):
+            return HdfsWriter(client, client.create(path, how), path, location)
+
+    def mkdir(self, location: str) -> None:
+        """HDFS' own mkdir is content with a directory that is there; a rename isn't, so a hidden one is made beside it and renamed."""
+        client, path = self._client, self._path(location)
+        above, _, name = path.rpartition("/")
+        made = f"{above}/{name if is_hidden(name) else f'.{name}'}-{uuid.uuid4().hex[:8]}"
+        with explained("make directory", location):
+            if _is_there(client, path):
+                raise FileExistsError
+            client.mkdirs(made, create_parent=False)
+        try:
+            self._rename(client, made, path)
+        except BaseException:
+            with explained("delete", made):
+                client.delete(made, False)
+            raise
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        old, new = split(source), split(target)
+        if (old.scheme, old.authority) != (new.scheme, new.authority):
+            raise RefusedError(Reason.UNSUPPORTED_STORE, f"can't rename {source!r} to {target!r}: they are on different file systems")
+        self._rename(self._client, old.path, new.path)
+
+    def delete_file(self, location: str) -> None:
+        with explained("delete", location):
+            self._client.delete(self._path(location), False)
+
+    def delete_tree(self, location: str) -> None:
+        with explained("delete", location):
+            self._client.delete(self._path(location), True)
+
+    def link_or_copy(self, source: str, target: str) -> None:
+        with self.open_read(source) as reader, self.create(target) as writer:
+            writer.copy_from(reader, 0, reader.size)
+
+    def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
+        with self.open_read(location) as reader:
+            if reader.size > limit:
+                raise RefusedError(Reason.CORRUPT_FILE, f"{reader.name!r} has {reader.size} bytes, more than the {limit} it may have")
+            return reader.read_at(0, limit)
+
+    def write_small(self, location: str, data: bytes) -> None:
+        with self.create(location) as writer:
+            writer.write(data)
+
+    def room(self, location: str) -> Room:
+        """What the nearest quotas above leave; how full the cluster itself is, clients aren't told here."""
+        path = self._path(location)
+        with self._lock:
+            at, known = self._rooms.get(path, (0.0, None))
+        if known is not None and time.monotonic() - at < _ROOM_SECONDS:
+            return known
+        found = self._room(path)
+        with self._lock:
+            self._rooms = {key: value for key, value in self._rooms.items() if time.monotonic() - value[0] < _ROOM_SECONDS}
+            self._rooms[path] = (time.monotonic(), found)
+        return found
+
+    def adopt(self, source: str, target: str) -> None:
+        carry_over(self._client, self._path(source), self._path(target))
+
+    def owner(self, location: str) -> str:
+        found = self._info(location)
+        if found is None:
+            raise missing(location)
+        return str(found.owner)
+
+    def sync_directory(self, location: str) -> None:
+        """The NameNode has written names down before it answers."""
+
+    @property
+    def _client(self) -> Any:
+        return self._ready()[0]
+
+    @property
+    def _defaults(self) -> FileDefaults:
+        return self._ready()[1]
+
+    def _ready(self) -> tuple[Any, FileDefaults]:
+        with self._lock:
+            if self._made is None:
+                self._made = (connect(self._parts, self._options), file_defaults(self._options))
+            return self._made
+
+    def _path(self, location: str) -> str:
+        return split(location).path
+
+    def _info(self, location: str) -> Any:
+        try:
+            with explained("look at", location):
+                return self._client.get_file_info(self._path(location))
+        except FileNotFoundError:
+            return None
+
+    def _children(self, client: Any, path: str) -> list[tuple[str, Any]]:
+        """Names and status of what is directly in a directory; FileNotFoundError when it isn't one."""
+        prefix = path if path == "/" else f"{path}/"
+        with explained("list", path):
+            found = list(client.list_status(path, False))
+        if len(found) == 1 and not found[0].isdir and found[0].path == path:
+            raise missing(path)  # listing a file gives the file
+        return [(child.path.removeprefix(prefix), child) for child in found]
+
+    def _rename(self, client: Any, old: str, new: str) -> None:
+        """
+        One rename2. The client repeats what got no answer, so after any failure but "it exists" only the source tells whether it happened.
+        """
+        try:
+            client.rename(old, new, overwrite=False)
+        except FileExistsError as error:
+            with explained("rename", new):
+                raise FileExistsError from error
+        except (OSError, RuntimeError) as error:
+            self._failed_rename(client, old, new, error)
+
+    def _failed_rename(self, client: Any, old: str, new: str, error: Exception) -> None:
+        unknown = OutcomeUnknownError(f"renaming {old!r} to {new!r} failed and may have happened all the same: {' '.join(str(error).split())[:200]}")
+        answered = isinstance(error, FileNotFoundError) or bool(java_class(error))
+        try:
+            source, target = _is_there(client, old), _is_there(client, new)
+        except (OSError, RuntimeError):
+            raise unknown from error
+        if not answered or (target and not source):
+            raise unknown from error
+        if isinstance(error, FileNotFoundError):
+            raise missing(new if source else old) from error
+        if target and java_class(error) == "IOException":  # a file and a directory in each other's way
+            with explained("rename", new):
+                raise FileExistsError from error
+        raise explanation(error, f"rename {old!r} to", new) from error
+
+    def _room(self, path: str) -> Room:
+        """Quotas from the directory upwards, until both kinds are known or the next directory is too large to be counted."""
+        free: int | None = None
+        names: int | None = None
+        said: list[str] = []
+        while path != "/":
+            with explained("look at", path):
+                found = self._client.get_content_summary(path)
+            if free is None and found.space_quota < _UNLIMITED:
+                free = max(0, found.space_quota - found.space_consumed) // (self._defaults.replication or _REPLICATION)
+                said.append(f"the space quota of {path}")
+            if names is None and found.quota < _UNLIMITED:
+                names = max(0, found.quota - found.file_count - found.directory_count)
+                said.append(f"the name quota of {path}")
+            if None not in (free, names) or found.file_count + found.directory_count > _COUNTED:
+                break
+            path = parent(path)
+        return Room(free, names, " or ".join(said) or "no quota", Reason.QUOTA_EXCEEDED)
+
+    def _format(self, location: str, entry: FileEntry) -> str | None:
+        path = f"{location.rstrip('/')}/{entry.path}"
+        try:
+            return data_format(self.read_small(path, METADATA_LIMIT), path)
+        except FileNotFoundError:
+            return None
+
+
+def _is_there(client: Any, path: str) -> bool:
+    """Whether anything is there, asked of the client itself."""
+    try:
+        client.get_file_info(path)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,124 @@
+"""
+A client of HDFS made from the settings and the cluster's own configuration.
+
+hdfs-native reads core-site.xml and hdfs-site.xml for addresses, name services and security; replication and block size of new files are the client's own
+business in Hadoop, and are read here. Source: hdfs-default.xml.
+"""
+
+import os
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from compactor.errors import RefusedError, UnreachableError
+from compactor.reasons import Reason
+from compactor.settings.stores import Hdfs
+from compactor.storage.location import Parts
+
+_SIZE: Final = re.compile(r"(?P<number>\d+)(?P<unit>[kmgtpe]?)", re.IGNORECASE)
+_UNITS: Final = {unit: 1024**power for power, unit in enumerate(("", "k", "m", "g", "t", "p", "e"))}
+
+
+@dataclass(frozen=True, slots=True)
+class FileDefaults:
+    """What new files are made with; None: as the NameNode says."""
+
+    replication: int | None
+    block_size: int | None
+
+
+def connect(parts: Parts, options: Hdfs) -> Any:
+    """
+    A client; it connects when it is first used.
+
+    Raises:
+        RefusedError: UNSUPPORTED_STORE (hdfs-native isn't installed; the location has no host, and no default file system is configured).
+        UnreachableError: the directory of the configuration isn't there, or can't be read.
+    """
+    native = require_package()
+    if options.user is not None:
+        os.environ["HADOOP_USER_NAME"] = options.user  # hdfs-native knows no other way; Spark's JVM, started later, is the same user then
+    directory = conf_dir(options)
+    url = f"{parts.scheme}://{parts.authority}" if parts.authority else None
+    try:
+        return native.Client(
+            url,
+            config_dir=None if directory is None else str(directory),
+            kerberos_principal=options.principal,
+            kerberos_keytab=None if options.keytab is None else str(options.keytab),
+            kerberos_cache=options.ticket_cache,
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        where = f"configuration {directory}" if directory is not None else "no configuration (set hdfs.conf_dir or HADOOP_CONF_DIR)"
+        shown = url or f"{parts.scheme}:{parts.path}"
+        raise RefusedError(Reason.UNSUPPORTED_STORE, f"{shown} can't be used with {where}: {' '.join(str(error).split())}") from error
+
+
+def require_package() -> Any:
+    """
+    The module `hdfs_native`.
+
+    Raises:
+        RefusedError: UNSUPPORTED_STORE, it isn't installed.
+    """
+    try:
+        import hdfs_native  # noqa: PLC0415 - an extra: only who has such locations needs it
+    except ImportError as error:
+        raise RefusedError(Reason.UNSUPPORTED_STORE, "locations on HDFS need the package hdfs-native: pip install 'compactor[hdfs]'") from error
+    return hdfs_native
+
+
+def conf_dir(options: Hdfs) -> Path | None:
+    """
+    Where core-site.xml and hdfs-site.xml are; None where nothing says so.
+
+    Raises:
+        UnreachableError: the directory that the settings or the environment name isn't there.
+    """
+    for said, found in (
+        ("hdfs.conf_dir", options.conf_dir),
+        ("HADOOP_CONF_DIR", _path(os.environ.get("HADOOP_CONF_DIR"))),
+        ("HADOOP_HOME", _path(os.environ.get("HADOOP_HOME"), "etc/hadoop")),
+    ):
+        if found is None:
+            continue
+        if found.is_dir():
+            return found
+        raise UnreachableError(f"{said} leads to {found}, which isn't a directory with core-site.xml and hdfs-site.xml")
+    return None
+
+
+def file_defaults(options: Hdfs) -> FileDefaults:
+    """
+    Replication and block size of new files: the settings', else `dfs.replication` and `dfs.blocksize` of the configuration.
+
+    Raises:
+        UnreachableError: hdfs-site.xml can't be read.
+    """
+    directory = conf_dir(options)
+    site = _properties(directory / "hdfs-site.xml") if directory is not None else {}
+    replication = _number(site.get("dfs.replication"))
+    block_size = _number(site.get("dfs.blocksize") or site.get("dfs.block.size"))
+    return FileDefaults(options.replication or replication, int(options.block_size) if options.block_size else block_size)
+
+
+def _path(value: str | None, *below: str) -> Path | None:
+    return Path(value, *below) if value else None
+
+
+def _properties(file: Path) -> dict[str, str]:
+    try:
+        root = ET.parse(file).getroot()  # noqa: S314 - the cluster's own configuration
+    except FileNotFoundError:
+        return {}
+    except (OSError, ET.ParseError) as error:
+        raise UnreachableError(f"{file} can't be read: {error}") from error
+    return {(item.findtext("name") or "").strip(): (item.findtext("value") or "").strip() for item in root.iter("property")}
+
+
+def _number(value: str | None) -> int | None:
+    """A number as Hadoop writes sizes (`134217728`, `128m`); None for what isn't one."""
+    found = _SIZE.fullmatch(value) if value else None
+    return int(found["number"]) * _UNITS[found["unit"].lower()] if found else None

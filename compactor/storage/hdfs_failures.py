@@ -1,0 +1,83 @@
+"""
+What an error of HDFS means here.
+
+hdfs-native tells missing and existing paths by Python's own errors; everything a NameNode refused comes as a RuntimeError whose text holds the Java class, and
+whatever never got an answer as another OSError. The class decides, never the wording.
+"""
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
+from compactor.reasons import Reason
+
+_ANSWERED: Final = re.compile(r'^(?P<kind>\w+)\((?:"(?P<java>[\w.]+(?:\$\w+)*)", )?"(?P<text>.*)', re.DOTALL)
+_QUOTAS: Final = frozenset({"NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException", "QuotaExceededException"})
+_FORBIDDEN: Final = frozenset({"AccessControlException", "AuthorizationException"})
+_LATER: Final = frozenset({"SafeModeException", "RetriableException", "NotReplicatedYetException"})
+_ELSEWHERE: Final = frozenset({"StandbyException", "ObserverRetryOnActiveException", "InvalidToken", "SaslException"})
+_NO_PARENT: Final = frozenset({"ParentNotDirectoryException", "PathIsNotDirectoryException"})
+_GONE: Final = frozenset({"LeaseExpiredException"})
+_NO_NODES: Final = re.compile(r"could only be written to \d+ of the \d+ minReplication nodes")
+
+
+@contextmanager
+def explained(doing: str, path: str) -> Iterator[None]:
+    """Turn whatever the client raises inside into the error that says what to do about it; `doing` is the sentence's verb, as in "can't write"."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise missing(path) from error
+    except FileExistsError as error:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+    except (OSError, RuntimeError, ValueError) as error:
+        raise explanation(error, doing, path) from error
+
+
+def missing(path: str) -> FileNotFoundError:
+    """The error for a path that isn't there, without the NameNode's stack."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def java_class(error: BaseException) -> str:
+    """The last part of the Java class that a NameNode answered with; empty when it was no such answer."""
+    found = _ANSWERED.match(str(error)) if isinstance(error, RuntimeError) else None
+    return re.split(r"[.$]", found["java"])[-1] if found is not None and found["java"] else ""
+
+
+def explanation(error: Exception, doing: str, path: str) -> CompactorError | FileNotFoundError:
+    """The error to raise for one of the client's."""
+    java, said = java_class(error), _first_line(error)
+    what = f"can't {doing} {path!r}: {said}"
+    if java in _NO_PARENT:
+        return missing(path)
+    if java in _QUOTAS:
+        return RefusedError(Reason.QUOTA_EXCEEDED, f"{what}; raise the quota (hdfs dfsadmin) or make room, then retry")
+    if java in _FORBIDDEN or isinstance(error, PermissionError):
+        return RefusedError(Reason.PERMISSION_DENIED, f"{what}; the daemon's user needs read and write access there")
+    if java in _LATER:
+        return RetryableError(what)
+    if java in _GONE:
+        return RetryableError(f"{what}; it was removed while it was written")
+    if java == "InvalidPathException":
+        return RefusedError(Reason.UNKNOWN_NAME, what)
+    if java in _ELSEWHERE or _NO_NODES.search(said):
+        return UnreachableError(what)
+    if "ChecksumError" in str(error):
+        return RefusedError(Reason.CORRUPT_FILE, f"{what}; no replica that answers has the right checksum")
+    if java:
+        return CompactorError(f"{what} ({java})")
+    return UnreachableError(what)
+
+
+def _first_line(error: Exception) -> str:
+    """What was said, without the stack of the NameNode."""
+    text = str(error)
+    found = _ANSWERED.match(text) if isinstance(error, RuntimeError) else None
+    line = re.split(r"\\n|\n", found["text"] if found is not None else text, maxsplit=1)[0]
+    line = line.removesuffix('")').replace('\\"', '"').strip().rstrip(".")
+    return line or type(error).__name__

@@ -1,0 +1,223 @@
+"""Open files of HDFS: positioned reads, writes in large pieces, and copies that read ahead while they write."""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Generator, Iterator
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, runtime_checkable
+
+from compactor.errors import RetryableError
+from compactor.orc.handles import RandomReader
+from compactor.storage.hdfs_failures import explained
+from compactor.storage.local_files import truncated
+
+_PIECE: Final = 4 << 20
+"""Bytes given to the client at once: each call crosses from Python to Rust."""
+_AHEAD: Final = 4
+"""Pieces that are read before they are asked for."""
+
+
+class HdfsReader:
+    """A `ReadHandle`: the client keeps no position, so threads may share it."""
+
+    def __init__(self, client: Any, path: str, name: str) -> None:
+        self.name: Final = name
+        with explained("read", name):
+            self._file: Final = client.read(path)
+        self.size: Final = len(self._file)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        length = min(length, self.size - offset)
+        if length <= 0:
+            return b""
+        with explained("read", self.name):
+            found: bytes = self._file.read_range(offset, length)
+        return found
+
+    def stream(self, offset: int, length: int) -> Iterator[bytes]:
+        """A range front to back, in pieces; ends where the file does."""
+        length = min(length, self.size - offset)
+        if length <= 0:
+            return
+        gathered = bytearray()
+        with explained("read", self.name):
+            for part in self._file.read_range_stream(offset, length):
+                gathered += part
+                if len(gathered) >= _PIECE:
+                    yield bytes(gathered)
+                    gathered = bytearray()
+        if gathered:
+            yield bytes(gathered)
+
+    def close(self) -> None:
+        """Nothing is held open between reads."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class HdfsWriter:
+    """
+    A `WriteHandle` on a file that didn't exist before.
+
+    Args:
+        file: the client's open file.
+    """
+
+    def __init__(self, client: Any, file: Any, path: str, name: str) -> None:
+        self.name: Final = name
+        self._client = client
+        self._path = path
+        self._file = file
+        self._pending = bytearray()
+        self._position = 0
+        self._open = True
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        self._position += len(view)
+        if len(self._pending) + len(view) < _PIECE:
+            self._pending += view
+            return
+        self._flush()
+        if len(view) < _PIECE:
+            self._pending += view
+        else:
+            self._put(view)
+
+    def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
+        copied = 0
+        with contextlib.closing(_ahead(_pieces(reader, offset, length))) as pieces:
+            for piece in pieces:
+                self.write(piece)
+                copied += len(piece)
+        if copied < length:
+            raise truncated(reader.name, offset, length)
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        try:
+            self._flush()
+            self._finish()
+        except BaseException:
+            self.abort()
+            raise
+        self._open = False
+
+    def abort(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._pending.clear()
+        self._file = None  # there is no other way to give a file up than to let go of it; deleting it ends its lease
+        with explained("delete", self.name):
+            self._client.delete(self._path, False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+            return
+        with contextlib.suppress(Exception):  # the error on its way says more than that of clearing up behind it
+            self.abort()
+
+    def _flush(self) -> None:
+        if self._pending:
+            data, self._pending = self._pending, bytearray()
+            self._put(memoryview(data))
+
+    def _put(self, view: memoryview) -> None:
+        try:
+            with explained("write", self.name):
+                self._file.write(view)
+        except FileNotFoundError:
+            raise self._removed() from None
+
+    def _finish(self) -> None:
+        try:
+            with explained("write", self.name):
+                self._file.close()
+        except FileNotFoundError:
+            raise self._removed() from None
+
+    def _removed(self) -> RetryableError:
+        return RetryableError(f"{self.name!r} was removed while it was written")
+
+
+@runtime_checkable
+class _Streaming(Protocol):
+    """A reader that is quicker from front to back than by positions."""
+
+    def stream(self, offset: int, length: int) -> Iterator[bytes]: ...
+
+
+def _pieces(reader: RandomReader, offset: int, length: int) -> Iterator[bytes]:
+    if isinstance(reader, _Streaming):
+        yield from reader.stream(offset, length)
+        return
+    end = offset + length
+    while offset < end and (piece := reader.read_at(offset, min(_PIECE, end - offset))):
+        yield piece
+        offset += len(piece)
+
+
+def _ahead(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
+    """The same pieces, read by a thread of their own while the caller writes; one alone needs none."""
+    first = list(_taken(pieces, 2))
+    if len(first) < 2:
+        yield from first
+        return
+    waiting: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
+    stopped = threading.Event()
+
+    def read() -> None:
+        last: BaseException | None = None
+        try:
+            for piece in pieces:
+                if not _offered(waiting, piece, stopped):
+                    return
+        except BaseException as error:
+            last = error
+        _offered(waiting, last, stopped)
+
+    thread = threading.Thread(target=read, name="hdfs-read-ahead", daemon=True)
+    thread.start()
+    try:
+        yield from first
+        while (found := waiting.get()) is not None:
+            if isinstance(found, BaseException):
+                raise found
+            yield found
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def _taken(pieces: Iterator[bytes], count: int) -> Iterator[bytes]:
+    for _ in range(count):
+        piece = next(pieces, None)
+        if piece is None:
+            return
+        yield piece
+
+
+def _offered(waiting: "queue.Queue[bytes | BaseException | None]", item: bytes | BaseException | None, stopped: threading.Event) -> bool:
+    """Hand an item over; False when nobody wants it any more."""
+    while not stopped.is_set():
+        try:
+            waiting.put(item, timeout=0.1)
+        except queue.Full:
+            continue
+        return True
+    return False

@@ -1,0 +1,62 @@
+"""Servers of a cluster as fixtures, each started once for all tests of the process; imported by tests/conftest.py, so that every package may ask for them."""
+
+import itertools
+
+import pytest
+
+from compactor.settings.stores import Hdfs
+from compactor.storage.options import StorageOptions
+from compactor.storage.registry import configure, configured, storage_for
+from tests.cluster.hadoop.servers import HadoopServer, UnavailableError
+from tests.needs import missing
+
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def hdfs_server(tmp_path_factory):
+    """A NameNode and two DataNodes; files are kept once."""
+    yield from _started("hdfs", tmp_path_factory, 2)
+
+
+@pytest.fixture(scope="session")
+def ha_server(tmp_path_factory):
+    """Two NameNodes behind the name service ns1, and a DataNode."""
+    yield from _started("ha", tmp_path_factory, 1)
+
+
+def _started(kind, tmp_path_factory, *arguments):
+    try:
+        server = HadoopServer(kind, tmp_path_factory.mktemp(kind), *arguments)
+    except UnavailableError as error:
+        missing(str(error))
+    with server:
+        yield server
+
+
+@pytest.fixture
+def hdfs(hdfs_server):
+    """The HDFS server, and this process configured to use it."""
+    yield from _configured(hdfs_server)
+
+
+@pytest.fixture
+def ha(ha_server):
+    """The HDFS server with two NameNodes, and this process configured to use it."""
+    yield from _configured(ha_server)
+
+
+def _configured(server):
+    before = configured()
+    configure(StorageOptions(hdfs=Hdfs(conf_dir=server.conf)))
+    yield server
+    configure(before)
+
+
+@pytest.fixture
+def hdfs_directory(hdfs):
+    """The location of an empty directory."""
+    location = f"{hdfs.root}/warehouse/test{next(_NUMBERS)}"
+    storage_for(location).mkdir(location)
+    yield location
+    storage_for(location).delete_tree(location)
