@@ -2,8 +2,6 @@
 
 import os
 import sqlite3
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import yaml
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.metastore.database import Database
+from tests import forked
 from tests.bad_input import damage
 from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
 from tests.metastore.servers import GUARDED
@@ -37,9 +36,8 @@ class Shell:
 
     def run(self, *arguments, **environment):
         around = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")}
-        command = [sys.executable, "-m", "compactor.cli", "--config", str(self.folder / "compactor.yaml"), *arguments]
-        return subprocess.run(
-            command, env=around | {"TMPDIR": str(self.folder)} | environment, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False
+        return forked.command(
+            ["--config", str(self.folder / "compactor.yaml"), *arguments], environment=around | {"TMPDIR": str(self.folder)} | environment, folder=self.folder
         )
 
     def fails(self, code, *words, command=("queue",), **environment):

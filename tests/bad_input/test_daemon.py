@@ -16,6 +16,7 @@ from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.metastore.database import Database
 from compactor.metastore.queue import Queue
+from tests import forked
 from tests.bad_input import damage
 from tests.needs import missing
 from tests.reference.compare import assert_as_expected
@@ -66,11 +67,11 @@ def test_broken_tables_stop_nobody(tmp_path):
                     txn.insert(tables[name], [(number, "v")])
         break_tables(tables, tmp_path)
     before = {name: sorted(path.name for path in tables[name].location.rglob("*")) for name in BROKEN}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {"TMPDIR": str(tmp_path)}
     for name in BROKEN:
-        asked = subprocess.run([sys.executable, "-m", "compactor.cli", "--config", str(config), "enqueue", f"db.{name}"], capture_output=True, check=False)
+        asked = forked.command(["--config", str(config), "enqueue", f"db.{name}"], environment=environment, folder=tmp_path)
         assert asked.returncode == 0, asked.stderr
     log = (tmp_path / "log").open("wb")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {"TMPDIR": str(tmp_path)}
     with log:
         process = subprocess.Popen(
             [sys.executable, "-m", "compactor.cli", "--config", str(config), "run"], stdout=log, stderr=log, env=environment, start_new_session=True

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from compactor.metastore.model import QueueState
+from tests import forked
 from tests.daemon.lab import OPEN_TXN, PATIENCE, SECTIONS, Lab, printed, until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -43,20 +44,16 @@ class Site:
     def environment(self):
         return {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {"TMPDIR": str(self.lab.folder), "NO_COLOR": "1"}
 
-    def command(self, *arguments):
-        return [sys.executable, "-m", "compactor.cli", "--config", str(self.config), *arguments]
-
     def run(self, *arguments, form="json"):
-        done = subprocess.run(
-            self.command("--output", form, *arguments), env=self.environment, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=self.lab.folder
-        )
+        done = forked.command(["--config", str(self.config), "--output", form, *arguments], environment=self.environment, folder=self.lab.folder)
         assert "Traceback" not in done.stderr
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def start(self):
         with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "compactor.cli", "--config", str(self.config), "run"]
             return subprocess.Popen(
-                self.command("run"), env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.lab.folder
+                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.lab.folder
             )
 
 
