@@ -9,6 +9,7 @@ Every error this package raises on purpose.
      │    └── VerificationError                  our own output is not what it should be; nothing was published
      ├── UnreachableError               exit 5   metastore, file system or Spark can't be reached; try later
      ├── RetryableError                 exit 1   this step failed without effect and may be repeated
+     │    └── MutexHeldError                     another process is at it
      ├── OwnershipLostError             exit 1   somebody else owns the queue entry now: stop, undo, say so
      ├── OutcomeUnknownError            exit 1   a commit or rename was sent and not answered: look before deciding
      └── CancelledError                 exit 1   asked to stop
@@ -67,6 +68,10 @@ class UnreachableError(CompactorError):
 
 class RetryableError(CompactorError):
     """Nothing happened; the same step may be tried again."""
+
+
+class MutexHeldError(RetryableError):
+    """One of Hive's mutexes is held by somebody else: it is their turn."""
 
 
 class OwnershipLostError(CompactorError):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from compactor.coordination.model import Activity, ConflictError, Connection, Member, Role, SeenMember, Term, Value
+from compactor.errors import CompactorError
 
 _ATTEMPTS = 20
 Changed = Callable[[], None]
@@ -81,6 +82,13 @@ class Coordinator(ABC):
         Raises:
             UnreachableError, CompactorError: nobody answers.
         """
+
+    def present(self) -> frozenset[str] | None:
+        """The instances that are there; None when nobody can tell."""
+        try:
+            return frozenset(seen.member.instance for seen in self.members() if seen.alive)
+        except CompactorError:
+            return None
 
     # Control state
 
@@ -162,6 +170,9 @@ class Alone(Coordinator):
 
     def members(self) -> list[SeenMember]:
         return [SeenMember(self._me, tuple(Role), 0)] if self._me else []
+
+    def present(self) -> None:
+        """There may be others, of whom we know nothing."""
 
     def read(self, key: str) -> Value | None:
         return self._values.get(key)

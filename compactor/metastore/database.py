@@ -14,27 +14,16 @@ from typing import Self, TypeVar
 from sqlalchemy import URL, ColumnElement, Connection, Engine, create_engine, insert, make_url, select, update
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
-from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
+from compactor.errors import CompactorError, MutexHeldError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
 from compactor.metastore.dialects import DIALECTS, Dialect, Failure
 from compactor.metastore.embedded import EmbeddedFile
+from compactor.metastore.mutex import Keeper, Mutex
 from compactor.metastore.schema import HiveSchema, create_embedded, detect
 
 T = TypeVar("T")
 
 _ATTEMPTS = 8
 _FIRST_PAUSE_SECONDS = 0.05
-
-
-class Mutex:
-    """One of Hive's named mutexes while held; `value` is MT_KEY2, the start of the last completed cycle where Hive 4 keeps one."""
-
-    def __init__(self, value: int) -> None:
-        self.value = value
-        self.kept: int | None = None
-
-    def keep(self, value: int) -> None:
-        """Store this value when the mutex is released (4.x; 3.1 looks rows up by MT_KEY2 = 0, there nothing is stored)."""
-        self.kept = value
 
 
 class Database:
@@ -47,16 +36,27 @@ class Database:
         create: make an embedded SQLite database if the file has no tables yet.
         read_only: nothing can be written; on SQLite other processes may go on using the file.
         connect_timeout_seconds: how long a server may take to answer; at least 2.
+        idle_transaction_seconds: the server ends a transaction of ours that is silent for so long; a mutex is kept by saying something in time.
 
     Raises:
         SettingsError: the URL can't be read, or names a product that isn't supported.
     """
 
-    def __init__(self, url: str, *, password: str | None = None, create: bool = False, read_only: bool = False, connect_timeout_seconds: float = 10) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        password: str | None = None,
+        create: bool = False,
+        read_only: bool = False,
+        connect_timeout_seconds: float = 10,
+        idle_transaction_seconds: float = 30,
+    ) -> None:
         self._url = _parse(url, password)
         self._create = create
         self._read_only = read_only
         self._connect_timeout_seconds = connect_timeout_seconds
+        self._idle_transaction_seconds = idle_transaction_seconds
         self.dialect: Dialect = DIALECTS[self._url.get_backend_name()]()
         self._engine: Engine | None = None
         self._schema: HiveSchema | None = None
@@ -205,7 +205,7 @@ class Database:
         One of Hive's named mutexes (`Initiator`, `Cleaner`, `CompactionScheduler`, `HouseKeeper`, `TxnCleaner`), on a connection of its own.
 
         Raises:
-            RetryableError: somebody else held it for `wait_seconds`.
+            MutexHeldError: somebody else held it for `wait_seconds`.
 
         Source: Hive's TxnStoreMutex.
         """
@@ -236,13 +236,15 @@ class Database:
             row = row & (aux.c.mt_key2 == 0)
         with self._translating(), self.engine.connect() as connection:
             value = self._lock_row(connection, name, row, wait_seconds)
-            mutex = Mutex(value)
             try:
-                yield mutex
+                with Keeper(connection, self._idle_transaction_seconds / 4, f"mutex {name}") as keeper:
+                    mutex = Mutex(value, keeper)
+                    yield mutex
             except BaseException:
                 _roll_back(connection)
                 raise
             if mutex.kept is not None and self.schema.hive_4:
+                mutex.check()
                 connection.execute(update(aux).where(row).values(mt_key2=mutex.kept))
                 connection.commit()
             else:
@@ -256,7 +258,7 @@ class Database:
                 value = connection.scalar(select(aux.c.mt_key2).where(row).with_for_update())
             except DBAPIError as error:
                 if self.dialect.classify(error) is Failure.CONFLICT:
-                    raise RetryableError(f"mutex {name} is held by another process") from error
+                    raise MutexHeldError(f"mutex {name} is held by another process") from error
                 raise
             if value is not None:
                 return int(value)
@@ -269,7 +271,7 @@ class Database:
 
     def _make_engine(self) -> Engine:
         engine = create_engine(self._url, **self.dialect.options(self._connect_timeout_seconds))
-        self.dialect.prepare(engine, read_only=self._read_only)
+        self.dialect.prepare(engine, read_only=self._read_only, idle_transaction_seconds=self._idle_transaction_seconds)
         return engine
 
     def _open_file(self) -> None:

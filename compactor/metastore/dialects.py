@@ -34,8 +34,14 @@ class Dialect(ABC):
         """Arguments for SQLAlchemy's create_engine."""
 
     @abstractmethod
-    def prepare(self, engine: Engine, *, read_only: bool) -> None:
-        """Set up every new connection."""
+    def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:
+        """
+        Set up every new connection.
+
+        Args:
+            idle_transaction_seconds: the server shall end the connection when it says nothing inside a transaction for so long: a stopped process must
+                not keep its locks.
+        """
 
     @abstractmethod
     def adopt(self, engine: Engine) -> None:
@@ -88,13 +94,13 @@ class PostgreSQL(Dialect):
             "connect_args": {"connect_timeout": max(2, round(connect_timeout_seconds)), "application_name": "compactor", "keepalives_idle": 30},
         }
 
-    def prepare(self, engine: Engine, *, read_only: bool) -> None:
+    def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:
         @event.listens_for(engine, "connect")
         def _settings(connection: Any, _record: object) -> None:
             connection.autocommit = True
             with connection.cursor() as cursor:
                 cursor.execute("SET lock_timeout = '60s'")
-                cursor.execute("SET idle_in_transaction_session_timeout = 0")  # a mutex is held by a transaction that says nothing for a whole cycle
+                cursor.execute(f"SET idle_in_transaction_session_timeout = {round(idle_transaction_seconds * 1000)}")
                 if read_only:
                     cursor.execute("SET default_transaction_read_only = on")
             connection.autocommit = False
@@ -124,7 +130,7 @@ class PostgreSQL(Dialect):
             return Failure.UNREACHABLE
         if state in {"40001", "40P01", "55P03"}:
             return Failure.CONFLICT
-        if error.connection_invalidated or state.startswith(("08", "57P")):
+        if error.connection_invalidated or state == "25P03" or state.startswith(("08", "57P")):
             return Failure.LOST
         if isinstance(error, OperationalError) and not state:
             return Failure.UNREACHABLE
@@ -139,7 +145,7 @@ class SQLite(Dialect):
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:  # noqa: ARG002 - a file needs no time to answer
         return {"connect_args": {"timeout": 60, "check_same_thread": False}, "pool_size": 5, "max_overflow": 30}
 
-    def prepare(self, engine: Engine, *, read_only: bool) -> None:
+    def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:  # noqa: ARG002 - nobody else waits for this process
         @event.listens_for(engine, "connect")
         def _settings(connection: Any, _record: object) -> None:
             connection.isolation_level = None  # the driver would begin on its own, too late and never IMMEDIATE

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from compactor.errors import RetryableError, UnreachableError
+from compactor.errors import MutexHeldError, RetryableError, UnreachableError
 
 _registry: dict[Path, "EmbeddedFile"] = {}
 _registry_lock = threading.Lock()
@@ -76,7 +76,7 @@ class EmbeddedFile:
         with _registry_lock:
             mutex = self._mutexes.setdefault(name, threading.Lock())
         if not mutex.acquire(timeout=wait_seconds):
-            raise RetryableError(f"mutex {name} is held by another thread")
+            raise MutexHeldError(f"mutex {name} is held by another thread")
         try:
             yield
         finally:

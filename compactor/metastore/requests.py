@@ -74,6 +74,8 @@ class Requests:
             return self._database.write(lambda connection: self._insert(connection, requests))
 
     def _insert(self, connection: Connection, requests: Sequence[Request]) -> list[Enqueued]:
+        # The counter's row lock makes looking and inserting one: whoever was stopped after it took the scheduler's mutex may have lost it by now.
+        next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, 0)
         standing = self._standing(connection, requests)
         new = {request.entity: request for request in reversed(requests) if request.entity not in standing}
         first = next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, len(new)) if new else 0

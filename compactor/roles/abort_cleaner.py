@@ -19,6 +19,7 @@ from compactor.metastore.model import Entity, TableFacts
 from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
 from compactor.roles.cleaner_tally import CleanerTally
+from compactor.roles.leadership import Held
 from compactor.roles.services import Services, about_entity
 from compactor.roles.sweep import Sweep
 from compactor.storage.location import join
@@ -38,22 +39,27 @@ class AbortCleaner:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._held: Held | None = None
 
-    def run(self, tally: CleanerTally) -> None:
+    def run(self, held: Held, tally: CleanerTally) -> None:
         """
         Clean every group that is due: more aborted writes than the threshold, or older ones.
 
         Raises:
+            OwnershipLostError: somebody else is the Cleaner by now.
             CompactorError: the metastore can't be asked.
         """
+        self._held = held
         limits = self._services.settings.initiator.thresholds
         for group in self._services.aborts.groups(limits.aborted_count, round(limits.aborted_age_hours * _HOUR_MS)):
             if self._services.stopping.is_set():
                 return
             with about_entity(group.entity):
                 try:
+                    held.check()  # what a successor is at must not be settled under its hands
                     self._clean(group, tally)
                 except Exception as error:
+                    held.check()
                     if not isinstance(error, CompactorError | OSError):
                         _log.exception("cleaning aborted writes broke")
                     tally.error(group.entity, error)
@@ -82,6 +88,8 @@ class AbortCleaner:
             self._put_off(group, f"rows of {len(mixed)} aborted writes lie among committed ones until a major compaction is cleaned")
 
     def _still_right(self, table: TableFacts, entity: Entity) -> None:
+        assert self._held is not None
+        self._held.check()
         now = self._services.catalog.find_table(entity.database, entity.table)
         if now is None or now.tbl_id != table.tbl_id:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entity} was dropped or re-created while it was cleaned; everything was put back")

@@ -203,11 +203,15 @@ class Attempt:
             require_removed(*place, self._facts.table.location)
 
     def _remove_staging(self) -> None:
+        """Ours always; what earlier attempts left only while the entry is ours: by now somebody else may be working in one of them."""
         if self._compaction is not None:
             self._compaction.discard()
         if (place := self._place()) is not None:
-            storage, location = place
-            remove_staging(storage, location, self.entry.id)
+            remove_staging(*place, self.entry.id, self._is_ours)
+
+    def _is_ours(self) -> bool:
+        now = self._services.queue.entry(self.entry.id)
+        return now is not None and now.state is QueueState.WORKING and now.worker_id == self._worker_id
 
     def _place(self) -> tuple[Storage, str] | None:
         return (self._storage, self._facts.location) if self._storage and self._facts else None
@@ -305,9 +309,8 @@ class Attempt:
         self._cancellation.check()
         services, entry, before = self._services, self.entry, self._facts
         assert before is not None
-        now = services.queue.entry(entry.id)
-        if now is None or now.state is not QueueState.WORKING or now.worker_id != self._worker_id:
-            raise OwnershipLostError(f"entry {entry.id} is no longer ours: {_where(now)}")
+        if not self._is_ours():
+            raise OwnershipLostError(f"entry {entry.id} is no longer ours: {_where(services.queue.entry(entry.id))}")
         try:
             facts = look_up(services, entry)
         except RefusedError as error:
@@ -347,9 +350,16 @@ class Attempt:
             self._cancellation.check()
 
 
-def remove_staging(storage: Storage, location: str, entry_id: int) -> list[str]:
-    """Remove every staging directory of an entry; a location that is gone has none."""
-    return remove_hidden(storage, location, staging_directories(storage.directories(location), entry_id))
+def remove_staging(storage: Storage, location: str, entry_id: int, still: Callable[[], bool]) -> list[str]:
+    """
+    Remove the staging directories of an entry; a location that is gone has none.
+
+    Args:
+        still: asked once they are seen: whether the entry is still with whom it is taken from. Then none of them is of whoever claims it next, however long
+            the removal takes.
+    """
+    names = staging_directories(storage.directories(location), entry_id)
+    return remove_hidden(storage, location, names) if names and still() else []
 
 
 def remove_uncommitted(services: Services, place: tuple[Storage, str] | None, txn_id: int) -> list[str]:

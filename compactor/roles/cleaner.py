@@ -17,6 +17,7 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import CleanerWriteIdList
+from compactor.coordination import Role
 from compactor.errors import CompactorError, OwnershipLostError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.cleaning import ReadyEntry
@@ -26,6 +27,7 @@ from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.abort_cleaner import AbortCleaner
 from compactor.roles.cleaner_tally import CleanerTally
+from compactor.roles.leadership import Held, leading
 from compactor.roles.services import Services, about_entity
 from compactor.roles.soft_delete import remove_dropped
 from compactor.roles.sweep import Sweep, Swept
@@ -39,6 +41,7 @@ class Cleaner:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._held: Held | None = None
         self._aborts = AbortCleaner(services)
         self._failures: Counter[int] = Counter()
         self._said: dict[int, str] = {}
@@ -51,7 +54,8 @@ class Cleaner:
         services = self._services
         settings = services.settings.cleaner
         tally = CleanerTally()
-        with services.database.mutex("Cleaner", wait_seconds=1.0):
+        with leading(services, Role.CLEANER) as held:
+            self._held = held
             ready = services.cleaning.ready_for_cleaning(round(settings.retention_seconds * 1000))
             self._forget_others(ready)
             self._report(ready, tally)
@@ -59,7 +63,7 @@ class Cleaner:
                 if item.failed:
                     self._end_as_failed(item, tally)
             self._clean_all([item for item in ready if not item.blockers], tally)
-            self._aborts.run(tally)
+            self._aborts.run(held, tally)
         self._count(tally)
         return tally.sentence()
 
@@ -100,7 +104,9 @@ class Cleaner:
     def _clean(self, item: ReadyEntry, tally: CleanerTally) -> None:
         services, entry = self._services, item.entry
         facts = services.catalog.facts_for([entry.entity]).get(entry.entity)
-        if entry.location is not None and remove_dropped(services, entry, facts, tally):
+        assert self._held is not None
+        self._held.check()  # what a successor is at must not be settled under its hands
+        if entry.location is not None and remove_dropped(services, self._held, entry, facts, tally):
             return
         if facts is None:
             services.cleaning.mark_cleaned(entry, gone=True)
@@ -163,8 +169,10 @@ class Cleaner:
             self._services.cleaning.mark_cleaned(entry, txns=txns)
 
     def _still_right(self, entry: QueueEntry, table: TableFacts, location: str) -> None:
-        """After the move and before the deletion: the entry is still ready, and the table is the one that was looked at."""
+        """Before the move, and after it before the deletion: we are the Cleaner, the entry is still ready, and the table is the one that was looked at."""
         services = self._services
+        assert self._held is not None
+        self._held.check()
         now = services.queue.entry(entry.id)
         if now is None or now.state is not QueueState.READY_FOR_CLEANING:
             raise OwnershipLostError(f"entry {entry.id} is no longer ready for cleaning")
@@ -181,8 +189,14 @@ class Cleaner:
     # What goes wrong, and what waits
 
     def _after_failure(self, entry: QueueEntry, error: Exception) -> None:
-        """Try again later, with growing pauses; give up after so many times in a row."""
+        """Try again later, with growing pauses; give up after so many times in a row. Somebody else is the Cleaner by now: nothing of ours to say."""
         services, settings = self._services, self._services.settings.cleaner
+        assert self._held is not None
+        try:
+            self._held.check()
+        except OwnershipLostError as lost:
+            _log.info("not ours any more", error=str(lost), because=str(error))
+            return
         message = f"cleaning failed: {' '.join(str(error).split()) or type(error).__name__}"
         first = settings.retry_seconds * 1000
         stored = 0 if entry.retry_retention_ms <= 0 else int(math.log2(max(1.0, entry.retry_retention_ms / first))) + 1

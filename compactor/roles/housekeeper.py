@@ -8,6 +8,7 @@ Source: docs/operations.md; Hive's AcidHouseKeeperService, AcidTxnCleanerService
 
 import time
 
+from compactor.coordination import Role
 from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.metastore.history import Retention
@@ -37,10 +38,12 @@ class Housekeeper:
             CompactorError: the metastore can't be asked.
         """
         freed = self._recovery.give_back_claims_of_the_dead()
+        if self._leads():
+            freed += self._recovery.give_back_claims_of_the_lost()
         done: list[str] = [f"gave back {len(freed)} claims of dead workers"] if freed else []
         failed: list[str] = []
-        for duty in self._duties():
-            if self._services.stopping.is_set():
+        for duty in self._duties() if self._leads() else ():
+            if self._services.stopping.is_set() or not self._leads():
                 break
             try:
                 count = self._do(duty)
@@ -52,6 +55,10 @@ class Housekeeper:
             if count:
                 done.append(f"{duty.value} {count}")
         return "; ".join(done + failed) or "nothing to keep"
+
+    def _leads(self) -> bool:
+        """What is known of this machine's dead is dealt with here in any case; the rest only by the leader."""
+        return self._services.coordinator.lead(Role.HOUSEKEEPER) is not None
 
     def _do(self, duty: Duty) -> int:
         settings = self._services.settings

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
+from compactor.coordination import Role
 from compactor.errors import CompactorError, RefusedError
 from compactor.log import get_logger
 from compactor.metastore.model import Candidate, Entity, PartitionFacts, TableFacts
@@ -25,6 +26,7 @@ from compactor.metrics import version
 from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.reasons import Reason
 from compactor.roles import steps
+from compactor.roles.leadership import Held, leading
 from compactor.roles.recovery import Recovery
 from compactor.roles.rules import TableRules, decide, thresholds_from
 from compactor.roles.services import Services, about_entity
@@ -102,13 +104,13 @@ class Initiator:
         """
         services = self._services
         services.database.connect()
-        with services.database.mutex("Initiator", wait_seconds=1.0) as mutex:
+        with leading(services, Role.INITIATOR) as held:
             start = services.now_ms()
             settings = services.settings.initiator
             full = self._last_full_ms is None or start - self._last_full_ms >= settings.full_scan_seconds * 1000
             since = None if full or self._last_start_ms is None else self._last_start_ms - round(settings.look_back_seconds * 1000)
-            tally = self._cycle(since, start)
-            mutex.keep(start)
+            tally = self._cycle(held, since, start)
+            held.keep(start)
         self._last_start_ms = start
         if full:
             self._last_full_ms = start
@@ -116,7 +118,7 @@ class Initiator:
         freed = self._recovery.give_back_timed_out()
         return self._sentence(tally, full=full, freed=len(freed))
 
-    def _cycle(self, since_ms: int | None, now_ms: int) -> _Tally:
+    def _cycle(self, held: Held, since_ms: int | None, now_ms: int) -> _Tally:
         services = self._services
         limits = thresholds_from(services.settings.initiator.thresholds)
         candidates = services.initiating.candidates(since_ms, also=self._again, aborted_count=limits.aborted_count, aborted_age_ms=limits.aborted_age_ms)
@@ -128,6 +130,7 @@ class Initiator:
             self._quiet = {entity: quiet for entity, quiet in self._quiet.items() if entity in known}
         self._judge_all(subjects, tally, now_ms)
         services.steps.enter(steps.INITIATOR_LISTED)
+        held.check()
         self._enqueue(tally)
         services.steps.enter(steps.INITIATOR_QUEUED)
         self._count(tally)

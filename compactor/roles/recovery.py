@@ -5,7 +5,7 @@ Only after nothing of theirs can become visible any more: first their staging di
 number without committing is removed, then the claim is free. A worker that was only asleep and wakes up now finds no source for its rename.
 """
 
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, OwnershipLostError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metastore.transactions import TxnState
@@ -52,6 +52,33 @@ class Recovery:
         return self._services.queue.revoke_timed_out(
             round(hours * 3_600_000), lambda entry: not self._services.identity.is_mine(entry.worker_id) and self.clear(entry)
         )
+
+    def give_back_claims_of_the_lost(self) -> list[QueueEntry]:
+        """
+        Entries whose daemon, wherever it ran, hasn't been seen by the others and doesn't keep its transaction or lock alive; returns those that are free again.
+
+        It may be alive all the same, cut off or stopped: the fence of `clear` holds for it too.
+        """
+        services = self._services
+        claimed = services.queue.timed_out(round(services.settings.txn.timeout_seconds * 1000))
+        if not claimed or (present := services.coordinator.present()) is None:
+            return []
+
+        def is_lost(entry: QueueEntry) -> bool:
+            owner = parse_worker_id(entry.worker_id)
+            return owner is not None and owner.instance not in present and not services.identity.is_mine(entry.worker_id) and not self._beats(entry, owner.host)
+
+        lost = {(entry.id, entry.start_ms) for entry in claimed if is_lost(entry)}
+        return services.queue.revoke_workers(lambda entry: (entry.id, entry.start_ms) in lost, self.clear)
+
+    def _beats(self, entry: QueueEntry, host: str) -> bool:
+        """Whether its transaction is open, on Hive 3.1 whether its lock is there: both time out without a heartbeat."""
+        services = self._services
+        if services.hive_4:
+            if entry.txn_id is not None:
+                return services.transactions.state(entry.txn_id) is TxnState.OPEN
+            return any(opened.agent == entry.worker_id for opened in services.transactions.open_compactions())
+        return any(lock.txn_id == 0 and lock.host == host for lock in services.locks.held(entry.entity))
 
     def _abort_transactions_of_the_dead(self) -> set[str]:
         """
@@ -100,6 +127,12 @@ class Recovery:
             return True  # nobody but this process uses the database
         return identity.is_dead(worker_id, age_ms / 1000)
 
+    def _require_unchanged(self, entry: QueueEntry) -> bool:
+        now = self._services.queue.entry(entry.id)
+        if now is None or (now.state, now.worker_id, now.start_ms) != (entry.state, entry.worker_id, entry.start_ms):
+            raise OwnershipLostError(f"compaction {entry.id} isn't with {entry.worker_id} any more")
+        return True
+
     def _clear(self, entry: QueueEntry) -> None:
         """
         Put up the fence: no staging directory, no transaction, nothing that was published without a commit.
@@ -124,7 +157,7 @@ class Recovery:
                 if ours and entry.highest_write_id is not None:
                     require_removed(*place, table.location)
         if place is not None:
-            remove_staging(*place, entry.id)
+            remove_staging(*place, entry.id, lambda: self._require_unchanged(entry))
         if entry.txn_id is None or not services.hive_4 or not ours:
             return  # a worker of Hive's has no staging directory that would fence it: what it leaves stays marked by its component
         state = services.transactions.abort(entry.txn_id, f"worker {entry.worker_id} is gone")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from compactor.acid.compaction import LayoutVersion
+from compactor.coordination import Alone, Coordinator, open_coordinator
 from compactor.engine.session import SparkSubmitter
 from compactor.engine.submit import Submitter
 from compactor.log import about, get_logger, keep_secret
@@ -48,6 +49,7 @@ class Services:
 
     Args:
         settings: replaced as a whole by a reload; ask for it at each use.
+        coordinator: who leads, and whether anything new may be begun.
         stopping: set when the daemon drains; roles end their cycle at the next good point.
     """
 
@@ -65,6 +67,7 @@ class Services:
     submitter: StoppableSubmitter
     metrics: Metrics
     steps: Steps
+    coordinator: Coordinator = field(default_factory=Alone)
     stopping: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
@@ -82,8 +85,15 @@ class Services:
         """
         password = settings.database.secret()
         keep_secret(password)
-        database = Database(settings.database.url, password=password, connect_timeout_seconds=settings.database.connect_timeout_seconds).connect()
-        return cls.over(database, settings, metrics=metrics, observers=observers, submitter=submitter)
+        database = Database(
+            settings.database.url,
+            password=password,
+            connect_timeout_seconds=settings.database.connect_timeout_seconds,
+            idle_transaction_seconds=settings.database.idle_transaction_seconds,
+        ).connect()
+        services = cls.over(database, settings, metrics=metrics, observers=observers, submitter=submitter)
+        services.coordinator = open_coordinator(settings, database)
+        return services
 
     @classmethod
     def over(
@@ -138,7 +148,8 @@ class Services:
         return storage_for(location)
 
     def close(self) -> None:
-        """Stop Spark, give connections back."""
+        """Leave the other daemons, stop Spark, give connections back."""
+        self.coordinator.close()
         self.submitter.stop()
         self.database.close()
 

@@ -17,6 +17,7 @@ from compactor.metastore.model import QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner_tally import CleanerTally
+from compactor.roles.leadership import Held
 from compactor.roles.services import Services
 from compactor.roles.trash import Removal, Trash, settle
 from compactor.storage.base import Storage
@@ -25,7 +26,7 @@ from compactor.storage.location import name, parent, split
 _log = get_logger(__name__)
 
 
-def remove_dropped(services: Services, entry: QueueEntry, facts: Facts | None, tally: CleanerTally) -> bool:
+def remove_dropped(services: Services, held: Held, entry: QueueEntry, facts: Facts | None, tally: CleanerTally) -> bool:
     """
     Remove the directory of a dropped table or partition and finish the entry.
 
@@ -33,6 +34,7 @@ def remove_dropped(services: Services, entry: QueueEntry, facts: Facts | None, t
 
     Raises:
         RefusedError: the catalog has something else there, or the directory changed while it was being removed.
+        OwnershipLostError: somebody else is the Cleaner by now.
         UnreachableError: the directory is missing, and whether it was removed can't be told.
     """
     location = entry.location
@@ -44,7 +46,7 @@ def remove_dropped(services: Services, entry: QueueEntry, facts: Facts | None, t
         return True
     _require_unused(services, location)
     services.cleaning.mark_cleaner_start(entry)
-    removed = _remove(services, entry, location)
+    removed = _remove(services, held, entry, location)
     if removed is not None:
         tally.add([removed])
     if facts is None:
@@ -57,7 +59,7 @@ def remove_dropped(services: Services, entry: QueueEntry, facts: Facts | None, t
     return True
 
 
-def _remove(services: Services, entry: QueueEntry, location: str) -> Removal | None:
+def _remove(services: Services, held: Held, entry: QueueEntry, location: str) -> Removal | None:
     storage, above, own_name = services.storage(location), parent(location), name(location)
     if not storage.exists(above):
         _require_removed_with_more(services, entry, storage, location)
@@ -65,18 +67,17 @@ def _remove(services: Services, entry: QueueEntry, location: str) -> Removal | N
     settle(storage, above, storage.list_tree(above), entry.id)
     if not storage.exists(location):
         return None
-    listing = storage.list_tree(location)
-    services.steps.enter(steps.CLEANER_LISTED, entry)
-    removal = Removal(own_name, tuple(FileEntry(f"{own_name}/{file.path}", file.length, file.mtime_ms) for file in listing.files), whole_partition=True)
     trash = Trash(storage, above, entry.id)
+    trash.open()
     try:
+        _still_right(services, held, entry, location)  # with the trash in place, as in a sweep
+        listing = storage.list_tree(location)
+        services.steps.enter(steps.CLEANER_LISTED, entry)
+        removal = Removal(own_name, tuple(FileEntry(f"{own_name}/{file.path}", file.length, file.mtime_ms) for file in listing.files), whole_partition=True)
         trash.take([removal])
         services.steps.enter(steps.CLEANER_TRASHED, entry)
         trash.check()
-        now = services.queue.entry(entry.id)
-        if now is None or now.state is not QueueState.READY_FOR_CLEANING:
-            raise OwnershipLostError(f"entry {entry.id} is no longer ready for cleaning")
-        _require_unused(services, location)
+        _still_right(services, held, entry, location)
         services.steps.enter(steps.CLEANER_COMPARED, entry)
     except BaseException:
         trash.put_back()
@@ -88,6 +89,14 @@ def _remove(services: Services, entry: QueueEntry, location: str) -> Removal | N
         trash.delete()
         services.steps.enter(steps.CLEANER_DELETED, entry)
     return removal
+
+
+def _still_right(services: Services, held: Held, entry: QueueEntry, location: str) -> None:
+    held.check()
+    now = services.queue.entry(entry.id)
+    if now is None or now.state is not QueueState.READY_FOR_CLEANING:
+        raise OwnershipLostError(f"entry {entry.id} is no longer ready for cleaning")
+    _require_unused(services, location)
 
 
 def _require_removed_with_more(services: Services, entry: QueueEntry, storage: Storage, location: str) -> None:

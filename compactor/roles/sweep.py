@@ -50,7 +50,7 @@ class Sweep:
     Args:
         tag: for the name of the trash directory: the entry's id, or `aborted`.
         about: what the steps are told.
-        still_right: looked at after the move; raises when the table isn't the same any more.
+        still_right: asked before and after the move; raises when the table isn't the same any more, or somebody else is the Cleaner.
         table_location: of the table in the catalog. Where the partition's directory is missing, this or the one above must be there.
     """
 
@@ -73,13 +73,28 @@ class Sweep:
             RefusedError: something is not as it was decided on (it was put back), or the directory can't be understood.
             UnreachableError: the directory is missing, and so is the one above: what is in it isn't known.
         """
+
+        def removals_in(listing: Listing, state: AcidState) -> tuple[Removal, ...]:
+            return removals_for(listing, wanted(state), state.obsolete_originals if originals else ())
+
         listing = self._tidied()
         state = resolve(listing)
-        self._services.steps.enter(steps.CLEANER_LISTED, self._about)
-        removals = removals_for(listing, wanted(state), state.obsolete_originals if originals else ())
-        if not removals:
+        if not removals_in(listing, state):
+            self._services.steps.enter(steps.CLEANER_LISTED, self._about)
             return Swept((), state, ())
-        self._remove(removals)
+        trash = Trash(self._storage, self._location, self._tag)
+        trash.open()
+        try:
+            # Asked with the trash in place: whoever is the Cleaner after us finds it, and what we decide from here on can't be carried out any more.
+            self._still_right()
+            listing = self._list()
+            state = resolve(listing)
+            self._services.steps.enter(steps.CLEANER_LISTED, self._about)
+            removals = removals_in(listing, state)
+        except Exception:
+            trash.put_back()
+            raise
+        self._remove(trash, removals)
         after = resolve(self._list())
         left = removals_for(listing, wanted(after), after.obsolete_originals if originals else ())
         return Swept(removals, after, tuple(removal.name for removal in left))
@@ -123,8 +138,7 @@ class Sweep:
                 stale.append(name)
         return stale
 
-    def _remove(self, removals: tuple[Removal, ...]) -> None:
-        trash = Trash(self._storage, self._location, self._tag)
+    def _remove(self, trash: Trash, removals: tuple[Removal, ...]) -> None:
         try:
             trash.take(removals)
             self._services.steps.enter(steps.CLEANER_TRASHED, self._about)

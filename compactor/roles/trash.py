@@ -4,6 +4,7 @@ Removing directories of a partition in two steps: out of everybody's sight first
 A hidden directory inside the partition takes what is removed. Its name tells how far it got, so that whoever comes after a crash knows what to do:
 
     .trash-compactor-<tag>-<token>           moved, not yet compared: is put back
+    .trash-compactor-<tag>-<token>-back      is being put back: nothing more can be moved into it
     .trash-compactor-<tag>-<token>-delete    compared and decided: is deleted
     .trash-compactor-<tag>-<token>-kept      quarantine: stays until somebody removes it
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX
-from compactor.errors import RefusedError
+from compactor.errors import OwnershipLostError, RefusedError
 from compactor.log import get_logger
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
@@ -24,6 +25,7 @@ from compactor.storage.location import join
 
 _log = get_logger(__name__)
 DECIDED = "-delete"
+BACK = "-back"
 KEPT = "-kept"
 
 
@@ -62,14 +64,20 @@ class Trash:
         self.name = f"{TRASH_PREFIX}{tag}-{uuid.uuid4().hex[:8]}"
         self._moved: list[Removal] = []
 
-    def take(self, removals: Sequence[Removal]) -> None:
+    def open(self) -> None:
         """
-        Move everything out of sight. What has vanished meanwhile is left out, and `check` will tell.
-
-        Raises:
-            CompactorError: a move failed; what was moved before is still in the trash (`put_back`).
+        Make the directory. Before anything is decided on: whoever succeeds us takes it away, and with it the place that a late move would need.
         """
         self._storage.mkdir(self._path())
+
+    def take(self, removals: Sequence[Removal]) -> None:
+        """
+        Move everything out of sight.
+
+        Raises:
+            FileNotFoundError: something has vanished meanwhile, or the trash itself: somebody has succeeded us.
+            CompactorError: a move failed; what was moved before is still in the trash (`put_back`).
+        """
         for removal in removals:
             self._moved.append(removal)
             self._storage.rename_noreplace(join(self._location, removal.name), self._path(removal.name))
@@ -98,12 +106,18 @@ class Trash:
         put_back(self._storage, self._location, self.name)
 
     def keep(self) -> None:
-        """Leave it where it is, marked as quarantine."""
-        self._storage.rename_noreplace(self._path(), join(self._location, self.name + KEPT))
+        """Leave it where it is, marked as quarantine. Raises OwnershipLostError: somebody else has put it back."""
+        self._become(KEPT)
 
     def decide(self) -> None:
-        """From here on it is deleted, whatever happens to us."""
-        self._storage.rename_noreplace(self._path(), join(self._location, self.name + DECIDED))
+        """From here on it is deleted, whatever happens to us. Raises OwnershipLostError: somebody else has put it back."""
+        self._become(DECIDED)
+
+    def _become(self, word: str) -> None:
+        try:
+            self._storage.rename_noreplace(self._path(), join(self._location, self.name + word))
+        except FileNotFoundError:
+            raise OwnershipLostError(f"{self.name} was settled by somebody else") from None
 
     def delete(self) -> None:
         """Delete what was decided on."""
@@ -137,7 +151,17 @@ def settle(storage: Storage, location: str, listing: Listing, tag: str | int = "
 
 
 def put_back(storage: Storage, location: str, name: str) -> None:
-    """Move the content of an undecided trash directory back; what can't be (its name is taken) stays in it, and is reported."""
+    """
+    Move the content of an undecided trash directory back; what can't be (its name is taken) stays in it, and is reported.
+
+    The directory gets another name first: whoever was stopped while it moved things into it can neither go on nor decide on it.
+    """
+    if not name.endswith(BACK):
+        try:
+            storage.rename_noreplace(join(location, name), join(location, name + BACK))
+        except FileNotFoundError:
+            return
+        name += BACK
     held = join(location, name)
     try:
         listing = storage.list_tree(held)

@@ -23,6 +23,8 @@ from compactor.roles.services import Services, about_entity
 _log = get_logger(__name__)
 IDLE = "nothing is queued"
 DRAINING = "draining: nothing new is claimed"
+WAITING = "waiting"
+"""What a sentence begins with that says why nothing is claimed for now."""
 _SIGNAL_SECONDS = 1.0
 """How long a signal that ended Spark may take to reach us, too."""
 
@@ -60,6 +62,8 @@ class Worker:
             return self._settle(self._unsettled)
         if self._services.stopping.is_set():
             return DRAINING
+        if (why := self._services.coordinator.why_not_start()) is not None:
+            return f"{WAITING}: {why}"
         settings = self._services.settings.worker
         entry = self._services.queue.claim(self.worker_id, version=version(), pool=settings.pool)
         if entry is None:

@@ -3,7 +3,7 @@
 import pytest
 
 from compactor.acid.names import TRASH_PREFIX
-from compactor.errors import RefusedError
+from compactor.errors import OwnershipLostError, RefusedError
 from compactor.reasons import Reason
 from compactor.roles.trash import Removal, Trash, put_back, remove_hidden, settle, staging_directories
 from compactor.storage.registry import storage_for
@@ -25,7 +25,9 @@ def removals(place, *names):
 
 
 def trash_for(place, tag=7):
-    return Trash(storage_for(str(place)), str(place), tag)
+    trash = Trash(storage_for(str(place)), str(place), tag)
+    trash.open()
+    return trash
 
 
 def names(place):
@@ -111,7 +113,33 @@ def test_a_taken_name_is_never_overwritten(place):
     (place / "000000_0").write_bytes(b"new")
     put_back(storage_for(str(place)), str(place), trash.name)
     assert (place / "000000_0").read_bytes() == b"new"
-    assert (place / trash.name / "000000_0").read_bytes() == b"000000_0"
+    assert (place / f"{trash.name}-back" / "000000_0").read_bytes() == b"000000_0"
+
+
+def test_one_who_was_stopped_can_neither_go_on_nor_decide(place):
+    """Its successor has put everything back: what it would move finds no place, what it would decide on isn't there; nothing is missing."""
+    stopped = trash_for(place)
+    first, second = removals(place, "delta_0000006_0000006_0000", "000000_0")
+    stopped.take([first])
+    storage = storage_for(str(place))
+    assert settle(storage, str(place), storage.list_tree(str(place))) == 1
+    with pytest.raises(FileNotFoundError):
+        stopped.take([second])
+    for end in (stopped.decide, stopped.keep):
+        with pytest.raises(OwnershipLostError):
+            end()
+    stopped.put_back()
+    assert names(place) == ["000000_0", "base_0000005", "delta_0000006_0000006_0000"]
+
+
+def test_putting_back_may_be_cut_off(place):
+    """A directory that is being put back is put back by whoever comes next."""
+    trash = trash_for(place)
+    trash.take(removals(place, "delta_0000006_0000006_0000", "000000_0"))
+    (place / trash.name).rename(place / f"{trash.name}-back")
+    storage = storage_for(str(place))
+    assert settle(storage, str(place), storage.list_tree(str(place))) == 1
+    assert names(place) == ["000000_0", "base_0000005", "delta_0000006_0000006_0000"]
 
 
 def test_hidden_directories_vanish_in_one_step(place):
