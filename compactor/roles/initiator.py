@@ -28,6 +28,7 @@ from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.leadership import Held, leading
 from compactor.roles.recovery import Recovery
+from compactor.roles.refusals import Refusals
 from compactor.roles.rules import TableRules, decide, thresholds_from
 from compactor.roles.services import Services, about_entity
 
@@ -96,6 +97,7 @@ class Initiator:
         self._again: set[Entity] = set()
         self._quiet: dict[Entity, _Quiet] = {}
         self._recorded: dict[Entity, str] = {}
+        self._refusals = Refusals(services.queue)
 
     def run_once(self) -> str:
         """
@@ -122,6 +124,7 @@ class Initiator:
         services = self._services
         limits = thresholds_from(services.settings.initiator.thresholds)
         candidates = services.initiating.candidates(since_ms, also=self._again, aborted_count=limits.aborted_count, aborted_age_ms=limits.aborted_age_ms)
+        self._refusals.begin(now_ms)
         tally = _Tally(candidates=len(candidates))
         services.steps.enter(steps.INITIATOR_SEARCHED)
         subjects = self._subjects(candidates, tally)
@@ -167,6 +170,8 @@ class Initiator:
                 skip = Skip(Reason.FAILED_TOO_OFTEN, f"the last {services.settings.initiator.failed_threshold} compactions failed")
                 tally.skip(entity, skip)
                 self._record(entity, f"{skip.reason.value}: {skip.explanation}")
+            elif (skip := self._refusals.skip(candidate, table)) is not None:
+                tally.skip(entity, skip)
             else:
                 location = partition.location if partition else table.location
                 subjects.append(_Subject(candidate, table, partition, location or "", of_table))
@@ -293,6 +298,7 @@ class Initiator:
         for (subject, picked), answer in zip(chosen, self._services.queue.enqueue_all(requests), strict=True):
             if answer.accepted:
                 queued.append((subject, picked))
+                self._refusals.asked(subject.candidate, subject.table, answer.id)
                 with about_entity(subject.candidate.entity):
                     _log.info(
                         "queued", entry=answer.id, kind=picked.kind.value, reason=picked.reason.value, why=picked.explanation, score=round(picked.score, 3)

@@ -1,0 +1,63 @@
+"""Refusals: what was refused for its files is not asked for again before they change, and everything else is."""
+
+import pytest
+
+from compactor.metastore.model import Entity
+from compactor.reasons import Reason
+from compactor.roles.refusals import REPEAT_MS
+
+T = Entity("db", "t")
+
+
+@pytest.fixture
+def due(world):
+    """Eleven deltas, one of which can't be read; every look is a full one."""
+    table = world.table(rows=11)
+    next(table.location.glob("delta_0000003*/bucket_*")).write_bytes(b"this is no ORC file")
+    world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001})
+    world.settle_time()
+    return table
+
+
+def test_what_was_refused_for_its_files_is_not_asked_for_again(world, due):
+    """One refusal, however often the Initiator looks; with the reason in its metrics. A write asks again, and so do a day and a request by hand."""
+    initiator, worker = world.initiator(), world.worker()
+    assert initiator.run_once().startswith("full scan: queued 1 of 1")
+    assert "refused: corrupt-file: " in worker.run_once()
+    for _ in range(3):
+        assert initiator.run_once().startswith("full scan: queued 0 of 1")
+    samples = world.services.metrics.registry
+    assert (samples.get_sample_value("compactor_skips_total", {"reason": "corrupt-file"}) or 0) == 3
+    assert world.enqueue(T).accepted
+    assert "refused: corrupt-file: " in worker.run_once()
+    assert initiator.run_once().startswith("full scan: queued 0 of 1")
+    world.insert(due, [(99, "x")])
+    world.settle_time()
+    assert initiator.run_once().startswith("full scan: queued 1 of 1")
+    worker.run_once()
+    assert initiator.run_once().startswith("full scan: queued 0 of 1")
+    initiator._refusals.begin(world.services.now_ms() + REPEAT_MS)
+    assert initiator.run_once().startswith("full scan: queued 1 of 1")
+
+
+@pytest.mark.parametrize("end", ["failed", "locked", "cancelled"])
+def test_what_ended_otherwise_is_asked_for_again(world, due, end):
+    """A failure (until there were too many), a refusal that passes by itself, a request that was taken back."""
+    initiator, queue = world.initiator(), world.services.queue
+    initiator.run_once()
+    if end == "cancelled":
+        queue.cancel(1, "by hand")
+    else:
+        entry = queue.claim("x-1", version="1")
+        queue.mark_failed(entry, "corrupt-file: seen while it ran") if end == "failed" else queue.mark_refused(entry, "lock-not-acquired: a DROP waits")
+    assert initiator.run_once().startswith("full scan: queued 1 of 1")
+
+
+def test_another_initiator_asks_once(world, due):
+    """The memory is the process's own: after a restart it is asked once more."""
+    world.initiator().run_once()
+    world.services.queue.mark_refused(world.services.queue.claim("x-1", version="1"), f"{Reason.CORRUPT_FILE.value}: x")
+    again = world.initiator()
+    assert again.run_once().startswith("full scan: queued 1 of 1")
+    world.services.queue.mark_refused(world.services.queue.claim("x-1", version="1"), f"{Reason.CORRUPT_FILE.value}: x")
+    assert again.run_once().startswith("full scan: queued 0 of 1")
