@@ -60,15 +60,14 @@ def children_of(listing: Listing, layout: LayoutVersion) -> Children:
     Raises:
         MalformedNameError, RefusedError: as `snapshot.resolve` says of names, nesting and formats.
     """
-    directories = {d.split("/", 1)[0] for d in listing.directories} | {f.path.split("/", 1)[0] for f in listing.files if "/" in f.path}
     _refuse_nested(listing)
-    below: dict[str, list[FileEntry]] = {d: [] for d in directories}
+    below: dict[str, list[FileEntry]] = {d.partition("/")[0]: [] for d in listing.directories}
     originals: list[FileEntry] = []
-    hidden = {d for d in directories if is_hidden(d)}
+    hidden: set[str] = set()
     for entry in listing.files:
         top, slash, _ = entry.path.partition("/")
         if slash:
-            below[top].append(entry)
+            below.setdefault(top, []).append(entry)
         elif is_hidden(top):
             hidden.add(top)
         else:
@@ -76,17 +75,20 @@ def children_of(listing: Listing, layout: LayoutVersion) -> Children:
     formats = dict(listing.formats)
     acid: list[ListedDir] = []
     unknown: list[str] = []
-    for name in directories - hidden:
+    for name, files in below.items():
+        if is_hidden(name):
+            hidden.add(name)
+            continue
         parsed = parse_dir(name, layout)
         if parsed is not None:
-            acid.append(_listed(parsed, below[name], formats.get(name), layout))
+            acid.append(_listed(parsed, files, formats.get(name), layout))
             continue
-        visible = [f for f in below[name] if not has_hidden_part(f.path)]
+        visible = [f for f in files if not has_hidden_part(f.path)]
         originals.extend(visible)
         if not visible:
             unknown.append(name)
     unknown += [f.path for f in originals if parse_original_file(f.name) is None]
-    return Children(tuple(acid), tuple(sorted(originals, key=_path_order)), tuple(sorted(unknown)), tuple(sorted(hidden)))
+    return Children(tuple(acid), _in_path_order(originals), tuple(sorted(unknown)), tuple(sorted(hidden)))
 
 
 def data_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
@@ -97,7 +99,7 @@ def data_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
 
     Source: Hive's AcidUtils.bucketFileFilter, originalBucketFilter, HIDDEN_FILES_PATH_FILTER.
     """
-    return tuple(sorted((f for f in _visible(listed) if _holds_rows(f, listed, insert_only)), key=_path_order))
+    return _in_path_order([f for f in _visible(listed) if _holds_rows(f, listed, insert_only)])
 
 
 def stray_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
@@ -137,8 +139,8 @@ def _listed(acid: AcidDir, files: Iterable[FileEntry], data_format: str | None, 
     return ListedDir(acid, tuple(sorted(files)), data_format, compacted=acid.visibility_txn > 0 or data_format == COMPACTED)
 
 
-def _path_order(entry: FileEntry) -> bytes:
-    return uri_order(entry.path)
+def _in_path_order(files: list[FileEntry]) -> tuple[FileEntry, ...]:
+    return tuple(sorted(files, key=lambda entry: uri_order(entry.path)) if len(files) > 1 else files)
 
 
 def _visible(listed: ListedDir) -> tuple[FileEntry, ...]:

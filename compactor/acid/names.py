@@ -8,6 +8,7 @@ Source: docs/layout.md; Hive's AcidUtils (ParsedBaseLight, ParsedDeltaLight, BUC
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from compactor.acid.compaction import LayoutVersion
@@ -104,6 +105,7 @@ def looks_acid(name: str) -> bool:
     return name.startswith((_BASE, _DELTA, _DELETE_DELTA))
 
 
+@lru_cache(maxsize=4096)  # a write to many partitions gives them all a directory of one name
 def parse_dir(name: str, layout: LayoutVersion = LayoutVersion.HIVE_4) -> AcidDir | None:
     """
     Read a directory name; None when it doesn't start like an ACID one.
@@ -185,7 +187,7 @@ def is_hidden(name: str) -> bool:
 
 def has_hidden_part(path: str) -> bool:
     """Whether the file of this relative path, or a directory on the way to it, is hidden."""
-    return any(is_hidden(part) for part in path.split("/"))
+    return is_hidden(path) or "/_" in path or "/." in path
 
 
 def is_side_file(name: str) -> bool:

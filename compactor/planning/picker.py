@@ -95,14 +95,8 @@ class _Sizes:
     under: tuple[FileEntry, ...]
     inserts: tuple[tuple[FileEntry, ...], ...]
     deletes: tuple[tuple[FileEntry, ...], ...]
-
-    @property
-    def base_bytes(self) -> int:
-        return sum(f.length for f in self.under)
-
-    @property
-    def delta_bytes(self) -> int:
-        return sum(f.length for files in (*self.inserts, *self.deletes) for f in files)
+    base_bytes: int
+    delta_bytes: int
 
     @property
     def without_base(self) -> bool:
@@ -115,19 +109,17 @@ def pick(facts: PickInput) -> Pick | Skip:
     findings = _findings(facts)
     skip = _skip(facts, deltas)
     if skip is not None:
-        return replace(skip, findings=findings)
+        return replace(skip, findings=findings) if findings else skip
     sizes = _sizes(facts, deltas)
     due = _aborted(facts, deltas) or _too_large(facts, sizes) or _several_bases(facts) or _too_many(facts, deltas, sizes)
     if due is None:
-        skip = Skip(Reason.BELOW_THRESHOLDS, f"{_counted(deltas)}, {_share(sizes)}: below the thresholds")
-        return _or_open_writer(replace(skip, findings=findings))
+        return _or_open_writer(Skip(Reason.BELOW_THRESHOLDS, f"{_counted(deltas)}, {_share(sizes)}: below the thresholds", findings))
     if due.reason is Reason.SEVERAL_BASES:
         return Pick(due.kind, 0.0, due.reason, due.explanation, findings)
     kind = _settle(facts, deltas, due)
     if not enough(facts.state, kind, facts.insert_only):
         pieces = f"{_counted(deltas)} and {'a' if facts.state.base else 'no'} base"
-        skip = Skip(Reason.NOT_ENOUGH, f"{due.explanation}; not enough for a {kind}: {pieces}")
-        return _or_open_writer(replace(skip, findings=findings))
+        return _or_open_writer(Skip(Reason.NOT_ENOUGH, f"{due.explanation}; not enough for a {kind}: {pieces}", findings))
     if (there := same_range(facts.state, kind, deltas)) is not None:
         return Skip(Reason.DUPLICATE_RANGE, f"{due.explanation}; the result of a {kind} would have the range of {there.name}", findings)
     return Pick(kind, score(kind, sizes.under, sizes.inserts, sizes.deletes), due.reason, due.explanation, findings)
@@ -231,7 +223,8 @@ def _sizes(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Sizes:
     def of(kind: DirKind) -> tuple[tuple[FileEntry, ...], ...]:
         return tuple(data_files(d, facts.insert_only) for d in deltas if d.acid.kind is kind)
 
-    return _Sizes(under, of(DirKind.DELTA), of(DirKind.DELETE_DELTA))
+    inserts, deletes = of(DirKind.DELTA), of(DirKind.DELETE_DELTA)
+    return _Sizes(under, inserts, deletes, sum(f.length for f in under), sum(f.length for files in (*inserts, *deletes) for f in files))
 
 
 def _counted(deltas: tuple[ListedDir, ...]) -> str:
