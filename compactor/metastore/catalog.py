@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, select, tuple_
 
 from compactor.metastore.database import Database
-from compactor.metastore.model import DEFAULT_CATALOG, Column, Entity, PartitionFacts, TableFacts
+from compactor.metastore.model import DEFAULT_CATALOG, Column, Entity, PartitionFacts, Place, TableFacts
 from compactor.metastore.sql import batches
 
 _STATISTICS = (
@@ -57,14 +57,7 @@ class Catalog:
         wanted = list(dict.fromkeys(entities))
 
         def look(connection: Connection) -> dict[Entity, Facts]:
-            whole = {(entity.database, entity.table) for entity in wanted}
-            described = self._tables(connection, [Entity(database, table) for database, table in whole])
-            tables = {(table.database, table.name): table for table in described.values()}
-            names: dict[int, list[str]] = {}
-            for entity in wanted:
-                table = tables.get((entity.database, entity.table))
-                if table is not None and entity.partition is not None:
-                    names.setdefault(table.tbl_id, []).append(entity.partition)
+            tables, names = self._tables_and_names(connection, wanted)
             partitions = self._partitions(connection, names, all_parameters=False)
             found: dict[Entity, Facts] = {}
             for entity in wanted:
@@ -78,6 +71,36 @@ class Catalog:
             return found
 
         return self._database.read(look)
+
+    def places_for(self, entities: Iterable[Entity]) -> Mapping[Entity, Place]:
+        """As `facts_for`, with no more of a partition than where it lies: one short row each."""
+        wanted = list(entities)
+
+        def look(connection: Connection) -> dict[Entity, Place]:
+            tables, names = self._tables_and_names(connection, wanted)
+            partitions, sds = self._schema.partitions.c, self._schema.sds.c
+            places: dict[int, dict[str, Place]] = {number: {} for number in names}
+            described = {table.tbl_id: table for table in tables.values()}
+            for tbl_id, name, part_id, location in self._partition_rows(
+                connection, names, [partitions.tbl_id, partitions.part_name, partitions.part_id, sds.location]
+            ):
+                places[tbl_id][name] = Place(described[tbl_id], part_id, location)
+            found: dict[Entity, Place] = {}
+            for entity in wanted:
+                table = tables.get((entity.database, entity.table))
+                if table is None:
+                    continue
+                if entity.partition is None:
+                    found[entity] = Place(table, None, table.location)
+                elif (place := places[table.tbl_id].get(entity.partition)) is not None:
+                    found[entity] = place
+            return found
+
+        return self._database.read(look)
+
+    def parameters_of(self, part_ids: Collection[int]) -> Mapping[int, Mapping[str, str]]:
+        """Parameters of many partitions, Hive's statistics left out; those that have no others are missing from the answer."""
+        return self._database.read(lambda connection: self._parameters(connection, self._schema.partition_params, "part_id", part_ids, without=_STATISTICS))
 
     def tables_for(self, entities: Iterable[Entity]) -> Mapping[Entity, TableFacts]:
         """The tables of many entities, keyed by the entity without its partition."""
@@ -151,6 +174,17 @@ class Catalog:
             )
         return found
 
+    def _tables_and_names(self, connection: Connection, wanted: Iterable[Entity]) -> tuple[dict[tuple[str, str], TableFacts], dict[int, list[str]]]:
+        """The tables by database and name, and by `tbl_id` the names of the partitions that are asked for."""
+        named: dict[tuple[str, str], list[str]] = {}
+        for entity in wanted:
+            names = named.setdefault((entity.database, entity.table), [])
+            if entity.partition is not None:
+                names.append(entity.partition)
+        described = self._tables(connection, [Entity(database, table) for database, table in named])
+        tables = {(table.database, table.name): table for table in described.values()}
+        return tables, {table.tbl_id: named[key] for key, table in tables.items() if named[key]}
+
     # Partitions
 
     def _partitions(self, connection: Connection, wanted: Mapping[int, list[str]], *, all_parameters: bool) -> dict[tuple[int, str], PartitionFacts]:
@@ -158,10 +192,7 @@ class Catalog:
         partitions, sds = schema.partitions.c, schema.sds.c
         columns: list[ColumnElement[Any]] = [partitions.part_id, partitions.tbl_id, partitions.part_name, sds.cd_id]
         columns += [sds.location, sds.num_buckets, sds.input_format]
-        origin = schema.partitions.outerjoin(schema.sds, partitions.sd_id == sds.sd_id)
-        rows: list[Any] = []
-        for where in self._names_by_table(wanted, partitions.tbl_id, partitions.part_name):
-            rows += connection.execute(select(*columns).select_from(origin).where(where)).all()
+        rows = list(self._partition_rows(connection, wanted, columns))
         parameters = self._parameters(connection, schema.partition_params, "part_id", [row[0] for row in rows], without=() if all_parameters else _STATISTICS)
         described = self._columns(connection, {row[3] for row in rows if row[3] is not None})
         return {
@@ -170,6 +201,13 @@ class Catalog:
             )
             for part_id, tbl_id, name, cd_id, location, buckets, input_format in rows
         }
+
+    def _partition_rows(self, connection: Connection, wanted: Mapping[int, list[str]], columns: list[ColumnElement[Any]]) -> Iterator[Any]:
+        schema = self._schema
+        partitions = schema.partitions.c
+        origin = schema.partitions.outerjoin(schema.sds, partitions.sd_id == schema.sds.c.sd_id)
+        for where in self._names_by_table(wanted, partitions.tbl_id, partitions.part_name):
+            yield from connection.execute(select(*columns).select_from(origin).where(where)).all()
 
     # Pieces
 

@@ -5,19 +5,28 @@ A fixed number of statements per call, whatever the number of tables. Source: do
 CheckFailedCompactionsHandler, TableOptimizer.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, func, select
+from sqlalchemy import Connection, and_, case, func, or_, select
 
 from compactor.metastore.database import Database
 from compactor.metastore.model import Candidate, Entity, QueueState
 from compactor.metastore.rows import read_history
 from compactor.metastore.snapshots import snapshots_for
-from compactor.metastore.sql import entity_columns, maximum, same_entity
+from compactor.metastore.sql import batches, entity_columns, maximum, of_entity, same_entity
 
 _LOOKS_KEPT = 100
+
+_FETCHED = 5000
+"""Rows taken from the driver at a time: one by one costs more than the rows, all at once holds them twice."""
+
+_FEW = 1000
+"""Tables and partitions that are asked for by name; of more it is cheaper to read everything that was written."""
+
+_CONDITIONS = 100
 
 
 class Initiating:
@@ -51,14 +60,14 @@ class Initiating:
         """
         return self._database.read(lambda connection: self._candidates(connection, since_ms, set(also), (aborted_count, aborted_age_ms)))
 
-    def failing(self, entities: Collection[Entity], threshold: int, retry_days: float) -> set[Entity]:
+    def failing(self, entities: Iterable[Entity], threshold: int, retry_days: float) -> set[Entity]:
         """
         Those whose newest `threshold` finished compactions all failed, the newest less than `retry_days` ago (0 or less: whenever).
         """
         if threshold <= 0:
             return set()
-        wanted = set(entities)
-        return {entity for entity in self._database.read(lambda connection: self._failing(connection, threshold, retry_days)) if entity in wanted}
+        failing = self._database.read(lambda connection: self._failing(connection, threshold, retry_days))
+        return failing.intersection(entities) if failing else failing
 
     # Candidates
 
@@ -70,7 +79,7 @@ class Initiating:
         covered = self._covered(connection)
         found = self._committed(connection, first, also | (self._unlucky(connection) if first is not None else set()))
         self._add_aborted(connection, found, now=now, aborts=aborts, always=also)
-        return [self._with_queue(candidate, covered) for candidate in found.values()]
+        return [self._with_queue(candidate, covered) for candidate in found.values()] if covered else list(found.values())
 
     def _first_txn(self, connection: Connection, since_ms: int) -> int:
         """The first transaction whose commit a look at `since_ms` may have missed."""
@@ -85,13 +94,17 @@ class Initiating:
         names = entity_columns(completed, "ctc")
         newest = func.max(completed.c.ctc_txnid)
         query: Any = select(*names, func.max(completed.c.ctc_writeid), newest, func.count()).group_by(*names)
-        if first is not None and not also:
-            query = query.having(newest >= first)
+        if first is None or len(also) > _FEW:
+            queries = [query]
+        else:
+            queries = [query.having(newest >= first)]
+            queries += [query.where(or_(*(of_entity(completed, "ctc", entity) for entity in batch))) for batch in batches(also, _CONDITIONS)]
         found = {}
-        for database, table, partition, write_id, txn_id, commits in connection.execute(query):
-            entity = Entity(database, table, partition)
-            if first is None or txn_id >= first or entity in also:
-                found[entity] = Candidate(entity, int(write_id or 0), int(txn_id), int(commits))
+        for rows in (connection.execute(each).partitions(_FETCHED) for each in queries):
+            for database, table, partition, write_id, txn_id, commits in chain.from_iterable(rows):
+                entity = Entity(database, table, partition)
+                if first is None or txn_id >= first or entity in also:
+                    found[entity] = Candidate(entity, int(write_id or 0), int(txn_id), int(commits))
         return found
 
     def _add_aborted(

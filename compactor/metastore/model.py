@@ -7,6 +7,7 @@ Knows Hive's one-letter codes and nothing of SQL; whoever reads rows makes these
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from compactor.acid.compaction import CompactionKind
 
@@ -112,6 +113,14 @@ class PartitionFacts:
     columns: tuple[Column, ...] = ()
     buckets: int = 0
     input_format: str | None = None
+
+
+class Place(NamedTuple):
+    """What a look at thousands of tables and partitions needs of the catalog; `part_id` is None for a whole table."""
+
+    table: TableFacts
+    part_id: int | None
+    location: str | None
 
 
 class QueueState(StrEnum):

@@ -10,8 +10,7 @@ Source: docs/operations.md; Hive's Initiator, TableOptimizer, AcidTableOptimizer
 """
 
 import logging
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compactor.acid.compaction import LayoutVersion
@@ -20,23 +19,25 @@ from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
 from compactor.coordination import Role
 from compactor.errors import CompactorError, RefusedError
 from compactor.log import get_logger
-from compactor.metastore.model import Candidate, Entity, PartitionFacts, TableFacts
+from compactor.metastore.model import Candidate, Entity, Place, TableFacts
 from compactor.metastore.requests import Request
+from compactor.metastore.sql import batches
 from compactor.metrics import version
-from compactor.planning.picker import Pick, Skip, Thresholds
+from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.leadership import Held, leading
+from compactor.roles.quiet import Quiet
 from compactor.roles.recovery import Recovery
 from compactor.roles.refusals import Refusals
 from compactor.roles.rules import TableRules, decide, thresholds_from
 from compactor.roles.services import Services, about_entity
+from compactor.roles.spread import spread
 
 _log = get_logger(__name__)
-_HOUR_MS = 3_600_000
-_RELIST_MS = 24 * _HOUR_MS
-_AT_ONCE = 32
-"""Partitions that a listing thread takes at a time: handing over costs as much as listing a local directory."""
+_AT_ONCE = 10_000
+"""Candidates that are described and judged at a time: bounds what a look at a large warehouse holds in memory."""
+_UNCHANGED = {reason: Skip(reason, "nothing changed since it was listed") for reason in Reason}
 POOL_KEY = "hive.compactor.worker.pool"
 PASSING = frozenset({Reason.ALREADY_QUEUED, Reason.OPEN_WRITER})
 """Reasons that go away without another write: looked at again in the next cycle."""
@@ -45,22 +46,23 @@ PASSING = frozenset({Reason.ALREADY_QUEUED, Reason.OPEN_WRITER})
 @dataclass(frozen=True, slots=True)
 class _Subject:
     candidate: Candidate
-    table: TableFacts
-    partition: PartitionFacts | None
-    location: str
+    place: Place
     rules: TableRules
+    fingerprint: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Quiet:
-    """A partition that was listed and left alone: until something of this changes, listing it again would tell nothing new."""
+class _Moment:
+    """Under what the directories of one batch are judged."""
 
-    candidate: Candidate
-    tbl_id: int
-    location: str
-    thresholds: Thresholds
-    listed_ms: int
-    skip: Skip
+    now_ms: int
+    oldest_open_ms: int | None
+    txns: ValidTxnList
+    write_ids: Mapping[str, CompactorWriteIdList]
+    parameters: Mapping[int, Mapping[str, str]]
+
+
+_Verdict = Pick | Skip | Exception
 
 
 @dataclass(slots=True)
@@ -95,7 +97,7 @@ class Initiator:
         self._last_start_ms: int | None = None
         self._last_full_ms: int | None = None
         self._again: set[Entity] = set()
-        self._quiet: dict[Entity, _Quiet] = {}
+        self._quiet = Quiet()
         self._recorded: dict[Entity, str] = {}
         self._refusals = Refusals(services.queue)
 
@@ -127,11 +129,13 @@ class Initiator:
         self._refusals.begin(now_ms)
         tally = _Tally(candidates=len(candidates))
         services.steps.enter(steps.INITIATOR_SEARCHED)
-        subjects = self._subjects(candidates, tally)
-        if since_ms is None:
-            known = {subject.candidate.entity for subject in subjects}
-            self._quiet = {entity: quiet for entity, quiet in self._quiet.items() if entity in known}
-        self._judge_all(subjects, tally, now_ms)
+        settings = services.settings.initiator
+        failing = services.initiating.failing((candidate.entity for candidate in candidates), settings.failed_threshold, settings.failed_retry_days)
+        oldest_open_ms = self._oldest_open_ms(now_ms)
+        self._quiet.begin(everything=since_ms is None)
+        for batch in batches(candidates, _AT_ONCE):
+            self._judge_all(self._subjects(batch, failing, tally, now_ms), tally, now_ms, oldest_open_ms)
+        self._quiet.end()
         services.steps.enter(steps.INITIATOR_LISTED)
         held.check()
         self._enqueue(tally)
@@ -141,30 +145,32 @@ class Initiator:
 
     # Who is looked at
 
-    def _subjects(self, candidates: Iterable[Candidate], tally: _Tally) -> list[_Subject]:
+    def _oldest_open_ms(self, now_ms: int) -> int | None:
+        started = min((transaction.started_ms for transaction in self._services.transactions.open_transactions()), default=None)
+        oldest = None if started is None else now_ms - started
+        self._services.metrics.open_writer_age.set((oldest or 0) / 1000)
+        return oldest
+
+    def _subjects(self, candidates: Sequence[Candidate], failing: Collection[Entity], tally: _Tally, now_ms: int) -> list[_Subject]:
         """Join the catalog; leave out what no listing is needed for."""
         services = self._services
-        wanted = list(candidates)
-        facts = services.catalog.facts_for(candidate.entity for candidate in wanted)
-        missing = [candidate.entity for candidate in wanted if candidate.entity not in facts]
+        places = services.catalog.places_for(candidate.entity for candidate in candidates)
+        missing = [candidate.entity for candidate in candidates if candidate.entity not in places] if len(places) < len(candidates) else []
         tables = services.catalog.tables_for(missing) if missing else {}
-        failing = services.initiating.failing(
-            [candidate.entity for candidate in wanted], services.settings.initiator.failed_threshold, services.settings.initiator.failed_retry_days
-        )
         defaults = thresholds_from(services.settings.initiator.thresholds)
         rules: dict[int, TableRules] = {}
         subjects = []
-        for candidate in wanted:
+        for candidate in candidates:
             entity = candidate.entity
-            found = facts.get(entity)
-            if found is None:
+            place = places.get(entity)
+            if place is None:
                 reason = Reason.PARTITION_MISSING if entity.whole_table() in tables else Reason.TABLE_MISSING
                 tally.skip(entity, Skip(reason, f"{entity} isn't in the catalog"))
                 continue
-            table, partition = found
+            table = place.table
             if (of_table := rules.get(table.tbl_id)) is None:
                 of_table = rules[table.tbl_id] = TableRules.of(table, defaults, services.layout)
-            if (skip := of_table.skip(candidate, table, partition)) is not None:
+            if (skip := of_table.skip(candidate, table)) is not None:
                 tally.skip(entity, skip)
             elif entity in failing:
                 skip = Skip(Reason.FAILED_TOO_OFTEN, f"the last {services.settings.initiator.failed_threshold} compactions failed")
@@ -173,77 +179,60 @@ class Initiator:
             elif (skip := self._refusals.skip(candidate, table)) is not None:
                 tally.skip(entity, skip)
             else:
-                location = partition.location if partition else table.location
-                subjects.append(_Subject(candidate, table, partition, location or "", of_table))
+                fingerprint = hash((candidate, place.part_id, place.location, of_table.fingerprint))
+                if (before := self._quiet.reason(fingerprint, now_ms)) is not None:
+                    tally.skip(entity, _UNCHANGED[before])
+                else:
+                    subjects.append(_Subject(candidate, place, of_table, fingerprint))
         return subjects
 
     # Whether it is due
 
-    def _judge_all(self, subjects: list[_Subject], tally: _Tally, now_ms: int) -> None:
+    def _judge_all(self, pending: list[_Subject], tally: _Tally, now_ms: int, oldest_open_ms: int | None) -> None:
+        if not pending:
+            return
         services = self._services
-        open_since = {transaction.txn_id: transaction.started_ms for transaction in services.transactions.open_transactions()}
+        parameters = services.catalog.parameters_of([subject.place.part_id for subject in pending if subject.place.part_id is not None])
         txns = services.transactions.valid_txns()
-        write_ids = services.transactions.compactor_write_ids_of({subject.table.full_name for subject in subjects}, txns)
-        oldest_open_ms = now_ms - min(open_since.values()) if open_since else None
-        services.metrics.open_writer_age.set((oldest_open_ms or 0) / 1000)
+        write_ids = services.transactions.compactor_write_ids_of({subject.place.table.full_name for subject in pending}, txns)
+        moment = _Moment(now_ms, oldest_open_ms, txns, write_ids, parameters)
 
-        def judge(subject: _Subject) -> Pick | Skip | Exception:
+        def judge(subject: _Subject) -> tuple[_Verdict, bool]:
             try:
-                return self._judge(subject, write_ids, txns, now_ms=now_ms, oldest_open_ms=oldest_open_ms)
+                return self._judge(subject, moment)
             except Exception as error:  # whatever it is, it is this table's alone
-                return error
+                return error, False
 
-        listed: list[tuple[_Subject, Pick | Skip | Exception]] = []
-        pending = []
-        for subject in subjects:
-            quiet = self._still_quiet(subject, now_ms)
-            if quiet is not None:
-                tally.skip(subject.candidate.entity, quiet)
-            else:
-                pending.append(subject)
-        if pending:
-            with ThreadPoolExecutor(services.settings.initiator.listing_threads, thread_name_prefix="listing") as pool:
-                groups = [pending[start : start + _AT_ONCE] for start in range(0, len(pending), _AT_ONCE)]
-                verdicts = (verdict for group in pool.map(lambda group: [judge(subject) for subject in group], groups) for verdict in group)
-                listed = list(zip(pending, verdicts, strict=True))
-        tally.listed = len(listed)
-        for subject, verdict in listed:
+        verdicts = spread(judge, pending, services.settings.initiator.listing_threads)
+        for subject, (verdict, settled) in zip(pending, verdicts, strict=True):
+            if settled and isinstance(verdict, Skip):
+                self._quiet.leave(subject.fingerprint, now_ms, verdict.reason)
             self._take(subject, verdict, tally)
+        tally.listed += len(pending)
 
-    def _judge(
-        self,
-        subject: _Subject,
-        write_ids: Mapping[str, CompactorWriteIdList],
-        txns: ValidTxnList,
-        *,
-        now_ms: int,
-        oldest_open_ms: int | None,
-    ) -> Pick | Skip:
-        candidate, table, layout = subject.candidate, subject.table, self._services.layout
-        if not subject.location:
-            return Skip(Reason.UNSUPPORTED_STORE, f"{candidate.entity} has no location in the catalog")
+    def _judge(self, subject: _Subject, moment: _Moment) -> tuple[Pick | Skip, bool]:
+        """The picker's word, and whether it stays the same until something changes."""
+        candidate, place, layout = subject.candidate, subject.place, self._services.layout
+        if not place.location:
+            return Skip(Reason.UNSUPPORTED_STORE, f"{candidate.entity} has no location in the catalog"), False
         thresholds = subject.rules.thresholds
         if isinstance(thresholds, CompactorError):
             raise thresholds
-        listing = self._services.storage(subject.location).list_tree(subject.location)
-        state = resolve(listing, write_ids[table.full_name], txns if layout is LayoutVersion.HIVE_4 else None, layout)
-        verdict = decide(candidate, table, subject.partition, state, thresholds=thresholds, layout=layout, now_ms=now_ms, oldest_open_ms=oldest_open_ms)
-        settled = isinstance(verdict, Skip) and not state.excluded and not candidate.aborted_count
-        if settled and isinstance(verdict, Skip):
-            self._quiet[candidate.entity] = _Quiet(candidate, table.tbl_id, subject.location, thresholds, now_ms, verdict)
-        else:
-            self._quiet.pop(candidate.entity, None)
-        return verdict
+        listing = self._services.storage(place.location).list_tree(place.location)
+        state = resolve(listing, moment.write_ids[place.table.full_name], moment.txns if layout is LayoutVersion.HIVE_4 else None, layout)
+        verdict = decide(
+            candidate,
+            place.table,
+            {} if place.part_id is None else moment.parameters.get(place.part_id, {}),
+            state,
+            thresholds=thresholds,
+            layout=layout,
+            now_ms=moment.now_ms,
+            oldest_open_ms=moment.oldest_open_ms,
+        )
+        return verdict, not state.excluded and not candidate.aborted_count
 
-    def _still_quiet(self, subject: _Subject, now_ms: int) -> Skip | None:
-        quiet = self._quiet.get(subject.candidate.entity)
-        if quiet is None or now_ms - quiet.listed_ms > _RELIST_MS:
-            return None
-        if (quiet.candidate, quiet.tbl_id, quiet.location) != (subject.candidate, subject.table.tbl_id, subject.location):
-            return None
-        return quiet.skip if subject.rules.thresholds == quiet.thresholds else None
-
-    def _take(self, subject: _Subject, verdict: Pick | Skip | Exception, tally: _Tally) -> None:
+    def _take(self, subject: _Subject, verdict: _Verdict, tally: _Tally) -> None:
         entity = subject.candidate.entity
         match verdict:
             case Pick():
@@ -287,7 +276,7 @@ class Initiator:
             Request(
                 subject.candidate.entity,
                 picked.kind,
-                pool=pool_of(subject.table),
+                pool=pool_of(subject.place.table),
                 run_as=self._services.settings.worker.run_as,
                 initiator_id=self._initiator_id,
                 initiator_version=version(),
@@ -298,7 +287,7 @@ class Initiator:
         for (subject, picked), answer in zip(chosen, self._services.queue.enqueue_all(requests), strict=True):
             if answer.accepted:
                 queued.append((subject, picked))
-                self._refusals.asked(subject.candidate, subject.table, answer.id)
+                self._refusals.asked(subject.candidate, subject.place.table, answer.id)
                 with about_entity(subject.candidate.entity):
                     _log.info(
                         "queued", entry=answer.id, kind=picked.kind.value, reason=picked.reason.value, why=picked.explanation, score=round(picked.score, 3)

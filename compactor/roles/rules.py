@@ -5,13 +5,14 @@ Pure but for what it is handed; the Initiator asks it for thousands of partition
 Source: docs/operations.md; Hive's Initiator, TableOptimizer, AcidTableOptimizer.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.snapshot import AcidState
 from compactor.errors import CompactorError
-from compactor.metastore.model import Candidate, PartitionFacts, TableFacts
+from compactor.metastore.model import Candidate, TableFacts
 from compactor.planning.picker import Pick, PickInput, Skip, Thresholds, auto_compaction_off, cleanup_off, pick, thresholds_for
 from compactor.reasons import Reason
 from compactor.settings import Thresholds as ThresholdSettings
@@ -30,12 +31,14 @@ class TableRules:
         unfit: it isn't compacted by itself.
         sorted: no compaction keeps its order.
         thresholds: the table's own, or why they can't be read.
+        fingerprint: a hash of what a listing is judged by; another one means that it has to be judged again.
     """
 
     waits: Skip | None
     unfit: Skip | None
     sorted: Skip | None
     thresholds: Thresholds | CompactorError
+    fingerprint: int
 
     @classmethod
     def of(cls, table: TableFacts, defaults: Thresholds, layout: LayoutVersion) -> Self:
@@ -52,11 +55,10 @@ class TableRules:
             thresholds = thresholds_for(defaults, table.parameters, table.database_parameters)
         except CompactorError as error:
             thresholds = error
-        return cls(
-            waits, unfit, Skip(Reason.SORTED_TABLE, f"{name} is declared SORTED BY: no compaction keeps that order") if table.sorted else None, thresholds
-        )
+        in_order = Skip(Reason.SORTED_TABLE, f"{name} is declared SORTED BY: no compaction keeps that order") if table.sorted else None
+        return cls(waits, unfit, in_order, thresholds, hash((table.tbl_id, table.insert_only, cleanup_off(table.parameters, {}), thresholds)))
 
-    def skip(self, candidate: Candidate, table: TableFacts, partition: PartitionFacts | None) -> Skip | None:
+    def skip(self, candidate: Candidate, table: TableFacts) -> Skip | None:
         """Hive's rules that need no look at the directory, in Hive's order."""
         if self.waits is not None:
             return self.waits
@@ -64,7 +66,7 @@ class TableRules:
             return Skip(Reason.ALREADY_QUEUED, f"{candidate.entity} is {candidate.active.value} already")
         if self.unfit is not None:
             return self.unfit
-        if table.partitioned and partition is None:
+        if table.partitioned and candidate.entity.partition is None:
             return Skip(Reason.DYNAMIC_PARTITION_ENTRY, f"{table.full_name} is partitioned, and the write names no partition")
         return self.sorted
 
@@ -72,7 +74,7 @@ class TableRules:
 def decide(
     candidate: Candidate,
     table: TableFacts,
-    partition: PartitionFacts | None,
+    partition_parameters: Mapping[str, str],
     state: AcidState,
     *,
     thresholds: Thresholds,
@@ -84,6 +86,7 @@ def decide(
     Ask the picker.
 
     Args:
+        partition_parameters: none for a whole table.
         state: the directory under the compactor's lists.
         now_ms: the database clock.
         oldest_open_ms: age of the oldest open transaction.
@@ -98,7 +101,7 @@ def decide(
             oldest_abort_age_ms=None if candidate.oldest_abort_ms is None else now_ms - candidate.oldest_abort_ms,
             ready_for_cleaning_hwm=candidate.ready_for_cleaning_hwm,
             oldest_open_age_ms=oldest_open_ms if state.excluded else None,
-            cleanup_off=cleanup_off(table.parameters, partition.parameters if partition else {}),
+            cleanup_off=cleanup_off(table.parameters, partition_parameters),
         )
     )
 

@@ -66,6 +66,19 @@ def test_many_at_once_leave_out_what_is_missing(database, hive):
     assert set(catalog.tables_for(entities)) == {T, Entity("other", "u")}
 
 
+def test_places_are_the_short_form_of_facts(database, hive):
+    """The same tables and partitions as in the facts, with where they lie; parameters are asked for by partition, statistics left out."""
+    hive.add_partitions(hive.create_table(keys=(("p", "int"),)), ["p=1", "p=3"], parameters={"numRows": "3", "no_cleanup": "true"})
+    hive.create_table("other.u")
+    entities = [P, T, Entity("db", "t", "p=2"), Entity("db", "t", "p=3"), Entity("other", "u"), Entity("db", "absent"), Entity("absent", "t", "p=1")]
+    catalog = Catalog(database)
+    facts, places = catalog.facts_for(entities), catalog.places_for(entities)
+    assert set(places) == {P, T, Entity("db", "t", "p=3"), Entity("other", "u")}
+    for entity, (table, partition) in facts.items():
+        assert places[entity] == (table, partition and partition.part_id, partition.location if partition else table.location)
+    assert catalog.parameters_of([places[P].part_id]) == {places[P].part_id: {"no_cleanup": "true"}}
+
+
 def test_bulk_facts_take_few_statements(database, hive):
     """1,200 partitions of a table and 30 tables with two partitions each are described in less than 30 statements."""
     names = [f"p={number}" for number in range(1200)]

@@ -67,6 +67,19 @@ def test_others_can_be_asked_for(database, hive):
     assert names(initiating.candidates(now, also=[T, P])) == ["db.t"]
 
 
+@pytest.mark.parametrize("more", [0, 1200])
+def test_asking_for_others_brings_nothing_else(database, hive, more):
+    """Beside new writes come those that were asked for, partition by partition, however many they are; not what else was written before."""
+    for name, partition in (("db.t", "p=1"), ("db.t", "p=2"), ("db.t", None), ("db.u", None), ("other.t", "p=1")):
+        hive.write(name, partition)
+    initiating = Initiating(database)
+    initiating.candidates(None)
+    now = database.read(database.now_ms)
+    hive.write("db.new", age=0)
+    also = [P, T, *(Entity("db", "absent", f"p={number}") for number in range(more))]
+    assert names(initiating.candidates(now, also=also)) == ["db.new", "db.t", "db.t/p=1"]
+
+
 def test_what_failed_or_did_not_initiate_is_told_again(database, hive):
     """An entity whose newest compaction failed or didn't initiate is looked at without a new write; one that succeeded since isn't."""
     for name, states in (("db.a", "sf"), ("db.b", "sa"), ("db.c", "fs")):

@@ -71,6 +71,40 @@ def test_a_changed_threshold_is_noticed(world):
     assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
 
 
+def test_a_partition_that_was_moved_is_listed_again(world):
+    """Another location in the catalog is a change, with no write at all."""
+    table = world.table(rows=0, partition_keys=[("p", "int")])
+    for partition in ("1", "2"):
+        world.insert(table, [(1, "x")], (partition,))
+    world.settle_time()
+    world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001})
+    initiator = world.initiator()
+    assert initiator.run_once() == "full scan: queued 0 of 2 candidates, 2 listed"
+    sds = world.database.schema.sds
+    moved = table.location.parent / "elsewhere"
+    (table.location / "p=1").rename(moved)
+    world.hive.change(sds.update().where(sds.c.location.like("%/p=1")).values(location=f"file:{moved}"))
+    assert initiator.run_once() == "full scan: queued 0 of 2 candidates, 1 listed"
+
+
+def test_many_candidates_are_judged_batch_by_batch(world, monkeypatch):
+    """The size of a batch changes nothing: the most urgent of all is queued first, everything else is remembered, and one that is gone stops nobody."""
+    monkeypatch.setattr("compactor.roles.initiator._AT_ONCE", 1)
+    world.table("more", rows=12)
+    world.table("most", rows=40)
+    world.table("quiet", rows=2)
+    txn = world.hive.begin()
+    world.hive.touch(txn, "db.gone")
+    world.hive.commit(txn)
+    world.settle_time()
+    world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001})
+    initiator = world.initiator()
+    assert initiator.run_once() == "full scan: queued 2 of 4 candidates, 3 listed"
+    assert [entry.entity.table for entry in world.services.queue.entries()] == ["most", "more"]
+    assert initiator.run_once() == "full scan: queued 0 of 4 candidates, 0 listed"
+    assert skips(world) == {"below-thresholds": 2, "already-queued": 2, "table-missing": 2}
+
+
 def test_between_full_scans_only_new_writes_are_candidates(world):
     """An incremental look doesn't see what was written long before the last one."""
     world.table("old", rows=3)
