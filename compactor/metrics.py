@@ -92,6 +92,11 @@ class Metrics:
         self.cleaned_directories = counter("cleaned_directories_total", "Directories the Cleaner removed.", "kind")
         self.cleaned_bytes = counter("cleaned_bytes_total", "Bytes of files the Cleaner removed.")
 
+        # several daemons
+        self.leader = gauge("leader", "1: this daemon leads the role (without ZooKeeper: it did the latest cycle).", "role")
+        self.coordination = gauge("coordination_connection", "1: how this daemon stands with those who elect.", "by", "state")
+        self.members = gauge("members", "Daemons that are there, this one included.")
+
         # housekeeper
         self.housekeeping_rows = counter("housekeeping_rows_total", "Rows a housekeeping duty removed or changed.", "duty")
 

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "enqueue": ("compactor.cli.enqueue:enqueue", "Ask for one table or partition to be compacted."),
     "queue": ("compactor.cli.queue:queue", "Show what is waiting, being worked on, or ready for cleaning."),
     "history": ("compactor.cli.queue:history", "Show finished, failed and refused compactions."),
+    "members": ("compactor.cli.members:members", "Show the daemons that are there, who leads, and what each is doing."),
     "plan": ("compactor.cli.plan:plan", "Show what a compaction would do, and its cost; changes nothing."),
     "explain": ("compactor.cli.explain:explain", "Draw a partition, and say why it is or isn't due, and what blocks cleaning."),
     "config": ("compactor.cli.config:config", "Check or show the settings."),

@@ -61,6 +61,10 @@ class Coordinator(ABC):
     def lead(self, role: Role) -> Term | None:
         """The term of leadership that holds now; None: somebody else leads, or nobody can tell."""
 
+    def leading(self) -> frozenset[Role]:
+        """What we lead, for show."""
+        return frozenset(role for role in Role if self.lead(role) is not None)
+
     @abstractmethod
     def resign(self, role: Role) -> None:
         """Don't stand for a role any longer."""

@@ -80,6 +80,14 @@ class DatabaseCoordinator(Coordinator):
     def lead(self, role: Role) -> Term | None:
         return Term(role, 0)
 
+    def leading(self) -> frozenset[Role]:
+        """The roles whose latest cycle was ours."""
+        me = self._me
+        try:
+            return frozenset(role for seen in self.members() if me and seen.member.instance == me.instance for role in seen.leads)
+        except CompactorError:
+            return frozenset()
+
     def resign(self, role: Role) -> None:
         """There is nothing to give back."""
 

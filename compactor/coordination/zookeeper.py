@@ -73,7 +73,7 @@ class ZooKeeperCoordinator(Coordinator):
         self._watched: dict[str, list[Changed]] = {}
         self._versions: dict[str, int | None] = {}
         self._changed: Changed = lambda: None
-        self._told: object = None
+        self._told: object = (Connection.LOST, ())
         self._troubled = ""
         self._wake = threading.Event()
         self._closing = False
@@ -131,6 +131,10 @@ class ZooKeeperCoordinator(Coordinator):
                 return Term(role, epoch, lambda: self._check(role, epoch))
         self._wake.set()
         return None
+
+    def leading(self) -> frozenset[Role]:
+        with self._lock:
+            return frozenset(self._terms) if self._fresh() and self._state is not Connection.LOST else frozenset()
 
     def resign(self, role: Role) -> None:
         with self._lock:
@@ -190,10 +194,10 @@ class ZooKeeperCoordinator(Coordinator):
     def _tell(self) -> None:
         """Say it to the log and to the daemon when something changed."""
         with self._lock:
-            leading = tuple(sorted(self._terms)) if self._fresh() else ()
+            leading = tuple(sorted(self._terms)) if self._fresh() else tuple[Role, ...]()
             now = (self.connection, leading)
         if now != self._told:
-            _log.info("ZooKeeper", connection=now[0].value, leads=list(leading))
+            _log.info("ZooKeeper", connection=now[0].value, leads=[role.value for role in leading])
             self._told = now
             self._changed()
 
@@ -279,25 +283,34 @@ class ZooKeeperCoordinator(Coordinator):
 
     def members(self) -> list[SeenMember]:
         with self._answering():
-            now = self._now_ms()
             leading: dict[str, list[Role]] = {}
             for role in Role:
                 if (first := _first(self._children("leaders", role))) is not None:
                     leading.setdefault(first.rpartition("-")[0], []).append(role)
-            seen = []
+            found = []
             for name in self._children("members"):
                 try:
                     data, stat = self._answer(self._client.get_async(self._path("members", name)))
                 except NoNodeError:
                     continue
-                member = Member.of({**_loaded(data), "instance": name})
-                seen.append(SeenMember(member, tuple(leading.get(name, ())), max(0, now - int(stat.mtime))))
+                found.append((Member.of({**_loaded(data), "instance": name}), int(stat.mtime)))
+            now = self._now_ms() or max((heard for _, heard in found), default=0)
+        seen = [SeenMember(member, tuple(leading.get(member.instance, ())), max(0, now - heard)) for member, heard in found]
         return sorted(seen, key=lambda one: (one.member.host, one.member.pid, one.member.instance))
 
+    def present(self) -> frozenset[str] | None:
+        try:
+            with self._answering():
+                return frozenset(self._children("members"))
+        except CompactorError:
+            return None
+
     def _now_ms(self) -> int:
-        """ZooKeeper's clock, as it stamps a node that lives for a moment."""
-        self._answer(self._client.ensure_path_async(self._path("members")))
-        path = self._answer(self._client.create_async(self._path("clock-"), ephemeral=True, sequence=True))
+        """ZooKeeper's clock, as it stamps a node that lives for a moment; 0 where we may only read."""
+        try:
+            path = self._answer(self._client.create_async(self._path("clock-"), ephemeral=True, sequence=True, makepath=True))
+        except NoAuthError:
+            return 0
         stat = self._answer(self._client.exists_async(path))
         self._remove(path)
         return int(stat.ctime) if stat is not None else 0

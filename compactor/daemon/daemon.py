@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import FrameType
 
+from compactor.coordination import Role
 from compactor.daemon.loop import RoleLoop
 from compactor.daemon.notify import ServiceManager
+from compactor.daemon.presence import Board, Presence, describe, show
 from compactor.daemon.web import WebServer
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, MutexHeldError, OwnershipLostError
 from compactor.log import configure, get_logger
 from compactor.metrics import Metrics, version
 from compactor.roles import steps
@@ -28,7 +30,7 @@ from compactor.roles.recovery import Recovery
 from compactor.roles.services import Services, StoppableSubmitter
 from compactor.roles.steps import Observer
 from compactor.roles.watch import Watch
-from compactor.roles.worker import DRAINING, IDLE, Worker
+from compactor.roles.worker import DRAINING, IDLE, WAITING, Worker
 from compactor.settings import Settings
 
 _log = get_logger(__name__)
@@ -36,6 +38,8 @@ _WATCH_SECONDS = 15.0
 _CANCEL_SECONDS = 120.0
 _CLOSE_SECONDS = 30.0
 _HOUR = 3600.0
+_STANDS_BY = "stands by"
+_HELD = "the database's mutex is another's"
 
 
 class Daemon:
@@ -63,7 +67,8 @@ class Daemon:
     ) -> None:
         self._settings = settings
         self._reload = reload
-        self._observers = (*observers, self._wake_the_next)
+        self._board = Board()
+        self._observers = (*observers, self._wake_the_next, self._board.note)
         self._submitter = submitter
         self._configure_log = configure_log
         self._manager = manager or ServiceManager(None)
@@ -73,6 +78,7 @@ class Daemon:
         self._told_to_stop = False
         self._stack = ExitStack()
         self._loops: dict[str, RoleLoop] = {}
+        self._led: dict[str, Role] = {}
         self._workers: list[Worker] = []
         self._services: Services | None = None
         self._web: WebServer | None = None
@@ -129,6 +135,8 @@ class Daemon:
             stack.enter_context(services.identity)
             self._recover(services)
             self._make_loops(services)
+            roles = [*self._led, *(["worker"] if self._workers else [])]
+            services.coordinator.join(describe(services, roles), self._led.values(), self._coordination_changed)
             for loop in self._loops.values():
                 loop.start()
             self._stack = stack.pop_all()
@@ -204,7 +212,11 @@ class Daemon:
             return ["starting"]
         if services.stopping.is_set():
             return ["draining"]
-        return [f"the latest cycle of {name} failed, or there was none yet" for name, loop in self._loops.items() if not loop.working]
+        why = services.coordinator.why_not_start()
+        return [
+            *([why] if why else []),
+            *(f"the latest cycle of {name} failed, or there was none yet" for name, loop in self._loops.items() if not loop.working),
+        ]
 
     # Pieces
 
@@ -214,12 +226,21 @@ class Daemon:
 
     def _make_loops(self, services: Services) -> None:
         def add(name: str, role: str, run_once: Callable[[], str], interval: Callable[[], float], limit: Callable[[], float], *, worker: bool = False) -> None:
-            again = (lambda sentence: sentence not in {IDLE, DRAINING}) if worker else (lambda _: False)
+            def again(sentence: str) -> bool:
+                if worker:
+                    return sentence not in {IDLE, DRAINING} and not sentence.startswith(WAITING)
+                return sentence.startswith(_HELD) and services.coordinator.by == "zookeeper"  # elected: as soon as whoever was stopped has lost it
+
             self._loops[name] = RoleLoop(name, role, run_once, interval=interval, limit=limit, metrics=self.metrics, again=again)
 
         def now() -> Settings:
             return services.settings
 
+        def led(role: Role, run_once: Callable[[], str]) -> Callable[[], str]:
+            self._led[role.value] = role
+            return lambda: self._as_leader(services, role, run_once)
+
+        self._led[Role.HOUSEKEEPER.value] = Role.HOUSEKEEPER
         add(
             "housekeeper",
             "housekeeper",
@@ -232,7 +253,7 @@ class Daemon:
             add(
                 "initiator",
                 "initiator",
-                Initiator(services).run_once,
+                led(Role.INITIATOR, Initiator(services).run_once),
                 lambda: now().initiator.interval_seconds,
                 lambda: 3 * now().initiator.interval_seconds + _HOUR,
             )
@@ -242,7 +263,35 @@ class Daemon:
             limit = lambda: now().worker.timeout_hours * _HOUR + _HOUR  # noqa: E731
             add(f"worker-{number}", "worker", worker.run_once, lambda: now().worker.poll_seconds, limit, worker=True)
         if services.settings.cleaner.enabled:
-            add("cleaner", "cleaner", Cleaner(services).run_once, lambda: now().cleaner.interval_seconds, lambda: 3 * now().cleaner.interval_seconds + _HOUR)
+            clean = led(Role.CLEANER, Cleaner(services).run_once)
+            add("cleaner", "cleaner", clean, lambda: now().cleaner.interval_seconds, lambda: 3 * now().cleaner.interval_seconds + _HOUR)
+        shown = [name for name in self._loops if name != "watch"]
+        presence = Presence(services, self._loops, self._board, shown)
+        add("members", "members", presence.run_once, lambda: now().members.heartbeat_seconds, lambda: _HOUR / 4)
+
+    @staticmethod
+    def _as_leader(services: Services, role: Role, run_once: Callable[[], str]) -> str:
+        """One cycle, if we are elected; standing by and letting go are no failures."""
+        if (why := services.coordinator.why_not_start()) is not None:
+            return f"{WAITING}: {why}"
+        if services.coordinator.lead(role) is None:
+            return f"{_STANDS_BY}: another daemon leads the {role}"
+        try:
+            return run_once()
+        except MutexHeldError as error:
+            return f"{_HELD}: {error}"
+        except OwnershipLostError as error:
+            return f"{_STANDS_BY}: {error}"
+
+    def _coordination_changed(self) -> None:
+        """From the coordinator's thread."""
+        services = self._services
+        if services is None:
+            return
+        show(self.metrics, services)
+        for name, loop in self._loops.items():
+            if name in self._led or name.startswith("worker-"):
+                loop.wake()
 
     @staticmethod
     def _recover(services: Services) -> None:
@@ -272,6 +321,7 @@ class Daemon:
         while not all(loop.join(0.05) for loop in self._loops.values()):
             if over():
                 return False
+            self._resign()
             self._manager.report((), f"draining; still at work: {', '.join(name for name, loop in self._loops.items() if not loop.join(0)) or 'nobody'}")
             try:
                 number = self._signals.get_nowait()
@@ -280,6 +330,13 @@ class Daemon:
             if number == signal.SIGTERM and cancel_on_signal:
                 return False
         return True
+
+    def _resign(self) -> None:
+        """What has ended here another daemon may begin, while compactions still run."""
+        for name, role in list(self._led.items()):
+            if self._services is not None and self._loops[name].join(0):
+                self._services.coordinator.resign(role)
+                del self._led[name]
 
     def _next_signal(self) -> int | None:
         """Waits in short turns: a signal that comes just before the wait begins doesn't end it, and is dealt with after it."""

@@ -94,6 +94,11 @@ class RoleLoop:
         return self._said
 
     @property
+    def busy(self) -> bool:
+        """In a cycle."""
+        return self._running
+
+    @property
     def working(self) -> bool:
         """Whether it does what it is for: in a cycle, or the latest one ended without an error."""
         return self.succeeded or (self._running and not self._failures)

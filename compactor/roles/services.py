@@ -92,7 +92,7 @@ class Services:
             idle_transaction_seconds=settings.database.idle_transaction_seconds,
         ).connect()
         services = cls.over(database, settings, metrics=metrics, observers=observers, submitter=submitter)
-        services.coordinator = open_coordinator(settings, database)
+        services.coordinator = open_coordinator(settings, lambda: database)
         return services
 
     @classmethod

@@ -1,0 +1,58 @@
+"""`compactor members`: the daemons that are there, what they lead, and what each is doing."""
+
+import click
+
+from compactor.cli import units
+from compactor.cli.output import Column, Record, View
+from compactor.cli.session import Command, Session, pass_session
+from compactor.coordination import Role, SeenMember, open_coordinator
+
+COLUMNS = (
+    Column("host", "HOST"),
+    Column("pid", "PID", right=True),
+    Column("version", "VERSION"),
+    Column("state", "STATE"),
+    Column("leads", "LEADS", show=lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value)),
+    Column("stands_by", "STANDS BY", show=lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value)),
+    Column("heartbeat_age_ms", "HEARTBEAT", right=True, show=units.milliseconds),
+    Column("busy", "DOING", show=lambda value: "; ".join(map(str, value)) if isinstance(value, list) else str(value)),
+    Column("instance", "INSTANCE", people=False),
+)
+
+
+@click.command(cls=Command)
+@pass_session
+def members(session: Session) -> None:
+    """
+    Show the daemons of this metastore: which one leads what, and what each is doing.
+
+    Without ZooKeeper nobody is elected beforehand: the leader of a role is then who did its latest cycle, and daemons that went without a word are shown as gone.
+    """
+    coordinator = open_coordinator(session.settings, session.database)
+    try:
+        coordinator.connect()
+        records = [member_record(seen) for seen in coordinator.members()]
+    finally:
+        coordinator.close()
+    session.output.show(View(COLUMNS, records, empty="no daemon is there"))
+
+
+def member_record(seen: SeenMember) -> Record:
+    """A member for programs; `doing` has every thread, `busy` a sentence for each that is in a cycle. Fields of a newer version come through."""
+    member = seen.member
+    leads = [role.value for role in seen.leads]
+    led = {role.value for role in Role}
+    return {
+        **member.extra,
+        "host": member.host,
+        "pid": member.pid,
+        "version": member.version,
+        "state": "alive" if seen.alive else "gone",
+        "roles": list(member.roles),
+        "leads": leads,
+        "stands_by": [role for role in member.roles if role in led and role not in leads],
+        "heartbeat_age_ms": seen.heartbeat_age_ms,
+        "busy": [f"{activity.name}: {activity.what or activity.step or 'at work'}" for activity in member.doing if activity.busy],
+        "doing": [activity.record() for activity in member.doing],
+        "instance": member.instance,
+    }

@@ -1,0 +1,80 @@
+"""
+This daemon among the others: what it tells them it is doing, and what the metrics show of them.
+
+Knows loops and steps; who coordinates, and how, is the coordinator's business.
+"""
+
+import os
+import threading
+from collections.abc import Iterable, Mapping
+
+from compactor.coordination import Activity, Connection, Member, Role
+from compactor.daemon.loop import RoleLoop
+from compactor.metastore.model import QueueEntry
+from compactor.metrics import Metrics, version
+from compactor.roles.services import Services
+
+_SENTENCE = 200
+
+
+class Board:
+    """An observer of the steps: which one each loop passed last, and about what."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, tuple[str, str]] = {}
+
+    def note(self, step: str, about: object) -> None:
+        name = threading.current_thread().name
+        what = f"{about.kind} compaction {about.id} of {about.entity}" if isinstance(about, QueueEntry) else str(about or "")
+        self._latest["cleaner" if name.startswith("cleaning") else name] = (step, what)
+
+    def activity(self, loop: RoleLoop) -> Activity:
+        """A running cycle by its latest step, an idle loop by what its latest cycle said."""
+        if not loop.busy:
+            self._latest.pop(loop.name, None)
+            return Activity(loop.name, busy=False, what=loop.sentence[:_SENTENCE])
+        step, what = self._latest.get(loop.name, (None, ""))
+        return Activity(loop.name, busy=True, what=what[:_SENTENCE], step=step)
+
+
+class Presence:
+    """
+    Told to the others once a heartbeat.
+
+    Args:
+        loops: all of this daemon's; filled later.
+    """
+
+    def __init__(self, services: Services, loops: Mapping[str, RoleLoop], board: Board, shown: Iterable[str]) -> None:
+        self._services = services
+        self._loops = loops
+        self._board = board
+        self._shown = tuple(shown)
+
+    def run_once(self) -> str:
+        """Never fails: a daemon that can't tell the others works all the same."""
+        coordinator, metrics = self._services.coordinator, self._services.metrics
+        coordinator.report(self._board.activity(loop) for name, loop in self._loops.items() if name in self._shown)
+        leading = show(metrics, self._services)
+        present = coordinator.present()
+        metrics.members.set(len(present or ()))
+        if present is None:
+            return "it can't be told which daemons are there"
+        return f"{len(present)} daemons; this one leads {', '.join(sorted(leading)) or 'nothing'}"
+
+
+def show(metrics: Metrics, services: Services) -> frozenset[Role]:
+    """Put leadership and connection into the metrics, at once when they change; returns what we lead."""
+    coordinator = services.coordinator
+    leading, connection = coordinator.leading(), coordinator.connection
+    for role in Role:
+        metrics.leader.labels(role.value).set(role in leading)
+    for state in Connection:
+        metrics.coordination.labels(coordinator.by, state.value).set(state is connection)
+    return leading
+
+
+def describe(services: Services, roles: Iterable[str]) -> Member:
+    """This process, for the others."""
+    identity = services.identity
+    return Member(identity.instance, identity.host, os.getpid(), version(), tuple(roles))
