@@ -57,12 +57,10 @@ def _reader(version):
 
 
 @pytest.fixture(scope="session")
-def s3():
-    """An S3 server with a bucket `warehouse`; this process knows how to reach it."""
-    with s3_server.running() as server, pytest.MonkeyPatch.context() as patch:
+def s3(tmp_path_factory):
+    """An S3 server with a bucket `warehouse`."""
+    with s3_server.running(tmp_path_factory.mktemp("s3")) as server:
         server.bucket("warehouse")
-        for name, value in s3_server.ENVIRONMENT.items():
-            patch.setenv(name, value)
         yield server
 
 

@@ -14,11 +14,12 @@ from compactor.acid.snapshot import AcidState, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
 from compactor.engine.full_acid import plan_full_acid, run_full_acid
 from compactor.engine.insert_only import carry, carry_tasks
-from compactor.engine.publish import Manifest, ManifestFile, Published, Publisher
+from compactor.engine.manifest import Manifest, ManifestFile, Published
 from compactor.engine.results import OutputFile, StagedResult
-from compactor.engine.staging import Accepted, Staging
+from compactor.engine.staging import Accepted
 from compactor.engine.submit import JobName, Submitter, job_name
 from compactor.engine.verify import verify_full_acid, verify_listing
+from compactor.engine.ways import publisher_for, staging_for
 from compactor.errors import CompactorError, RefusedError, VerificationError
 from compactor.log import get_logger
 from compactor.metastore.model import Entity, PartitionFacts, TableFacts
@@ -103,7 +104,7 @@ class Compaction:
         self._submitter = submitter
         self._settings = settings
         self._step = step
-        self._staging = Staging(storage, request.location, request.entry_id, request.attempt)
+        self._staging = staging_for(storage, request.layout, request.location, request.entry_id, request.attempt)
         self._state: AcidState | None = None
         self._plan: CompactionPlan | None = None
         self._result: StagedResult | None = None
@@ -196,10 +197,8 @@ class Compaction:
         filled = [output for output in plan.outputs if any(file.directory == output.name for file in files)]
         outputs = filled or [plan.outputs[0]]
         self._staging.make_out([output.name for output in outputs])
-        for file in files:
-            self._staging.accept(Accepted(file.path, file.directory, file.name, file.length, file.checksum))
-        for output in outputs:
-            self._staging.mark(output.name, output.kind, plan.layout)
+        accepted = [Accepted(file.path, file.directory, file.name, file.length, file.checksum) for file in files]
+        self._staging.complete(accepted, [(output.name, output.kind) for output in outputs], plan.layout)
         return tuple(output.name for output in outputs)
 
     def verify(self, cancelled: Callable[[], bool] = lambda: False) -> None:
@@ -212,9 +211,9 @@ class Compaction:
         result, plan = self._ran(), self.plan()
         try:
             for directory in result.directories:
-                verify_listing(directory, self._staging.listed(directory), result, plan, root=self._staging.root, storage=self._storage)
+                verify_listing(directory, self._staging.listed(directory), result, plan, place=self._staging.place, storage=self._storage)
             if not plan.insert_only:
-                verify_full_acid(plan, result, self._staging.root, self._submitter, self.request.job, cancelled=cancelled)
+                verify_full_acid(plan, result, self._staging.place, self._submitter, self.request.job, cancelled=cancelled)
         except VerificationError as error:
             self.evidence = self._keep_evidence()
             raise VerificationError(Reason.VERIFICATION_FAILED, f"{error.message}; kept aside: {self.evidence}") from error
@@ -230,15 +229,15 @@ class Compaction:
         Make the result visible.
 
         Args:
-            guard: raises when the entry isn't ours any more, or the table is another one; called directly before each rename.
+            guard: raises when the entry isn't ours any more, or the table is another one; called directly before anything appears.
 
         Raises:
-            RefusedError, RetryableError, OutcomeUnknownError: as `Publisher.publish`.
+            RefusedError, CancelledError, RetryableError, OutcomeUnknownError: as `Publisher.publish`.
         """
         result, plan = self._ran(), self.plan()
         if self._manifests is None:
             self._manifests = tuple(self._manifest(directory, plan) for directory in result.directories)
-        Publisher(self._storage, plan, self._staging, self.request.txns).publish(self._manifests, guard)
+        publisher_for(self._storage, plan, self._staging, self.request.txns).publish(self._manifests, guard)
         written = sum(file.length for file in result.files)
         return Published(self._manifests, result.copied_bytes, result.recoded_bytes, written, len(result.files))
 

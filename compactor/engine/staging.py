@@ -10,7 +10,10 @@ the fence behind which a queue entry may be given to somebody else.
 """
 
 import contextlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry
@@ -55,8 +58,8 @@ class Staging:
     def __init__(self, storage: Storage, location: str, entry_id: int, attempt: str) -> None:
         self._storage = storage
         self._location = location
-        self._tag = f"{entry_id}-{attempt}"
-        self.name = f"{STAGING_PREFIX}{self._tag}"
+        self.tag = f"{entry_id}-{attempt}"
+        self.name = f"{STAGING_PREFIX}{self.tag}"
         self.root = join(location, self.name)
         self.tasks = join(self.root, TASKS)
 
@@ -84,6 +87,31 @@ class Staging:
     def out(self, directory: str) -> str:
         return join(self.root, OUT, directory)
 
+    def place(self, directory: str, name: str) -> str:
+        """Where a file of the result is until it is published."""
+        return join(self.out(directory), name)
+
+    def complete(self, files: Sequence[Accepted], directories: Sequence[tuple[str, DirKind]], layout: LayoutVersion) -> None:
+        """
+        Put the output directories together: accepted files, markers, and what belongs to the table (`Storage.adopt`).
+
+        What can be under way at once is: closing a small file on HDFS takes half a second. The names of all that is in them are durable afterwards: the rename
+        that publishes a directory must not outlive its contents.
+
+        Raises:
+            CompactorError: two files for one place.
+            CancelledError: it is gone: somebody has discarded this attempt.
+        """
+        moves = [partial(self.accept, file) for file in files]
+        marks = [partial(self.mark, name, kind, layout) for name, kind in directories]
+        at_once(self._storage.side_by_side, [*moves, *marks])
+        try:
+            for name, _ in directories:
+                self._storage.adopt(self._location, self.out(name))
+                self._storage.sync_directory(self.out(name))
+        except FileNotFoundError:
+            raise self._discarded() from None
+
     def accept(self, file: Accepted) -> None:
         """
         Move one finished file to its place.
@@ -97,18 +125,24 @@ class Staging:
         except FileExistsError:
             raise CompactorError(f"two tasks reported {file.directory}/{file.name}") from None
         except FileNotFoundError:
-            raise CancelledError(f"{self.root} was discarded while it was put together") from None
+            raise self._discarded() from None
 
     def mark(self, directory: str, kind: DirKind, layout: LayoutVersion) -> None:
         """
         Version file always, so that an empty directory is seen on every store; on 3.1 a base also says that it was compacted, before it can be seen.
 
-        The names of all that is in it are durable afterwards: the rename that publishes the directory must not outlive its contents.
+        Raises:
+            CancelledError: it is gone: somebody has discarded this attempt.
         """
-        self._storage.write_small(join(self.out(directory), VERSION_FILE), VERSION_FILE_CONTENT)
-        if kind is DirKind.BASE and layout is LayoutVersion.HIVE_3:
-            self._storage.write_small(join(self.out(directory), METADATA_FILE), METADATA_FILE_CONTENT)
-        self._storage.sync_directory(self.out(directory))
+        try:
+            self._storage.write_small(join(self.out(directory), VERSION_FILE), VERSION_FILE_CONTENT)
+            if kind is DirKind.BASE and layout is LayoutVersion.HIVE_3:
+                self._storage.write_small(join(self.out(directory), METADATA_FILE), METADATA_FILE_CONTENT)
+        except FileNotFoundError:
+            raise self._discarded() from None
+
+    def _discarded(self) -> CancelledError:
+        return CancelledError(f"{self.root} was discarded while it was put together")
 
     def listed(self, directory: str) -> tuple[FileEntry, ...]:
         """
@@ -124,7 +158,7 @@ class Staging:
 
     def discard(self) -> None:
         """Take it out of sight in one step, then delete it; nothing there is fine."""
-        gone = join(self._location, f"{TRASH_PREFIX}{self._tag}-delete")
+        gone = join(self._location, f"{TRASH_PREFIX}{self.tag}-delete")
         if self._storage.exists(self.root):  # where nothing was made nothing is asked of a file system that may be read-only
             with contextlib.suppress(FileNotFoundError, FileExistsError, OutcomeUnknownError):
                 self._storage.rename_noreplace(self.root, gone)
@@ -134,6 +168,23 @@ class Staging:
 
     def keep_as_evidence(self) -> str:
         """Rename it aside, so that nothing in it can be published any more; returns the new directory's name."""
-        name = f"{EVIDENCE_PREFIX}{self._tag}"
+        name = f"{EVIDENCE_PREFIX}{self.tag}"
         self._storage.rename_noreplace(self.root, join(self._location, name))
         return name
+
+
+def at_once(count: int, actions: Sequence[Callable[[], object]]) -> None:
+    """Do all of them, at most so many at a time; the first error is raised when those under way have ended."""
+    if count <= 1 or len(actions) <= 1:
+        for action in actions:
+            action()
+        return
+    with ThreadPoolExecutor(min(count, len(actions)), thread_name_prefix="staging") as pool:
+        started = [pool.submit(action) for action in actions]
+        try:
+            for one in started:
+                one.result()
+        except BaseException:
+            for one in started:
+                one.cancel()
+            raise

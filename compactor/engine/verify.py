@@ -30,14 +30,15 @@ from compactor.orc.tail import Tail, read_tail
 from compactor.planning.document import CompactionPlan, DeleteScope, FormatSpec, InputFile, Role
 from compactor.reasons import Reason
 from compactor.storage.base import ReadHandle, Storage
-from compactor.storage.location import join
 from compactor.storage.registry import storage_for
 
 STRIPES_PER_TASK: Final = 8
 SAMPLE: Final = 4096
+Place = Callable[[str, str], str]
+"""Location of a staged file, by directory and name."""
 
 
-def verify_listing(directory: str, listed: Sequence[FileEntry], result: StagedResult, plan: CompactionPlan, *, root: str, storage: Storage) -> None:
+def verify_listing(directory: str, listed: Sequence[FileEntry], result: StagedResult, plan: CompactionPlan, *, place: Place, storage: Storage) -> None:
     """
     A staged directory holds exactly the accepted files and the markers; the files are those that the tasks reported.
 
@@ -52,7 +53,7 @@ def verify_listing(directory: str, listed: Sequence[FileEntry], result: StagedRe
         odd = sorted(set(found) ^ (files.keys() | markers))
         raise _different(f"{directory} should hold {len(files)} files and {len(markers)} markers; {odd[0]} is {'too much' if odd[0] in found else 'missing'}")
     for name, file in files.items():
-        with storage.open_read(join(root, "out", directory, name)) as reader:
+        with storage.open_read(place(directory, name)) as reader:
             if reader.size != file.length or checksum(reader) != file.checksum:
                 raise _different(f"{directory}/{name} isn't the file that its task reported")
 
@@ -84,7 +85,7 @@ class VerifyTask:
     scope: DeleteScope
 
 
-def verify_full_acid(plan: CompactionPlan, result: StagedResult, root: str, submitter: Submitter, job: JobName, *, cancelled: Callable[[], bool]) -> None:
+def verify_full_acid(plan: CompactionPlan, result: StagedResult, place: Place, submitter: Submitter, job: JobName, *, cancelled: Callable[[], bool]) -> None:
     """
     Account for rows here, then check files as a job.
 
@@ -92,7 +93,7 @@ def verify_full_acid(plan: CompactionPlan, result: StagedResult, root: str, subm
         VerificationError: the first difference.
     """
     check_accounts(plan, result)
-    tasks = [task for file in result.files for task in _verify_tasks(plan, file, root)]
+    tasks = [task for file in result.files for task in _verify_tasks(plan, file, place)]
     submitter.run(job, verify_stripes, tasks, progress=lambda _: None, cancelled=cancelled)
 
 
@@ -122,7 +123,7 @@ def check_accounts(plan: CompactionPlan, result: StagedResult) -> None:
         raise _different(f"the inputs hold {sum(file.rows for file in inserts)} rows, {total.read} were read")
 
 
-def _verify_tasks(plan: CompactionPlan, file: OutputFile, root: str) -> list[VerifyTask]:
+def _verify_tasks(plan: CompactionPlan, file: OutputFile, place: Place) -> list[VerifyTask]:
     bucket = next(b for output in plan.outputs if output.name == file.directory for b in output.buckets if b.bucket == file.bucket)
     origins = tuple((origin.path, origin.stripe) for origin in file.origins for _ in range(origin.count))
     known = {item.path: item for item in plan.inputs}
@@ -131,7 +132,7 @@ def _verify_tasks(plan: CompactionPlan, file: OutputFile, root: str) -> list[Ver
     return [
         VerifyTask(
             location=plan.location,
-            path=join(root, "out", file.directory, file.name),
+            path=place(file.directory, file.name),
             file=replace(file, origins=()),
             origins=part,
             start=number * STRIPES_PER_TASK,

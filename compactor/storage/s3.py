@@ -222,7 +222,8 @@ class S3Storage:
     def _require_free(self, location: str) -> None:
         if self.exists(location):
             raise FileExistsError(17, "already there", location)
-        if not self.exists(parent(location)):
+        above = _prefix(parent(location))
+        if above and not any(self._entries(above, location, 1)):
             raise FileNotFoundError(2, "not there", parent(location))
 
     def _object(self, location: str) -> Object:

@@ -1,7 +1,7 @@
 """
 The S3 server that tests start: `python -m tests.cluster.s3_program PORT`. moto's server, with gaps closed that the tests would fall into.
 
- - a part for, or the completion of, an upload that was given up is answered by NoSuchUpload, as Amazon does; moto answers 500
+ - whatever is asked of an upload that is over is answered by NoSuchUpload, as Amazon does; moto answers 500
  - CopySourceIfMatch of UploadPartCopy is looked at; moto ignores it
  - If-None-Match is looked at and acted on in one step; moto lets two requests both find nothing there
 """
@@ -21,6 +21,10 @@ class Uploads(dict):
 
     def __missing__(self, upload_id):
         raise NoSuchUpload(upload_id)
+
+    def __delitem__(self, upload_id):
+        self[upload_id]
+        super().__delitem__(upload_id)
 
 
 class OneByOne:

@@ -3,7 +3,6 @@ An S3 server for tests: moto's (see `s3_program`) in a process of its own, on lo
 """
 
 import contextlib
-import os
 import socket
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import botocore.session
 
-ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
+CREDENTIALS = "[default]\naws_access_key_id = test\naws_secret_access_key = test\n"
 ROOT = Path(__file__).parents[2]
 
 
@@ -25,11 +24,14 @@ class S3Server:
 
     Args:
         url: `http://127.0.0.1:<port>`.
+        folder: where a file of credentials is left.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, folder: Path) -> None:
         self.url = url
-        self.settings = {"endpoint": url, "path_style": True, "region": "us-east-1"}
+        credentials = folder / "credentials"
+        credentials.write_text(CREDENTIALS)
+        self.settings = {"endpoint": url, "path_style": True, "region": "us-east-1", "credentials_file": credentials}
         self.client = botocore.session.Session().create_client(
             "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
         )
@@ -67,7 +69,7 @@ class S3Server:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[S3Server]:
+def running(folder: Path) -> Iterator[S3Server]:
     """A server that ends with the block."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -77,12 +79,11 @@ def running() -> Iterator[S3Server]:
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, **ENVIRONMENT},
     )
     try:
         url = f"http://127.0.0.1:{port}"
         _wait(url, process)
-        yield S3Server(url)
+        yield S3Server(url, folder)
     finally:
         process.terminate()
         process.wait()
