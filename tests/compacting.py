@@ -3,6 +3,7 @@ How tests run the engine: over a built warehouse, through any submitter, with Hi
 """
 
 import contextlib
+import pickle
 from dataclasses import dataclass, field
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
@@ -16,20 +17,22 @@ from compactor.storage.registry import storage_for
 from tests.reference.compare import expected_rows, read_table
 
 KIB = 1024
+ORC_INPUT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
+TEXT_INPUT = "org.apache.hadoop.mapred.TextInputFormat"
 
 
 class InProcess:
-    """A submitter that calls the functions here and now."""
+    """A submitter that calls the functions here and now, tasks and results pickled as on their way to an executor and back."""
 
     def run(self, job, function, tasks, *, progress=lambda _: None, cancelled=lambda: False):
         results = []
         for number, task in enumerate(tasks):
             if cancelled():
                 raise CancelledError(f"{job.name} was cancelled")
-            (result,) = run_partition(function, [task])
+            (result,) = run_partition(function, [pickle.loads(pickle.dumps(task))])
             if isinstance(result, Failed):
                 raise result.error
-            results.append(result)
+            results.append(pickle.loads(pickle.dumps(result)))
             progress((number + 1) / len(tasks))
         return results
 
@@ -39,22 +42,23 @@ def settings(**sections):
     return Settings(database={"url": "sqlite:////nowhere/metastore.db"}, host="testhost", **sections)
 
 
-def facts_of(table):
-    """What the catalog would say about a table of the builder."""
+def facts_of(table, *, database=None, location=None, text=None):
+    """What the catalog would say about a table of the builder, or about one of the fixtures: those don't know where they are and how they are stored."""
+    text = table.file_format != "orc" if text is None else text
     return TableFacts(
         tbl_id=1,
-        database=table.database,
+        database=database or table.database,
         name=table.name,
         table_type="MANAGED_TABLE",
         owner="hive",
-        location=str(table.location),
-        columns=tuple(Column(name, kind) for name, kind in table.columns),
-        partition_keys=tuple(Column(name, kind) for name, kind in table.partition_keys),
-        input_format="org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
+        location=f"file:{location or table.location}",
+        columns=tuple(Column(*one) for one in table.columns),
+        partition_keys=tuple(Column(*one) for one in table.partition_keys),
+        input_format=TEXT_INPUT if text else ORC_INPUT,
         serde=None,
         buckets=table.buckets,
         bucket_columns=table.bucket_columns,
-        parameters=table.parameters,
+        parameters=dict(table.parameters),
     )
 
 

@@ -182,7 +182,9 @@ def test_a_mutex_keeps_others_out(database):
 def test_mutexes_of_different_names_do_not_meet(database):
     """The Cleaner's mutex isn't the Initiator's."""
     with database.mutex("Cleaner"), database.mutex("Initiator", wait_seconds=0.1):
-        pass
+        for name in ("Cleaner", "Initiator"):
+            with pytest.raises(RetryableError, match=f"mutex {name} is held"), database.mutex(name, wait_seconds=0.1):
+                raise AssertionError
 
 
 def test_a_mutex_keeps_a_value_on_hive_4(database):

@@ -4,7 +4,6 @@ One compaction of a built or restored directory through the engine, with whateve
 What the worker does around the engine is done here in the plainest way: a transaction of its own that is open while it runs and committed after.
 """
 
-import pickle
 import shutil
 from dataclasses import dataclass
 
@@ -12,54 +11,20 @@ from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.engine.compaction import Compaction, CompactionRequest
-from compactor.errors import CancelledError, RefusedError
-from compactor.metastore.model import Column, Entity, PartitionFacts, TableFacts
+from compactor.errors import RefusedError
+from compactor.metastore.model import Entity, PartitionFacts
 from compactor.reasons import Reason
 from compactor.settings import Settings
 from compactor.storage.local import LocalStorage
+from tests import compacting
 
-ORC_INPUT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
-TEXT_INPUT = "org.apache.hadoop.mapred.TextInputFormat"
 NOT_WORTH_IT = {Reason.NOT_ENOUGH, Reason.NO_FIXED_POINT, Reason.DUPLICATE_RANGE}
 """Refusals that a random request may meet."""
 
 
-class InlineSubmitter:
-    """Runs tasks one after another in this process, their arguments and results pickled as on their way to an executor."""
-
-    def run(self, job, function, tasks, *, progress=lambda _: None, cancelled=lambda: False):
-        results = []
-        for number, task in enumerate(tasks, 1):
-            if cancelled():
-                raise CancelledError(f"{job.name} was cancelled")
-            results.append(pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task))))))
-            progress(number / len(tasks))
-        return results
-
-
 def settings(**sections):
     """Settings for tests; stripes of any size are copied unless told otherwise."""
-    given = {"splice": {"min_stripe_bytes": 1}, "spark": {"master": "local[2]", "conf": {"spark.ui.enabled": "false"}}}
-    return Settings(database={"url": "sqlite:///:memory:"}, **(given | sections))
-
-
-def table_facts(table):
-    """The catalog's view of a built table."""
-    return TableFacts(
-        tbl_id=1,
-        database=table.database,
-        name=table.name,
-        table_type="MANAGED_TABLE",
-        owner="hive",
-        location=f"file:{table.location}",
-        columns=tuple(Column(*one) for one in table.columns),
-        partition_keys=tuple(Column(*one) for one in table.partition_keys),
-        input_format=ORC_INPUT if table.file_format == "orc" else TEXT_INPUT,
-        serde=None,
-        buckets=table.buckets,
-        bucket_columns=table.bucket_columns,
-        parameters=dict(table.parameters),
-    )
+    return compacting.settings(**({"splice": {"min_stripe_bytes": 1}, "spark": {"master": "local[2]"}} | sections))
 
 
 @dataclass
@@ -117,7 +82,7 @@ class Engine:
         snapshot = warehouse.snapshot(table)
         try:
             published = self.compact(
-                table_facts(table),
+                compacting.facts_of(table),
                 name,
                 table.directories[name].location,
                 kind,

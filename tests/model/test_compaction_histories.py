@@ -5,7 +5,8 @@ import pytest
 from compactor.acid.compaction import LayoutVersion
 from compactor.demo.ledger import MemoryLedger
 from compactor.demo.warehouse import Warehouse
-from tests.model.compacting import Engine, InlineSubmitter, settings
+from tests.compacting import InProcess
+from tests.model.compacting import Engine, settings
 from tests.model.histories import KINDS, History
 
 SIZES = {"copy": 1, "mixed": 1500, "recode": 1 << 30}
@@ -16,7 +17,7 @@ def live(tmp_path, seed, kind, steps):
     """Everything but the kind of table follows from the seed."""
     layout, size = list(LayoutVersion)[seed % 2], list(SIZES.values())[seed % 3]
     history = History(Warehouse(tmp_path / "warehouse", MemoryLedger(layout)), seed, kind)
-    engine = Engine(InlineSubmitter(), settings(splice={"min_stripe_bytes": size}))
+    engine = Engine(InProcess(), settings(splice={"min_stripe_bytes": size}))
     history.run(steps, engine.hook, engine.clean)
     history.finish()
     history.remember()

@@ -11,9 +11,9 @@ import pytest
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.errors import RefusedError
-from compactor.metastore.model import Column, TableFacts
+from tests.compacting import facts_of
 from tests.fixtures import hive
-from tests.model.compacting import ORC_INPUT, TEXT_INPUT, Engine, settings
+from tests.model.compacting import Engine, settings
 from tests.reference.compare import read_directory
 from tests.reference.reader import WriteIds
 
@@ -63,7 +63,7 @@ def compacted(request, tmp_path_factory, submitter):
             done.txns[path] = txn
             try:
                 published = engine.compact(
-                    facts(table, warehouse),
+                    facts_of(table, database=hive.DATABASE, location=warehouse / table.path, text=table.name == "mm_text"),
                     name,
                     warehouse / path,
                     request.param,
@@ -76,24 +76,6 @@ def compacted(request, tmp_path_factory, submitter):
             except RefusedError as error:
                 done.made[path] = error
     return done
-
-
-def facts(table, warehouse):
-    return TableFacts(
-        tbl_id=1,
-        database=hive.DATABASE,
-        name=table.name,
-        table_type="MANAGED_TABLE",
-        owner="hive",
-        location=f"file:{warehouse / table.path}",
-        columns=tuple(Column(*one) for one in table.columns),
-        partition_keys=tuple(Column(*one) for one in table.partition_keys),
-        input_format=TEXT_INPUT if table.name == "mm_text" else ORC_INPUT,
-        serde=None,
-        buckets=table.buckets,
-        bucket_columns=table.bucket_columns,
-        parameters=table.parameters,
-    )
 
 
 def txns_seen(txn, *, committed):

@@ -6,10 +6,10 @@ from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.engine.compaction import Compaction, CompactionRequest
 from compactor.errors import RefusedError
-from compactor.metastore.model import Column, Entity, TableFacts
+from compactor.metastore.model import Entity
 from compactor.reasons import Reason
 from compactor.storage.registry import storage_for
-from tests.compacting import InProcess, settings
+from tests.compacting import InProcess, facts_of, settings
 from tests.fixtures import hive
 from tests.reference.reader import read, read_insert_only
 
@@ -26,26 +26,11 @@ def request_for(table, location, partition, kind):
     metastore = hive.metastore("before")
     reader = ValidWriteIdList.parse(table.write_ids)
     txns = ValidTxnList.parse(metastore.txns)
-    facts = TableFacts(
-        1,
-        "fx",
-        table.name,
-        "MANAGED_TABLE",
-        None,
-        str(location),
-        tuple(Column(name, kind) for name, kind in table.columns),
-        tuple(Column(name, kind) for name, kind in table.partition_keys),
-        None,
-        None,
-        table.buckets,
-        table.bucket_columns,
-        parameters={"transactional": "true"} | ({"transactional_properties": "insert_only"} if table.insert_only else {}),
-    )
     return CompactionRequest(
         entry_id=1,
         attempt="a",
         entity=Entity("fx", table.name, partition),
-        table=facts,
+        table=facts_of(table, database=hive.DATABASE, location=location, text=table.name == "mm_text"),
         partition=None,
         location=str(location),
         kind=kind,

@@ -11,6 +11,7 @@ from compactor.orc import splice
 from compactor.orc.deletes import DeleteEvents
 from compactor.orc.handles import LocalReader
 from compactor.orc.tail import read_tail
+from compactor.planning.document import Action
 from tests.compacting import KIB, Attempt, settings
 
 COLUMNS = [("id", "int"), ("v", "string")]
@@ -60,10 +61,13 @@ def change_result(attempt, **changes):
 
 def test_good_output_passes(warehouse, table):
     """Copied and recoded stripes, both kinds."""
-    staged(warehouse, table).compaction.verify()
-    staged_minor = Attempt(warehouse, table, CompactionKind.MINOR, attempt="m")
-    staged_minor.compaction.run()
-    staged_minor.compaction.verify()
+    for kind, actions in ((CompactionKind.MAJOR, {Action.COPY, Action.RECODE}), (CompactionKind.MINOR, {Action.COPY})):
+        attempt = staged(warehouse, table, kind)
+        assert {segment.action for output in attempt.compaction.plan().outputs for bucket in output.buckets for segment in bucket.segments} == actions
+        attempt.compaction.verify()
+        assert attempt.compaction.evidence is None
+        assert list(attempt.location.glob(".compactor-1-a/out/*/bucket_00000"))
+        attempt.compaction.discard()
 
 
 def test_a_stray_file(warehouse, table):
