@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from compactor.acid.compaction import CompactionKind
-from compactor.acid.names import MalformedNameError, parse_dir
 from compactor.acid.snapshot import AcidState
 from compactor.acid.write_ids import CompactorWriteIdList
 from compactor.engine.compaction import Compaction, CompactionRequest, Published
@@ -30,7 +29,7 @@ from compactor.roles.absence import require_removed
 from compactor.roles.cancellation import Cancellation
 from compactor.roles.heartbeat import Heartbeat
 from compactor.roles.services import Services
-from compactor.roles.trash import remove_hidden, staging_directories
+from compactor.roles.trash import remove_hidden, staging_directories, visibility_txn
 from compactor.storage.base import Storage
 
 _log = get_logger(__name__)
@@ -372,20 +371,12 @@ def remove_uncommitted(services: Services, place: tuple[Storage, str] | None, tx
     if place is None:
         return []
     storage, location = place
-    names = [name for name in storage.directories(location) if _visibility_txn(name) == txn_id]
+    names = [name for name in storage.directories(location) if visibility_txn(name) == txn_id]
     if not names:
         return []
     if (state := services.transactions.state(txn_id)) is not TxnState.ABORTED:
         raise RefusedError(Reason.OWNERSHIP_LOST, f"{names[0]} was written by transaction {txn_id}, which is {state.value}, not aborted: left alone")
     return remove_hidden(storage, location, names)
-
-
-def _visibility_txn(name: str) -> int:
-    try:
-        parsed = parse_dir(name)
-    except MalformedNameError:
-        return 0
-    return parsed.visibility_txn if parsed else 0
 
 
 def _where(entry: QueueEntry | None) -> str:

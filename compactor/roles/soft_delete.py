@@ -18,8 +18,9 @@ from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner_tally import CleanerTally
 from compactor.roles.leadership import Held
+from compactor.roles.removing import trash_for
 from compactor.roles.services import Services
-from compactor.roles.trash import Removal, Trash, settle
+from compactor.roles.trash import Removal, settle
 from compactor.storage.base import Storage
 from compactor.storage.location import name, parent, split
 
@@ -67,7 +68,7 @@ def _remove(services: Services, held: Held, entry: QueueEntry, location: str) ->
     settle(storage, above, storage.list_tree(above), entry.id)
     if not storage.exists(location):
         return None
-    trash = Trash(storage, above, entry.id)
+    trash = trash_for(storage, above, entry.id)
     trash.open()
     try:
         _still_right(services, held, entry, location)  # with the trash in place, as in a sweep

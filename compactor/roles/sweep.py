@@ -18,8 +18,10 @@ from compactor.metastore.transactions import TxnState
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.absence import require_removed
+from compactor.roles.removing import trash_for
 from compactor.roles.services import Services
-from compactor.roles.trash import Removal, Trash, remove_hidden, settle
+from compactor.roles.trash import Removal, Trash, remove_hidden, settle, visibility_txn
+from compactor.roles.trash_in_place import TrashInPlace
 from compactor.storage.base import Storage
 
 _log = get_logger(__name__)
@@ -82,7 +84,7 @@ class Sweep:
         if not removals_in(listing, state):
             self._services.steps.enter(steps.CLEANER_LISTED, self._about)
             return Swept((), state, ())
-        trash = Trash(self._storage, self._location, self._tag)
+        trash = trash_for(self._storage, self._location, self._tag)
         trash.open()
         try:
             # Asked with the trash in place: whoever is the Cleaner after us finds it, and what we decide from here on can't be carried out any more.
@@ -112,7 +114,7 @@ class Sweep:
     def _tidied(self) -> Listing:
         """A listing after cut-off removals were settled and staging directories of attempts that are over were removed."""
         listing = self._list()
-        stale = self._stale_staging(listing)
+        stale = self._stale_staging(listing) + self._stale_uploads()
         if stale:
             _log.info("removed staging directories of attempts that are over", directories=remove_hidden(self._storage, self._location, stale))
         if settle(self._storage, self._location, listing) or stale:
@@ -126,7 +128,7 @@ class Sweep:
         They must go before the attempt's component is forgotten: a worker that was only asleep could publish under a transaction that nobody remembers as aborted.
         """
         stale = []
-        for name in listing.directories:
+        for name in sorted({*listing.directories, *self._storage.pending(self._location)}):
             number = name.removeprefix(STAGING_PREFIX).split("-", 1)[0]
             if "/" in name or not name.startswith(STAGING_PREFIX) or not number.isdecimal():
                 continue
@@ -138,7 +140,16 @@ class Sweep:
                 stale.append(name)
         return stale
 
-    def _remove(self, trash: Trash, removals: tuple[Removal, ...]) -> None:
+    def _stale_uploads(self) -> list[str]:
+        """Directories of aborted compactions into which something is still on its way: a worker that was only asleep could complete it."""
+        aborted = []
+        for name in self._storage.pending(self._location):
+            txn_id = visibility_txn(name)
+            if txn_id and self._services.transactions.state(txn_id) is TxnState.ABORTED:
+                aborted.append(name)
+        return aborted
+
+    def _remove(self, trash: Trash | TrashInPlace, removals: tuple[Removal, ...]) -> None:
         try:
             trash.take(removals)
             self._services.steps.enter(steps.CLEANER_TRASHED, self._about)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX
+from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, MalformedNameError, parse_dir
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.log import get_logger
 from compactor.reasons import Reason
@@ -156,6 +156,9 @@ def put_back(storage: Storage, location: str, name: str) -> None:
 
     The directory gets another name first: whoever was stopped while it moved things into it can neither go on nor decide on it.
     """
+    if storage.uploads is not None:
+        _take_sign_away(storage, join(location, name))
+        return
     if not name.endswith(BACK):
         try:
             storage.rename_noreplace(join(location, name), join(location, name + BACK))
@@ -185,27 +188,44 @@ def put_back(storage: Storage, location: str, name: str) -> None:
     storage.delete_tree(held)
 
 
+def _take_sign_away(storage: Storage, sign: str) -> None:
+    """Where nothing is moved (`trash_in_place`) the directory is empty; another isn't ours to judge."""
+    try:
+        inside = storage.list_tree(sign).files
+    except RefusedError as error:
+        if error.reason is Reason.LOCATION_MISSING:
+            return
+        raise
+    if inside:
+        _log.error("holds files, but nothing is moved on such a store; look at it by hand", directory=sign)
+        return
+    storage.delete_tree(sign)
+
+
 def remove_hidden(storage: Storage, location: str, names: Iterable[str]) -> list[str]:
     """
-    Remove directories that hold nothing of the table's (staging, results of aborted compactions): gone from their name in one step, then deleted.
-
-    The first step is what makes it a fence: a rename out of a removed staging directory finds no source, and never half of one.
+    Remove directories that hold nothing of the table's (staging, results of aborted compactions), so that nothing can be published out of them or into them.
     """
     removed = []
     for name in names:
         target = join(location, f"{TRASH_PREFIX}gone-{uuid.uuid4().hex[:8]}{DECIDED}")
-        try:
-            storage.rename_noreplace(join(location, name), target)
-        except FileNotFoundError:
-            continue
-        storage.delete_tree(target)
-        removed.append(name)
+        if storage.withdraw(join(location, name), target):
+            removed.append(name)
     return removed
 
 
 def staging_directories(names: Iterable[str], entry_id: int) -> list[str]:
     """Staging directories of a queue entry, of whichever attempt, among the names in a partition's directory."""
     return [name for name in names if name.startswith(f"{STAGING_PREFIX}{entry_id}-")]
+
+
+def visibility_txn(name: str) -> int:
+    """The transaction in a directory's name; 0 without one."""
+    try:
+        parsed = parse_dir(name)
+    except MalformedNameError:
+        return 0
+    return parsed.visibility_txn if parsed else 0
 
 
 def _top_directories(listing: Listing) -> list[str]:

@@ -1,0 +1,122 @@
+"""
+Removing directories where nothing can be renamed: what is to go stays where it is, is compared once more directly before, and then deleted in place.
+
+A hidden directory inside the partition says that somebody is about to remove something:
+
+    .trash-compactor-<tag>-<token>           without content; who finds it missing has been succeeded, and removes nothing
+    .trash-compactor-<tag>-<token>-kept      quarantine: copies made by the store
+
+Between the last comparison and the deletion there is a moment in which a process may be stopped, and then deletes what was compared before it was stopped; what
+renaming does in one step can't be had here. What it deletes is replaced or aborted all the same: directories of a write id or transaction are never used again.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from compactor.acid.listing import FileEntry
+from compactor.acid.names import TRASH_PREFIX
+from compactor.errors import OwnershipLostError, RefusedError
+from compactor.reasons import Reason
+from compactor.roles.trash import KEPT, Removal, put_back
+from compactor.storage.base import Storage
+from compactor.storage.location import join, parent
+
+Item = TypeVar("Item")
+
+
+class TrashInPlace:
+    """Does what a `Trash` does, with the same calls in the same order."""
+
+    def __init__(self, storage: Storage, location: str, tag: str | int) -> None:
+        self._storage = storage
+        self._location = location
+        self.name = f"{TRASH_PREFIX}{tag}-{uuid.uuid4().hex[:8]}"
+        self._removals: list[Removal] = []
+
+    def open(self) -> None:
+        """Make the sign. Whoever succeeds us takes it away."""
+        self._storage.mkdir(self._path())
+
+    def take(self, removals: Sequence[Removal]) -> None:
+        """Remember what is to go."""
+        self._removals += removals
+
+    def check(self) -> None:
+        """
+        Compare what is there with what was decided on.
+
+        Raises:
+            RefusedError: INPUT_CHANGED, naming the first difference.
+            FileNotFoundError: something has vanished.
+        """
+        for removal in self._removals:
+            found = set(self._found(removal))
+            if difference := sorted(found ^ set(removal.files)):
+                word = "appeared or changed" if difference[0] in found else "is missing or changed"
+                raise RefusedError(Reason.INPUT_CHANGED, f"{difference[0].path} {word} while it was being removed; nothing was removed")
+
+    def put_back(self) -> None:
+        """Nothing was moved; take the sign away."""
+        put_back(self._storage, self._location, self.name)
+
+    def decide(self) -> None:
+        """The last look. Raises RefusedError as `check`; OwnershipLostError: somebody has succeeded us."""
+        try:
+            self.check()
+        except FileNotFoundError as error:
+            raise RefusedError(Reason.INPUT_CHANGED, f"{error.filename} vanished while it was being removed; nothing was removed") from None
+        if not self._storage.exists(self._path()):
+            raise OwnershipLostError(f"{self.name} was settled by somebody else")
+
+    def delete(self) -> None:
+        """Delete what was compared, and then the sign."""
+        self._side_by_side(self._delete_one, self._removals)
+        self._storage.delete_tree(self._path())
+
+    def keep(self) -> None:
+        """Have the store copy everything aside, then delete it."""
+        self.decide()
+        files = [(file.path, join(self._location, self.name + KEPT, file.path)) for removal in self._removals for file in removal.files]
+        made = {self._location}
+        for _, target in files:
+            self._make(parent(target), made)
+        self._side_by_side(lambda item: self._storage.link_or_copy(join(self._location, item[0]), item[1]), files)
+        self.decide()
+        self.delete()
+
+    def _found(self, removal: Removal) -> list[FileEntry]:
+        location = join(self._location, removal.name)
+        if [file.path for file in removal.files] == [removal.name]:
+            entry = self._storage.stat(location)
+            if entry is None:
+                raise FileNotFoundError(2, "not there", removal.name)
+            return [FileEntry(removal.name, entry.length, entry.mtime_ms)]
+        try:
+            listing = self._storage.list_tree(location)
+        except RefusedError as error:
+            if error.reason is Reason.LOCATION_MISSING:
+                raise FileNotFoundError(2, "not there", removal.name) from None
+            raise
+        return [FileEntry(f"{removal.name}/{file.path}", file.length, file.mtime_ms) for file in listing.files]
+
+    def _delete_one(self, removal: Removal) -> None:
+        location = join(self._location, removal.name)
+        if [file.path for file in removal.files] == [removal.name]:
+            self._storage.delete_file(location)
+        else:
+            self._storage.delete_tree(location)
+
+    def _make(self, directory: str, made: set[str]) -> None:
+        if directory not in made:
+            self._make(parent(directory), made)
+            self._storage.mkdir(directory)
+            made.add(directory)
+
+    def _side_by_side(self, work: Callable[[Item], None], items: Sequence[Item]) -> None:
+        with ThreadPoolExecutor(self._storage.side_by_side, thread_name_prefix="removing") as pool:
+            list(pool.map(work, items))
+
+    def _path(self) -> str:
+        return join(self._location, self.name)
