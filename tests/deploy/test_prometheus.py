@@ -1,0 +1,105 @@
+"""Alert and recording rules: valid, tried in both directions, built on metrics that exist, each with a page that says what to do."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from compactor.cli.root import cli
+from compactor.metrics import Metrics
+from tests.deploy.service import DEPLOY, PROJECT
+from tests.needs import missing
+
+pytestmark = pytest.mark.deploy
+FOLDER = DEPLOY / "prometheus"
+RULES = [rule for group in yaml.safe_load((FOLDER / "rules.yaml").read_text())["groups"] for rule in group["rules"]]
+ALERTS = [rule for rule in RULES if "alert" in rule]
+NAMES = sorted({rule["alert"] for rule in ALERTS})
+CASES = [check for case in yaml.safe_load((FOLDER / "rules_test.yaml").read_text())["tests"] for check in case["alert_rule_test"]]
+
+
+def promtool(*arguments: object):
+    if shutil.which("promtool") is None:
+        missing("promtool isn't installed (Debian: apt-get install prometheus)")
+    return subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=FOLDER, timeout=200)
+
+
+def test_prometheus_takes_the_rules():
+    """`promtool check rules` has nothing to say."""
+    done = promtool("check", "rules", "rules.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_cases_come_out():
+    """Every alert fires where it should, with these words, and not where it shouldn't."""
+    done = promtool("test", "rules", "rules_test.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_alert_is_tried_in_both_directions(name):
+    """One case in which it fires with each of its severities, one in which it doesn't."""
+    checks = [check["exp_alerts"] for check in CASES if check["alertname"] == name]
+    fired = {alert["exp_labels"]["severity"] for alerts in checks for alert in alerts}
+    assert fired == {rule["labels"]["severity"] for rule in ALERTS if rule["alert"] == name}
+    assert [] in checks
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: f"{rule['alert']}-{rule['labels']['severity']}")
+def test_every_alert_says_what_and_what_to_do(rule):
+    """A severity, a summary of one sentence, and a page."""
+    assert rule["labels"]["severity"] in {"warning", "critical"}
+    assert rule["annotations"]["summary"].endswith(".")
+    assert rule["annotations"]["runbook"] == f"docs/runbooks/{rule['alert']}.md"
+
+
+def metrics_of_a_daemon() -> set[str]:
+    """Names as Prometheus stores them."""
+    names = set()
+    for family in Metrics().registry.collect():
+        names |= {family.name, f"{family.name}_total", f"{family.name}_count", f"{family.name}_sum", f"{family.name}_bucket", f"{family.name}_info"}
+    return names
+
+
+def test_rules_are_built_on_metrics_that_exist():
+    """A metric that was renamed would make an alert silent for ever."""
+    expressions = " ".join(str(rule["expr"]) for rule in RULES)
+    recorded = {rule["record"] for rule in RULES if "record" in rule}
+    used = set(re.findall(r"[a-z_]+(?::[a-z0-9_]+)+", expressions))
+    assert used <= recorded
+    raw = set(re.findall(r"(?<![:\w])compactor_[a-z_]+(?![:\w])", expressions))
+    assert raw
+    assert raw <= metrics_of_a_daemon()
+
+
+RUNBOOKS = sorted((PROJECT / "docs" / "runbooks").glob("Compactor*.md"))
+
+
+def test_there_is_a_page_for_each_alert_and_none_besides():
+    """Whoever is woken finds the page; nobody finds one of an alert that is gone."""
+    assert [page.stem for page in RUNBOOKS] == NAMES
+    contents = (PROJECT / "docs" / "runbooks" / "README.md").read_text()
+    assert sorted(re.findall(r"^\| \[(\w+)\]\(\1\.md\)", contents, re.MULTILINE)) == NAMES
+
+
+@pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
+def test_a_page_names_commands_that_exist(page: Path):
+    """What it means, a command to look with, what to do; each `compactor` command is one, with options that it has; links lead somewhere."""
+    text = page.read_text()
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["What it means", "Look", "Do"]
+    commands = text.split("```")[1].split("\n")[1:-1]
+    assert commands
+    asked = re.findall(r"(?:^|`|\()compactor ([a-z]+)((?: [^`|\n)]*)?)", "\n".join([*commands, text.split("## Do")[1]]), re.MULTILINE)
+    for command, rest in asked:
+        path = [command, *re.findall(r"^ (check|show)\b", rest)] if command == "config" else [command]
+        done = CliRunner().invoke(cli, [*path, "--help"])
+        assert done.exit_code == 0, command
+        for option in re.findall(r"(?<!\S)--?[a-z-]+", rest):
+            assert option in done.output, (command, option)
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        assert (page.parent / link).is_file(), link
+    assert any(re.search(r"\b(compactor|systemctl|curl)\b", command) for command in commands)
