@@ -8,7 +8,7 @@ TESTS ?= tests
 # Where this is set every start of Python compiles what it imports, and tests and daemons start Python hundreds of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-long test-cluster lint format bench lock proto clean
+.PHONY: help demo test test-deploy test-long test-cluster lint format bench lock proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +19,7 @@ demo: ## set up, build a small warehouse, run the daemon on it, show before and 
 
 test: ## set up, run the tests (ARGS="-k name" to choose)
 	@$(SETUP) test
-	@$(BIN)/python -m pytest -m "not long and not cluster" -n 2 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -m "not long and not cluster and not deploy" -n 2 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 
 test-long: ## the tests that take too long for every day
 	@$(SETUP) test
@@ -28,6 +28,10 @@ test-long: ## the tests that take too long for every day
 test-cluster: ## the tests that start the servers of a cluster: HDFS and others
 	@$(SETUP) test
 	@$(BIN)/python -m pytest -m cluster $(TESTS) $(ARGS)
+
+test-deploy: ## what is in deploy/: unit, alert rules, dashboard, container, manifests, rights, with the real tools
+	@$(SETUP) deploy
+	@$(BIN)/python -m pytest -m deploy tests/deploy $(ARGS)
 
 lint: ## ruff, mypy --strict, import rules, dead code, lock up to date
 	@$(SETUP) lint
@@ -49,7 +53,7 @@ bench: ## measure the bars (ONLY=name for one) and write benchmarks/results.json
 lock: ## resolve the dependencies again (pyproject.toml -> *.lock)
 	@$(SETUP) lint
 	$(BIN)/pip install --quiet uv
-	for set in "requirements.lock:" "requirements-test.lock:--extra test" "requirements-lint.lock:--extra test --extra lint"; do \
+	for set in "requirements.lock:" "requirements-test.lock:--extra test" "requirements-lint.lock:--extra test --extra lint" "requirements-deploy.lock:--extra test --extra deploy"; do \
 	  $(BIN)/uv pip compile pyproject.toml $${set#*:} --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate --quiet --output-file $${set%%:*}; \
 	done
 
