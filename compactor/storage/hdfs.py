@@ -29,6 +29,7 @@ _UNLIMITED: Final = 1 << 62
 """A quota that isn't set is -1, seen as an unsigned number."""
 _REPLICATION: Final = 3
 """How often a byte counts against a space quota where only the NameNode knows: HDFS' own default."""
+_BLOCK: Final = 128 << 20
 _ROOM_SECONDS: Final = 60.0
 _COUNTED: Final = 1_000_000
 """The NameNode counts everything below a directory to answer what its quota has left: directories above one that holds more aren't asked."""
@@ -244,7 +245,8 @@ class HdfsStorage(RenamingStorage):
             with explained("look at", path):
                 found = self._client.get_content_summary(path)
             if free is None and found.space_quota < _UNLIMITED:
-                free = max(0, found.space_quota - found.space_consumed) // (self._defaults.replication or _REPLICATION)
+                left = (found.space_quota - found.space_consumed) // (self._defaults.replication or _REPLICATION)
+                free = max(0, left - (self._defaults.block_size or _BLOCK))  # a file that is being written holds a whole block of the quota
                 said.append(f"the space quota of {path}")
             if names is None and found.quota < _UNLIMITED:
                 names = max(0, found.quota - found.file_count - found.directory_count)

@@ -1,0 +1,230 @@
+"""HDFS in trouble: safe mode, full quotas, DataNodes and NameNodes that die. A compaction goes on, or fails with one line and nothing half-published."""
+
+import shutil
+import threading
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, RetryableError, UnreachableError
+from compactor.reasons import Reason
+from compactor.settings.stores import Hdfs
+from compactor.storage.location import join, parent
+from compactor.storage.options import StorageOptions
+from compactor.storage.registry import configure, storage_for
+from tests.cluster.mirror import fetch, put
+from tests.cluster.test_hdfs_compaction import Remote, build
+from tests.reference.compare import read_table
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def ready(warehouse, hdfs_directory):
+    """A compaction that has only to be published, and its table."""
+    table = build(warehouse, files=2, count=100)
+    put(table.location, hdfs_directory)
+    attempt = Remote(warehouse, table, hdfs_directory)
+    attempt.compaction.run()
+    attempt.compaction.verify()
+    return attempt, warehouse, table
+
+
+def visible(location):
+    """Directories that a reader sees."""
+    return [name for name in storage_for(location).directories(location) if not name.startswith(".")]
+
+
+def publish(attempt):
+    return attempt.compaction.publish(lambda: None)
+
+
+def one_line(error):
+    """What is shown says what is wrong without Java's stack."""
+    assert "\n" not in str(error)
+    assert "\tat " not in str(error)
+    assert "\\n" not in str(error)
+    return str(error)
+
+
+def rows_are_the_same(attempt, warehouse, table):
+    """Once committed, a reader of what lies there sees the rows from before."""
+    before = read_table(warehouse, table)
+    attempt.commit()
+    fetch(attempt.remote, table.location)
+    assert read_table(warehouse, table) == before
+
+
+def test_safe_mode_stops_a_publication_that_may_be_repeated(ready, hdfs):
+    """Nothing was published and nothing is lost; when safe mode ends the same step succeeds."""
+    attempt, warehouse, table = ready
+    before = visible(attempt.remote)
+    hdfs.command("safemode", "enter")
+    try:
+        with pytest.raises(RetryableError, match="safe mode") as caught:
+            publish(attempt)
+        with pytest.raises(RetryableError, match="safe mode"):
+            storage_for(attempt.remote).write_small(join(attempt.remote, "f"), b"x")
+        with pytest.raises(RetryableError, match="safe mode"):
+            attempt.compaction.discard()
+        assert visible(attempt.remote) == before
+    finally:
+        hdfs.command("safemode", "leave")
+    one_line(caught.value)
+    publish(attempt)
+    rows_are_the_same(attempt, warehouse, table)
+
+
+@pytest.mark.parametrize(("quota", "said"), [((8, "-"), "name quota"), (("-", 1 << 20), "space quota")])
+def test_a_quota_is_told_before_anything_is_written(warehouse, hdfs_directory, hdfs, quota, said):
+    """The nearest directory with a quota counts; no staging directory is made."""
+    table = build(warehouse, files=2, count=100)
+    put(table.location, hdfs_directory)
+    attempt = Remote(warehouse, table, hdfs_directory)
+    before = storage_for(hdfs_directory).directories(hdfs_directory)
+    hdfs.command("quota", "set", hdfs_directory.removeprefix(hdfs.root), *quota)
+    with pytest.raises(RefusedError, match=said) as caught:
+        attempt.compaction.run()
+    assert caught.value.reason is Reason.QUOTA_EXCEEDED
+    assert storage_for(hdfs_directory).directories(hdfs_directory) == before
+
+
+@pytest.mark.parametrize("quota", [(11, "-"), ("-", 1 << 20)], ids=["names", "space"])
+def test_a_quota_that_fills_up_meanwhile(warehouse, hdfs_directory, hdfs, quota):
+    """A refusal with its reason from the task that met it; discarding leaves the directory as it was."""
+    table = build(warehouse, files=2, count=100)
+    put(table.location, hdfs_directory)
+    attempt = Remote(warehouse, table, hdfs_directory)
+    before = storage_for(hdfs_directory).directories(hdfs_directory)
+    attempt.compaction._step = lambda step: hdfs.command("quota", "set", hdfs_directory.removeprefix(hdfs.root), *quota)
+    with pytest.raises(RefusedError) as caught:
+        attempt.compaction.run()
+    assert caught.value.reason is Reason.QUOTA_EXCEEDED
+    one_line(caught.value)
+    attempt.compaction.discard()
+    assert storage_for(hdfs_directory).directories(hdfs_directory) == before
+
+
+def test_what_may_not_be_written_is_refused(hdfs_directory, hdfs, monkeypatch):
+    """Another user's directory: the reason is named. The user is the settings'."""
+    monkeypatch.setenv("HADOOP_USER_NAME", "root")  # put back afterwards, for the driver sets it
+    configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, user="mallory")))
+    try:
+        with pytest.raises(RefusedError, match="Permission denied: user=mallory") as caught:
+            storage_for(hdfs_directory).mkdir(join(hdfs_directory, "d"))
+    finally:
+        monkeypatch.undo()
+        configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf)))
+    assert caught.value.reason is Reason.PERMISSION_DENIED
+    one_line(caught.value)
+
+
+def test_a_datanode_that_dies_while_a_file_is_written_twice(hdfs_directory, hdfs):
+    """With another replica the file is finished, and holds what was written."""
+    configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, replication=2)))
+    storage = storage_for(hdfs_directory)
+    piece = bytes(range(256)) * (1 << 15)
+    try:
+        with storage.create(join(hdfs_directory, "f")) as writer:
+            writer.write(piece)
+            hdfs.command("datanode", "stop", 0)
+            writer.write(piece)
+        with storage.open_read(join(hdfs_directory, "f")) as reader:
+            assert reader.read_at(0, reader.size) == piece * 2
+    finally:
+        hdfs.command("datanode", "start")
+
+
+def test_no_datanode_left_while_a_file_is_written(hdfs_directory, hdfs):
+    """The file can't be finished: unreachable, in one line, and it is gone."""
+    storage = storage_for(hdfs_directory)
+    location = join(hdfs_directory, "f")
+    try:
+        writer = storage.create(location)
+        writer.write(bytes(8 << 20))
+        hdfs.command("datanode", "stop", 1)
+        hdfs.command("datanode", "stop", 0)
+        with pytest.raises(UnreachableError) as caught:
+            _finish(writer)
+        one_line(caught.value)
+        assert not storage.exists(location)
+    finally:
+        hdfs.command("datanode", "start")
+
+
+def _finish(writer):
+    with writer:
+        writer.write(bytes(64 << 20))
+
+
+def test_a_namenode_that_restarts_during_publication(ready, hdfs):
+    """The client asks again until it is back; the directory is published once."""
+    attempt, warehouse, table = ready
+    hdfs.command("namenode", "stop", 0)
+    outcome = []
+
+    def work():
+        try:
+            outcome.append(publish(attempt))
+        except CompactorError as error:
+            outcome.append(error)
+
+    publisher = threading.Thread(target=work)
+    publisher.start()
+    hdfs.command("namenode", "start", 0)
+    publisher.join()
+    (done,) = outcome
+    if isinstance(done, CompactorError):  # it met the start-up's safe mode
+        one_line(done)
+        assert isinstance(done, RetryableError | OutcomeUnknownError | UnreachableError)
+        publish(attempt)
+    rows_are_the_same(attempt, warehouse, table)
+
+
+def test_a_namenode_that_stays_away(ready, hdfs, tmp_path):
+    """As often as the configuration says it is asked again; then the file system is unreachable, and nothing was published."""
+    attempt, _, _ = ready
+    before = visible(attempt.remote)
+    impatient = tmp_path / "conf"
+    shutil.copytree(hdfs.conf, impatient)
+    site = ET.parse(impatient / "hdfs-site.xml")
+    item = ET.SubElement(site.getroot(), "property")
+    ET.SubElement(item, "name").text = "dfs.client.failover.max.attempts"
+    ET.SubElement(item, "value").text = "1"
+    site.write(impatient / "hdfs-site.xml")
+    configure(StorageOptions(hdfs=Hdfs(conf_dir=impatient)))
+    storage = storage_for(attempt.remote)
+    attempt.compaction._storage = attempt.compaction._staging._storage = storage
+    hdfs.command("namenode", "stop", 0)
+    try:
+        for ask in (storage.list_tree, storage.stat, storage.directories, storage.delete_tree, storage.room, storage.owner):
+            with pytest.raises(UnreachableError) as caught:
+                ask(attempt.remote)
+            one_line(caught.value)
+        with pytest.raises(OutcomeUnknownError) as caught:
+            storage.rename_noreplace(attempt.remote, join(parent(attempt.remote), "elsewhere"))
+        one_line(caught.value)
+        with pytest.raises(UnreachableError):
+            publish(attempt)
+    finally:
+        hdfs.command("namenode", "start", 0)
+    assert visible(attempt.remote) == before
+
+
+def test_a_name_service_goes_on_with_the_other_namenode(warehouse, ha):
+    """A compaction on `hdfs://ns1` whose active NameNode is succeeded by the other between its steps, and then dies."""
+    location = f"{ha.root}/warehouse/t"
+    storage = storage_for(location)
+    storage.mkdir(location)
+    table = build(warehouse, files=2, count=100)
+    put(table.location, location)
+    before = read_table(warehouse, table)
+    attempt = Remote(warehouse, table, location)
+    attempt.compaction.run()
+    ha.command("namenode", "activate", 1)
+    attempt.compaction.verify()
+    ha.command("namenode", "stop", 0)
+    publish(attempt)
+    attempt.commit()
+    fetch(location, table.location)
+    assert read_table(warehouse, table) == before
