@@ -4,6 +4,7 @@ The daemon's small HTTP server: `/metrics`, `/-/healthy`, `/-/ready`.
 Reads; changes nothing. A check answers 200 `OK`, or 503 with one line for each trouble.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +16,15 @@ from compactor.metrics import CONTENT_TYPE, Metrics
 _log = get_logger(__name__)
 Check = Callable[[], Sequence[str]]
 """Returns what is wrong; empty when all is well."""
+
+
+class _Server(ThreadingHTTPServer):
+    """One thread for each request; who hangs up before the answer is no news."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - overrides
+        _log.debug("http: no answer could be given", client=str(client_address), error=str(sys.exception()))
 
 
 class WebServer:
@@ -62,11 +72,10 @@ class WebServer:
                 _log.debug("http", request=format % args)
 
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            self._server = _Server((host, port), Handler)
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or error
             raise SettingsError(f"http.host, http.port: can't listen on {host}:{port}: {why}") from None
-        self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
 
     @property
