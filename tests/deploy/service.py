@@ -17,7 +17,7 @@ from compactor.metastore.database import Database
 
 PROJECT = Path(__file__).resolve().parents[2]
 DEPLOY = PROJECT / "deploy"
-PATIENCE = 90.0
+PATIENCE = 300.0
 SECTIONS = {
     "initiator": {"interval_seconds": 0.5, "thresholds": {"delta_count": 2}},
     "worker": {"threads": 1, "poll_seconds": 0.2},

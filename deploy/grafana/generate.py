@@ -1,0 +1,219 @@
+"""
+The dashboard, from code: `.venv/bin/python deploy/grafana/generate.py` writes compactor.json beside this file; a test compares the two.
+
+Knows panels and PromQL; every query is sent to a real Prometheus by tests/deploy/test_grafana.py.
+"""
+
+from pathlib import Path
+
+from grafana_foundation_sdk.builders import dashboard, prometheus, stat, timeseries
+from grafana_foundation_sdk.builders.common import VizLegendOptions
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.common import BigValueGraphMode, LegendDisplayMode, LegendPlacement
+from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DataSourceRef, VariableRefresh
+
+OUTPUT = Path(__file__).with_name("compactor.json")
+SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+JOB = 'job=~"$job"'
+Queries = dict[str, str]
+"""Legend → PromQL."""
+
+GLANCE: tuple[tuple[str, str, str], ...] = (
+    ("Daemons", "short", f"sum(up{{{JOB}}})"),
+    ("Waiting", "short", f'sum(max by (job, state, kind) (compactor_queue_entries{{{JOB}, state="initiated"}}))'),
+    ("Being compacted", "short", f"sum(compactor_jobs_running{{{JOB}}})"),
+    ("Waiting to be cleaned", "short", f'sum(max by (job, state, kind) (compactor_queue_entries{{{JOB}, state="ready-for-cleaning"}}))'),
+    ("Oldest that waits", "s", f'max(compactor_queue_oldest_age_seconds{{{JOB}, state="initiated"}})'),
+    ("Stuck threads", "short", f"sum(compactor_stuck_threads{{{JOB}}})"),
+    ("Oldest open transaction", "s", f"max(compactor_oldest_open_writer_age_seconds{{{JOB}}})"),
+    ("Verification refused, a day", "short", f"sum(increase(compactor_verification_refused_total{{{JOB}}}[1d]))"),
+)
+"""Title, unit, query."""
+
+ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
+    (
+        "Queue",
+        (
+            (
+                "Entries",
+                "Entries of COMPACTION_QUEUE. Every daemon tells of the same queue.",
+                "short",
+                {"{{state}} {{kind}}": f"max by (state, kind) (compactor_queue_entries{{{JOB}}})"},
+            ),
+            (
+                "Age of the oldest",
+                "How long the oldest entry has been in its state.",
+                "s",
+                {"{{state}}": f"max by (state) (compactor_queue_oldest_age_seconds{{{JOB}}})"},
+            ),
+            (
+                "Queued, by reason",
+                "What the Initiator found due.",
+                "short",
+                {"{{reason}} ({{kind}})": f"sum by (reason, kind) (increase(compactor_picks_total{{{JOB}}}[$__rate_interval]))"},
+            ),
+            (
+                "Not queued, by reason",
+                "Candidates that the Initiator left alone.",
+                "short",
+                {"{{reason}}": f"sum by (reason) (increase(compactor_skips_total{{{JOB}}}[$__rate_interval]))"},
+            ),
+        ),
+    ),
+    (
+        "Work",
+        (
+            (
+                "Compactions that ended",
+                "By outcome; refused ones were no attempt.",
+                "short",
+                {"{{outcome}}": f"sum by (outcome) (increase(compactor_jobs_total{{{JOB}}}[$__rate_interval]))"},
+            ),
+            (
+                "Duration",
+                "From claim to commit.",
+                "s",
+                {
+                    "half are faster": f"histogram_quantile(0.5, sum by (le) (rate(compactor_job_duration_seconds_bucket{{{JOB}}}[$__rate_interval])))",
+                    "95 % are faster": f"histogram_quantile(0.95, sum by (le) (rate(compactor_job_duration_seconds_bucket{{{JOB}}}[$__rate_interval])))",
+                },
+            ),
+            (
+                "Bytes",
+                "Copied stripes are never decoded; cost follows the recoded ones.",
+                "Bps",
+                {
+                    "copied": f"sum(rate(compactor_copied_bytes_total{{{JOB}}}[$__rate_interval]))",
+                    "recoded": f"sum(rate(compactor_recoded_bytes_total{{{JOB}}}[$__rate_interval]))",
+                    "written": f"sum(rate(compactor_written_bytes_total{{{JOB}}}[$__rate_interval]))",
+                },
+            ),
+            (
+                "Files",
+                "Read and published by compactions.",
+                "short",
+                {
+                    "read": f"sum(increase(compactor_input_files_total{{{JOB}}}[$__rate_interval]))",
+                    "published": f"sum(increase(compactor_output_files_total{{{JOB}}}[$__rate_interval]))",
+                },
+            ),
+        ),
+    ),
+    (
+        "Cleaning",
+        (
+            (
+                "Removed",
+                "Directories, by kind.",
+                "short",
+                {"{{kind}}": f"sum by (kind) (increase(compactor_cleaned_directories_total{{{JOB}}}[$__rate_interval]))"},
+            ),
+            (
+                "Freed",
+                "Bytes of removed files.",
+                "Bps",
+                {"freed": f"sum(rate(compactor_cleaned_bytes_total{{{JOB}}}[$__rate_interval]))"},
+            ),
+            (
+                "Held back",
+                "Since when the oldest replaced directories can't be removed, and how old the oldest open transaction is.",
+                "s",
+                {
+                    "cleaning waits": f"max(compactor_cleaner_blocked_age_seconds{{{JOB}}})",
+                    "oldest open transaction": f"max(compactor_oldest_open_writer_age_seconds{{{JOB}}})",
+                },
+            ),
+            (
+                "Aborted writes",
+                "What aborted transactions left and nobody cleaned yet.",
+                "short",
+                {
+                    "writes": f"max(compactor_aborted_writes{{{JOB}}})",
+                    "tables with very many": f"max(compactor_tables_with_many_aborted_writes{{{JOB}}})",
+                },
+            ),
+        ),
+    ),
+    (
+        "Daemons",
+        (
+            (
+                "Leaders",
+                "Which daemon leads which role.",
+                "short",
+                {"{{instance}} {{role}}": f"max by (instance, role) (compactor_leader{{{JOB}}})"},
+            ),
+            (
+                "Reached",
+                "Whether the database answers, and how each daemon stands with those who elect: 1 is yes.",
+                "short",
+                {
+                    "{{instance}} database": f"max by (instance) (compactor_database_up{{{JOB}}})",
+                    "{{instance}} {{by}} {{state}}": f"max by (instance, by, state) (compactor_coordination_connection{{{JOB}}})",
+                },
+            ),
+            (
+                "Cycles without an error",
+                "Per minute, by role.",
+                "short",
+                {"{{role}}": f'sum by (role) (rate(compactor_cycles_total{{{JOB}, outcome="ok"}}[$__rate_interval])) * 60'},
+            ),
+            (
+                "Duration of a cycle",
+                "95 % are faster.",
+                "s",
+                {"{{role}}": f"histogram_quantile(0.95, sum by (role, le) (rate(compactor_cycle_duration_seconds_bucket{{{JOB}}}[$__rate_interval])))"},
+            ),
+        ),
+    ),
+)
+
+
+def build() -> dashboard.Dashboard:
+    """All rows, for every job that is chosen above them."""
+    made = (
+        dashboard.Dashboard("Compactor")
+        .uid("compactor")
+        .description("Compaction of Hive ACID tables")
+        .tags(["hive", "compactor"])
+        .refresh("30s")
+        .time("now-6h", "now")
+        .timezone("browser")
+        .tooltip(DashboardCursorSync.CROSSHAIR)
+        .editable()
+        .with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
+        .with_variable(
+            dashboard.QueryVariable("job")
+            .label("Metastore")
+            .datasource(SOURCE)
+            .query("label_values(compactor_build_info, job)")
+            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+            .multi(True)
+            .include_all(True)
+        )
+    )
+    for title, unit, query in GLANCE:
+        panel = stat.Panel().title(title).unit(unit).datasource(SOURCE).graph_mode(BigValueGraphMode.AREA).height(4).span(3)
+        made.with_panel(panel.with_target(prometheus.Dataquery().expr(query).ref_id("A")))
+    for name, panels in ROWS:
+        made.with_row(dashboard.Row(name))
+        for title, description, unit, queries in panels:
+            made.with_panel(_panel(title, description, unit, queries))
+    return made
+
+
+def _panel(title: str, description: str, unit: str, queries: Queries) -> timeseries.Panel:
+    legend = VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM).show_legend(True)
+    panel = timeseries.Panel().title(title).description(description).unit(unit).min(0).datasource(SOURCE).legend(legend).height(8).span(12)
+    for number, (words, query) in enumerate(queries.items()):
+        panel.with_target(prometheus.Dataquery().expr(query).legend_format(words).ref_id(chr(ord("A") + number)))
+    return panel
+
+
+def text() -> str:
+    """The JSON that Grafana imports."""
+    return JSONEncoder(sort_keys=True, indent=2).encode(build().build()) + "\n"
+
+
+if __name__ == "__main__":
+    OUTPUT.write_text(text(), encoding="utf-8")
