@@ -56,6 +56,7 @@ class DatabaseCoordinator(Coordinator):
     def join(self, me: Member, candidate_for: Iterable[Role], changed: Changed = lambda: None) -> None:  # noqa: ARG002 - the mutex elects, anew each time
         self.connect()
         self._me = me
+        self._beat()
         self._thread = threading.Thread(target=self._run, name="membership", daemon=True)
         self._thread.start()
 
@@ -119,11 +120,9 @@ class DatabaseCoordinator(Coordinator):
         return sorted(seen, key=lambda one: (one.member.host, one.member.pid, one.member.instance))
 
     def _run(self) -> None:
-        while True:
+        while not self._stop.wait(self._seconds):
             self._beat()
             self._look_at_watched()
-            if self._stop.wait(self._seconds):
-                return
 
     def _beat(self) -> None:
         with self._lock:

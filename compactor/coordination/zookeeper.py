@@ -86,15 +86,14 @@ class ZooKeeperCoordinator(Coordinator):
             return
         try:
             self._client.start(timeout=self._settings.session_timeout_seconds)
-        except KazooTimeoutError:
-            refused = self._client.client_state is KeeperState.AUTH_FAILED
+            with contextlib.suppress(NoAuthError):  # told where it matters
+                self._answer(self._client.exists_async(self._root))  # credentials are looked at after the connection
+        except (*_NO_ANSWER, AuthFailedError) as error:
+            refused = isinstance(error, AuthFailedError) or self._client.client_state is KeeperState.AUTH_FAILED
             self._end_client()
             if refused:
                 raise SettingsError("zookeeper.user: ZooKeeper refused our user or password") from None
-            raise UnreachableError(f"ZooKeeper {self._settings.hosts} can't be reached") from None
-        except AuthFailedError:
-            self._end_client()
-            raise SettingsError("zookeeper.user: ZooKeeper refused our user or password") from None
+            raise UnreachableError(f"ZooKeeper {self._settings.hosts} can't be reached, or doesn't let us in") from None
 
     def join(self, me: Member, candidate_for: Iterable[Role], changed: Changed = lambda: None) -> None:
         self._me, self._roles, self._changed = me, set(candidate_for), changed

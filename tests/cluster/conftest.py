@@ -1,0 +1,30 @@
+"""Servers that the cluster tests share: one for a whole run, started when first asked for."""
+
+import pytest
+
+from tests.cluster.zookeeper_servers import zookeeper
+from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.metastore.servers import UnavailableError
+from tests.needs import missing
+
+
+def _ensemble(tmp_path_factory, nodes):
+    try:
+        servers = zookeeper(tmp_path_factory.mktemp("zookeeper"), nodes)
+        started = servers.__enter__()
+    except UnavailableError as error:
+        missing(str(error))
+    yield started
+    servers.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def zookeeper_1(tmp_path_factory):
+    """One ZooKeeper server."""
+    yield from _ensemble(tmp_path_factory, 1)
+
+
+@pytest.fixture
+def zookeeper_3(tmp_path_factory):
+    """Three ZooKeeper servers, new for each test: they are killed and stopped."""
+    yield from _ensemble(tmp_path_factory, 3)

@@ -1,0 +1,134 @@
+"""
+Several daemons on one metastore, as processes that can be stopped at a named step and continued.
+
+Each has a host name, a temporary directory and a log of its own: what one knows of another it knows by the database, the warehouse and ZooKeeper.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import yaml
+
+from compactor.coordination import SeenMember, open_coordinator
+from compactor.daemon import Daemon
+from compactor.metastore.database import Database
+from compactor.settings import Settings, load_settings
+from tests import forked
+from tests.crash.launcher import Quiet
+from tests.crash.test_kill import PATIENCE, SETTINGS, Scene
+
+SESSION_SECONDS = 1.0
+TIMES = {"txn": {"timeout_seconds": 2}, "members": {"heartbeat_seconds": 0.3}, "worker": {"threads": 1, "poll_seconds": 0.2, "heartbeat_seconds": 0.5}}
+IDLE_SECONDS = 2.0
+
+
+@dataclass
+class Running:
+    """One daemon."""
+
+    name: str
+    process: BaseProcess
+    log: Path
+
+    def stopped(self) -> bool:
+        """Whether it is stopped by SIGSTOP."""
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T"
+        return False
+
+    def send(self, number: int) -> None:
+        assert self.process.pid is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
+
+    def said(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+
+    def events(self) -> list[dict]:
+        return [json.loads(line) for line in self.said().rpartition("\n")[0].splitlines() if line.startswith("{")]
+
+
+class Fleet(Scene):
+    """
+    A warehouse with a table that is due, and daemons.
+
+    Args:
+        zookeeper: that section of the settings; None: the database alone coordinates.
+    """
+
+    def __init__(self, url: str, folder: Path, zookeeper: dict | None) -> None:
+        super().__init__(url, folder)
+        self.settings = SETTINGS | TIMES | {"database": {"url": url, "idle_transaction_seconds": IDLE_SECONDS}}
+        if zookeeper is not None:
+            self.settings["zookeeper"] = {"session_timeout_seconds": SESSION_SECONDS, **zookeeper}
+        self.daemons: list[Running] = []
+        self.database = Database(url)
+        self.coordinator = open_coordinator(Settings(**self.settings), lambda: self.database)
+        self.coordinator.connect()
+
+    def daemon(self, name: str, *, stop_at: str | None = None, skew: float = 0.0, **settings: object) -> Running:
+        """
+        Start one.
+
+        Args:
+            stop_at: the step at which it stops itself, the first time.
+            skew: seconds by which its host's clock is wrong.
+        """
+        home = self.folder / name
+        home.mkdir()
+        config = home / "compactor.yaml"
+        config.write_text(yaml.safe_dump(self.settings | {"host": name} | settings), encoding="utf-8")
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("COMPACTOR_")} | {"TMPDIR": str(home)}
+        log = home / "log"
+        process = forked.start(_run, config, stop_at, skew, environment=environment, folder=home, out=log, err=log)
+        self.processes.append(process)
+        running = Running(name, process, log)
+        self.daemons.append(running)
+        return running
+
+    def wait(self, done: Callable[[], bool], what: str) -> None:
+        """Wait for a state of the world; no daemon must end before."""
+        deadline = time.monotonic() + PATIENCE
+        while not done():
+            for running in self.daemons:
+                assert running.process.exitcode is None or running.process.exitcode == -signal.SIGKILL, (
+                    f"{running.name} ended before {what}: {running.said()[-4000:]}"
+                )
+            assert time.monotonic() < deadline, f"not {what}:\n" + "\n\n".join(f"{running.name}:\n{running.said()[-5000:]}" for running in self.daemons)
+            time.sleep(0.05)
+
+    def seen(self, name: str) -> SeenMember | None:
+        """How the others see a daemon."""
+        return next((seen for seen in self.coordinator.members() if seen.member.host == name and seen.alive), None)
+
+    def end(self) -> None:
+        for running in self.daemons:
+            running.send(signal.SIGCONT)
+        self.coordinator.close()
+        self.database.close()
+        super().end()
+
+
+def _run(config: Path, stop_at: str | None, skew: float) -> None:
+    if skew:
+        right, right_ns = time.time, time.time_ns
+        time.time, time.time_ns = lambda: right() + skew, lambda: right_ns() + round(skew * 1e9)
+    waiting = [stop_at]
+
+    def observe(step: str, _: object) -> None:
+        if step == waiting[0]:
+            waiting[0] = None
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def read() -> Settings:
+        return load_settings(config)
+
+    sys.exit(Daemon(read(), reload=read, observers=[observe], submitter=Quiet()).run())
