@@ -25,6 +25,7 @@ from compactor.metastore.model import Entity
 from compactor.roles.services import Services
 from compactor.roles.worker import Worker
 from compactor.settings import Settings
+from compactor.settings.stores import Hdfs
 
 DATABASE = "bench"
 Writer = Callable[[Path, int], None]
@@ -37,13 +38,14 @@ class Lab:
     Args:
         root: an empty folder.
         cores: of the Spark session.
+        hdfs: how an HDFS is reached, for tables that are moved there.
     """
 
-    def __init__(self, root: Path, cores: int = 2) -> None:
+    def __init__(self, root: Path, cores: int = 2, hdfs: Hdfs | None = None) -> None:
         configure("warning", "console")
         url = f"sqlite:///{root}/metastore.db"
         Database(url, create=True).connect().close()
-        settings = Settings(database={"url": url}, spark={"master": f"local[{cores}]"}, http={"enabled": False}, log={"level": "warning"})
+        settings = Settings(database={"url": url}, spark={"master": f"local[{cores}]"}, http={"enabled": False}, log={"level": "warning"}, hdfs=hdfs or Hdfs())
         self.services = Services.open(settings)
         ledger = MetastoreLedger(self.services.database)
         self.warehouse = Warehouse(root / "warehouse", ledger, CatalogRows(self.services.database))

@@ -45,6 +45,7 @@ class HadoopServer:
     def __init__(self, kind, folder, *arguments, conf=None, memory="512m"):
         home, classpath = built()
         self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.conf = Path(conf or self.folder / "conf")
         self.conf.mkdir(parents=True, exist_ok=True)
         self.log = self.folder / f"{kind}.log"

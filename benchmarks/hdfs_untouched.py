@@ -1,0 +1,85 @@
+"""Major on untouched data on HDFS: 2 GB in one bucket, claim to commit, against copying the same file by the same client."""
+
+import shutil
+import sys
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from sqlalchemy import update
+
+from benchmarks import harness, tables
+from benchmarks.lab import Lab
+from compactor.demo.tables import DemoTable
+from compactor.settings.stores import Hdfs
+from compactor.storage.location import join
+from compactor.storage.options import StorageOptions
+from compactor.storage.registry import configure, storage_for
+from tests.cluster.hadoop.servers import HadoopServer
+from tests.cluster.mirror import put
+
+BYTES = 2 << 30
+ROUNDS = 3
+
+
+def move(lab: Lab, table: DemoTable, location: str, source: str) -> None:
+    """Have a table's directory on HDFS: the large file is copied there from `source`, everything else from here."""
+    (large,) = (path for path in table.location.rglob("bucket_*") if path.stat().st_nlink > 1)
+    large.unlink()
+    storage = storage_for(location)
+    storage.mkdir(location)
+    put(table.location, location)
+    storage.link_or_copy(source, join(location, str(large.relative_to(table.location))))
+    sds, tbls = lab.services.database.schema.sds, lab.services.database.schema.tbls
+    here = update(sds).where(sds.c.sd_id.in_(tbls.select().with_only_columns(tbls.c.sd_id).where(tbls.c.tbl_name == table.name)))
+    lab.services.database.write(lambda connection: connection.execute(here.values({sds.c.location: location})))
+
+
+def upload(path: Path, location: str) -> None:
+    """One large file, in pieces."""
+    with path.open("rb") as file, storage_for(location).create(location) as writer:
+        for piece in iter(partial(file.read, 8 << 20), b""):
+            writer.write(piece)
+
+
+def measure(size: int) -> tuple[float, float]:
+    """Median seconds of copying, and of compacting."""
+    with harness.scratch() as folder, HadoopServer("hdfs", folder / "hdfs", 1) as server:
+        options = Hdfs(conf_dir=server.conf)
+        (folder / "lab").mkdir()
+        local = folder / "lab" / "source.orc"
+        tables.write_raw(local, size // tables.ROW_BYTES, 1)
+        configure(StorageOptions(hdfs=options))
+        top = f"{server.root}/warehouse"
+        storage, source, numbers = storage_for(top), f"{top}/source.orc", count()
+        upload(local, source)
+        with Lab(folder / "lab", hdfs=options) as lab:
+            lab.warm_up()
+
+            def copied() -> float:
+                took = harness.seconds(lambda: storage.link_or_copy(source, f"{top}/copy"))
+                storage.delete_file(f"{top}/copy")
+                return took
+
+            def compacted() -> float:
+                number = next(numbers)
+                table = lab.table(f"t{number}", local)
+                location = f"{top}/t{number}"
+                move(lab, table, location, source)
+                took = harness.seconds(lambda: lab.compact(table))
+                storage.delete_tree(location)
+                shutil.rmtree(table.location)
+                return took
+
+            return harness.alternate(copied, compacted, ROUNDS)
+
+
+def run(size: int = BYTES) -> list[harness.Result]:
+    """The bar."""
+    peer, ours = measure(size)
+    detail = f"{size / 1e9:.1f} GB, one DataNode here: {ours:.2f} s against {peer:.2f} s of copying"
+    return [harness.at_most("hdfs_untouched", ours / peer, 1.5, "x copy time", detail)]
+
+
+if __name__ == "__main__":
+    print(run(int(sys.argv[1]))[0].line())
