@@ -42,7 +42,8 @@ class AcidState:
         aborted: wholly aborted directories, and results of aborted compactions.
         excluded: neither read nor replaced nor aborted.
         aborted_write_ids: ids whose directories are in `aborted` (results of aborted compactions carry none of their own).
-        mixed_aborted_write_ids: aborted ids inside directories that hold other ids too, aren't replaced and weren't compacted.
+        mixed_aborted_write_ids: aborted ids inside directories that hold other ids too and aren't replaced. Compacted ones among them: most compactions leave
+            such rows out, Hive's merge compaction doesn't, and no name tells.
         unknown: visible paths that no rule explains: original files whose name tells no bucket, directories that hold no file.
         hidden: names that readers pass over.
     """
@@ -69,7 +70,7 @@ class AcidState:
 
     @property
     def uncompacted_aborts(self) -> bool:
-        """Whether aborted rows stay on disk inside directories that are kept: their transactions must stay known as aborted (HIVE-24481)."""
+        """Whether aborted rows may stay on disk inside directories that are kept: their transactions must stay known as aborted (HIVE-24481)."""
         return bool(self.mixed_aborted_write_ids)
 
 
@@ -106,7 +107,7 @@ def resolve(listing: Listing, write_ids: ValidWriteIdList, txns: ValidTxnList | 
         aborted=tuple(sorted(sorting.aborted, key=lambda d: d.name)),
         excluded=tuple(sorted(sorting.excluded, key=lambda e: e.dir.name)),
         aborted_write_ids=frozenset(sorting.aborted_write_ids),
-        mixed_aborted_write_ids=frozenset(i for d in kept if not d.compacted for i in _aborted_within(d, write_ids)),
+        mixed_aborted_write_ids=frozenset(i for d in kept for i in _aborted_within(d, write_ids)),
         unknown=children.unknown,
         hidden=children.hidden,
     )

@@ -143,7 +143,8 @@ def _aborted(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Due | None:
     if facts.insert_only:
         return None
     floor = facts.ready_for_cleaning_hwm or 0
-    inside = [i for i in facts.state.mixed_aborted_write_ids if i > floor and any(d.acid.min_write_id <= i <= d.acid.max_write_id for d in deltas)]
+    streams = [d.acid for d in deltas if not d.compacted]
+    inside = [i for i in facts.state.mixed_aborted_write_ids if i > floor and any(d.min_write_id <= i <= d.max_write_id for d in streams)]
     count = min(facts.aborted_count, len(inside))
     limits = facts.thresholds
     if count and count > limits.aborted_count:

@@ -12,6 +12,7 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import looks_acid
 from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
+from compactor.engine.aborted_rows import aborted_with_rows
 from compactor.errors import CompactorError, RefusedError
 from compactor.log import get_logger
 from compactor.metastore.aborts import AbortedGroup
@@ -76,7 +77,8 @@ class AbortCleaner:
         left: list[str] = []
         for location in self._locations(table, entity):
             state, names = self._sweep(table, entity, location, lists, tally)
-            mixed |= state.mixed_aborted_write_ids | _within(state.obsolete, lists.write_ids)
+            # what is replaced counts too: whoever began before that reads it still, and may ask only later which ids are aborted
+            mixed |= aborted_with_rows(self._services.storage(location), location, state, lists.write_ids, insert_only=table.insert_only)
             left += names
         if left:
             self._put_off(group, f"{left[0]} is still there")
@@ -140,9 +142,3 @@ class AbortCleaner:
 
 def _aborted(state: AcidState) -> tuple[ListedDir, ...]:
     return state.aborted
-
-
-def _within(replaced: Iterable[ListedDir], write_ids: CleanerWriteIdList) -> set[int]:
-    """Aborted ids among others in what was replaced: whoever began before that reads it still, and may ask only later which ids are aborted."""
-    deltas = [listed.acid for listed in replaced if not listed.compacted and not listed.acid.is_base]
-    return {write_id for delta in deltas for write_id in write_ids.aborted_within(delta.min_write_id, delta.max_write_id)}

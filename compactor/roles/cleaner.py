@@ -18,6 +18,7 @@ from compactor.acid.listing import Listing
 from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import CleanerWriteIdList
 from compactor.coordination import Role
+from compactor.engine.aborted_rows import aborted_with_rows
 from compactor.errors import CompactorError, OwnershipLostError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.cleaning import ReadyEntry
@@ -143,7 +144,8 @@ class Cleaner:
             services.cleaning.clear_cleaner_start(entry)
             tally.wait(entry, f"{swept.left[0]} is still there", Reason.INPUT_CHANGED)
             return
-        self._mark_cleaned(item, swept, write_ids)
+        mixed = aborted_with_rows(services.storage(location), location, swept.state, write_ids, insert_only=table.insert_only)
+        self._mark_cleaned(item, mixed, write_ids)
         self._marked(entry, tally, f"removed {_names(swept)}")
 
     def _write_ids(self, item: ReadyEntry) -> CleanerWriteIdList:
@@ -157,10 +159,9 @@ class Cleaner:
         reader = services.transactions.valid_write_ids(entry.entity.full_name, services.transactions.valid_txns())
         return CleanerWriteIdList.from_reader(reader, entry.highest_write_id or 0)
 
-    def _mark_cleaned(self, item: ReadyEntry, swept: Swept, write_ids: CleanerWriteIdList) -> None:
+    def _mark_cleaned(self, item: ReadyEntry, mixed: frozenset[int], write_ids: CleanerWriteIdList) -> None:
         """Forget aborted ids only where none of their rows are left, and only of transactions that were judged."""
         entry, txns = item.entry, item.txns
-        mixed = swept.state.mixed_aborted_write_ids
         covered = entry.highest_write_id or 0
         if mixed:
             gone = [write_id for write_id in write_ids.aborted if write_id <= covered and write_id not in mixed]

@@ -1,0 +1,98 @@
+"""
+Which aborted writes still have rows in a partition: their transactions must stay known as aborted, or those rows would count as committed.
+
+A compaction leaves such rows out, but a `_v` doesn't prove it: Hive's merge compaction joins files as they are. The keys in the files do. Only where the key
+statistics of a stripe admit an id its key columns are decoded, so a result that is sorted and filtered costs its tails and a few stripes.
+Source: docs/layout.md; HIVE-24481; Hive's AcidUtils (uncompacted aborts), MergeCompactor.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from compactor.acid.children import ListedDir, data_files
+from compactor.acid.snapshot import AcidState
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.engine.inputs import open_input
+from compactor.errors import CorruptFileError, RefusedError
+from compactor.log import get_logger
+from compactor.orc.keys import read_keys, stripe_bounds
+from compactor.orc.tail import Tail, read_tail
+from compactor.reasons import Reason
+from compactor.storage.base import Storage
+
+_log = get_logger(__name__)
+
+
+def aborted_with_rows(storage: Storage, location: str, state: AcidState, write_ids: ValidWriteIdList, *, insert_only: bool) -> frozenset[int]:
+    """
+    Aborted write ids, among others in one directory, whose rows lie or may lie there; directories that are replaced count for as long as they are there.
+
+    Looked into are results of compactions that everybody sees as complete. In any other directory an aborted writer may yet write, so its name decides.
+    Rows in the results of insert-only tables are read whatever became of their write ids; only ids that count for readers were put there.
+
+    Args:
+        location: of the partition that `state` describes.
+
+    Raises:
+        UnreachableError, RetryableError: the store doesn't answer.
+    """
+    seen_by_all = (*state.deltas, *state.obsolete)
+    others = [*(listed for listed in seen_by_all if not listed.compacted), *(excluded.dir for excluded in state.excluded)]
+    found = {write_id for listed in others for write_id in _aborted_within(listed, write_ids)}
+    if insert_only:
+        return frozenset(found)
+    for listed in seen_by_all:
+        wanted = [write_id for write_id in _aborted_within(listed, write_ids) if write_id not in found] if listed.compacted else []
+        if wanted:
+            found |= _seen_in(storage, location, listed, wanted)
+    return frozenset(found)
+
+
+def _aborted_within(listed: ListedDir, write_ids: ValidWriteIdList) -> tuple[int, ...]:
+    return () if listed.acid.is_base else write_ids.aborted_within(listed.acid.min_write_id, listed.acid.max_write_id)
+
+
+def _seen_in(storage: Storage, location: str, listed: ListedDir, wanted: list[int]) -> set[int]:
+    """All of them when a file can't be understood: nothing is forgotten on a guess."""
+    found: set[int] = set()
+    for entry in data_files(listed, insert_only=False):
+        if not entry.length:
+            continue
+        try:
+            found |= _seen_in_file(storage, location, entry.path, np.array(wanted, dtype=np.int64))
+        except (CorruptFileError, RefusedError) as error:
+            _log.warning("whether rows of aborted writes lie there isn't known: they stay known as aborted", directory=listed.name, why=str(error))
+            return set(wanted)
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _seen_in_file(storage: Storage, location: str, path: str, wanted: npt.NDArray[np.int64]) -> set[int]:
+    found: set[int] = set()
+    with open_input(storage, location, path) as reader:
+        tail = read_tail(reader)
+        if not tail.is_acid:
+            raise CorruptFileError(Reason.CORRUPT_FILE, f"{path} isn't a full-ACID file: its columns are {tail.tree}")
+        for stripe in range(len(tail.stripes)):
+            possible = _possible(tail, stripe, wanted)
+            if len(possible):
+                for keys in read_keys(reader, tail, stripe):
+                    found.update(_among(possible, (keys.current, keys.write_id)))
+    return found
+
+
+def _possible(tail: Tail, stripe: int, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    bounds = stripe_bounds(tail, stripe)
+    if bounds is None or bounds.current is None:
+        return wanted
+    inside = np.zeros(len(wanted), dtype=bool)
+    for low, high in (bounds.current, bounds.write_id):
+        inside |= (wanted >= low) & (wanted <= high)
+    return wanted[inside]
+
+
+def _among(wanted: npt.NDArray[np.int64], columns: Iterable[npt.NDArray[np.int64]]) -> set[int]:
+    return {int(write_id) for column in columns for write_id in wanted[np.isin(wanted, column)]}
