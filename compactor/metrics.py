@@ -78,6 +78,7 @@ class Metrics:
         self.verification_refused = counter(
             "verification_refused_total", "Compactions whose output was found different from its inputs; nothing was published."
         )
+        self.setbacks = gauge("worker_setbacks", "Compactions given back in a row because something they need doesn't answer or broke down (0: all is well).")
         self.jobs_running = gauge("jobs_running", "Queue entries a Worker of this process is busy with.")
         self.job_duration = Histogram("compactor_job_duration_seconds", "Time from claim to commit.", ("kind",), registry=registry, buckets=_JOB_SECONDS)
         self.copied_bytes = counter("copied_bytes_total", "Stripe bytes copied without decoding.")

@@ -114,6 +114,8 @@ class Watch:
                 self._step(line, at)
             elif "role" in line and level != "debug" and line["role"] != "watch":
                 self._say(at, str(line["role"]), event)
+            elif event == "compaction given back" and line.get("reason") == "UnreachableError":
+                self.trouble = str(line.get("message"))  # the daemon would wait for it
             elif level in ("warning", "error", "critical") and str(line.get("logger", "")).startswith("compactor"):
                 self._say(at, str(level), " ".join([event, *(str(line[key]) for key in ("why", "message", "error") if line.get(key))]))
 

@@ -58,16 +58,17 @@ class Queue:
 
     # Working
 
-    def claim(self, worker_id: str, version: str, pool: str | None = None) -> QueueEntry | None:
+    def claim(self, worker_id: str, version: str, pool: str | None = None, *, without: Collection[int] = ()) -> QueueEntry | None:
         """
         Take the oldest entry that is ours to take, or None.
 
         Args:
             pool: entries of this pool only; None: entries without a pool, and those that waited half a day for theirs.
+            without: ids of entries to leave.
         """
-        return self._database.write(lambda connection: self._claim(connection, worker_id, version, pool))
+        return self._database.write(lambda connection: self._claim(connection, worker_id, version, pool, without))
 
-    def _claim(self, connection: Connection, worker_id: str, version: str, pool: str | None) -> QueueEntry | None:
+    def _claim(self, connection: Connection, worker_id: str, version: str, pool: str | None, without: Collection[int]) -> QueueEntry | None:
         queue = self._table.c
         waiting = queue.cq_state == QueueState.INITIATED.code
         kinds = queue.cq_type.in_([KIND_CODES[kind] for kind in (CompactionKind.MAJOR, CompactionKind.MINOR, CompactionKind.REBALANCE)])
@@ -76,6 +77,8 @@ class Queue:
             query = select(queue.cq_id).where(waiting, kinds, self._in_pool(pool), queue.cq_id > after).order_by(queue.cq_id).limit(_CLAIM_AT_ONCE)
             numbers = connection.scalars(query).all()
             for number in numbers:
+                if number in without:
+                    continue
                 values = fitting(
                     self._table, {"cq_state": QueueState.WORKING.code, "cq_worker_id": worker_id, "cq_worker_version": version, "cq_start": self._database.now}
                 )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from compactor.errors import OwnershipLostError
+from compactor.errors import CompactorError, OwnershipLostError, UnreachableError
 from compactor.log import get_logger
 
 _log = get_logger(__name__)
@@ -30,7 +30,7 @@ class Heartbeat:
         what: for log lines: `transaction 12`, `lock 7`.
     """
 
-    def __init__(self, beat: Callable[[], None], interval: float, timeout: float, lost: Callable[[OwnershipLostError], None], what: str) -> None:
+    def __init__(self, beat: Callable[[], None], interval: float, timeout: float, lost: Callable[[CompactorError], None], what: str) -> None:
         self._beat = beat
         self._interval = interval
         self._timeout = timeout
@@ -66,12 +66,12 @@ class Heartbeat:
                 silent = time.monotonic() - last
                 _log.warning("heartbeat failed", what=self._what, error=str(error), silent_seconds=round(silent, 1))
                 if silent >= self._timeout:
-                    self._end(OwnershipLostError(f"no heartbeat of {self._what} reached the metastore for {silent:.0f} s; last error: {error}"))
+                    self._end(UnreachableError(f"no heartbeat of {self._what} reached the metastore for {silent:.0f} s; last error: {error}"))
                     return
                 pause = min(_RETRY_SECONDS, self._interval)
             else:
                 last, pause = began, self._interval
 
-    def _end(self, error: OwnershipLostError) -> None:
+    def _end(self, error: CompactorError) -> None:
         if not self._stop.is_set():
             self._lost(error)

@@ -28,6 +28,7 @@ from compactor.metastore.queue import Queue
 from compactor.metastore.transactions import Transactions
 from compactor.metrics import Metrics
 from compactor.roles.identity import Identity
+from compactor.roles.setbacks import Setbacks
 from compactor.roles.steps import Observer, Steps
 from compactor.settings import Settings
 from compactor.storage.base import Storage
@@ -50,6 +51,7 @@ class Services:
     Args:
         settings: replaced as a whole by a reload; ask for it at each use.
         coordinator: who leads, and whether anything new may be begun.
+        setbacks: what the workers gave back because something was away.
         stopping: set when the daemon drains; roles end their cycle at the next good point.
     """
 
@@ -69,6 +71,7 @@ class Services:
     steps: Steps
     coordinator: Coordinator = field(default_factory=Alone)
     stopping: threading.Event = field(default_factory=threading.Event)
+    setbacks: Setbacks = field(default_factory=Setbacks)
 
     @classmethod
     def open(
@@ -109,7 +112,7 @@ class Services:
         """Everything over a metastore that is connected already."""
         metrics = metrics or Metrics()
         configure(settings)
-        return cls(
+        services = cls(
             settings=settings,
             identity=identity or Identity(settings.host_name, settings.user or getpass.getuser()),
             database=database,
@@ -125,6 +128,8 @@ class Services:
             metrics=metrics,
             steps=Steps([_log_step, lambda step, _: metrics.steps.labels(step).inc(), *observers]),
         )
+        metrics.setbacks.set_function(lambda: services.setbacks.in_a_row)
+        return services
 
     @property
     def layout(self) -> LayoutVersion:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from compactor.engine.compaction import Published
 from compactor.engine.submit import BrokenDownError
-from compactor.errors import CompactorError, OwnershipLostError, RefusedError, RetryableError, UnreachableError, VerificationError
+from compactor.errors import CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, UnreachableError, VerificationError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metrics import version
@@ -19,6 +19,7 @@ from compactor.roles import steps
 from compactor.roles.attempt import Attempt, Result
 from compactor.roles.cancellation import Cancellation, DrainedError
 from compactor.roles.services import Services, about_entity
+from compactor.roles.setbacks import ATTEMPTS
 
 _log = get_logger(__name__)
 IDLE = "nothing is queued"
@@ -65,9 +66,12 @@ class Worker:
         if (why := self._services.coordinator.why_not_start()) is not None:
             return f"{WAITING}: {why}"
         settings = self._services.settings.worker
-        entry = self._services.queue.claim(self.worker_id, version=version(), pool=settings.pool)
+        setbacks = self._services.setbacks
+        if (why := setbacks.pause()) is not None:
+            return f"{WAITING}: {why}"
+        entry = self._services.queue.claim(self.worker_id, version=version(), pool=settings.pool, without=setbacks.aside())
         if entry is None:
-            return IDLE
+            return IDLE if (why := setbacks.nothing_else()) is None else f"{WAITING}: {why}"
         with about_entity(entry.entity, entry):
             return self._work(entry, settings.timeout_hours * 3600)
 
@@ -105,6 +109,7 @@ class Worker:
 
     def _done(self, entry: QueueEntry, result: Result) -> str:
         metrics = self._services.metrics
+        self._services.setbacks.ended(entry, compacted=result.published is not None)
         if result.plan is None or result.published is None:
             metrics.jobs.labels(entry.kind.value, "cleaning-only").inc()
             return f"{_name(entry)}: not enough to compact, but {result.cleaning_only}: left to the Cleaner"
@@ -138,13 +143,18 @@ class Worker:
         self._unsettled = unsettled
         with about_entity(entry.entity, entry):
             committed = unsettled.attempt.undo(_message(error))
-            sentence = f"{_name(entry)}: committed, though no answer came" if committed else self._mark(unsettled.attempt, entry, error)
+            if committed:
+                self._services.setbacks.ended(entry, compacted=True)
+                sentence = f"{_name(entry)}: committed, though no answer came"
+            else:
+                sentence = self._mark(unsettled.attempt, entry, error)
         self._unsettled = None
         return sentence
 
     def _mark(self, attempt: Attempt, entry: QueueEntry, error: Exception) -> str:
-        queue, metrics = self._services.queue, self._services.metrics
+        queue, metrics, setbacks = self._services.queue, self._services.metrics, self._services.setbacks
         message = _message(error)
+        again = False
         try:
             match error:
                 case _ if attempt.visible:
@@ -156,14 +166,23 @@ class Worker:
                 case RefusedError() if not attempt.state_stored and not isinstance(error, VerificationError):
                     outcome, word = "refused", "refused"
                     queue.mark_refused(entry, message)
+                case UnreachableError() | RetryableError() | OutcomeUnknownError() if setbacks.may_be_tried_again(entry, error):
+                    outcome, word, again = "given-back", "given back", True
+                    queue.give_back(entry)
+                    setbacks.given_back(entry, error)
+                case RetryableError() | OutcomeUnknownError():
+                    outcome, word, message = "failed", "failed", f"{message} ({ATTEMPTS} times in a row)"
+                    queue.mark_failed(entry, message)
                 case _:
                     outcome, word = "failed", "failed"
                     queue.mark_failed(entry, message)
         except OwnershipLostError as lost:
             outcome, word, message = "lost", "lost", f"{lost}; it had ended with: {message}"
+        if not again:
+            setbacks.ended(entry, compacted=False)
         metrics.jobs.labels(entry.kind.value, outcome).inc()
         metrics.verification_refused.inc(isinstance(error, VerificationError))
-        (_log.info if outcome in {"given-back", "refused"} else _log.warning)(f"compaction {word}", reason=_code(error), message=message)
+        (_log.info if outcome in {"given-back", "refused"} and not again else _log.warning)(f"compaction {word}", reason=_code(error), message=message)
         return f"{_name(entry)}: {word}: {message}"
 
     def _is_drained(self, error: Exception) -> bool:

@@ -141,6 +141,16 @@ def test_a_failed_compaction_ends_the_watch(tmp_path, database):
         follow(watch, list, lambda: None, 60, lambda: None)
 
 
+def test_what_the_daemon_waits_for_ends_the_watch(tmp_path, database):
+    """Where Spark can't be started the daemon gives the entry back and waits; the demo says why instead."""
+    small(tmp_path, database)
+    where = places(database, "shop")
+    watch = Watch(database, where, frozenset([where[0].entity]))
+    news = [{"event": "compaction given back", "level": "warning", "logger": "compactor.roles.worker", "reason": "UnreachableError", "message": "no Java"}]
+    with pytest.raises(CompactorError, match="no Java"):
+        follow(watch, lambda: news, lambda: None, 60, lambda: None)
+
+
 def test_a_daemon_that_ends_and_a_time_limit_are_errors(tmp_path, database):
     """An ended daemon and a passed limit are told with what is unfinished."""
     small(tmp_path, database)

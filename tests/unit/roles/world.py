@@ -12,6 +12,7 @@ from compactor.roles.housekeeper import Housekeeper
 from compactor.roles.identity import Identity
 from compactor.roles.initiator import Initiator
 from compactor.roles.services import Services
+from compactor.roles.setbacks import Setbacks
 from compactor.roles.worker import Worker
 from compactor.settings import Settings
 from tests.metastore.actor import Hive
@@ -42,6 +43,19 @@ class Inline:
         return None
 
 
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def forward(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
 class World:
     """Everything a test needs; `settings` are changed by key: `world.configure(cleaner={"quarantine": True})`."""
 
@@ -54,6 +68,7 @@ class World:
         self.passed: list[str] = []
         self.at_step: dict[str, object] = {}
         self.observers = (self._observe, *observers)
+        self.clock = Clock()
         self.services = self.new_services()
 
     def new_services(self, **sections) -> Services:
@@ -61,7 +76,9 @@ class World:
         (self.folder / "alive").mkdir(exist_ok=True)
         settings = Settings(database={"url": "sqlite:////unused.db"}, host="here", user="compactor", **sections)
         identity = Identity("here", "compactor", self.folder / "alive")
-        return Services.over(self.database, settings, observers=self.observers, identity=identity, submitter=self.submitter)
+        services = Services.over(self.database, settings, observers=self.observers, identity=identity, submitter=self.submitter)
+        services.setbacks = Setbacks(self.clock)
+        return services
 
     def configure(self, **sections) -> None:
         self.services.settings = Settings(database={"url": "sqlite:////unused.db"}, host="here", user="compactor", **sections)
