@@ -13,7 +13,7 @@ from compactor.demo.warehouse import Warehouse
 from compactor.settings.stores import S3
 from compactor.storage.registry import configure, configured
 from tests.cluster import s3_server
-from tests.cluster.fixtures import ha, ha_server, hdfs, hdfs_directory, hdfs_server  # noqa: F401 - for every package
+from tests.cluster.fixtures import ha, ha_server, hdfs, hdfs_directory, hdfs_server, yarn_server  # noqa: F401 - for every package
 from tests.hive.reader import HiveReader, UnavailableError
 from tests.needs import missing
 

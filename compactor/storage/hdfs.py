@@ -210,24 +210,26 @@ class HdfsStorage(RenamingStorage):
 
     def _rename(self, client: Any, old: str, new: str) -> None:
         """
-        One rename2. The client repeats what got no answer, so after any failure but "it exists" only the source tells whether it happened.
+        One rename2. The client repeats what got no answer, so after any failure but "it exists" only source and target tell whether it happened.
         """
+        with explained("look at", new):
+            taken = _is_there(client, new)
         try:
             client.rename(old, new, overwrite=False)
         except FileExistsError as error:
             with explained("rename", new):
                 raise FileExistsError from error
         except (OSError, RuntimeError) as error:
-            self._failed_rename(client, old, new, error)
+            self._failed_rename(client, old, new, error, taken=taken)
 
-    def _failed_rename(self, client: Any, old: str, new: str, error: Exception) -> None:
+    def _failed_rename(self, client: Any, old: str, new: str, error: Exception, *, taken: bool) -> None:
         unknown = OutcomeUnknownError(f"renaming {old!r} to {new!r} failed and may have happened all the same: {' '.join(str(error).split())[:200]}")
         answered = isinstance(error, FileNotFoundError) or bool(java_class(error))
         try:
             source, target = _is_there(client, old), _is_there(client, new)
         except (OSError, RuntimeError):
             raise unknown from error
-        if not answered or (target and not source):
+        if not answered or (target and not source and not taken):
             raise unknown from error
         if isinstance(error, FileNotFoundError):
             raise missing(new if source else old) from error

@@ -25,13 +25,19 @@ def ha_server(tmp_path_factory):
     yield from _started("ha", tmp_path_factory, 1)
 
 
-def _started(kind, tmp_path_factory, *arguments):
+def _started(kind, tmp_path_factory, *arguments, conf=None):
     try:
-        server = HadoopServer(kind, tmp_path_factory.mktemp(kind), *arguments)
+        server = HadoopServer(kind, tmp_path_factory.mktemp(kind), *arguments, conf=conf)
     except UnavailableError as error:
         missing(str(error))
     with server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def yarn_server(hdfs_server, tmp_path_factory):
+    """A ResourceManager with the queues default and compaction, and a NodeManager of 4 GiB, over the HDFS server; both share one configuration."""
+    yield from _started("yarn", tmp_path_factory, 1, 4096, conf=hdfs_server.conf)
 
 
 @pytest.fixture

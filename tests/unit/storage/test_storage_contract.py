@@ -186,8 +186,8 @@ def test_rename_refuses_whatever_is_at_the_target(renaming, source, target):
 def test_rename_needs_its_source_and_the_targets_parent(renaming):
     """A source that is gone fails the rename: that is the fence against a paused process."""
     storage, top = renaming
-    tree(storage, top, "here/x")
-    for source, target in (("gone", "new"), ("here", "nowhere/new")):
+    tree(storage, top, "here/x", "taken/x")
+    for source, target in (("gone", "new"), ("gone", "taken"), ("here", "nowhere/new")):
         with pytest.raises(FileNotFoundError):
             storage.rename_noreplace(join(top, source), join(top, target))
     assert storage.exists(join(top, "here/x"))

@@ -239,6 +239,7 @@ SAFE = answered("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Nam
         (["/a"], True, SAFE, OutcomeUnknownError),
         (["/a"], False, SAFE, RetryableError),
         ([], False, FileNotFoundError("gone"), FileNotFoundError),
+        (["/b"], False, FileNotFoundError("gone"), FileNotFoundError),
         (["/a", "/b"], False, FileExistsError("taken"), FileExistsError),
         (["/a", "/b"], False, answered("java.io.IOException", "must both be directories"), FileExistsError),
     ],
