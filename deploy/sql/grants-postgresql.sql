@@ -1,0 +1,81 @@
+-- The least rights with which the daemon lives on a Hive metastore in PostgreSQL (schema 3.1 or 4.x). Run as the tables' owner, once, and again after an upgrade of Hive:
+--
+--   createuser compactor --pwprompt
+--   psql -v role=compactor -f deploy/sql/grants-postgresql.sql metastore
+--
+-- It reads the catalog and never writes it. It writes the tables of transactions, locks and compactions, as Hive's own compactor does; FOR UPDATE needs UPDATE.
+-- tests/deploy/test_grants.py runs the daemon's life as a user with exactly these rights, and asks for each whether it was used.
+\set ON_ERROR_STOP on
+BEGIN;
+
+SELECT format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), :'role') \gexec
+
+-- Where ZooKeeper isn't configured: who is there, and what is paused. Made here, so that the role needs no right to create tables.
+CREATE TABLE IF NOT EXISTS "COMPACTOR_STATE" (
+  "CS_KEY" varchar(255) PRIMARY KEY,
+  "CS_VALUE" text NOT NULL,
+  "CS_VERSION" bigint NOT NULL,
+  "CS_UPDATED" bigint NOT NULL
+);
+
+WITH wanted (relation, rights, hive) AS (VALUES
+  -- the catalog
+  ('BUCKETING_COLS', 'SELECT', NULL),
+  ('CDS', 'SELECT', NULL),
+  ('COLUMNS_V2', 'SELECT', NULL),
+  ('CTLGS', 'SELECT', NULL),
+  ('DATABASE_PARAMS', 'SELECT', NULL),
+  ('DBS', 'SELECT', NULL),
+  ('PARTITIONS', 'SELECT', NULL),
+  ('PARTITION_KEYS', 'SELECT', NULL),
+  ('PARTITION_KEY_VALS', 'SELECT', NULL),
+  ('PARTITION_PARAMS', 'SELECT', NULL),
+  ('SDS', 'SELECT', NULL),
+  ('SERDES', 'SELECT', NULL),
+  ('SORT_COLS', 'SELECT', NULL),
+  ('TABLE_PARAMS', 'SELECT', NULL),
+  ('TBLS', 'SELECT', NULL),
+  ('VERSION', 'SELECT', NULL),
+  -- transactions
+  ('TXNS', 'SELECT, UPDATE, DELETE', NULL),
+  ('TXNS', 'INSERT', 4),
+  ('TXN_COMPONENTS', 'SELECT, DELETE', NULL),
+  ('TXN_COMPONENTS', 'INSERT', 4),
+  ('COMPLETED_TXN_COMPONENTS', 'SELECT, DELETE', NULL),
+  ('TXN_TO_WRITE_ID', 'SELECT, DELETE', NULL),
+  ('NEXT_WRITE_ID', 'SELECT', NULL),
+  ('NEXT_TXN_ID', 'SELECT', 3),
+  ('MIN_HISTORY_LEVEL', 'SELECT, DELETE', NULL),
+  ('MIN_HISTORY_LEVEL', 'INSERT', 4),
+  ('MIN_HISTORY_WRITE_ID', 'SELECT, INSERT, DELETE', 4),
+  ('WRITE_SET', 'SELECT, DELETE', NULL),
+  ('TXN_LOCK_TBL', 'SELECT, UPDATE', 4),
+  -- locks
+  ('HIVE_LOCKS', 'SELECT, INSERT, UPDATE, DELETE', NULL),
+  ('NEXT_LOCK_ID', 'SELECT, UPDATE', NULL),
+  -- compactions
+  ('COMPACTION_QUEUE', 'SELECT, INSERT, UPDATE, DELETE', NULL),
+  ('NEXT_COMPACTION_QUEUE_ID', 'SELECT, UPDATE', NULL),
+  ('COMPLETED_COMPACTIONS', 'SELECT, INSERT, DELETE', NULL),
+  -- Hive's mutexes
+  ('AUX_TABLE', 'SELECT, INSERT, UPDATE', NULL),
+  -- our own
+  ('COMPACTOR_STATE', 'SELECT, INSERT, UPDATE, DELETE', NULL)
+),
+found AS (
+  SELECT c.oid, upper(c.relname) AS relation
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p')
+),
+generation AS (SELECT CASE WHEN EXISTS (SELECT FROM found WHERE relation = 'TXN_LOCK_TBL') THEN 4 ELSE 3 END AS hive)
+SELECT format('GRANT %s ON %s TO %I', wanted.rights, found.oid::regclass, :'role')
+FROM wanted JOIN found USING (relation) JOIN generation ON generation.hive = coalesce(wanted.hive, generation.hive)
+ORDER BY wanted.relation
+\gexec
+
+-- The number of a new transaction (4.x).
+SELECT format('GRANT USAGE ON SEQUENCE %s TO %I', pg_get_serial_sequence(quote_ident(current_schema()) || '."TXNS"', 'TXN_ID'), :'role')
+WHERE to_regclass('"TXNS"') IS NOT NULL AND pg_get_serial_sequence(quote_ident(current_schema()) || '."TXNS"', 'TXN_ID') IS NOT NULL
+\gexec
+
+COMMIT;

@@ -1,0 +1,161 @@
+"""The least SQL rights: the roles' whole life on PostgreSQL as a user who has exactly the script's rights, each of which is used."""
+
+import re
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+from sqlalchemy import event
+from sqlalchemy.schema import CreateTable
+
+from compactor.coordination import table
+from compactor.coordination.table import StateTable
+from compactor.errors import CompactorError
+from compactor.metastore.database import Database
+from compactor.roles.recovery import Recovery
+from compactor.roles.watch import Watch
+from tests.deploy.service import DEPLOY
+from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.metastore.servers import UnavailableError, schema_script
+from tests.model.test_roles_life import Life
+from tests.needs import missing
+from tests.unit.roles.world import World
+
+pytestmark = [pytest.mark.deploy, pytest.mark.postgres, pytest.mark.timeout(280)]
+SCRIPT = (DEPLOY / "sql" / "grants-postgresql.sql").read_text()
+VERSIONS = ["4.0.0", "3.1.0"]
+SEED = 1
+WRITES = frozenset({"INSERT", "UPDATE", "DELETE"})
+SELDOM = {
+    ("COMPLETED_COMPACTIONS", "DELETE"): "the history is purged when it is long",
+    ("MIN_HISTORY_LEVEL", "DELETE"): "3.1: of a transaction that is timed out, with Hive's reader list there",
+    ("MIN_HISTORY_WRITE_ID", "INSERT"): "4.x, where Hive keeps this list instead of MIN_HISTORY_LEVEL",
+    ("TXN_COMPONENTS", "DELETE"): "aborted writes that were cleaned are forgotten",
+    ("TXN_TO_WRITE_ID", "DELETE"): "mappings that nobody needs are purged",
+    ("HIVE_LOCKS", "UPDATE"): "the heartbeat of a compaction that takes longer than half a time-out",
+    ("TXNS", "UPDATE"): "transactions of dead clients are timed out",
+    ("AUX_TABLE", "UPDATE"): "the mutex row keeps when the last cycle was",
+}
+"""Rights that a short life may not come to use, and when they are."""
+
+
+class Recorder:
+    """Which right on which table each statement of a connection pool asked for."""
+
+    def __init__(self, database: Database) -> None:
+        self.used: set[tuple[str, str]] = set()
+        event.listen(database.engine, "before_cursor_execute", self._note)
+
+    def _note(self, _connection, _cursor, statement, *_):
+        text = " ".join(statement.replace('"', "").split()).upper()
+        for verb, pattern in (("INSERT", r"INSERT INTO (\w+)"), ("UPDATE", r"^UPDATE (\w+)"), ("DELETE", r"DELETE FROM (\w+)")):
+            self.used |= {(name, verb) for name in re.findall(pattern, text)}
+        if "FOR UPDATE" in text or "FOR SHARE" in text or text.startswith("LOCK TABLE"):
+            self.used |= {(name, "UPDATE") for name in re.findall(r"(?:FROM|TABLE) (\w+)", text)}
+
+
+class Least(World):
+    """A world whose roles come as another user than those who write the tables; everybody's housekeeping is theirs."""
+
+    def __init__(self, admin: Database, theirs: Database, folder) -> None:
+        self._theirs = theirs
+        super().__init__(admin, folder)
+
+    def new_services(self, **sections):
+        admin, self.database = self.database, self._theirs
+        try:
+            return super().new_services(**sections)
+        finally:
+            self.database = admin
+
+    def configure(self, **sections) -> None:
+        super().configure(**({"housekeeper": {"enabled": "always"}} | sections))
+
+
+def granted(url: str, role: str) -> set[tuple[str, str]]:
+    with psycopg.connect(url) as connection:
+        query = "SELECT upper(table_name), privilege_type FROM information_schema.role_table_grants WHERE grantee = %s"
+        return set(connection.execute(query, [role]).fetchall())
+
+
+@pytest.fixture(params=VERSIONS)
+def metastore(request, postgres):  # noqa: F811 - pytest's way
+    """(the owner's address, the role, the role's address) of a new metastore on which the script was run twice."""
+    try:
+        schema_script(request.param)
+    except UnavailableError as error:
+        missing(str(error))
+    url = postgres.create(request.param)
+    name = url.rpartition("/")[2]
+    role = f"least_{name}"
+    postgres.sql("postgres", f"CREATE ROLE {role} LOGIN")
+    for _ in range(2):
+        postgres.load(name, f"\\set role {role}\n{SCRIPT}")
+    yield url, role, postgres.url(name, role)
+    postgres.sql("postgres", f"DROP DATABASE {name} WITH (FORCE)")
+    postgres.sql("postgres", f"DROP ROLE {role}")
+
+
+def test_a_whole_life_with_these_rights_and_none_to_spare(metastore, tmp_path):
+    """Random lives of tables under Initiator, Worker, Cleaner, Housekeeper, recovery, watch and the table of members; every right to write was used, or is used seldom."""
+    url, role, least = metastore
+    with ExitStack() as stack:
+        admin, theirs = stack.enter_context(Database(url)), stack.enter_context(Database(least))
+        recorder = Recorder(theirs)
+        world = Least(admin, theirs, tmp_path)
+        life = Life(world, SEED)
+        life.live()
+        life.end()
+        Watch(world.services).run_once()
+        Recovery(world.services).give_back_claims_of_the_dead()
+        state = StateTable(theirs)
+        state.make()
+        state.put("members/test", {"a": 1})
+        state.put("members/test", {"a": 2})
+        assert state.read("members/test") is not None
+        state.remove_silent("members", 0)
+    rights = granted(url, role)
+    tables = {name for name, _ in rights}
+    used = {(name, right) for name, right in recorder.used if name in tables}  # the rest are words of SQL
+    spare = {(name, right) for name, right in rights if right in WRITES and name != table.NAME} - used - SELDOM.keys()
+    assert spare == set()
+    assert used <= rights
+
+
+def test_the_catalog_is_read_only(metastore):
+    """Tables, partitions and columns can't be changed by the daemon's user, whoever takes it over; nor can it make tables."""
+    url, role, least = metastore
+    rights = granted(url, role)
+    assert {right for name, right in rights if name in {"TBLS", "DBS", "SDS", "PARTITIONS", "TABLE_PARAMS", "COLUMNS_V2"}} == {"SELECT"}
+    with psycopg.connect(least) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute('DELETE FROM "TBLS"')
+
+
+def test_a_missing_right_is_said_in_one_line(metastore, postgres):  # noqa: F811 - pytest's way
+    """Without the right the daemon stops with the table's name, and does nothing else."""
+    url, role, least = metastore
+    name = next(name for name in ('"COMPACTION_QUEUE"', "compaction_queue") if _exists(url, name))
+    postgres.sql(url.rpartition("/")[2], f"REVOKE SELECT ON {name} FROM {role}")
+    from compactor.metastore.queue import Queue
+
+    with Database(least) as database, pytest.raises(CompactorError, match=r"(?i)permission denied for table compaction_queue") as caught:
+        Queue(database).entries()
+    assert "\n" not in str(caught.value)
+
+
+def _exists(url: str, name: str) -> bool:
+    with psycopg.connect(url) as connection:
+        return connection.execute("SELECT to_regclass(%s) IS NOT NULL", [name]).fetchone() == (True,)
+
+
+def test_the_table_of_our_own_is_the_one_that_the_daemon_would_make():
+    """Names, types and key of COMPACTOR_STATE."""
+    made = re.search(r'CREATE TABLE IF NOT EXISTS "COMPACTOR_STATE" \((.*?)\);', SCRIPT, re.DOTALL)
+    assert made is not None
+    ours = {column.name: (str(column.type).lower(), column.nullable) for column in table._table.columns}
+    theirs = {
+        name: (kind.lower(), "NOT NULL" not in rest and "PRIMARY KEY" not in rest)
+        for name, kind, rest in re.findall(r'"(\w+)" (\w+(?:\(\d+\))?)([^,\n]*)', made[1])
+    }
+    assert theirs == ours
+    assert "PRIMARY KEY" in str(CreateTable(table._table))
