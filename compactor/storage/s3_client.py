@@ -112,7 +112,7 @@ def explained(doing: str, what: str, *, may_have_happened: bool = False) -> Iter
         raise RefusedError(
             Reason.PERMISSION_DENIED, f"can't {doing} {what!r}: {type(error).__name__}: see s3 in the settings for where they are looked for"
         ) from None
-    except (boto.HTTPClientError, boto.IncompleteReadError) as error:
+    except (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError) as error:
         sentence = f"can't {doing} {what!r}: {type(error).__name__}"
         raise (OutcomeUnknownError(sentence) if may_have_happened else UnreachableError(sentence)) from None
     except boto.BotoCoreError as error:

@@ -39,9 +39,13 @@ class S3Server:
     def bucket(self, name: str) -> None:
         self.client.create_bucket(Bucket=name)
 
-    def keys(self, bucket: str) -> list[str]:
+    def objects(self, bucket: str) -> list[tuple[str, int]]:
+        """Keys and lengths."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
-        return [item["Key"] for page in pages for item in page.get("Contents", ())]
+        return [(item["Key"], item["Size"]) for page in pages for item in page.get("Contents", ())]
+
+    def keys(self, bucket: str) -> list[str]:
+        return [key for key, _ in self.objects(bucket)]
 
     def uploads(self, bucket: str) -> list[tuple[str, str]]:
         """Keys and ids of uploads that are neither complete nor given up."""
