@@ -19,10 +19,11 @@ import yaml
 
 from compactor.coordination import SeenMember, open_coordinator
 from compactor.daemon import Daemon
+from compactor.errors import CompactorError
 from compactor.metastore.database import Database
 from compactor.settings import Settings, load_settings
 from tests import forked
-from tests.crash.launcher import Quiet
+from tests.compacting import InProcess
 from tests.crash.test_kill import PATIENCE, SETTINGS, Scene
 
 SESSION_SECONDS = 1.0
@@ -106,8 +107,10 @@ class Fleet(Scene):
             time.sleep(0.05)
 
     def seen(self, name: str) -> SeenMember | None:
-        """How the others see a daemon."""
-        return next((seen for seen in self.coordinator.members() if seen.member.host == name and seen.alive), None)
+        """How the others see a daemon; None also before the first has made the place where they are found."""
+        with contextlib.suppress(CompactorError):
+            return next((seen for seen in self.coordinator.members() if seen.member.host == name and seen.alive), None)
+        return None
 
     def end(self) -> None:
         for running in self.daemons:
@@ -131,4 +134,4 @@ def _run(config: Path, stop_at: str | None, skew: float) -> None:
     def read() -> Settings:
         return load_settings(config)
 
-    sys.exit(Daemon(read(), reload=read, observers=[observe], submitter=Quiet()).run())
+    sys.exit(Daemon(read(), reload=read, observers=[observe], submitter=InProcess()).run())

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import insert, select, text, update
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, RetryableError, SettingsError, UnreachableError
+from compactor.errors import CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, SettingsError, UnreachableError
 from compactor.metastore.database import Database
 from compactor.reasons import Reason
 from tests.metastore.servers import GUARDED, PASSWORD
@@ -210,6 +210,37 @@ def test_the_mutex_is_the_row_that_hive_locks(shared_database, postgres):
         hive.execute(f"SELECT * FROM {table} WHERE {key} = 'Initiator' FOR UPDATE")
         with pytest.raises(RetryableError, match="another process"), shared_database.mutex("Initiator", wait_seconds=0.1):
             raise AssertionError
+
+
+@pytest.mark.postgres
+def test_a_lost_mutex_is_noticed(shared_database, postgres):
+    """The server ended the transaction that held it: whoever asks is told so, before and at the end, and others may have it."""
+    with pytest.raises(OwnershipLostError, match="mutex Initiator is lost"), shared_database.mutex("Initiator") as mutex:  # noqa: PT012
+        mutex.check()
+        kill(postgres, shared_database)
+        with pytest.raises(OwnershipLostError, match="mutex Initiator is lost"):
+            mutex.check()
+        with shared_database.mutex("Initiator", wait_seconds=0.1) as next_one:
+            next_one.check()
+        mutex.check()
+
+
+@pytest.mark.postgres
+def test_a_silent_transaction_is_ended_and_a_mutex_says_something_in_time(shared_database):
+    """What a stopped process had locked is free after idle_transaction_seconds, though its connection lives; a mutex that is held by a living one stays."""
+    url = shared_database.engine.url.render_as_string(hide_password=False)
+    with Database(url, idle_transaction_seconds=0.4) as database:
+        counter = database.schema.next_lock_id
+        ended = threading.Event()
+        with pytest.raises(RetryableError), database.transaction() as silent:  # noqa: PT012
+            silent.execute(update(counter).values(nl_next=7))
+            with database.mutex("Cleaner") as mutex, shared_database.transaction() as waiting:
+                waiting.execute(update(counter).values(nl_next=counter.c.nl_next + 1))  # waits until the server has ended the silent one
+                ended.set()
+                mutex.check()
+            silent.execute(select(counter.c.nl_next))
+        assert ended.is_set()
+    assert shared_database.read(lambda connection: connection.scalar(select(counter.c.nl_next))) == 2
 
 
 @pytest.mark.postgres
