@@ -135,6 +135,23 @@ def test_a_datanode_that_dies_while_a_file_is_written_twice(hdfs_directory, hdfs
         hdfs.command("datanode", "start")
 
 
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_datanode_that_dies_while_a_file_is_read(hdfs_directory, hdfs, node):
+    """The other replica is read, by position and from front to back."""
+    configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, replication=2)))
+    storage, data = storage_for(hdfs_directory), bytes(range(256)) * (1 << 16)
+    storage.write_small(join(hdfs_directory, "f"), data)
+    with storage.open_read(join(hdfs_directory, "f")) as reader:
+        pieces = reader.stream(0, reader.size)
+        begun = next(pieces)
+        hdfs.command("datanode", "stop", node)
+        try:
+            assert reader.read_at(1000, 5000) == data[1000:6000]
+            assert begun + b"".join(pieces) == data
+        finally:
+            hdfs.command("datanode", "start")
+
+
 def test_no_datanode_left_while_a_file_is_written(hdfs_directory, hdfs):
     """The file can't be finished: unreachable, in one line, and it is gone."""
     storage = storage_for(hdfs_directory)
