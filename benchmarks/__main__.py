@@ -5,7 +5,7 @@ import sys
 
 from benchmarks import harness
 
-BARS = ("untouched", "few_hits", "every_stripe", "two_cores", "memory", "initiator", "latency", "failover", "failover", "hdfs_listing", "hdfs_untouched", "s3_untouched")
+BARS = ("untouched", "few_hits", "every_stripe", "two_cores", "memory", "initiator", "latency", "failover", "hdfs_listing", "hdfs_untouched", "s3_untouched")
 
 
 def main() -> int:
