@@ -53,7 +53,9 @@ def _kill_and_wait(url: str, servers: Ensemble, folder: Path, root: str) -> floa
                 daemons[name] = subprocess.Popen(
                     [sys.executable, "-m", "compactor.cli", "--config", config, "run"], stdout=log, stderr=log, env=dict(os.environ)
                 )
-            _until(lambda name=name: any(seen.member.host == name for seen in watching.members()))
+            _until(lambda name=name: daemons[name].poll() is not None or any(seen.member.host == name for seen in watching.members()))
+            if daemons[name].poll() is not None:
+                raise RuntimeError(f"the daemon ended: {(folder / f'{name}.log').read_text(encoding='utf-8')[-2000:]}")
         _until(lambda: any(seen.member.host == "first" and Role.CLEANER in seen.leads for seen in watching.members()))
         _until(lambda: _last(folder / "second.log", "cleaner") is not None)  # stands by
         before = _last(folder / "second.log", "cleaner")

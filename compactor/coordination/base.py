@@ -69,6 +69,9 @@ class Coordinator(ABC):
     def resign(self, role: Role) -> None:
         """Don't stand for a role any longer."""
 
+    def step_back(self, role: Role) -> None:  # noqa: B027 - where nobody is elected there is no line to go to the end of
+        """Let others lead who may be able to do what we can't now; we stand again, behind them."""
+
     def acted(self, role: Role) -> None:  # noqa: B027 - only some want to know
         """A cycle of the role was begun, with the database's mutex held."""
 

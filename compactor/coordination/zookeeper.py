@@ -68,6 +68,7 @@ class ZooKeeperCoordinator(Coordinator):
         self._me: Member | None = None
         self._roles: set[Role] = set()
         self._terms: dict[Role, int] = {}
+        self._stepping_back: set[Role] = set()
         self._session: object = None
         self._announced: tuple[float, object] = (0.0, None)
         self._watched: dict[str, list[Changed]] = {}
@@ -139,6 +140,12 @@ class ZooKeeperCoordinator(Coordinator):
         with self._lock:
             self._roles.discard(role)
             self._terms.pop(role, None)
+        self._wake.set()
+
+    def step_back(self, role: Role) -> None:
+        with self._lock:
+            if self._terms.pop(role, None) is not None:
+                self._stepping_back.add(role)
         self._wake.set()
 
     def _check(self, role: Role, epoch: int) -> None:
@@ -224,12 +231,15 @@ class ZooKeeperCoordinator(Coordinator):
         assert self._me is not None
         place = self._path("leaders", role)
         children = self._answer(self._client.get_children_async(place, watch=self._on_event))
+        with self._lock:
+            again = role in self._stepping_back
+            self._stepping_back.discard(role)
         mine = None
         for name in (name for name in children if name.startswith(f"{self._me.instance}-")):
             stat = self._answer(self._client.exists_async(f"{place}/{name}"))
-            if stat is not None and role in self._roles and mine is None and stat.ephemeralOwner == self._session_id:
+            if stat is not None and role in self._roles and mine is None and not again and stat.ephemeralOwner == self._session_id:
                 mine = (name, stat.czxid)
-            elif stat is not None:  # of a session that is over, or made twice after an answer was lost
+            elif stat is not None:  # of a session that is over, made twice after an answer was lost, or others shall go first
                 self._remove(f"{place}/{name}")
         if role not in self._roles:
             return None

@@ -18,7 +18,7 @@ from compactor.daemon.loop import RoleLoop
 from compactor.daemon.notify import ServiceManager
 from compactor.daemon.presence import Board, Presence, describe, show
 from compactor.daemon.web import WebServer
-from compactor.errors import CompactorError, MutexHeldError, OwnershipLostError
+from compactor.errors import CompactorError, MutexHeldError, OwnershipLostError, UnreachableError
 from compactor.log import configure, get_logger
 from compactor.metrics import Metrics, version
 from compactor.roles import steps
@@ -283,6 +283,9 @@ class Daemon:
             return f"{_HELD}: {error}"
         except OwnershipLostError as error:
             return f"{_STANDS_BY}: {error}"
+        except UnreachableError:
+            services.coordinator.step_back(role)  # what we can't reach another daemon may
+            raise
 
     def _coordination_changed(self) -> None:
         """From the coordinator's thread."""

@@ -98,6 +98,23 @@ def test_one_leads_and_the_next_succeeds_at_once(zookeeper_1):
         assert until(lambda: second.lead(Role.CLEANER), "succeeded").epoch > terms[Role.CLEANER].epoch
 
 
+def test_stepping_back_lets_another_lead(zookeeper_1):
+    """A leader that can't do its work goes to the end of the line; alone in the line it leads again, in a new term."""
+    with party(zookeeper_1) as those:
+        first = those.join("first")
+        term = until(lambda: first.lead(Role.CLEANER), "led")
+        first.step_back(Role.CLEANER)
+        assert is_over(term)
+        assert until(lambda: first.lead(Role.CLEANER), "leads again").epoch > term.epoch
+        second = those.join("second")
+        until(lambda: len(second.present()) == 2, "both there")
+        first.step_back(Role.CLEANER)
+        until(lambda: second.lead(Role.CLEANER), "succeeded")
+        first.step_back(Role.CLEANER)
+        second.step_back(Role.CLEANER)
+        until(lambda: first.lead(Role.CLEANER), "back")
+
+
 def test_an_expired_session_is_noticed(zookeeper_1):
     """A second client with the same id ends the session: the term is over for good, the other leads, and the first stands in line again."""
     with party(zookeeper_1) as those:
