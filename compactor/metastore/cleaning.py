@@ -52,7 +52,7 @@ class _Sight:
 
 
 class Cleaning:
-    """The Cleaner's view of one metastore. Remembers, for as long as it lives, who held locks when each entry became ready."""
+    """The Cleaner's view of one metastore. Remembers, for as long as it lives, who was there when each entry was first seen ready."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -190,6 +190,8 @@ class Cleaning:
         if since < retention_ms + entry.retry_retention_ms:
             blockers.append(Blocker(Reason.RETENTION, f"files are kept for another {duration(retention_ms + entry.retry_retention_ms - since)}"))
         if not self._schema.hive_4:
+            # Hive 3.1's Cleaner asks for locks only; but a query has its snapshot before it has its locks
+            blockers += readers.open_at(entry.entity, sight.high_watermark)
             return ReadyEntry(entry, None, (*blockers, *self._locks(entry, readers, None)))
         blockers += self._own_transaction(entry, own_state)
         horizon = readers.horizon(entry.entity)

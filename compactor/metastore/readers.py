@@ -2,7 +2,7 @@
 Who may still be reading what a compaction replaced.
 
 An entry may be cleaned when every transaction that was open at its commit has ended, and every lock that was there without a transaction is gone.
-Hive 3.1 knows only the locks. Source: docs/metastore.md; HIVE-23107, HIVE-24291, HIVE-26704; Hive's ReadyToCleanHandler and 3.1's Cleaner.
+Hive 3.1 doesn't note when that was: what was there when the entry was first seen ready counts. Source: docs/metastore.md; HIVE-23107, HIVE-24291, HIVE-26704; Hive's ReadyToCleanHandler and 3.1's Cleaner.
 """
 
 from collections.abc import Mapping

@@ -185,7 +185,7 @@ def test_a_failed_cleaning_is_put_off(database_4, hive_4):
 def test_a_lock_from_the_beginning_holds_it_back_on_hive_3(database_3, hive_3, partition):
     """On 3.1 whoever held a lock on the partition, or on its table as a whole, when the entry was first seen must let go; later ones don't matter."""
     number, _ = compacted(database_3, hive_3, "db.t/p=1")
-    held = hive_3.lock("db.t", partition, txn_id=hive_3.begin())
+    held = hive_3.lock("db.t", partition)
     hive_3.lock("db.t", "p=2")
     cleaning = Cleaning(database_3)
     (blocker,) = judged(cleaning, number).blockers
@@ -194,6 +194,22 @@ def test_a_lock_from_the_beginning_holds_it_back_on_hive_3(database_3, hive_3, p
     hive_3.lock("db.t", "p=1")
     hive_3.unlock(held)
     assert reasons(cleaning, number) == []
+
+
+def test_a_transaction_from_the_beginning_holds_it_back_on_hive_3(database_3, hive_3):
+    """On 3.1 a query has its snapshot before any lock tells of it: whoever was open when the entry was first seen must end; there may always be later ones."""
+    number, _ = compacted(database_3, hive_3)
+    reader = hive_3.begin(user="ann")
+    cleaning = Cleaning(database_3)
+    (blocker,) = judged(cleaning, number).blockers
+    assert blocker.reason is Reason.OPEN_TRANSACTION
+    assert f"transaction {reader} of ann" in blocker.sentence
+    later = hive_3.begin()
+    hive_3.commit(reader)
+    assert reasons(cleaning, number) == []
+    assert reasons(Cleaning(database_3), number) == [Reason.OPEN_TRANSACTION]
+    hive_3.abort(later)
+    assert reasons(Cleaning(database_3), number) == []
 
 
 def test_a_restart_forgets_and_waits_again(database_3, hive_3):
