@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _CYCLE_SECONDS = (0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800)
-JOB_OUTCOMES = ("compacted", "cleaning-only", "refused", "failed", "given-back", "lost")
+JOB_OUTCOMES = ("compacted", "cleaning-only", "refused", "failed", "given-back", "cancelled", "lost")
 MANY_ABORTS = 1500
 """From so many aborted writes on a table is counted (hive.metastore.acidmetrics.table.aborted.txns.threshold)."""
 _JOB_SECONDS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)

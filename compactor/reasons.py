@@ -59,6 +59,7 @@ class Reason(StrEnum):
     QUOTA_EXCEEDED = "quota-exceeded"
     CANCELLED = "cancelled"
     TIMED_OUT = "timed-out"
+    BAD_PROPERTY = "bad-property"
 
     # cleaning is held back by
     OPEN_TRANSACTION = "open-transaction"

@@ -21,7 +21,23 @@ ORC_INPUT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
 TEXT_INPUT = "org.apache.hadoop.mapred.TextInputFormat"
 
 
-class InProcess:
+class NothingRuns:
+    """What a submitter is asked besides running jobs, for those that have nothing running in between."""
+
+    def application(self, job):
+        return None
+
+    def end(self, job):
+        return None
+
+    def end_left_over(self, keys, application):
+        return None
+
+    def stop(self):
+        return None
+
+
+class InProcess(NothingRuns):
     """A submitter that calls the functions here and now, tasks and results pickled as on their way to an executor and back."""
 
     def run(self, job, function, tasks, *, progress=lambda _: None, cancelled=lambda: False):

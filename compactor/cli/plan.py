@@ -9,7 +9,7 @@ from compactor.cli.plan_view import plan_view
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target
 from compactor.engine.compaction import Compaction, CompactionRequest
-from compactor.engine.session import SparkSubmitter
+from compactor.engine.submitters import ConfiguredSubmitter
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.transactions import Transactions
@@ -72,6 +72,6 @@ def make_plan(session: Session, found: Found, kind: CompactionKind, properties: 
         properties=properties or {},
         host=settings.host_name,
     )
-    compaction = Compaction(request, storage_for(found.location), SparkSubmitter(settings), settings)
+    compaction = Compaction(request, storage_for(found.location), ConfiguredSubmitter(settings), settings)
     compaction.observe()
     return compaction.plan()

@@ -18,6 +18,7 @@ from compactor.daemon.loop import RoleLoop
 from compactor.daemon.notify import ServiceManager
 from compactor.daemon.presence import Board, Presence, describe, show
 from compactor.daemon.web import WebServer
+from compactor.engine.submit import StoppableSubmitter
 from compactor.errors import CompactorError, MutexHeldError, OwnershipLostError, UnreachableError
 from compactor.log import configure, get_logger
 from compactor.metrics import Metrics, version
@@ -27,7 +28,7 @@ from compactor.roles.cleaner import Cleaner
 from compactor.roles.housekeeper import Housekeeper
 from compactor.roles.initiator import Initiator
 from compactor.roles.recovery import Recovery
-from compactor.roles.services import Services, StoppableSubmitter
+from compactor.roles.services import Services
 from compactor.roles.steps import Observer
 from compactor.roles.watch import Watch
 from compactor.roles.worker import DRAINING, IDLE, WAITING, Worker

@@ -6,7 +6,7 @@ Knows files and Spark; knows nothing of the metastore: whether it may publish is
 
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind, parse_dir
@@ -20,6 +20,7 @@ from compactor.engine.staging import Accepted
 from compactor.engine.submit import JobName, Submitter, job_name
 from compactor.engine.verify import verify_full_acid, verify_listing
 from compactor.engine.ways import publisher_for, staging_for
+from compactor.engine.wishes import wishes
 from compactor.errors import CompactorError, RefusedError, VerificationError
 from compactor.log import get_logger
 from compactor.metastore.model import Entity, PartitionFacts, TableFacts
@@ -49,6 +50,7 @@ class CompactionRequest:
         visibility_txn: the compaction's own transaction; None on Hive 3.1.
         properties: of the queue entry.
         pool: compaction pool, for scheduling.
+        run_as: the user that an application is run as, where that is wanted.
     """
 
     entry_id: int
@@ -65,12 +67,19 @@ class CompactionRequest:
     properties: Mapping[str, str] = field(default_factory=dict)
     host: str = field(default_factory=socket.getfqdn)
     pool: str | None = None
+    run_as: str | None = None
 
     @property
     def job(self) -> JobName:
-        """Name, group and pool of its Spark jobs."""
+        """
+        Name, group, pool and wishes of its Spark jobs.
+
+        Raises:
+            RefusedError: BAD_PROPERTY, a wish that can't be meant.
+        """
         name = job_name(self.host, self.entity.database, self.entity.table, self.entity.partition)
-        return JobName(name, f"{self.entry_id}.{self.attempt}", self.pool)
+        asked = wishes([self.properties, self.table.parameters, self.table.database_parameters])
+        return JobName(name, f"{self.entry_id}.{self.attempt}", self.pool, wishes=asked, user=self.run_as)
 
     @property
     def spec(self) -> TableSpec:
@@ -105,6 +114,7 @@ class Compaction:
         self._settings = settings
         self._step = step
         self._staging = staging_for(storage, request.layout, request.location, request.entry_id, request.attempt)
+        self.job = replace(request.job, place=self._staging.root)
         self._state: AcidState | None = None
         self._plan: CompactionPlan | None = None
         self._result: StagedResult | None = None
@@ -169,9 +179,9 @@ class Compaction:
         settled = (0, 0)
         if plan.insert_only:
             tasks = carry_tasks(plan, self._staging.tasks)
-            files = [file for made in self._submitter.run(self.request.job, carry, tasks, progress=progress, cancelled=cancelled) for file in made]
+            files = [file for made in self._submitter.run(self.job, carry, tasks, progress=progress, cancelled=cancelled) for file in made]
         else:
-            files, settled = run_full_acid(plan, self._staging.tasks, self._submitter, self.request.job, progress=progress, cancelled=cancelled)
+            files, settled = run_full_acid(plan, self._staging.tasks, self._submitter, self.job, progress=progress, cancelled=cancelled)
         kept = [file for file in files if file.path]
         empty = tuple(file for file in files if not file.path)
         self._result = StagedResult(tuple(kept), self._assemble(plan, kept), empty, settled)
@@ -213,10 +223,11 @@ class Compaction:
             for directory in result.directories:
                 verify_listing(directory, self._staging.listed(directory), result, plan, place=self._staging.place, storage=self._storage)
             if not plan.insert_only:
-                verify_full_acid(plan, result, self._staging.place, self._submitter, self.request.job, cancelled=cancelled)
+                verify_full_acid(plan, result, self._staging.place, self._submitter, self.job, cancelled=cancelled)
         except VerificationError as error:
             self.evidence = self._keep_evidence()
             raise VerificationError(Reason.VERIFICATION_FAILED, f"{error.message}; kept aside: {self.evidence}") from error
+        self._submitter.end(self.job)
 
     def _keep_evidence(self) -> str:
         try:
@@ -253,7 +264,10 @@ class Compaction:
         Args:
             transaction_aborted: the metastore says that the compaction's transaction was aborted: what was published under its number goes too.
         """
-        self._staging.discard()
+        try:
+            self._staging.discard()
+        finally:
+            self._submitter.end(self.job)
         if transaction_aborted and self.request.visibility_txn:
             for name in self._published_names():
                 self._storage.delete_tree(f"{self.request.location.rstrip('/')}/{name}")

@@ -12,34 +12,28 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from compactor.engine.java import require_java
+from compactor.engine.spark_conf import common_conf, executor_python, without_contradiction
+from compactor.engine.spark_jobs import POLL_SECONDS, POOLS, SparkJob, first_line
 from compactor.engine.submit import BrokenDownError, JobName
-from compactor.engine.task_results import Failed, run_partition
+from compactor.engine.task_results import Failed
 from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
-from compactor.storage.registry import configured
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 _log = get_logger(__name__)
-POLL_SECONDS: Final = 0.1
-CANCEL_SECONDS: Final = 30.0
-"""How long a cancelled job is waited for; its tasks are harmless if they take longer."""
-
-POOL: Final = "compactor"
-_POOLS: Final = f'<?xml version="1.0"?><allocations><pool name="{POOL}"><schedulingMode>FAIR</schedulingMode></pool></allocations>'
 _LOGGING: Final = """rootLogger.level = fatal
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -59,6 +53,7 @@ class _Live:
 
     spark: SparkSession
     files: Path
+    application: str
 
     @property
     def context(self) -> SparkContext:
@@ -72,15 +67,6 @@ class _Live:
             return not self.context._jsc.sc().isStopped()  # noqa: SLF001
         except (Py4JError, OSError, AttributeError):
             return False
-
-
-@dataclass(slots=True)
-class _Running:
-    """A job in its own thread: pinned thread mode gives each Python thread its own job group and pool in the JVM."""
-
-    done: threading.Event = field(default_factory=threading.Event)
-    results: list[Any] | None = None
-    error: BaseException | None = None
 
 
 class SparkSubmitter:
@@ -114,36 +100,36 @@ class SparkSubmitter:
         if not tasks:
             return []
         with self._session() as live:
-            running = _Running()
-            thread = threading.Thread(target=_collect, args=(live.context, job, function, list(tasks), running), name=f"spark-{job.key}", daemon=True)
-            thread.start()
-            self._follow(live, job, running, progress, cancelled)
+            running = SparkJob(live.context, job, function, tasks)
+            while not running.wait(POLL_SECONDS):
+                if cancelled():
+                    running.cancel()
+                    raise CancelledError(f"{job.name} was cancelled")
+                if (share := running.share_done()) is not None:
+                    progress(share)
+            progress(1.0)
         if running.error is not None:
             raise self._explained(live, job, running.error)
-        results = cast("list[Made | Failed]", running.results)
-        for result in results:
+        for result in running.results:
             if isinstance(result, Failed):
                 raise result.error
-        return cast("list[Made]", results)
+        return cast("list[Made]", running.results)
 
-    def _follow(self, live: _Live, job: JobName, running: _Running, progress: Callable[[float], None], cancelled: Callable[[], bool]) -> None:
-        """Wait for the job, tell how far it is, cancel it when asked. Cancelling can come before Spark knows the job, so it is repeated."""
-        while not running.done.wait(POLL_SECONDS):
-            if cancelled():
-                for _ in range(int(CANCEL_SECONDS / POLL_SECONDS)):
-                    with contextlib.suppress(Py4JError, OSError):
-                        live.context.cancelJobGroup(job.group)
-                    if running.done.wait(POLL_SECONDS):
-                        break
-                raise CancelledError(f"{job.name} was cancelled")
-            with contextlib.suppress(Py4JError, OSError):
-                progress(_share_done(live.context, job.group))
-        progress(1.0)
+    def application(self, job: JobName) -> str | None:  # noqa: ARG002 - all jobs run in the same one
+        """See `StoppableSubmitter.application`."""
+        live = self._live
+        return live.application if live is not None else None
+
+    def end(self, job: JobName) -> None:
+        """Nothing to do: the session is everybody's."""
+
+    def end_left_over(self, keys: Collection[str], application: str | None) -> None:
+        """Nothing to do: a session's JVM ends when the process does, and with it the application on a cluster."""
 
     def _explained(self, live: _Live, job: JobName, error: BaseException) -> CompactorError:
         if not live.alive():
             return BrokenDownError(f"Spark's JVM died while {job.name} ran; the next job starts a new one")
-        return BrokenDownError(f"Spark job {job.name} failed: {_first_line(error)}")
+        return BrokenDownError(f"Spark job {job.name} failed: {first_line(error)}")
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[_Live]:
@@ -185,11 +171,11 @@ class SparkSubmitter:
             return result
         if isinstance(result, CompactorError):
             raise result
-        raise UnreachableError(f"Spark can't be started with master {self._settings.master}: {_first_line(result)}") from result
+        raise UnreachableError(f"Spark can't be started with master {self._settings.master}: {first_line(result)}") from result
 
     def _create(self) -> _Live:
         require_java()
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ["PYSPARK_PYTHON"] = executor_python(self._settings)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         files = Path(tempfile.mkdtemp(prefix="compactor-spark-"))
         try:
@@ -200,30 +186,25 @@ class SparkSubmitter:
             _forget_jvm()
             raise
         _log.info("spark session started", master=self._settings.master, application=spark.sparkContext.applicationId)
-        return _Live(spark, files)
+        return _Live(spark, files, spark.sparkContext.applicationId)
 
     def _conf(self, files: Path) -> SparkConf:
         pools, logging = files / "pools.xml", files / "log4j2.properties"
-        pools.write_text(_POOLS, encoding="utf-8")
+        pools.write_text(POOLS, encoding="utf-8")
         logging.write_text(_LOGGING, encoding="utf-8")
-        wanted = {
+        wanted = common_conf(self._settings) | {
             "spark.app.name": self._name,
-            "spark.master": self._settings.master,
             "spark.scheduler.mode": "FAIR",
             "spark.scheduler.allocation.file": pools.as_uri(),
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
-            "spark.python.worker.reuse": "true",
-            "spark.executorEnv.MALLOC_ARENA_MAX": "2",
-            "spark.executorEnv.OMP_NUM_THREADS": "1",
-            "spark.driver.memory": "1g",
         }
-        if self._settings.master.startswith("local"):
-            wanted |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        if self._settings.principal and self._settings.keytab:
+            wanted |= {"spark.kerberos.principal": self._settings.principal, "spark.kerberos.keytab": str(self._settings.keytab)}
         wanted |= self._settings.conf
         options = f"-Dlog4j2.configurationFile={logging.as_uri()}"
         wanted["spark.driver.extraJavaOptions"] = f"{options} {wanted.get('spark.driver.extraJavaOptions', '')}".strip()
-        return SparkConf().setAll(list(wanted.items()))
+        return SparkConf().setAll(list(without_contradiction(wanted).items()))
 
     def _stop_when_idle(self) -> None:
         with self._lock:
@@ -248,60 +229,6 @@ class SparkSubmitter:
             live.spark.stop()
         _forget_jvm()
         shutil.rmtree(live.files, ignore_errors=True)
-
-
-def require_java() -> str:
-    """
-    The Java that Spark will use.
-
-    Raises:
-        UnreachableError: there is none; one line that says what to do.
-    """
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        java = str(Path(home) / "bin" / "java")
-        if not os.access(java, os.X_OK):
-            raise UnreachableError(f"JAVA_HOME is {home}, but there is no bin/java in it; Spark needs Java 17 or newer")
-        return java
-    found = shutil.which("java")
-    if found is None:
-        raise UnreachableError("Java isn't installed: Spark needs Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless), or JAVA_HOME set")
-    return found
-
-
-def _collect(context: SparkContext, job: JobName, function: Callable[[Any], Any], tasks: list[Any], running: _Running) -> None:
-    try:
-        context.setJobGroup(job.group, job.name, interruptOnCancel=False)
-        context.setLocalProperty("spark.scheduler.pool", job.pool or POOL)
-        running.results = context.parallelize(tasks, len(tasks)).mapPartitions(partial(run_partition, function, storage=configured())).collect()
-    except BaseException as error:
-        running.error = error
-    finally:
-        running.done.set()
-
-
-def _share_done(context: SparkContext, group: str) -> float:
-    """Finished tasks of the group's newest job."""
-    tracker = context.statusTracker()
-    jobs = tracker.getJobIdsForGroup(group)
-    if not jobs or (info := tracker.getJobInfo(max(jobs))) is None:
-        return 0.0
-    stages = [stage for number in info.stageIds if (stage := tracker.getStageInfo(number)) is not None]
-    total = sum(stage.numTasks for stage in stages)
-    return sum(stage.numCompletedTasks for stage in stages) / total if total else 0.0
-
-
-def _first_line(error: BaseException) -> str:
-    """The sentence in an error that is worth showing: PySpark buries the task's own in one or two stack traces."""
-    text = str(error)
-    if isinstance(error, Py4JJavaError):
-        text = str(error.java_exception)
-    elif isinstance(error, PySparkException):
-        text = error.getMessage() or text
-    lines = text.splitlines()
-    start = next((number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)
-    own = [line for line in lines[start + 1 :] if line.strip() and not line[0].isspace()] if start is not None else []
-    return (own or [line for line in lines if line.strip()] or [type(error).__name__])[0].strip()
 
 
 def _forget_jvm() -> None:

@@ -7,8 +7,6 @@ whose result it got, and only those.
 
 import uuid
 
-from pyspark import TaskContext
-
 from compactor.errors import CancelledError
 from compactor.storage.base import Storage
 from compactor.storage.location import join, name
@@ -21,6 +19,8 @@ def own_directory(storage: Storage, tasks: str) -> tuple[str, str]:
     Raises:
         CancelledError: the staging directory is gone: the compaction was given up, and this task is late.
     """
+    from pyspark import TaskContext  # noqa: PLC0415 - a daemon at rest has no need of Spark
+
     context = TaskContext.get()
     attempt = f"{context.taskAttemptId() if context is not None else 0}-{uuid.uuid4().hex[:8]}"
     own = join(tasks, attempt)

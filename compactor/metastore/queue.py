@@ -7,7 +7,7 @@ Source: docs/metastore.md; Hive's NextCompactionFunction, CompactionTxnHandler, 
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, or_, select, true, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import OutcomeUnknownError, OwnershipLostError
@@ -23,6 +23,8 @@ POOL_TIMEOUT_MS = 12 * 3_600_000
 """After this long an entry of a pool that nobody serves is anybody's (`metastore.compactor.worker.pool.timeout`)."""
 
 _CLAIM_AT_ONCE = 50
+_JOB_ID_CHARACTERS = 32
+_STOP = "stop:"
 
 
 class Queue:
@@ -101,8 +103,10 @@ class Queue:
         self._guarded(entry, {"cq_run_as": user})
 
     def set_job_id(self, entry: QueueEntry, job_id: str) -> None:
-        """Note the Spark job; cut to the column's 32 characters. Raises OwnershipLostError."""
-        self._guarded(entry, {"cq_hadoop_job_id": job_id})
+        """Note the Spark job or application; cut to the column's 32 characters. Somebody's wish that it stop stays. Raises OwnershipLostError."""
+        noted = func.coalesce(self._table.c.cq_hadoop_job_id, "")
+        wished = noted.like(f"{_STOP}%")
+        self._guarded(entry, {"cq_hadoop_job_id": case((wished, noted), else_=job_id[:_JOB_ID_CHARACTERS])})
 
     def set_compactor_state(self, entry: QueueEntry, txn_id: int | None, highest_write_id: int, run_as: str | None) -> None:
         """
@@ -255,6 +259,18 @@ class Queue:
         state = QueueState.ABORTED if self._schema.hive_4 else QueueState.FAILED
         return self._database.write(lambda connection: move_to_history(connection, self._schema, [waiting], state, end=self._database.now, message=message))
 
+    def ask_to_stop(self, entry: QueueEntry, user: str) -> bool:
+        """
+        Ask the worker of an entry to stop, by a mark in CQ_HADOOP_JOB_ID: it looks there every few seconds, undoes what it did, and ends the entry. If it is dead,
+        whoever takes the entry next does. False when the entry is in another state or with another worker now.
+        """
+        values = {"cq_hadoop_job_id": f"{_STOP}{user}"[:_JOB_ID_CHARACTERS]}
+        return self._database.write(lambda connection: connection.execute(update(self._table).where(self._owned(entry)).values(values)).rowcount == 1)
+
+    def mark_aborted(self, entry: QueueEntry, message: str) -> None:
+        """Into the history as aborted, on somebody's wish; Hive 3.1 has no such state, there as failed. Raises OwnershipLostError."""
+        self._finish(entry, QueueState.ABORTED if self._schema.hive_4 else QueueState.FAILED, message)
+
     # Giving back
 
     def give_back(self, entry: QueueEntry) -> None:
@@ -376,6 +392,11 @@ class Queue:
     @staticmethod
     def _lost(entry: QueueEntry) -> OwnershipLostError:
         return OwnershipLostError(f"compaction {entry.id} of {entry.entity} isn't {entry.state.value} by {entry.worker_id or 'nobody'} any more")
+
+
+def asked_to_stop(entry: QueueEntry) -> str | None:
+    """Who wants an entry stopped (`Queue.ask_to_stop`); None: nobody."""
+    return entry.job_id.removeprefix(_STOP) or "somebody" if entry.job_id and entry.job_id.startswith(_STOP) else None
 
 
 def committed(entry: QueueEntry, txn_id: int | None) -> bool:

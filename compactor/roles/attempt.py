@@ -9,10 +9,11 @@ Source: docs/compaction.md; Hive's Worker, AcidCompactionService.
 
 import contextlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from compactor.acid.compaction import CompactionKind
+from compactor.acid.names import STAGING_PREFIX
 from compactor.acid.snapshot import AcidState
 from compactor.acid.write_ids import CompactorWriteIdList
 from compactor.engine.compaction import Compaction, CompactionRequest, Published
@@ -28,11 +29,14 @@ from compactor.roles import steps
 from compactor.roles.absence import require_removed
 from compactor.roles.cancellation import Cancellation
 from compactor.roles.heartbeat import Heartbeat
+from compactor.roles.lookout import Lookout
 from compactor.roles.services import Services
 from compactor.roles.trash import remove_hidden, staging_directories, visibility_txn
 from compactor.storage.base import Storage
 
 _log = get_logger(__name__)
+_MISSING = frozenset({Reason.LOCATION_MISSING, Reason.INPUT_CHANGED, Reason.CORRUPT_FILE})
+"""What a directory that vanished under the work may look like from inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ class Attempt:
         self._worker_id = worker_id
         self._cancellation = cancellation
         self._heartbeat: Heartbeat | None = None
+        self._lookout: Lookout | None = None
         self._lock_id: int | None = None
         self._facts: Facts | None = None
         self._storage: Storage | None = None
@@ -116,15 +121,39 @@ class Attempt:
         """
         Raises:
             RefusedError: with its reason.
+            UnreachableError: something doesn't answer, or the file system isn't mounted.
             CompactorError: anything else that ended it; `undo` comes next.
         """
+        self._facts = facts = look_up(self._services, self.entry)
+        self._storage = storage = self._services.storage(facts.location)
+        try:
+            return self._run(facts, storage)
+        except (RefusedError, FileNotFoundError) as error:
+            if isinstance(error, FileNotFoundError) or error.reason in _MISSING:
+                self._require_there(facts, storage)
+            raise
+
+    def _require_there(self, facts: Facts, storage: Storage) -> None:
+        """
+        Something is missing in the directory: whether it is there itself.
+
+        Raises:
+            RefusedError: it was removed.
+            UnreachableError: that can't be told.
+        """
+        if storage.exists(facts.location):
+            return
+        require_removed(storage, facts.location, facts.table.location)
+        raise RefusedError(Reason.INPUT_CHANGED, f"{self.entry.entity}: its directory {facts.location} isn't there")
+
+    def _run(self, facts: Facts, storage: Storage) -> Result:
         services, entry = self._services, self.entry
-        self._facts = facts = look_up(services, entry)
-        self._storage = storage = services.storage(facts.location)
         run_as = self._run_as(storage, facts.location)
         self._come_alive(run_as)
-        request = self._request(facts)
+        request = self._request(facts, run_as)
         self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings, self._step)
+        self._lookout = Lookout(services.queue, entry, lambda: services.submitter.application(compaction.job), self._cancellation.cancel)
+        self._lookout.start()
         state = compaction.observe()
         self._step(steps.WORKER_LISTED)
         plan = self._plan(compaction, state)
@@ -132,7 +161,7 @@ class Attempt:
             return self._leave_to_the_cleaner(state, request.write_ids, run_as)
         self._step(steps.WORKER_PLANNED)
         self._store_state(plan.highest_write_id, run_as)
-        services.queue.set_job_id(entry, request.job.key)
+        services.queue.set_job_id(entry, compaction.job.key)
         compaction.run(self._progress, self._cancellation)
         self._step(steps.WORKER_RAN)
         compaction.verify(self._cancellation)
@@ -234,7 +263,10 @@ class Attempt:
         self._step(steps.WORKER_LOCKED)
 
     def _rest(self) -> None:
-        """End the heartbeat; give back a lock that belongs to no transaction."""
+        """End lookout and heartbeat; give back a lock that belongs to no transaction."""
+        if self._lookout is not None:
+            self._lookout.stop()
+            self._lookout = None
         if self._heartbeat is not None:
             self._heartbeat.stop()
             self._heartbeat = None
@@ -242,7 +274,7 @@ class Attempt:
             self._services.locks.release(self._lock_id)
         self._lock_id = None
 
-    def _request(self, facts: Facts) -> CompactionRequest:
+    def _request(self, facts: Facts, run_as: str) -> CompactionRequest:
         services, entry = self._services, self.entry
         txns = services.transactions.valid_txns(self.txn_id)
         write_ids: CompactorWriteIdList = services.transactions.compactor_write_ids(facts.table.full_name, txns)
@@ -263,6 +295,7 @@ class Attempt:
             properties=entry.properties,
             host=services.identity.host,
             pool=entry.pool,
+            run_as=run_as,
         )
 
     def _plan(self, compaction: Compaction, state: AcidState) -> CompactionPlan | None:
@@ -329,10 +362,7 @@ class Attempt:
     def _run_as(self, storage: Storage, location: str) -> str:
         wanted = self.entry.run_as or self._services.settings.worker.run_as
         if not wanted:
-            try:
-                wanted = storage.owner(location)
-            except FileNotFoundError:
-                raise RefusedError(Reason.INPUT_CHANGED, f"{self.entry.entity}: its directory {location} isn't there") from None
+            wanted = storage.owner(location)
         if self.entry.run_as is None:
             self._services.queue.set_run_as(self.entry, wanted)
         return wanted
@@ -359,6 +389,11 @@ def remove_staging(storage: Storage, location: str, entry_id: int, still: Callab
     """
     names = staging_directories(storage.directories(location), entry_id)
     return remove_hidden(storage, location, names) if names and still() else []
+
+
+def job_keys(names: Iterable[str]) -> set[str]:
+    """The keys of the jobs that belong to staging directories."""
+    return {name.removeprefix(STAGING_PREFIX).replace("-", ".", 1) for name in names}
 
 
 def remove_uncommitted(services: Services, place: tuple[Storage, str] | None, txn_id: int) -> list[str]:

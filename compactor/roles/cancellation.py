@@ -52,3 +52,7 @@ class TimedOutError(CancelledError):
 
 class DrainedError(CancelledError):
     """The daemon stops: the entry goes back into the queue."""
+
+
+class CancelRequestedError(CancelledError):
+    """Somebody asked for it by `compactor cancel`: the entry ends aborted, and isn't tried again."""

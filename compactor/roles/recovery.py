@@ -10,7 +10,7 @@ from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metastore.transactions import TxnState
 from compactor.roles.absence import require_removed
-from compactor.roles.attempt import remove_staging, remove_uncommitted
+from compactor.roles.attempt import job_keys, remove_staging, remove_uncommitted
 from compactor.roles.identity import parse_worker_id
 from compactor.roles.services import Services, about_entity
 
@@ -156,8 +156,9 @@ class Recovery:
                 place = (services.storage(location), location)
                 if ours and entry.highest_write_id is not None:
                     require_removed(*place, table.location)
-        if place is not None:
-            remove_staging(*place, entry.id, lambda: self._require_unchanged(entry))
+        removed = remove_staging(*place, entry.id, lambda: self._require_unchanged(entry)) if place is not None else []
+        if ours:
+            services.submitter.end_left_over(job_keys(removed), entry.job_id)
         if entry.txn_id is None or not services.hive_4 or not ours:
             return  # a worker of Hive's has no staging directory that would fence it: what it leaves stays marked by its component
         state = services.transactions.abort(entry.txn_id, f"worker {entry.worker_id} is gone")

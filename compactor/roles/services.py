@@ -9,12 +9,11 @@ import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.coordination import Alone, Coordinator, open_coordinator
-from compactor.engine.session import SparkSubmitter
-from compactor.engine.submit import Submitter
+from compactor.engine.submit import StoppableSubmitter
+from compactor.engine.submitters import ConfiguredSubmitter
 from compactor.log import about, get_logger, keep_secret
 from compactor.metastore.aborts import Aborts
 from compactor.metastore.catalog import Catalog
@@ -35,12 +34,6 @@ from compactor.storage.base import Storage
 from compactor.storage.registry import configure, storage_for
 
 _log = get_logger(__name__)
-
-
-class StoppableSubmitter(Submitter, Protocol):
-    """Runs the engine's jobs until it is stopped."""
-
-    def stop(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -124,7 +117,7 @@ class Services:
             aborts=Aborts(database),
             initiating=Initiating(database),
             housekeeping=Housekeeping(database),
-            submitter=submitter or SparkSubmitter(settings),
+            submitter=submitter or ConfiguredSubmitter(settings),
             metrics=metrics,
             steps=Steps([_log_step, lambda step, _: metrics.steps.labels(step).inc(), *observers]),
         )

@@ -17,7 +17,7 @@ from compactor.metrics import version
 from compactor.planning.document import CompactionPlan
 from compactor.roles import steps
 from compactor.roles.attempt import Attempt, Result
-from compactor.roles.cancellation import Cancellation, DrainedError
+from compactor.roles.cancellation import Cancellation, CancelRequestedError, DrainedError
 from compactor.roles.services import Services, about_entity
 from compactor.roles.setbacks import ATTEMPTS
 
@@ -160,6 +160,9 @@ class Worker:
                 case _ if attempt.visible:
                     outcome, word = "given-back", "published, but not marked; given back for the rest"
                     queue.give_back(entry)
+                case CancelRequestedError():
+                    outcome, word = "cancelled", "cancelled"
+                    queue.mark_aborted(entry, message)
                 case _ if self._is_drained(error):
                     outcome, word = "given-back", "given back"
                     queue.give_back(entry)
@@ -182,7 +185,7 @@ class Worker:
             setbacks.ended(entry, compacted=False)
         metrics.jobs.labels(entry.kind.value, outcome).inc()
         metrics.verification_refused.inc(isinstance(error, VerificationError))
-        (_log.info if outcome in {"given-back", "refused"} and not again else _log.warning)(f"compaction {word}", reason=_code(error), message=message)
+        (_log.info if outcome in {"given-back", "refused", "cancelled"} and not again else _log.warning)(f"compaction {word}", reason=_code(error), message=message)
         return f"{_name(entry)}: {word}: {message}"
 
     def _is_drained(self, error: Exception) -> bool:

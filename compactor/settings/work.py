@@ -1,9 +1,10 @@
 """Where the data work runs, and from which sizes on stripes are copied or written anew."""
 
 from collections.abc import Mapping
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Self
 
-from pydantic import ByteSize, Field, field_validator
+from pydantic import ByteSize, Field, field_validator, model_validator
 
 from compactor.settings.section import MIB, Seconds, Section
 
@@ -11,10 +12,43 @@ from compactor.settings.section import MIB, Seconds, Section
 class Spark(Section):
     """Where the data work runs."""
 
-    mode: Literal["session"] = "session"
+    mode: Literal["session", "submit"] = "session"
     master: str = Field(default="local[*]", min_length=1)
+    deploy_mode: Literal["client", "cluster"] = "client"
     conf: dict[str, str] = Field(default_factory=dict)
+    queue: str | None = Field(default=None, min_length=1)
+    pool_queues: dict[str, str] = Field(default_factory=dict)
+    archive: str | None = Field(default=None, min_length=1)
+    python: str | None = Field(default=None, min_length=1)
+    proxy_user: bool = False
+    principal: str | None = Field(default=None, min_length=1)
+    keytab: Path | None = None
+    tracking_url: str | None = Field(default=None, pattern=r"^https?://.*\{id\}")
     idle_seconds: Seconds = 600
+    start_seconds: Seconds = 3600
+    silence_seconds: Seconds = 900
+
+    @property
+    def local(self) -> bool:
+        """Everything runs on this machine, in one process of Java."""
+        return self.master.startswith("local")
+
+    @property
+    def elastic(self) -> bool:
+        """Executors come and go by themselves."""
+        return self.master == "yarn" or self.master.startswith("k8s:")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.deploy_mode == "cluster" and (self.mode == "session" or not self.elastic):
+            raise ValueError("deploy_mode cluster needs mode submit, and master yarn or k8s://…: elsewhere Spark runs no driver in Python for us")
+        if (self.principal is None) != (self.keytab is None):
+            raise ValueError("principal and keytab belong together: give both, or neither (then the ticket cache counts)")
+        if self.proxy_user and (self.mode == "session" or self.principal is not None):
+            raise ValueError("proxy_user needs mode submit, and no principal and keytab: spark-submit takes only one of them")
+        if self.archive is not None and self.local:
+            raise ValueError("archive is for clusters; with a local master our own Python is used")
+        return self
 
     @field_validator("conf", mode="before")
     @classmethod

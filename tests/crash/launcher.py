@@ -38,11 +38,4 @@ def _run(config: Path, kill_at: str | None, hold_at: str | None, spark: bool) ->
     def read():
         return load_settings(config)
 
-    sys.exit(Daemon(read(), reload=read, observers=[observe], submitter=None if spark else Quiet()).run())
-
-
-class Quiet(InProcess):
-    """Has nothing to stop."""
-
-    def stop(self) -> None:
-        return None
+    sys.exit(Daemon(read(), reload=read, observers=[observe], submitter=None if spark else InProcess()).run())

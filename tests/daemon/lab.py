@@ -15,6 +15,7 @@ from compactor.metastore.database import Database
 from compactor.metastore.model import Entity, QueueState
 from compactor.metastore.queue import Queue
 from compactor.settings import Settings
+from tests.compacting import NothingRuns
 from tests.fixtures import hive
 from tests.metastore.actor import Hive
 from tests.reference.compare import read_directory
@@ -39,7 +40,7 @@ SECTIONS = {
 """Quick cycles, small stripes are recoded as ever; nobody keeps house, so that what is gone afterwards is Worker's and Cleaner's doing."""
 
 
-class Shared:
+class Shared(NothingRuns):
     """Spark for one daemon after the other: a daemon that ends leaves it running."""
 
     def __init__(self, submitter) -> None:
@@ -49,9 +50,6 @@ class Shared:
     def run(self, job, *arguments, **options):
         self.jobs.append(job)
         return self._submitter.run(job, *arguments, **options)
-
-    def stop(self) -> None:
-        return None
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.hadoop.conf.Configuration;
@@ -209,8 +210,10 @@ public final class Servers {
   private static void write(Path file, Map<String, String> properties) throws Exception {
     Configuration c = new Configuration(false);
     properties.forEach(c::set);
-    try (OutputStream out = Files.newOutputStream(file)) {
+    Path whole = file.resolveSibling("." + file.getFileName());   // the servers read it too, and must not find half of it
+    try (OutputStream out = Files.newOutputStream(whole)) {
       c.writeXml(out);
     }
+    Files.move(whole, file, StandardCopyOption.ATOMIC_MOVE);
   }
 }

@@ -15,11 +15,12 @@ from compactor.roles.services import Services
 from compactor.roles.setbacks import Setbacks
 from compactor.roles.worker import Worker
 from compactor.settings import Settings
+from tests.compacting import NothingRuns
 from tests.metastore.actor import Hive
 from tests.reference.compare import assert_as_expected, read_table
 
 
-class Inline:
+class Inline(NothingRuns):
     """Runs a job's tasks one after the other, here; a test may have something happen before."""
 
     def __init__(self) -> None:
@@ -38,9 +39,6 @@ class Inline:
             made.append(function(task))
         progress(1.0)
         return made
-
-    def stop(self) -> None:
-        return None
 
 
 class Clock:

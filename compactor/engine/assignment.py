@@ -1,0 +1,53 @@
+"""What a daemon tells the driver of an application that it starts: a small file that nobody else may read."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from compactor import __version__
+from compactor.engine.submit import JobName
+from compactor.errors import CompactorError
+from compactor.settings.stores import S3, Hdfs
+from compactor.storage.options import StorageOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """
+    Args:
+        home: location of the mailbox.
+        secret: of the mailbox, in hexadecimal digits.
+        silence_seconds: nothing asked for so long while nothing is running: the daemon is gone.
+    """
+
+    version: str
+    name: str
+    key: str
+    home: str
+    secret: str
+    silence_seconds: float
+    storage: StorageOptions
+
+    def write(self, path: Path) -> None:
+        plain = {name: value for name, value in asdict(self).items() if name != "storage"}
+        stores = {"hdfs": self.storage.hdfs.model_dump(mode="json"), "s3": self.storage.s3.model_dump(mode="json")}
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            json.dump(plain | {"storage": stores}, file)
+
+    @classmethod
+    def read(cls, path: Path) -> "Assignment":
+        """
+        Raises:
+            CompactorError: it was written by another version of this package.
+        """
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        if plain["version"] != __version__:
+            what = f"the daemon is compactor {plain['version']}, but what was shipped to the cluster is {__version__}"
+            raise CompactorError(f"{what}: build the archive again (`compactor archive build`)")
+        stores = plain.pop("storage")
+        return cls(**plain, storage=StorageOptions(Hdfs(**stores["hdfs"]), S3(**stores["s3"])))
+
+    @property
+    def job(self) -> JobName:
+        return JobName(self.name, self.key)

@@ -1,0 +1,93 @@
+"""
+One job on a SparkContext that is there: started in a thread of its own, followed, cancelled.
+
+Pinned thread mode gives each Python thread its own job group and pool in the JVM.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+
+from compactor.engine.submit import JobName
+from compactor.engine.task_results import run_partition
+from compactor.storage.registry import configured
+
+POOL: Final = "compactor"
+POOLS: Final = f'<?xml version="1.0"?><allocations><pool name="{POOL}"><schedulingMode>FAIR</schedulingMode></pool></allocations>'
+POLL_SECONDS: Final = 0.1
+CANCEL_SECONDS: Final = 30.0
+"""How long a cancelled job is waited for; its tasks are harmless if they take longer."""
+
+
+class SparkJob:
+    """
+    A job, running from the start.
+
+    `results` has one item a task when it is done, a `Failed` where the task ended with an error of ours; `error` is what ended the job instead.
+    """
+
+    def __init__(self, context: SparkContext, job: JobName, function: Callable[[Any], Any], tasks: Sequence[Any]) -> None:
+        self._context = context
+        self._job = job
+        self._done = threading.Event()
+        self.results: list[Any] = []
+        self.error: BaseException | None = None
+        thread = threading.Thread(target=self._collect, args=(function, list(tasks)), name=f"spark-{job.key}", daemon=True)
+        thread.start()
+
+    def _collect(self, function: Callable[[Any], Any], tasks: list[Any]) -> None:
+        try:
+            self._context.setJobGroup(self._job.group, self._job.name, interruptOnCancel=False)
+            self._context.setLocalProperty("spark.scheduler.pool", self._job.pool or POOL)
+            self.results = self._context.parallelize(tasks, len(tasks)).mapPartitions(partial(run_partition, function, storage=configured())).collect()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._done.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it is done, after so long at most."""
+        return self._done.wait(seconds)
+
+    def cancel(self, seconds: float = CANCEL_SECONDS) -> None:
+        """Until it is done. Cancelling can come before Spark knows the job, so it is repeated."""
+        for _ in range(int(seconds / POLL_SECONDS)):
+            with contextlib.suppress(Py4JError, OSError):
+                self._context.cancelJobGroup(self._job.group)
+            if self._done.wait(POLL_SECONDS):
+                break
+
+    def share_done(self) -> float | None:
+        """Finished tasks of the group's newest job, 0 to 1; None when Spark doesn't answer."""
+        try:
+            return self._share_done()
+        except (Py4JError, OSError):
+            return None
+
+    def _share_done(self) -> float:
+        tracker = self._context.statusTracker()
+        jobs = tracker.getJobIdsForGroup(self._job.group)
+        if not jobs or (info := tracker.getJobInfo(max(jobs))) is None:
+            return 0.0
+        stages = [stage for number in info.stageIds if (stage := tracker.getStageInfo(number)) is not None]
+        total = sum(stage.numTasks for stage in stages)
+        return sum(stage.numCompletedTasks for stage in stages) / total if total else 0.0
+
+
+def first_line(error: BaseException) -> str:
+    """The sentence in an error that is worth showing: PySpark buries the task's own in one or two stack traces."""
+    text = str(error)
+    if isinstance(error, Py4JJavaError):
+        text = str(error.java_exception)
+    elif isinstance(error, PySparkException):
+        text = error.getMessage() or text
+    lines = text.splitlines()
+    start = next((number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)
+    own = [line for line in lines[start + 1 :] if line.strip() and not line[0].isspace()] if start is not None else []
+    return (own or [line for line in lines if line.strip()] or [type(error).__name__])[0].strip()

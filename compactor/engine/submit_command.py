@@ -1,0 +1,110 @@
+"""
+The command line of `spark-submit` for one compaction's application, and the environment it is started in.
+
+Pure but for where Spark is installed. Kubernetes and standalone clusters take the same line as YARN; what they don't know of it, they ignore.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from compactor.engine.spark_conf import common_conf, executor_python, without_contradiction
+from compactor.engine.submit import JobName
+from compactor.settings.work import Spark
+
+SCRIPT: Final = Path(__file__).with_name("application.py")
+JOB_VARIABLE: Final = "COMPACTOR_SPARK_JOB"
+"""In the environment of what we start; by it the processes of a daemon that died are found again."""
+_LOGGING: Final = """rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+logger.yarn.name = org.apache.spark.deploy.yarn.Client
+logger.yarn.level = info
+logger.submission.name = org.apache.spark.deploy.k8s.submit
+logger.submission.level = info
+"""
+"""The application's id is said at info."""
+
+
+def tag(key: str) -> str:
+    """What an application is marked with on YARN: names aren't unique."""
+    return f"compactor-{key}"
+
+
+def queue_of(spark: Spark, job: JobName) -> str | None:
+    """The cluster's queue: asked for by the table or the request, that of the compaction pool, or the general one."""
+    return job.wishes.queue or spark.pool_queues.get(job.pool or "") or spark.queue
+
+
+def command(spark: Spark, job: JobName, assignment: Path) -> list[str]:
+    """
+    Everything after a shell's environment.
+
+    Args:
+        assignment: the file that the driver reads; on the cluster it lies in the driver's directory.
+    """
+    cluster = spark.deploy_mode == "cluster"
+    line = [str(spark_home() / "bin" / "spark-submit"), "--master", spark.master, "--deploy-mode", spark.deploy_mode, "--name", job.name]
+    if cluster:
+        line += ["--files", str(assignment)]
+    if spark.proxy_user and job.user:
+        line += ["--proxy-user", job.user]
+    if spark.principal and spark.keytab:
+        line += ["--principal", spark.principal, "--keytab", str(spark.keytab)]
+    for key, value in sorted(conf(spark, job).items()):
+        line += ["--conf", f"{key}={value}"]
+    return [*line, str(SCRIPT), assignment.name if cluster else str(assignment)]
+
+
+def conf(spark: Spark, job: JobName) -> dict[str, str]:
+    """Spark properties: ours, then those of `spark.conf`, then what the table or the request asks for, then what can't be otherwise."""
+    python = executor_python(spark)
+    wanted = common_conf(spark) | {"spark.ui.port": "0", "spark.pyspark.python": python, "spark.pyspark.driver.python": python}
+    if spark.deploy_mode == "client":
+        wanted["spark.pyspark.driver.python"] = sys.executable
+    if spark.proxy_user and job.user:
+        wanted["spark.executorEnv.HADOOP_USER_NAME"] = job.user
+    wanted |= spark.conf
+    wanted |= job.wishes.conf
+    if spark.master == "yarn":
+        if queue := queue_of(spark, job):
+            wanted["spark.yarn.queue"] = queue
+        own = wanted.get("spark.yarn.tags")
+        wanted["spark.yarn.tags"] = ",".join([*([own] if own else []), "compactor", tag(job.key)])
+    if spark.master.startswith("k8s:"):
+        wanted |= {"spark.kubernetes.driver.label.compactor-job": job.key, "spark.kubernetes.submission.waitAppCompletion": "true"}
+    wanted.pop("spark.master", None)  # said before
+    return without_contradiction(wanted)
+
+
+def environment(job: JobName, folder: Path, given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """
+    The daemon's environment without its settings, for there are passwords among them.
+
+    Args:
+        folder: for files that it needs; they are written.
+    """
+    logging = folder / "log4j2.properties"
+    logging.write_text(_LOGGING, encoding="utf-8")
+    inherited = {key: value for key, value in (os.environ if given is None else given).items() if not key.upper().startswith("COMPACTOR_")}
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):  # said by properties
+        inherited.pop(name, None)
+    options = f"{inherited.get('SPARK_SUBMIT_OPTS', '')} -Dlog4j2.configurationFile={logging.as_uri()}".strip()
+    return inherited | {"SPARK_HOME": str(spark_home()), "SPARK_SUBMIT_OPTS": options, JOB_VARIABLE: job.key}
+
+
+def spark_home() -> Path:
+    """The cluster's own Spark, where SPARK_HOME says so, else PySpark's."""
+    if home := os.environ.get("SPARK_HOME"):
+        return Path(home)
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
