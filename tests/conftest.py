@@ -4,8 +4,10 @@ import os
 import uuid
 from dataclasses import replace
 
+import fsspec
 import hypothesis
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.demo.ledger import MemoryLedger
@@ -71,6 +73,15 @@ def s3_directory(s3):
     name = uuid.uuid4().hex
     s3.client.put_object(Bucket="warehouse", Key=f"{name}/", Body=b"")
     return f"s3a://warehouse/{name}"
+
+
+@pytest.fixture
+def fsspec_directory():
+    """Location of an empty directory on a store that only fsspec knows: its file system in memory, in Google's place."""
+    fsspec.register_implementation("gs", MemoryFileSystem, clobber=True)
+    name = uuid.uuid4().hex
+    MemoryFileSystem().pipe_file(f"/bucket/{name}/.compactor-directory", b"")
+    return f"gs://bucket/{name}"
 
 
 def pytest_addoption(parser):

@@ -25,6 +25,10 @@ _DRIVERS: Final = {
     "s3": "compactor.storage.s3:S3Storage",
     "s3a": "compactor.storage.s3:S3Storage",
     "s3n": "compactor.storage.s3:S3Storage",
+    "abfs": "compactor.storage.fsspec_objects:FsspecStorage",
+    "abfss": "compactor.storage.fsspec_objects:FsspecStorage",
+    "gs": "compactor.storage.fsspec_objects:FsspecStorage",
+    "oss": "compactor.storage.fsspec_objects:FsspecStorage",
 }
 """Scheme → module and class; made as `Class(parts, options)`. The module is imported when a location asks for it."""
 

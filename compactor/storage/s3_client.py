@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, UnreachableError
+from compactor.reasons import Reason
+from compactor.settings.stores import S3
+
 try:
     import botocore.session
     from botocore import exceptions as boto
     from botocore.config import Config
-except ImportError as missing:  # pragma: no cover - said in the registry's words
-    raise ImportError("botocore isn't installed: install compactor[s3]") from missing
-
-from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, UnreachableError
-from compactor.reasons import Reason
-from compactor.settings.stores import S3
+except ImportError:
+    raise RefusedError(Reason.UNSUPPORTED_STORE, "locations on S3 need the package botocore: pip install 'compactor[s3]'") from None
 
 MISSING: Final = frozenset({"404", "NoSuchKey", "NotFound"})
 EXISTS: Final = frozenset({"412", "PreconditionFailed"})

@@ -32,7 +32,10 @@ RENAMING = [
 PREPARING = [
     pytest.param(lambda request: request.getfixturevalue("s3_directory"), id="s3"),
 ]
-"""Those that rename directories, and those where files are prepared and then appear. Each makes the location of an empty directory."""
+IN_PLACE = [
+    pytest.param(lambda request: request.getfixturevalue("fsspec_directory"), id="fsspec"),
+]
+"""Those that rename directories, those where files are prepared and then appear, and those that can only copy. Each makes the location of an empty directory."""
 
 
 def _place(request: pytest.FixtureRequest) -> tuple[Storage, str]:
@@ -41,9 +44,11 @@ def _place(request: pytest.FixtureRequest) -> tuple[Storage, str]:
     return storage_for(location), location
 
 
-place = pytest.fixture(params=[*RENAMING, *PREPARING], name="place")(_place)
+place = pytest.fixture(params=[*RENAMING, *PREPARING, *IN_PLACE], name="place")(_place)
+exclusive = pytest.fixture(params=[*RENAMING, *PREPARING], name="exclusive")(_place)
 renaming = pytest.fixture(params=RENAMING, name="renaming")(_place)
-preparing = pytest.fixture(params=PREPARING, name="preparing")(_place)
+preparing = pytest.fixture(params=[*PREPARING, *IN_PLACE], name="preparing")(_place)
+completing = pytest.fixture(params=PREPARING, name="completing")(_place)
 
 
 def put(storage: Storage, location: str, data: bytes = b"") -> None:
@@ -388,9 +393,9 @@ def test_deleting_while_listing_is_no_error(place):
     assert [f.path for f in storage.list_tree(top).files] == ["kept/file"]
 
 
-def test_of_many_creators_of_one_file_exactly_one_wins(place):
+def test_of_many_creators_of_one_file_exactly_one_wins(exclusive):
     """Creating is refuse-if-exists under concurrency too, and so is making a directory."""
-    storage, top = place
+    storage, top = exclusive
     barrier = threading.Barrier(6)
     outcomes: list[str] = []
 
@@ -490,9 +495,9 @@ def test_a_prepared_file_is_unseen_until_it_is_completed(preparing):
         storage.uploads.prepare(join(top, "gone"), join(top, "base_5/g"), "7-a")
 
 
-def test_of_many_completions_of_one_name_exactly_one_wins(preparing):
+def test_of_many_completions_of_one_name_exactly_one_wins(completing):
     """The others find it taken, and what the winner made stays."""
-    storage, top = preparing
+    storage, top = completing
     tree(storage, top, *(f".s{i}/f" for i in range(4)))
     prepared = [storage.uploads.prepare(join(top, f".s{i}/f"), join(top, "base_5/f"), str(i)) for i in range(4)]
     barrier = threading.Barrier(4)

@@ -1,6 +1,8 @@
 """What only the S3 driver does: parts, markers, conditions, and errors in one line."""
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -158,3 +160,19 @@ def test_no_credentials(elsewhere, monkeypatch, tmp_path):
     with pytest.raises(RefusedError, match="NoCredentialsError") as caught:
         storage_for("s3a://b/t").list_tree("s3a://b/t")
     assert caught.value.reason is Reason.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize(("scheme", "said"), [("oss", "ossfs"), ("abfs", "adlfs")])
+def test_a_store_whose_package_is_missing(scheme, said):
+    """Named in one line."""
+    with pytest.raises(RefusedError, match=said) as caught:
+        storage_for(f"{scheme}://bucket@account.host/t")
+    assert caught.value.reason is Reason.UNSUPPORTED_STORE
+
+
+def test_without_botocore_s3_is_refused():
+    """Everything else works; a location there names the package."""
+    program = "import sys; sys.modules['botocore'] = None; from compactor.storage.registry import storage_for; storage_for('/tmp'); storage_for('s3a://b/t')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert done.stderr.strip().splitlines()[-1].endswith("locations on S3 need the package botocore: pip install 'compactor[s3]'")

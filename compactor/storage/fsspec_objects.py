@@ -1,0 +1,351 @@
+"""
+The driver for object stores that fsspec knows: Azure (`abfs:`, `abfss:`), Google (`gs:`), Alibaba (`oss:`), each with its own package.
+
+Only tested with fsspec's own file system in memory. So it asks for as little as can be: list, read a range, write a whole object, copy one, delete. Nothing can be
+prepared under a final name: a result is written in place, file by file, by the store's copying; what fences a paused worker is that the source is gone. Bytes that
+are put together here pass through us. Credentials come from where each package looks for them.
+Source: docs/storage.md; fsspec's AbstractFileSystem.
+"""
+
+import getpass
+import importlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+from compactor.acid.listing import FileEntry, Listing
+from compactor.errors import CompactorError, RefusedError
+from compactor.orc.handles import RandomReader
+from compactor.reasons import Reason
+from compactor.storage.base import Room
+from compactor.storage.failures import explained
+from compactor.storage.local_files import truncated
+from compactor.storage.location import Parts, join, parent, split
+from compactor.storage.metadata import METADATA_LIMIT, data_format, is_base_metadata
+from compactor.storage.objects import files_and_directories
+from compactor.storage.options import StorageOptions
+
+_MARKER: Final = ".compactor-directory"
+_PIECE: Final = 8 << 20
+_IN_MEMORY: Final = 16 << 20
+_TIMES: Final = ("mtime", "last_modified", "LastModified", "updated", "created")
+
+
+class FsspecStorage:
+    """
+    A `Storage` on one bucket or container.
+
+    Args:
+        parts: of a location in it; for Azure the authority is `container@account`.
+    """
+
+    side_by_side: Final = 8
+    links: Final = False
+
+    def __init__(self, parts: Parts, _options: StorageOptions) -> None:
+        self._bucket, _, account = parts.authority.partition("@")
+        if not self._bucket:
+            raise RefusedError(Reason.UNSUPPORTED_STORE, f"an {parts.scheme}: location names a bucket: {parts.scheme}://bucket{parts.path}")
+        named = {"account_name": account.split(".", 1)[0]} if account else {}
+        try:
+            fsspec = importlib.import_module("fsspec")
+            self._fs: Any = fsspec.filesystem(parts.scheme, use_listings_cache=False, **named)
+        except (ImportError, ValueError) as error:
+            raise RefusedError(Reason.UNSUPPORTED_STORE, f"{parts.scheme}: locations need compactor[fsspec] and the store's own package: {error}") from None
+        self._completed: dict[str, str] = {}
+
+    @property
+    def uploads(self) -> "FsspecStorage":
+        """See `Storage.uploads`."""
+        return self
+
+    # Looking
+
+    def list_tree(self, location: str) -> Listing:
+        path = self._path(location)
+        with _said("list", location):
+            found = self._fs.find(path, detail=True)
+        keys = ((name.lstrip("/"), info) for name, info in found.items())
+        below = ((key.removeprefix(f"{path}/"), info) for key, info in keys if key.startswith(f"{path}/"))
+        entries = [FileEntry(_marker_or_file(key), int(info.get("size") or 0), _mtime_ms(info)) for key, info in below]
+        if not entries:
+            raise RefusedError(Reason.LOCATION_MISSING, f"directory {location!r} doesn't exist")
+        files, directories = files_and_directories(entries, location)
+        formats = [(entry.path.rpartition("/")[0], self._format(join(location, entry.path))) for entry in files if is_base_metadata(entry.path)]
+        return Listing(files, directories, tuple((name, found) for name, found in formats if found is not None))
+
+    def directories(self, location: str) -> tuple[str, ...]:
+        try:
+            return tuple(name for name in self.list_tree(location).directories if "/" not in name)
+        except RefusedError as error:
+            if error.reason is Reason.LOCATION_MISSING:
+                return ()
+            raise
+
+    def pending(self, location: str) -> tuple[str, ...]:  # noqa: ARG002 - nothing is prepared unseen
+        """See `Storage.pending`."""
+        return ()
+
+    def stat(self, location: str) -> FileEntry | None:
+        path = self._path(location)
+        with _said("look at", location):
+            if self._fs.isfile(path):
+                info = self._fs.info(path)
+                return FileEntry(location, int(info["size"]), _mtime_ms(info))
+            found = self._fs.find(path, detail=True, maxdepth=None)
+        if not found:
+            return None
+        return FileEntry(location, 0, max(_mtime_ms(info) for info in found.values()))
+
+    def exists(self, location: str) -> bool:
+        return self.stat(location) is not None
+
+    def room(self, location: str) -> Room:
+        self._require(location)
+        return Room(None, None, "nothing")
+
+    def owner(self, location: str) -> str:
+        """The user of this process: objects belong to accounts, not to users."""
+        self._require(location)
+        return getpass.getuser()
+
+    def adopt(self, source: str, target: str) -> None:
+        """Nothing is given: who may read an object is said by its bucket."""
+        self._require(source)
+        self._require(target)
+
+    def sync_directory(self, location: str) -> None:
+        """An object that is there is durable."""
+
+    # Reading and writing
+
+    def open_read(self, location: str) -> "FsspecReader":
+        path = self._path(location)
+        with _said("read", location):
+            if not self._fs.isfile(path):
+                raise FileNotFoundError(2, "not there", location)
+            return FsspecReader(self._fs, path, location, int(self._fs.info(path)["size"]))
+
+    def create(self, location: str) -> "FsspecWriter":
+        self._require_free(location)
+        return FsspecWriter(self._fs, self._path(location), location)
+
+    def mkdir(self, location: str) -> None:
+        self._require_free(location)
+        with _said("make directory", location):
+            self._fs.pipe_file(f"{self._path(location)}/{_MARKER}", b"")
+
+    def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
+        reader = self.open_read(location)
+        if reader.size > limit:
+            raise RefusedError(Reason.CORRUPT_FILE, f"{reader.name!r} has {reader.size} bytes, more than the {limit} it may have")
+        return reader.read_at(0, limit)
+
+    def write_small(self, location: str, data: bytes) -> None:
+        with self.create(location) as writer:
+            writer.write(data)
+
+    def link_or_copy(self, source: str, target: str) -> None:
+        self._require_free(target)
+        self.copy(source, target)
+
+    def copy(self, source: str, target: str) -> None:
+        """Have the store copy an object; FileNotFoundError, FileExistsError."""
+        if self.exists(target):
+            raise FileExistsError(17, "already there", target)
+        with _said("copy", source):
+            if not self._fs.isfile(self._path(source)):
+                raise FileNotFoundError(2, "not there", source)
+            self._fs.cp_file(self._path(source), self._path(target))
+
+    # Publishing
+
+    def prepare(self, source: str, target: str, owner: str) -> "FsspecCopy":
+        self._require(source)
+        return FsspecCopy(self, source, target, owner)
+
+    def owner_of(self, location: str) -> str | None:
+        """Known only to whoever completed it; for everybody else it was made otherwise."""
+        return self._completed.get(self._path(location), "") if self.exists(location) else None
+
+    def completed(self, location: str, owner: str) -> None:
+        """Remember who completed a file."""
+        self._completed[self._path(location)] = owner
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        raise RefusedError(Reason.UNSUPPORTED_STORE, f"can't rename {source!r} to {target!r}: an object store can't rename")
+
+    # Removing
+
+    def delete_file(self, location: str) -> None:
+        if self._delete([self._path(location)] if self._fs.isfile(self._path(location)) else [], location):
+            self._keep_directory(parent(location))
+
+    def delete_tree(self, location: str) -> None:
+        self.withdraw(location, "")
+
+    def withdraw(self, location: str, aside: str) -> bool:  # noqa: ARG002 - nothing can be laid aside here
+        path = self._path(location)
+        if path == self._bucket:
+            raise RefusedError(Reason.UNKNOWN_NAME, f"{location} is a whole bucket: that isn't removed")
+        with _said("delete", location):
+            found = list(self._fs.find(path))
+        if not self._delete(found, location):
+            return False
+        self._keep_directory(parent(location))
+        return True
+
+    def _delete(self, paths: list[str], location: str) -> bool:
+        with _said("delete", location):
+            for path in paths:
+                try:
+                    self._fs.rm_file(path)
+                except FileNotFoundError:
+                    continue
+        return bool(paths)
+
+    def _keep_directory(self, location: str) -> None:
+        if not self.exists(location):
+            with _said("make directory", location):
+                self._fs.pipe_file(f"{self._path(location)}/{_MARKER}", b"")
+
+    def _require(self, location: str) -> None:
+        if not self.exists(location):
+            raise FileNotFoundError(2, "not there", location)
+
+    def _require_free(self, location: str) -> None:
+        if self.exists(location):
+            raise FileExistsError(17, "already there", location)
+        above = self.stat(parent(location))
+        if above is None and self._path(parent(location)) != self._bucket:
+            raise FileNotFoundError(2, "not there", parent(location))
+
+    def _path(self, location: str) -> str:
+        return f"{self._bucket}/{split(location).path.strip('/')}".rstrip("/")
+
+    def _format(self, location: str) -> str | None:
+        try:
+            return data_format(self.read_small(location, METADATA_LIMIT), location)
+        except FileNotFoundError:
+            return None
+
+
+class FsspecCopy:
+    """A `Prepared` that does all its work when it is completed."""
+
+    def __init__(self, storage: FsspecStorage, source: str, target: str, owner: str) -> None:
+        self._storage = storage
+        self._source = source
+        self._owner = owner
+        self.target: Final = target
+
+    def complete(self) -> None:
+        """See `Prepared.complete`; between looking and copying somebody else's file could be replaced."""
+        self._storage.copy(self._source, self.target)
+        self._storage.completed(self.target, self._owner)
+
+    def abort(self) -> None:
+        """Nothing was begun."""
+
+
+class FsspecReader:
+    """A `ReadHandle` on an object."""
+
+    def __init__(self, filesystem: Any, path: str, name: str, size: int) -> None:
+        self._fs = filesystem
+        self._path = path
+        self.name: Final = name
+        self.size: Final = size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        length = min(length, self.size - offset)
+        if length <= 0:
+            return b""
+        with _said("read", self.name):
+            return bytes(self._fs.cat_file(self._path, start=offset, end=offset + length))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class FsspecWriter:
+    """A `WriteHandle`: put together on this machine, sent when it is whole."""
+
+    def __init__(self, filesystem: Any, path: str, name: str) -> None:
+        self._fs = filesystem
+        self._path = path
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by close and abort
+        self._open = True
+        self.name: Final = name
+        self.position = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        with _said("write", self.name):
+            self._file.write(data)
+        self.position += len(memoryview(data).cast("B"))
+
+    def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
+        copied = 0
+        while copied < length:
+            part = reader.read_at(offset + copied, min(_PIECE, length - copied))
+            if not part:
+                raise truncated(reader.name, offset, length)
+            self.write(part)
+            copied += len(part)
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        with self._file as file, _said("write", self.name), self._fs.open(self._path, "wb") as target:
+            file.seek(0)
+            while piece := file.read(_PIECE):
+                target.write(piece)
+
+    def abort(self) -> None:
+        if self._open:
+            self._open = False
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+@contextmanager
+def _said(doing: str, what: str) -> Iterator[None]:
+    """Errors of ours for whatever a package raises."""
+    try:
+        with explained(doing, what):
+            yield
+    except (CompactorError, OSError):
+        raise
+    except Exception as error:
+        raise CompactorError(f"can't {doing} {what!r}: {type(error).__name__}") from error
+
+
+def _marker_or_file(path: str) -> str:
+    """Our own marker is its directory's."""
+    return path.removesuffix(_MARKER) if path == _MARKER or path.endswith(f"/{_MARKER}") else path
+
+
+def _mtime_ms(info: Any) -> int:
+    """When an object was written, as its package says it: a number of seconds, a time, or its text."""
+    value = next((info[name] for name in _TIMES if info.get(name)), 0)
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    return round((value.timestamp() if isinstance(value, datetime) else float(value)) * 1000)
