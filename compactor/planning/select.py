@@ -22,6 +22,7 @@ from compactor.errors import CorruptFileError, RefusedError
 from compactor.planning.document import InputFile, Role
 from compactor.planning.facts import TableSpec
 from compactor.planning.included import enough, included, overlap, same_range
+from compactor.planning.whole_files import bucket_of
 from compactor.reasons import Reason
 
 FIRST_SEEDED = 10_000_000
@@ -250,17 +251,12 @@ def _whole_files(state: AcidState, spec: TableSpec, *, major: bool) -> tuple[Inp
             inner = entry.path.removeprefix(f"{directory}/").split("/")[:-1] if directory else []
             if any(not UNION_DIRECTORY.fullmatch(part) for part in inner):
                 raise RefusedError(Reason.NESTED_DIRECTORY, f"{spec.name}: {entry.path} lies in a directory below {directory}")
-            bucket = _bucket_of(entry.name)
+            bucket = bucket_of(entry.name)
             if bucket is None and spec.buckets:
                 raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name} is bucketed, and {entry.path} doesn't say which bucket it is")
             role = Role.DELTA if directory.startswith("delta_") else Role.BASE if directory else Role.ORIGINAL
             files.append(InputFile(entry.path, entry.length, entry.mtime_ms, role, directory, -1 if bucket is None else bucket, 0, 0))
     return tuple(files)
-
-
-def _bucket_of(name: str) -> int | None:
-    found = re.match(r"(\d+)_\d+(?:_copy_\d+)?(?:\.[A-Za-z0-9]+)?$", name) or re.match(r"bucket_(\d+)(?:_\d+)?$", name)
-    return int(found[1]) if found else None
 
 
 def _refuse_list_bucketing(path: str, spec: TableSpec) -> None:

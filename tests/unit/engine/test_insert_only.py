@@ -38,6 +38,30 @@ def test_bucket_numbers_stay(warehouse):
     assert len(found) == len(list(attempt.location.glob("delta_*/0*")))
 
 
+@pytest.mark.parametrize("extension", [".gz", ".lzo_deflate", ".x-custom-codec", ".extension-longer-than-ten", ".c000.snappy", ". odd", ".ü"])
+def test_extensions_stay(warehouse, extension):
+    """Hadoop chooses the codec by how a name ends, and knows extensions of any form: a file without its own would be read undecompressed."""
+    table = filled(warehouse, "text", buckets=2)
+    old = sorted(Attempt(warehouse, table).location.glob("delta_*/0*"))
+    for path in old:
+        path.rename(path.with_name(path.name + extension))
+    attempt, published = compact(warehouse, table)
+    found = [path.name for path in (attempt.location / published.directories[0]).iterdir() if path.name != "_orc_acid_version"]
+    assert len(found) == len(old)
+    assert all(name.endswith(extension) for name in found)
+    assert {name[:6] for name in found} == {path.name[:6] for path in old}
+
+
+def test_an_extension_that_cannot_be_kept_is_refused(warehouse):
+    """A short name with an extension that fills it to the last byte: no name of ours could carry it."""
+    attempt = Attempt(warehouse, filled(warehouse))
+    path = next(attempt.location.glob("delta_0000002_*/000000_0"))
+    path.rename(path.with_name("x." + "y" * 253))
+    with unchanged(attempt), pytest.raises(RefusedError) as caught:
+        attempt.compaction.plan()
+    assert caught.value.reason is Reason.UNKNOWN_NAME
+
+
 def test_files_are_linked_and_the_old_ones_stay(warehouse):
     """Readers that have the old directories open lose nothing; no byte is written twice."""
     attempt, published = compact(warehouse, filled(warehouse))
