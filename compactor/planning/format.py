@@ -17,7 +17,9 @@ from compactor.reasons import Reason
 CODECS = {LayoutVersion.HIVE_3: ("none", "zlib", "snappy", "lz4"), LayoutVersion.HIVE_4: ("none", "zlib", "snappy", "lz4", "zstd")}
 DEFAULT_STRIDE = 10_000
 SMALLEST_STRIDE, LARGEST_STRIDE = 1000, 1 << 24
-SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 12, 1 << 22
+BLOCK_STEP = 1 << 16
+"""The C++ writer's memory block: it takes only multiples of it as compression block size."""
+LARGEST_BLOCK = 1 << 22
 SMALLEST_STRIPE, LARGEST_STRIPE = 1 << 20, 1 << 30
 
 
@@ -45,12 +47,17 @@ def choose_format(spec: TableSpec, layout: LayoutVersion, files: Iterable[FileFa
     bloom = tuple(name for name in (part.strip().lower() for part in (_property(spec, "orc.bloom.filter.columns") or "").split(",")) if name in columns)
     return FormatSpec(
         codec=codec.lower() if codec else model.codec if model else "zlib",
-        block_size=max(SMALLEST_BLOCK, min(LARGEST_BLOCK, _number(spec, "orc.compress.size", 262_144))),
+        block_size=_block(_number(spec, "orc.compress.size", 262_144)),
         stride=stride,
         stripe_bytes=max(SMALLEST_STRIPE, min(LARGEST_STRIPE, _number(spec, "orc.stripe.size", stripe_bytes))),
         bloom_columns=bloom,
         bloom_fpp=_share(spec, "orc.bloom.filter.fpp", 0.01),
     )
+
+
+def _block(asked: int) -> int:
+    """The next size that our writer takes. Stripes that are copied may have other blocks: the tail names the largest of the file."""
+    return -(-max(1, min(LARGEST_BLOCK, asked)) // BLOCK_STEP) * BLOCK_STEP
 
 
 def _size(file: FileFacts) -> tuple[int, str]:

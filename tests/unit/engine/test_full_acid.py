@@ -5,8 +5,10 @@ import pytest
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import METADATA_FILE, VERSION_FILE
 from compactor.errors import RefusedError
+from compactor.orc.tail import read_tail
 from compactor.planning.document import Action, DeleteScope
 from compactor.reasons import Reason
+from compactor.storage.local import LocalStorage
 from tests.compacting import KIB, Attempt, compact, settings
 
 MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
@@ -265,3 +267,23 @@ def test_broken_files_are_refused_with_their_name(warehouse, damage):
 def test_layouts_are_told_apart(warehouse_3):
     """The 3.1 fixture is what it says: no transactions in its snapshot."""
     assert warehouse_3.ledger.layout is LayoutVersion.HIVE_3
+
+
+@pytest.mark.parametrize("size", [1, 10_000, 65_536, 100_000, 262_145])
+@pytest.mark.parametrize("kind", [MAJOR, MINOR])
+def test_every_legal_compression_block_size(warehouse, size, kind):
+    """Hive takes any `orc.compress.size`, our writer multiples of 64 KiB: rounded up, beside copied stripes whose blocks are smaller or larger."""
+    table = warehouse.create_table("db", "t", [("id", "int"), ("v", "string")], parameters={"orc.compress.size": "400000"})
+    with warehouse.begin() as txn:
+        txn.insert(table, [(number, f"{number * 7919 % 100_003:06d}" * 20) for number in range(2000)])
+    warehouse.set_parameters(table, {"orc.compress.size": str(max(size, 10_000))})
+    for first in (5000, 8000):
+        with warehouse.begin() as txn:
+            txn.insert(table, rows(first, 10))
+    warehouse.set_parameters(table, {"orc.compress.size": str(size)})
+    attempt, published = compact(warehouse, table, kind, settings=settings(splice={"min_stripe_bytes": 4 * KIB}))
+    assert published.copied_bytes
+    assert published.recoded_bytes
+    path = attempt.location / published.directories[0] / "bucket_00000"
+    with LocalStorage().open_read(f"file:{path}") as reader:
+        assert read_tail(reader).block_size == max(400_000, -(-size // 65_536) * 65_536)

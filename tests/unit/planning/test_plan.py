@@ -262,7 +262,7 @@ def test_sizes_out_of_all_measure_are_brought_back_into_it():
     small = TableSpec("db.t", (("a", "int"),), parameters={"orc.compress.size": "0", "orc.stripe.size": "-1"})
     large = TableSpec("db.t", (("a", "int"),), parameters={"orc.compress.size": "1e30", "orc.stripe.size": "1e30"})
     chosen = [choose_format(spec, LayoutVersion.HIVE_4, [], 64 * MIB) for spec in (small, large)]
-    assert [(one.block_size, one.stripe_bytes) for one in chosen] == [(4096, MIB), (4 * MIB, 1024 * MIB)]
+    assert [(one.block_size, one.stripe_bytes) for one in chosen] == [(65_536, MIB), (4 * MIB, 1024 * MIB)]
 
 
 @pytest.mark.parametrize(
