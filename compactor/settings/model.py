@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self, cast
 from pydantic import ByteSize, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from compactor.settings.control import Control, Windows
 from compactor.settings.database import HIDDEN, Database
 from compactor.settings.roles import Cleaner, Housekeeper, Initiator, Worker
 from compactor.settings.service import Drain, Http, Log, Txn
@@ -53,6 +54,8 @@ class Settings(BaseSettings):
     txn: Txn = Txn()
     zookeeper: ZooKeeper = ZooKeeper()
     members: Members = Members()
+    windows: Windows = Windows()
+    control: Control = Control()
     drain: Drain = Drain()
     host: str | None = Field(default=None, min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")
     user: str | None = Field(default=None, min_length=1, max_length=128)
@@ -69,6 +72,11 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"initiator.full_scan_seconds is {self.initiator.full_scan_seconds:g}, less than initiator.interval_seconds = "
                 f"{self.initiator.interval_seconds:g}: a full scan can't come more often than a cycle"
+            )
+        if self.splice.min_stripe_bytes > self.recode.target_stripe_bytes:
+            raise ValueError(
+                f"splice.min_stripe_bytes is {self.splice.min_stripe_bytes}, more than recode.target_stripe_bytes = {self.recode.target_stripe_bytes}: "
+                "the stripes that a compaction writes would be too small for the next one to copy, and be recoded again and again"
             )
         return self
 

@@ -49,7 +49,7 @@ def seen(warehouse, table):
 
 def attempt_at(warehouse, table, *, copy, kind="major"):
     """Stripes that nothing hits are copied, however small, or everything is recoded."""
-    return Attempt(warehouse, table, CompactionKind(kind), settings=settings(splice={"min_stripe_bytes": 1 if copy else 1 << 30}))
+    return Attempt(warehouse, table, CompactionKind(kind), settings=settings(splice={"min_stripe_bytes": 1 if copy else 64 << 20}))
 
 
 @pytest.mark.parametrize("kind", ["major", "minor"])

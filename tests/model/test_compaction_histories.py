@@ -9,7 +9,7 @@ from tests.compacting import InProcess
 from tests.model.compacting import Engine, settings
 from tests.model.histories import KINDS, History
 
-SIZES = {"copy": 1, "mixed": 1500, "recode": 1 << 30}
+SIZES = {"copy": 1, "mixed": 1500, "recode": 64 << 20}
 """Least size in bytes of a stripe that is copied."""
 
 

@@ -96,4 +96,4 @@ def test_no_row_and_no_file_is_lost(world, kind):
 @pytest.mark.parametrize("seed", range(80))
 def test_no_row_and_no_file_is_lost_in_long_histories(world, seed):
     """Many seeds."""
-    live(world, seed=5000 + seed, steps=70, stripe=[1, 1500, 1 << 30][seed % 3])
+    live(world, seed=5000 + seed, steps=70, stripe=[1, 1500, 64 << 20][seed % 3])

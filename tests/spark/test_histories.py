@@ -10,7 +10,7 @@ from tests.model.histories import KINDS, History
 from tests.reference.compare import expected_rows, schema_of
 
 pytestmark = pytest.mark.spark
-STRIPES = {"copy": 1, "recode": 1 << 30}
+STRIPES = {"copy": 1, "recode": 64 << 20}
 """Least size of a stripe that is copied: every stripe that can be, or none."""
 
 

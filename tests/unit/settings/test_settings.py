@@ -110,6 +110,8 @@ MISTAKES = [
     ("log: {level: loud}", {}, "c.yaml: log.level: input should be 'debug', 'info', 'warning' or 'error'"),
     ("worker: {heartbeat_seconds: 200}", {}, "worker.heartbeat_seconds is 200, but a transaction times out after txn.timeout_seconds = 300"),
     ("initiator: {full_scan_seconds: 1}", {}, "initiator.full_scan_seconds is 1, less than initiator.interval_seconds = 300"),
+    ("splice: {min_stripe_bytes: 99GiB}", {}, "splice.min_stripe_bytes is 106300440576, more than recode.target_stripe_bytes = 67108864"),
+    ("recode: {target_stripe_bytes: 1MiB}", {}, "splice.min_stripe_bytes is 8388608, more than recode.target_stripe_bytes = 1048576"),
     ("cleaner: {}\ncleaner: {}", {}, "c.yaml line 3: the key cleaner stands twice in one place"),
     ("a: [1", {}, "c.yaml line 2: "),
     ("1: 2", {}, "c.yaml: 1: unknown key; known are database"),
