@@ -12,21 +12,18 @@ Source: docs/storage.md.
 
 import contextlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
 
 from compactor.acid.names import DirKind
 from compactor.acid.write_ids import ValidTxnList
 from compactor.engine.last_look import LastLook
 from compactor.engine.manifest import Manifest, ManifestFile, files_below
-from compactor.engine.staging import Staging
+from compactor.engine.staging import Staging, at_once
 from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError
 from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
 from compactor.storage.base import Prepared, Storage, Uploads
 from compactor.storage.location import join
-
-Item = TypeVar("Item")
 
 
 class UploadPublisher:
@@ -85,7 +82,7 @@ class UploadPublisher:
             prepared.append((manifest, file, self._uploads.prepare(source, self._target(manifest, file), self._staging.tag)))
 
         try:
-            self._side_by_side(one, missing)
+            at_once(self._storage.side_by_side, [partial(one, item) for item in missing])
         except FileNotFoundError:
             self._give_up([item for _, _, item in prepared])
             raise self._discarded() from None
@@ -101,7 +98,7 @@ class UploadPublisher:
             except (FileExistsError, FileNotFoundError, CompactorError) as error:
                 self._look(item.target, error)
 
-        self._side_by_side(one, prepared)
+        at_once(self._storage.side_by_side, [partial(one, item) for item in prepared])
 
     def _look(self, target: str, error: Exception) -> None:
         """After an error: whose file is there, if any. It appears whole or not at all, so ours is what was staged."""
@@ -128,12 +125,3 @@ class UploadPublisher:
 
     def _target(self, manifest: Manifest, file: ManifestFile) -> str:
         return join(self._plan.location, manifest.directory, file.name)
-
-    def _side_by_side(self, work: Callable[[Item], None], items: Sequence[Item]) -> None:
-        """All are tried; the first error is raised."""
-        if not items:
-            return
-        with ThreadPoolExecutor(self._storage.side_by_side, thread_name_prefix="publish") as pool:
-            done = [pool.submit(work, item) for item in items]
-        for future in done:
-            future.result()

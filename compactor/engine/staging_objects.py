@@ -30,16 +30,18 @@ class ObjectStaging(Staging):
     def accept(self, file: Accepted) -> None:
         """See `Staging.accept`; nothing is moved."""
         location = join(self.root, file.path)
-        if (file.directory, file.name) in self._places:
+        if self._places.setdefault((file.directory, file.name), location) != location:
             raise CompactorError(f"two tasks reported {file.directory}/{file.name}")
         if not self._storage.exists(location):
-            raise CancelledError(f"{self.root} was discarded while it was put together")
-        self._places[file.directory, file.name] = location
+            raise self._discarded()
 
     def mark(self, directory: str, kind: DirKind, layout: LayoutVersion) -> None:  # noqa: ARG002 - all directories of Hive 4 have the same
         """See `Staging.mark`."""
         location = super().place(directory, VERSION_FILE)
-        self._storage.write_small(location, VERSION_FILE_CONTENT)
+        try:
+            self._storage.write_small(location, VERSION_FILE_CONTENT)
+        except FileNotFoundError:
+            raise self._discarded() from None
         self._places[directory, VERSION_FILE] = location
 
     def listed(self, directory: str) -> tuple[FileEntry, ...]:
