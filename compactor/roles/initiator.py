@@ -17,7 +17,7 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
 from compactor.coordination import Role
-from compactor.errors import CompactorError, RefusedError
+from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.model import Candidate, Entity, Place, TableFacts
 from compactor.metastore.requests import Request
@@ -26,6 +26,7 @@ from compactor.metrics import version
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles import steps
+from compactor.roles.absence import require_removed
 from compactor.roles.leadership import Held, leading
 from compactor.roles.quiet import Quiet
 from compactor.roles.recovery import Recovery
@@ -67,12 +68,18 @@ _Verdict = Pick | Skip | Exception
 
 @dataclass(slots=True)
 class _Tally:
-    """What one cycle did."""
+    """
+    What one cycle did.
+
+    Args:
+        away: what couldn't be reached first; no fault of the table's, and so no row in the history.
+    """
 
     candidates: int = 0
     listed: int = 0
     skips: dict[Reason, int] = field(default_factory=dict)
     errors: int = 0
+    away: str = ""
     again: set[Entity] = field(default_factory=set)
     picks: list[tuple[_Subject, Pick]] = field(default_factory=list)
     tells_all: bool = field(default_factory=lambda: logging.getLogger(__name__).isEnabledFor(logging.DEBUG))
@@ -218,7 +225,13 @@ class Initiator:
         thresholds = subject.rules.thresholds
         if isinstance(thresholds, CompactorError):
             raise thresholds
-        listing = self._services.storage(place.location).list_tree(place.location)
+        storage = self._services.storage(place.location)
+        try:
+            listing = storage.list_tree(place.location)
+        except RefusedError as error:
+            if error.reason is Reason.LOCATION_MISSING:
+                require_removed(storage, place.location, place.table.location)
+            raise
         state = resolve(listing, moment.write_ids[place.table.full_name], moment.txns if layout is LayoutVersion.HIVE_4 else None, layout)
         verdict = decide(
             candidate,
@@ -245,6 +258,10 @@ class Initiator:
             case RefusedError():
                 tally.skip(entity, Skip(verdict.reason, verdict.message))
                 self._record(entity, f"{verdict.reason.value}: {verdict.message}")
+            case UnreachableError() | RetryableError():
+                tally.errors += 1
+                tally.again.add(entity)
+                tally.away = tally.away or " ".join(str(verdict).split())
             case _:
                 tally.errors += 1
                 tally.again.add(entity)
@@ -310,7 +327,7 @@ class Initiator:
     def _sentence(tally: _Tally, *, full: bool, freed: int) -> str:
         parts = [f"{'full scan: ' if full else ''}queued {len(tally.picks)} of {tally.candidates} candidates, {tally.listed} listed"]
         if tally.errors:
-            parts.append(f"{tally.errors} could not be judged")
+            parts.append(f"{tally.errors} could not be judged{f' ({tally.away})' if tally.away else ''}")
         if freed:
             parts.append(f"{freed} timed-out claims given back")
         return ", ".join(parts)
