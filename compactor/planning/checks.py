@@ -12,7 +12,7 @@ from compactor.acid.names import parse_bucket_file
 from compactor.acid.row_id import MAX_BUCKET, BucketRangeError, decode_bucket
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.planning.document import InputFile, Role
-from compactor.planning.facts import FileFacts, TableSpec
+from compactor.planning.facts import FileFacts, StripeFacts, TableSpec
 from compactor.planning.segments import Source, one_bucket
 from compactor.reasons import Reason
 
@@ -56,6 +56,7 @@ def _check_stripes(place: str, file: InputFile, facts: FileFacts) -> None:
         ids = stripe.current_ids if deletes else stripe.write_ids
         if ids is not None and not (_lowest(file) <= ids[0] and ids[1] <= file.max_write_id):
             raise CorruptFileError(Reason.CORRUPT_FILE, f"{place} holds write ids {ids[0]} to {ids[1]}, outside its directory's range")
+        _check_current_ids(place, file, stripe)
         if stripe.buckets is None or deletes:
             continue
         try:
@@ -66,6 +67,20 @@ def _check_stripes(place: str, file: InputFile, facts: FileFacts) -> None:
             raise CorruptFileError(Reason.WRONG_BUCKET, f"{place} holds rows of bucket {found.pop()}")
         if stripe.buckets[0] >> 29 == stripe.buckets[1] >> 29 and len(found) > 1:
             raise CorruptFileError(Reason.WRONG_BUCKET, f"{place} holds rows of several buckets, {min(found)} to {max(found)}")
+
+
+def _check_current_ids(place: str, file: InputFile, stripe: StripeFacts) -> None:
+    """Who wrote an event can't have come before who wrote its row, nor after the directory; what statistics don't show, verification finds in the result."""
+    written, current = stripe.write_ids, stripe.current_ids
+    if written is None or current is None:
+        return
+    if current[0] < written[0] or current[1] < written[1]:
+        raise CorruptFileError(
+            Reason.CORRUPT_FILE,
+            f"{place} holds rows that were changed before they were written: write ids {written[0]} to {written[1]}, changed by {current[0]} to {current[1]}",
+        )
+    if current[1] > file.max_write_id:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{place} holds rows changed by write id {current[1]}, outside its directory's range")
 
 
 def _lowest(file: InputFile) -> int:

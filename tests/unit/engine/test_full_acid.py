@@ -4,12 +4,14 @@ import pytest
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import METADATA_FILE, VERSION_FILE
+from compactor.acid.row_id import encode
+from compactor.demo.files import write_acid
 from compactor.errors import RefusedError
 from compactor.orc.tail import read_tail
 from compactor.planning.document import Action, DeleteScope
 from compactor.reasons import Reason
 from compactor.storage.local import LocalStorage
-from tests.compacting import KIB, Attempt, compact, settings
+from tests.compacting import KIB, Attempt, compact, settings, unchanged
 
 MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
 COLUMNS = [("id", "int"), ("v", "string")]
@@ -287,3 +289,16 @@ def test_every_legal_compression_block_size(warehouse, size, kind):
     path = attempt.location / published.directories[0] / "bucket_00000"
     with LocalStorage().open_read(f"file:{path}") as reader:
         assert read_tail(reader).block_size == max(400_000, -(-size // 65_536) * 65_536)
+
+
+def test_rows_changed_before_they_were_written_are_refused_at_planning(warehouse):
+    """Statistics show a current write id below the original one: refused before anything is read or staged, not after the whole job."""
+    table = lively(warehouse)
+    path = next(table.location.glob("delta_0000002_*/bucket_*"))
+    path.unlink()
+    write_acid(path, COLUMNS, [(0, 2, encode(0, 0), row, 1, (row, "v")) for row in range(10)])
+    attempt = Attempt(warehouse, table)
+    with unchanged(attempt), pytest.raises(RefusedError) as caught:
+        attempt.compaction.plan()
+    assert caught.value.reason is Reason.CORRUPT_FILE
+    assert "changed before they were written" in caught.value.message

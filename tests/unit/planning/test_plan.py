@@ -87,6 +87,9 @@ def test_a_plan_of_a_major():
         ({"operations": (2, 2)}, Reason.UNSUPPORTED_FORMAT),
         ({"write_ids": (7, 7)}, Reason.CORRUPT_FILE),
         ({"write_ids": (5, 6)}, Reason.CORRUPT_FILE),
+        ({"current_ids": (5, 6)}, Reason.CORRUPT_FILE),
+        ({"current_ids": (5, 5)}, Reason.CORRUPT_FILE),
+        ({"current_ids": (6, 7)}, Reason.CORRUPT_FILE),
     ],
 )
 def test_statistics_that_contradict_the_name_are_refused(changes, reason):
