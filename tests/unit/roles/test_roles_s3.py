@@ -2,7 +2,7 @@
 
 import pytest
 
-from compactor.errors import RetryableError
+from compactor.errors import CompactorError
 from compactor.metastore.model import Entity
 from compactor.reasons import Reason
 from compactor.roles import steps
@@ -60,7 +60,7 @@ def test_an_attempt_is_undone_from_every_step(world, table, step):
     before = table.objects()
 
     def fails():
-        raise RetryableError("it was cut off")
+        raise CompactorError("it was cut off")
 
     world.at_step[step] = fails
     assert "cut off" in world.compact(table.table)
