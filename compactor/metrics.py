@@ -98,6 +98,13 @@ class Metrics:
         self.coordination = gauge("coordination_connection", "1: how this daemon stands with those who elect.", "by", "state")
         self.members = gauge("members", "Daemons that are there, this one included.")
 
+        # control
+        self.paused = gauge("paused", "1: that is paused; the label says what: all, pool:…, database:…, table:….", "scope")
+        self.drained = gauge("drained", "1: this host is drained, its workers claim nothing.")
+        self.control_known = gauge("control_known", "1: it can be told what is paused; 0: it can't, and nothing is claimed.")
+        self.budget_used_bytes = gauge("budget_used_bytes", "Written within the last hour by compactions that a budget of bytes covers, all daemons.", "budget")
+        self.held_entries = gauge("held_entries", "Initiated entries that no worker may claim now.", "reason")
+
         # housekeeper
         self.housekeeping_rows = counter("housekeeping_rows_total", "Rows a housekeeping duty removed or changed.", "duty")
 

@@ -69,6 +69,15 @@ class Reason(StrEnum):
     COMPACTION_ABORTED = "compaction-aborted"
     EARLIER_ENTRY = "earlier-entry"
 
+    # a compaction may not begin now (docs/control.md)
+    PAUSED = "paused"
+    DRAINED = "drained"
+    BLACKOUT = "blackout"
+    OUTSIDE_WINDOW = "outside-window"
+    JOBS_BUDGET = "jobs-budget"
+    BYTES_BUDGET = "bytes-budget"
+    CONTROL_UNKNOWN = "control-unknown"
+
     # the metastore
     UNKNOWN_SCHEMA = "unknown-schema"
 

@@ -66,7 +66,8 @@ class StateTable:
         self._there = True
 
     def read(self, key: str) -> Value | None:
-        self.require()
+        if not self._there and not self._exists():
+            return None  # nobody could ever store anything
         row = self._database.read(lambda connection: connection.execute(select(_table.c.value, _table.c.version).where(_table.c.key == key)).first())
         return None if row is None else Value(_loaded(row[0]), int(row[1]))
 

@@ -25,6 +25,7 @@ from compactor.metrics import Metrics, version
 from compactor.roles import steps
 from compactor.roles.cancellation import DrainedError
 from compactor.roles.cleaner import Cleaner
+from compactor.roles.holding import Holding
 from compactor.roles.housekeeper import Housekeeper
 from compactor.roles.initiator import Initiator
 from compactor.roles.recovery import Recovery
@@ -138,6 +139,7 @@ class Daemon:
             self._make_loops(services)
             roles = [*self._led, *(["worker"] if self._workers else [])]
             services.coordinator.join(describe(services, roles), self._led.values(), self._coordination_changed)
+            services.control.tell(self._loops["control"].wake)
             for loop in self._loops.values():
                 loop.start()
             self._stack = stack.pop_all()
@@ -267,7 +269,9 @@ class Daemon:
         if services.settings.cleaner.enabled:
             clean = led(Role.CLEANER, Cleaner(services).run_once)
             add("cleaner", "cleaner", clean, lambda: now().cleaner.interval_seconds, lambda: 3 * now().cleaner.interval_seconds + _HOUR)
-        shown = [name for name in self._loops if name != "watch"]
+        holding = Holding(services, self._workers, self._control_changed)
+        add("control", "control", holding.run_once, lambda: now().control.refresh_seconds, lambda: _HOUR / 4)
+        shown = [name for name in self._loops if name not in {"watch", "control"}]
         presence = Presence(services, self._loops, self._board, shown)
         add("members", "members", presence.run_once, lambda: now().members.heartbeat_seconds, lambda: _HOUR / 4)
 
@@ -296,6 +300,12 @@ class Daemon:
         show(self.metrics, services)
         for name, loop in self._loops.items():
             if name in self._led or name.startswith("worker-"):
+                loop.wake()
+
+    def _control_changed(self) -> None:
+        """Somebody paused, resumed or drained: who waited may go on."""
+        for name, loop in self._loops.items():
+            if name.startswith(("worker-", "initiator", "cleaner")):
                 loop.wake()
 
     @staticmethod

@@ -5,7 +5,8 @@ Every change of a row carries the state and the worker that we believe in; when 
 Source: docs/metastore.md; Hive's NextCompactionFunction, CompactionTxnHandler, CommitTxnFunction.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, or_, select, true, update
 
@@ -25,6 +26,19 @@ POOL_TIMEOUT_MS = 12 * 3_600_000
 _CLAIM_AT_ONCE = 50
 _JOB_ID_CHARACTERS = 32
 _STOP = "stop:"
+
+
+class Gate(Protocol):
+    """
+    Which entries may be claimed now; asked by database, table and pool.
+
+    `counts`: it has to be told of every entry that is being worked on, and no other claim may be made between that and ours.
+    """
+
+    @property
+    def counts(self) -> bool: ...
+
+    def open(self, working: Iterable[tuple[str, str, str | None]]) -> Callable[[str, str, str | None], bool]: ...
 
 
 class Queue:
@@ -60,35 +74,67 @@ class Queue:
 
     # Working
 
-    def claim(self, worker_id: str, version: str, pool: str | None = None, *, without: Collection[int] = ()) -> QueueEntry | None:
+    def claim(self, worker_id: str, version: str, pool: str | None = None, *, without: Collection[int] = (), gate: Gate | None = None) -> QueueEntry | None:
         """
         Take the oldest entry that is ours to take, or None.
 
         Args:
             pool: entries of this pool only; None: entries without a pool, and those that waited half a day for theirs.
             without: ids of entries to leave.
+            gate: what it turns away is left, and the next is looked at; None: everything may be claimed.
         """
-        return self._database.write(lambda connection: self._claim(connection, worker_id, version, pool, without))
+        values = {"cq_state": QueueState.WORKING.code, "cq_worker_id": worker_id, "cq_worker_version": version, "cq_start": self._database.now}
+        if gate is None:
+            return self._database.write(lambda connection: self._claim(connection, values, pool, without))
+        return self._database.write(lambda connection: self._claim_by(connection, values, pool, without, gate))
 
-    def _claim(self, connection: Connection, worker_id: str, version: str, pool: str | None, without: Collection[int]) -> QueueEntry | None:
+    def _claim(self, connection: Connection, values: Mapping[str, object], pool: str | None, without: Collection[int]) -> QueueEntry | None:
         queue = self._table.c
-        waiting = queue.cq_state == QueueState.INITIATED.code
-        kinds = queue.cq_type.in_([KIND_CODES[kind] for kind in (CompactionKind.MAJOR, CompactionKind.MINOR, CompactionKind.REBALANCE)])
         after = 0
         while True:
-            query = select(queue.cq_id).where(waiting, kinds, self._in_pool(pool), queue.cq_id > after).order_by(queue.cq_id).limit(_CLAIM_AT_ONCE)
+            query = select(queue.cq_id).where(self._waiting(pool), queue.cq_id > after).order_by(queue.cq_id).limit(_CLAIM_AT_ONCE)
             numbers = connection.scalars(query).all()
             for number in numbers:
-                if number in without:
-                    continue
-                values = fitting(
-                    self._table, {"cq_state": QueueState.WORKING.code, "cq_worker_id": worker_id, "cq_worker_version": version, "cq_start": self._database.now}
-                )
-                if connection.execute(update(self._table).where(queue.cq_id == number, waiting).values(values)).rowcount == 1:
-                    return read_queue(connection, self._schema, queue.cq_id == number)[0]
+                if number not in without and (entry := self._take(connection, number, values)) is not None:
+                    return entry
             if len(numbers) < _CLAIM_AT_ONCE:
                 return None
             after = numbers[-1]
+
+    def _claim_by(self, connection: Connection, values: Mapping[str, object], pool: str | None, without: Collection[int], gate: Gate) -> QueueEntry | None:
+        """The oldest that the gate lets through. It is asked once for each table and pool: however many partitions of a table wait, they are one row here."""
+        queue = self._table.c
+        place = [queue.cq_database, queue.cq_table, *([queue.cq_pool_name] if "cq_pool_name" in queue else [])]
+        working: list[tuple[str, str, str | None]] = []
+        if gate.counts:
+            next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, 0)  # the row's lock: two claims at once would count the same
+            rows = connection.execute(select(*place).where(queue.cq_state == QueueState.WORKING.code, self._kinds())).all()
+            working = [_place(row) for row in rows]
+        may = gate.open(working)
+        oldest = func.min(queue.cq_id)
+        query = select(*place, oldest).where(self._waiting(pool), queue.cq_id.not_in(without)).group_by(*place).order_by(oldest)
+        for _ in range(_CLAIM_AT_ONCE):
+            number = next((int(row[-1]) for row in connection.execute(query) if may(*_place(row[:-1]))), None)
+            if number is None:
+                return None
+            if (entry := self._take(connection, number, values)) is not None:
+                return entry
+        return None  # each time another worker was quicker: there will be a next look
+
+    def _take(self, connection: Connection, number: int, values: Mapping[str, object]) -> QueueEntry | None:
+        """One row, unless it is somebody else's by now."""
+        queue = self._table.c
+        mine = (queue.cq_id == number, queue.cq_state == QueueState.INITIATED.code)
+        if connection.execute(update(self._table).where(*mine).values(fitting(self._table, values))).rowcount != 1:
+            return None
+        return read_queue(connection, self._schema, queue.cq_id == number)[0]
+
+    def _waiting(self, pool: str | None) -> ColumnElement[bool]:
+        return and_(self._table.c.cq_state == QueueState.INITIATED.code, self._kinds(), self._in_pool(pool))
+
+    def _kinds(self) -> ColumnElement[bool]:
+        """What workers do."""
+        return self._table.c.cq_type.in_([KIND_CODES[kind] for kind in (CompactionKind.MAJOR, CompactionKind.MINOR, CompactionKind.REBALANCE)])
 
     def _in_pool(self, pool: str | None) -> ColumnElement[bool]:
         queue = self._table.c
@@ -397,6 +443,11 @@ class Queue:
 def asked_to_stop(entry: QueueEntry) -> str | None:
     """Who wants an entry stopped (`Queue.ask_to_stop`); None: nobody."""
     return entry.job_id.removeprefix(_STOP) or "somebody" if entry.job_id and entry.job_id.startswith(_STOP) else None
+
+
+def _place(row: Sequence[Any]) -> tuple[str, str, str | None]:
+    """Database, table and, where the schema has pools, the pool."""
+    return row[0], row[1], row[2] if len(row) > 2 else None
 
 
 def committed(entry: QueueEntry, txn_id: int | None) -> bool:

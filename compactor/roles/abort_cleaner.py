@@ -12,6 +12,7 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import looks_acid
 from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
+from compactor.control import Subject
 from compactor.engine.aborted_rows import aborted_with_rows
 from compactor.errors import CompactorError, RefusedError
 from compactor.log import get_logger
@@ -20,6 +21,7 @@ from compactor.metastore.model import Entity, TableFacts
 from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
 from compactor.roles.cleaner_tally import CleanerTally
+from compactor.roles.holding import pool_of
 from compactor.roles.leadership import Held
 from compactor.roles.services import Services, about_entity
 from compactor.roles.sweep import Sweep
@@ -71,6 +73,9 @@ class AbortCleaner:
         table = self._services.catalog.find_table(entity.database, entity.table)
         if table is None:
             tally.forgotten += aborts.mark_gone(group)
+            return
+        if (denial := self._services.control.judge().cleaning(Subject(table.database, table.name, pool_of(table)))) is not None:
+            tally.hold(entity, denial.sentence, denial.reason)
             return
         lists = _Lists(*aborts.lists(group))
         mixed: set[int] = set()

@@ -29,6 +29,7 @@ from compactor.roles import steps
 from compactor.roles.absence import require_removed
 from compactor.roles.cancellation import Cancellation
 from compactor.roles.heartbeat import Heartbeat
+from compactor.roles.holding import subject_of
 from compactor.roles.lookout import Lookout
 from compactor.roles.services import Services
 from compactor.roles.trash import remove_hidden, staging_directories, visibility_txn
@@ -160,6 +161,7 @@ class Attempt:
         if plan is None:
             return self._leave_to_the_cleaner(state, request.write_ids, run_as)
         self._step(steps.WORKER_PLANNED)
+        charge = services.control.charge(subject_of(entry), plan.prediction.written)
         self._store_state(plan.highest_write_id, run_as)
         services.queue.set_job_id(entry, compaction.job.key)
         compaction.run(self._progress, self._cancellation)
@@ -177,6 +179,7 @@ class Attempt:
         self._step(steps.WORKER_COMMITTED)
         with contextlib.suppress(CompactorError, OSError):
             compaction.discard()  # what is left of the staging directory; the Cleaner removes it otherwise
+        services.control.correct(charge, published.written_bytes)
         return Result(plan, published)
 
     def undo(self, reason: str) -> bool:

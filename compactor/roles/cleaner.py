@@ -28,6 +28,7 @@ from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.abort_cleaner import AbortCleaner
 from compactor.roles.cleaner_tally import CleanerTally
+from compactor.roles.holding import subject_of
 from compactor.roles.leadership import Held, leading
 from compactor.roles.services import Services, about_entity
 from compactor.roles.soft_delete import remove_dropped
@@ -76,7 +77,10 @@ class Cleaner:
             if self._services.stopping.is_set():
                 return
             with about_entity(item.entry.entity, item.entry):
-                self._clean_one(item, tally)
+                if (denial := self._services.control.judge().cleaning(subject_of(item.entry))) is None:
+                    self._clean_one(item, tally)
+                else:
+                    tally.wait(item.entry, denial.sentence, denial.reason)
 
         with ThreadPoolExecutor(self._services.settings.cleaner.threads, thread_name_prefix="cleaning") as pool:
             list(pool.map(guarded, due))

@@ -45,6 +45,12 @@ class CleanerTally:
             self.waiting.append(f"{entry.entity} (compaction {entry.id}): {sentence}")
             self.reasons[reason] += 1
 
+    def hold(self, entity: Entity, sentence: str, reason: Reason) -> None:
+        """Aborted writes that are left alone for now."""
+        with self._lock:
+            self.waiting.append(f"{entity} (aborted writes): {sentence}")
+            self.reasons[reason] += 1
+
     def error(self, entity: Entity, error: Exception) -> None:
         with self._lock:
             self.errors.append(f"{entity}: {' '.join(str(error).split()) or type(error).__name__}")

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
+from compactor.control import Denial, Judge, Subject
 from compactor.coordination import Role
 from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
-from compactor.metastore.model import Candidate, Entity, Place, TableFacts
+from compactor.metastore.model import Candidate, Entity, Place
 from compactor.metastore.requests import Request
 from compactor.metastore.sql import batches
 from compactor.metrics import version
@@ -27,6 +28,7 @@ from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.absence import require_removed
+from compactor.roles.holding import pool_of
 from compactor.roles.leadership import Held, leading
 from compactor.roles.quiet import Quiet
 from compactor.roles.recovery import Recovery
@@ -39,7 +41,6 @@ _log = get_logger(__name__)
 _AT_ONCE = 10_000
 """Candidates that are described and judged at a time: bounds what a look at a large warehouse holds in memory."""
 _UNCHANGED = {reason: Skip(reason, "nothing changed since it was listed") for reason in Reason}
-POOL_KEY = "hive.compactor.worker.pool"
 PASSING = frozenset({Reason.ALREADY_QUEUED, Reason.OPEN_WRITER})
 """Reasons that go away without another write: looked at again in the next cycle."""
 
@@ -107,6 +108,7 @@ class Initiator:
         self._quiet = Quiet()
         self._recorded: dict[Entity, str] = {}
         self._refusals = Refusals(services.queue)
+        self._waited_for: frozenset[str] = frozenset()
 
     def run_once(self) -> str:
         """
@@ -115,21 +117,28 @@ class Initiator:
         """
         services = self._services
         services.database.connect()
+        judge = services.control.judge()
+        if (unknown := judge.uncertain()) is not None:
+            return f"nothing is queued: {unknown.sentence}"
+        paused = frozenset(str(pause.scope) for pause in judge.pauses)
         with leading(services, Role.INITIATOR) as held:
             start = services.now_ms()
             settings = services.settings.initiator
-            full = self._last_full_ms is None or start - self._last_full_ms >= settings.full_scan_seconds * 1000
+            resumed = bool(self._waited_for - paused)  # what was written meanwhile was passed over
+            full = resumed or self._last_full_ms is None or start - self._last_full_ms >= settings.full_scan_seconds * 1000
             since = None if full or self._last_start_ms is None else self._last_start_ms - round(settings.look_back_seconds * 1000)
-            tally = self._cycle(held, since, start)
+            tally = self._cycle(held, since, start, judge)
             held.keep(start)
         self._last_start_ms = start
         if full:
             self._last_full_ms = start
         self._again = tally.again
+        missed = paused if tally.skips.get(Reason.PAUSED) else frozenset[str]()
+        self._waited_for = missed if full else self._waited_for | missed
         freed = self._recovery.give_back_timed_out()
         return self._sentence(tally, full=full, freed=len(freed))
 
-    def _cycle(self, held: Held, since_ms: int | None, now_ms: int) -> _Tally:
+    def _cycle(self, held: Held, since_ms: int | None, now_ms: int, judge: Judge) -> _Tally:
         services = self._services
         limits = thresholds_from(services.settings.initiator.thresholds)
         candidates = services.initiating.candidates(since_ms, also=self._again, aborted_count=limits.aborted_count, aborted_age_ms=limits.aborted_age_ms)
@@ -141,7 +150,7 @@ class Initiator:
         oldest_open_ms = self._oldest_open_ms(now_ms)
         self._quiet.begin(everything=since_ms is None)
         for batch in batches(candidates, _AT_ONCE):
-            self._judge_all(self._subjects(batch, failing, tally, now_ms), tally, now_ms, oldest_open_ms)
+            self._judge_all(self._subjects(batch, failing, tally, now_ms, judge), tally, now_ms, oldest_open_ms)
         self._quiet.end()
         services.steps.enter(steps.INITIATOR_LISTED)
         held.check()
@@ -158,7 +167,7 @@ class Initiator:
         self._services.metrics.open_writer_age.set((oldest or 0) / 1000)
         return oldest
 
-    def _subjects(self, candidates: Sequence[Candidate], failing: Collection[Entity], tally: _Tally, now_ms: int) -> list[_Subject]:
+    def _subjects(self, candidates: Sequence[Candidate], failing: Collection[Entity], tally: _Tally, now_ms: int, judge: Judge) -> list[_Subject]:
         """Join the catalog; leave out what no listing is needed for."""
         services = self._services
         places = services.catalog.places_for(candidate.entity for candidate in candidates)
@@ -166,6 +175,7 @@ class Initiator:
         tables = services.catalog.tables_for(missing) if missing else {}
         defaults = thresholds_from(services.settings.initiator.thresholds)
         rules: dict[int, TableRules] = {}
+        held: dict[int, Denial | None] = {}
         subjects = []
         for candidate in candidates:
             entity = candidate.entity
@@ -177,8 +187,11 @@ class Initiator:
             table = place.table
             if (of_table := rules.get(table.tbl_id)) is None:
                 of_table = rules[table.tbl_id] = TableRules.of(table, defaults, services.layout)
+                held[table.tbl_id] = judge.paused(Subject(table.database, table.name, pool_of(table)))
             if (skip := of_table.skip(candidate, table)) is not None:
                 tally.skip(entity, skip)
+            elif (denial := held[table.tbl_id]) is not None:
+                tally.skip(entity, Skip(denial.reason, denial.sentence))
             elif entity in failing:
                 skip = Skip(Reason.FAILED_TOO_OFTEN, f"the last {services.settings.initiator.failed_threshold} compactions failed")
                 tally.skip(entity, skip)
@@ -286,7 +299,7 @@ class Initiator:
         return self._services.identity.worker_id("initiator")
 
     def _enqueue(self, tally: _Tally) -> None:
-        chosen = sorted(tally.picks, key=lambda item: (-item[1].score, str(item[0].candidate.entity)))
+        chosen = self._still_wanted(sorted(tally.picks, key=lambda item: (-item[1].score, str(item[0].candidate.entity))), tally)
         if not chosen:
             return
         requests = [
@@ -313,6 +326,23 @@ class Initiator:
                 tally.skip(subject.candidate.entity, Skip(Reason.ALREADY_QUEUED, answer.message))
         tally.picks = queued
 
+    def _still_wanted(self, chosen: list[tuple[_Subject, Pick]], tally: _Tally) -> list[tuple[_Subject, Pick]]:
+        """Without what was paused while it was judged; that is looked at again in the next cycle."""
+        if not chosen:
+            return []
+        judge = self._services.control.judge(fresh=True)
+        wanted = []
+        for subject, picked in chosen:
+            table = subject.place.table
+            denial = judge.uncertain() or judge.paused(Subject(table.database, table.name, pool_of(table)))
+            if denial is None:
+                wanted.append((subject, picked))
+            else:
+                tally.skip(subject.candidate.entity, Skip(denial.reason, denial.sentence))
+                tally.again.add(subject.candidate.entity)
+        tally.picks = wanted
+        return wanted
+
     def _count(self, tally: _Tally) -> None:
         metrics = self._services.metrics
         metrics.candidates.inc(tally.candidates)
@@ -331,8 +361,3 @@ class Initiator:
         if freed:
             parts.append(f"{freed} timed-out claims given back")
         return ", ".join(parts)
-
-
-def pool_of(table: TableFacts) -> str | None:
-    """The pool a table's compactions go to: the table's property, else its database's."""
-    return table.parameters.get(POOL_KEY) or table.database_parameters.get(POOL_KEY) or None

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from compactor.acid.compaction import LayoutVersion
+from compactor.control import Control
 from compactor.coordination import Alone, Coordinator, open_coordinator
 from compactor.engine.submit import StoppableSubmitter
 from compactor.engine.submitters import ConfiguredSubmitter
@@ -45,6 +46,7 @@ class Services:
         settings: replaced as a whole by a reload; ask for it at each use.
         coordinator: who leads, and whether anything new may be begun.
         setbacks: what the workers gave back because something was away.
+        control: what is paused, drained, outside its hours or over its budget.
         stopping: set when the daemon drains; roles end their cycle at the next good point.
     """
 
@@ -65,6 +67,10 @@ class Services:
     coordinator: Coordinator = field(default_factory=Alone)
     stopping: threading.Event = field(default_factory=threading.Event)
     setbacks: Setbacks = field(default_factory=Setbacks)
+    control: Control = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.control = Control(lambda: self.coordinator, lambda: self.settings, self.now_ms, self.identity.host)
 
     @classmethod
     def open(

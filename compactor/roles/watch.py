@@ -1,11 +1,15 @@
 """Looks at the metastore for the metrics: whether it answers, how many queue entries in each state and how old the oldest is, what aborted writes left."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 from compactor.acid.compaction import CompactionKind
+from compactor.control.judge import ON_PURPOSE
 from compactor.errors import CompactorError
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metrics import MANY_ABORTS
+from compactor.reasons import Reason
+from compactor.roles.holding import subject_of
 from compactor.roles.services import Services
 
 _SHOWN = (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANING)
@@ -25,6 +29,7 @@ class Watch:
         metrics = self._services.metrics
         try:
             entries, now, aborts = self._services.queue.entries(), self._services.now_ms(), self._services.aborts.totals(MANY_ABORTS)
+            held = self._held(entries)
         except CompactorError:
             metrics.database_up.set(0)
             raise
@@ -36,12 +41,24 @@ class Watch:
         for state in _SHOWN:
             for kind in (CompactionKind.MAJOR, CompactionKind.MINOR):
                 depth.setdefault((state, kind), 0)
-            ages = [now - since for entry in entries if entry.state is state and (since := _since(entry)) is not None]
+            ages = [now - since for entry in entries if entry.state is state and held.get(entry.id) not in ON_PURPOSE and (since := _since(entry)) is not None]
             metrics.queue_oldest_age.labels(_label(state)).set(max([0, *ages]) / 1000)
         metrics.queue_entries.clear()
         for (state, kind), count in depth.items():
             metrics.queue_entries.labels(_label(state), kind.value).set(count)
+        metrics.held_entries.clear()
+        for reason, count in Counter(held.values()).items():
+            metrics.held_entries.labels(reason.value).set(count)
         return ", ".join(f"{sum(count for (found, _), count in depth.items() if found is state)} {state.value}" for state in _SHOWN)
+
+    def _held(self, entries: Iterable[QueueEntry]) -> dict[int, Reason]:
+        """Why initiated entries wait, whoever asks: a drained host's entries are others' to claim."""
+        judge = self._services.control.judge()
+        if judge.free:
+            return {}
+        working = [subject_of(entry) for entry in entries if entry.state is QueueState.WORKING]
+        waiting = [entry for entry in entries if entry.state is QueueState.INITIATED]
+        return {entry.id: denial.reason for entry in waiting if (denial := judge.waits(subject_of(entry), working)) is not None}
 
 
 def _since(entry: QueueEntry) -> int | None:

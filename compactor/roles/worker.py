@@ -8,6 +8,7 @@ system) is kept and settled before anything new is claimed: an entry is never gi
 import time
 from dataclasses import dataclass
 
+from compactor.control import Judge
 from compactor.engine.compaction import Published
 from compactor.engine.submit import BrokenDownError
 from compactor.errors import CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, UnreachableError, VerificationError
@@ -18,6 +19,7 @@ from compactor.planning.document import CompactionPlan
 from compactor.roles import steps
 from compactor.roles.attempt import Attempt, Result
 from compactor.roles.cancellation import Cancellation, CancelRequestedError, DrainedError
+from compactor.roles.holding import HeldError, require_still, subject_of
 from compactor.roles.services import Services, about_entity
 from compactor.roles.setbacks import ATTEMPTS
 
@@ -50,6 +52,7 @@ class Worker:
         self._services = services
         self.worker_id = services.identity.worker_id(number)
         self._cancellation: Cancellation | None = None
+        self._entry: QueueEntry | None = None
         self._unsettled: _Unsettled | None = None
 
     def run_once(self) -> str:
@@ -69,7 +72,14 @@ class Worker:
         setbacks = self._services.setbacks
         if (why := setbacks.pause()) is not None:
             return f"{WAITING}: {why}"
-        entry = self._services.queue.claim(self.worker_id, version=version(), pool=settings.pool, without=setbacks.aside())
+        judge = self._services.control.judge()
+        if (closed := judge.closed()) is not None:
+            return f"{WAITING}: {closed.sentence}"
+        gate = None if judge.free else judge.gate()
+        entry = self._services.queue.claim(self.worker_id, version=version(), pool=settings.pool, without=setbacks.aside(), gate=gate)
+        if entry is None and gate is not None and gate.first is not None:
+            subject, denial = gate.first
+            return f"{WAITING}: {subject.full_name}: {denial.sentence}"
         if entry is None:
             return IDLE if (why := setbacks.nothing_else()) is None else f"{WAITING}: {why}"
         with about_entity(entry.entity, entry):
@@ -80,6 +90,12 @@ class Worker:
         if (cancellation := self._cancellation) is not None:
             cancellation.cancel(error)
 
+    def hold(self, judge: Judge) -> None:
+        """Stop the running compaction if it was paused with the wish that it stop; from another thread."""
+        cancellation, entry = self._cancellation, self._entry
+        if cancellation is not None and entry is not None and (denial := judge.cancelled(subject_of(entry))) is not None and cancellation is self._cancellation:
+            cancellation.cancel(HeldError(denial))
+
     @property
     def busy(self) -> bool:
         return self._cancellation is not None
@@ -87,12 +103,13 @@ class Worker:
     def _work(self, entry: QueueEntry, seconds: float) -> str:
         services = self._services
         began = time.monotonic()
-        self._cancellation = Cancellation(seconds)
+        self._entry, self._cancellation = entry, Cancellation(seconds)
         attempt = Attempt(services, entry, self.worker_id, self._cancellation)
         services.metrics.jobs_running.inc()
         try:
             services.steps.enter(steps.WORKER_CLAIMED, entry)
             self._cancellation.check()
+            require_still(services, entry)
             result = attempt.run()
         except Exception as error:
             cause = self._cancellation.error or error

@@ -1,0 +1,229 @@
+"""
+What operators and settings say now, kept at hand for those who ask before they begin something.
+
+Reads the stored record through the coordinator: when it is told of a change, when the last look is `control.refresh_seconds` old, and once more after each claim, so
+that a pause holds from the moment on at which `compactor pause` returned. What was read is trusted for `control.trust_seconds` when nobody answers; then nothing may
+begin. The time is the database clock: one for all daemons, whatever their hosts' clocks say.
+Source: docs/control.md.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from compactor.control.configured import Configured
+from compactor.control.judge import Denial, Judge, Situation
+from compactor.control.records import HOLDS, SPENT, Holds
+from compactor.control.scope import Subject
+from compactor.control.spending import HOUR_MS, SLOT_MS, charged, slot_of
+from compactor.coordination import Coordinator
+from compactor.coordination.clock import elapsed
+from compactor.errors import CompactorError
+from compactor.log import get_logger
+from compactor.settings import Settings
+
+_log = get_logger(__name__)
+_KEPT_SLOTS = 2 * HOUR_MS // SLOT_MS
+Spent = Mapping[str, Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one compaction was taken to write, and the budgets that it counts for."""
+
+    budgets: tuple[str, ...]
+    slot: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was read, and when, by a clock that goes on while the process is stopped; None: never."""
+
+    holds: Holds = field(default_factory=Holds)
+    spent: Spent = field(default_factory=dict)
+    read_at: float | None = None
+    tried_at: float | None = None
+    trouble: str = ""
+
+
+class Control:
+    """
+    Safe in any number of threads.
+
+    Args:
+        coordinator, settings: asked for at each use: they may be replaced.
+        now_ms: the database clock.
+        host: whose workers ask; None: nobody's, for looking.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        coordinator: Callable[[], Coordinator],
+        settings: Callable[[], Settings],
+        now_ms: Callable[[], int],
+        host: str | None,
+        clock: Callable[[], float] = elapsed,
+    ) -> None:
+        self._coordinator = coordinator
+        self._settings = settings
+        self._now_ms = now_ms
+        self._host = host
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._paying = threading.Lock()
+        self._known = _Known()
+        self._configured: tuple[Settings, Configured] | None = None
+        self._stale = False
+        self._unpaid: list[tuple[tuple[str, ...], int, int]] = []
+
+    # Deciding
+
+    def judge(self, *, fresh: bool = False) -> Judge:
+        """
+        Who decides by what is known now.
+
+        Args:
+            fresh: read what is stored anew, however short ago that was.
+
+        Raises:
+            CompactorError: the database can't say what time it is.
+        """
+        configured = self.configured()
+        known = self._look(fresh=fresh, spent=configured.counts_bytes)
+        unknown = self._unknown(known)
+        timed = configured.windows or configured.blackouts or configured.counts_bytes or any(pause.until_ms is not None for pause in known.holds.pauses)
+        return Judge(
+            Situation(
+                now_ms=self._now_ms() if timed else 0,
+                holds=known.holds,
+                unknown=unknown,
+                host=self._host,
+                windows=configured.windows,
+                blackouts=configured.blackouts,
+                budgets=configured.budgets,
+                spent=self._with_unpaid(known.spent),
+                zone=configured.zone,
+            )
+        )
+
+    def last_look(self, subject: Subject) -> Denial | None:
+        """
+        Whether what was claimed may begin after all; concurrent jobs were counted with the claim, and aren't again.
+
+        Raises:
+            CompactorError: as `judge`.
+        """
+        return self.judge(fresh=True).may_begin(subject)
+
+    def configured(self) -> Configured:
+        """What the settings say."""
+        settings = self._settings()
+        if self._configured is None or self._configured[0] is not settings:
+            self._configured = (settings, Configured.of(settings))
+        return self._configured[1]
+
+    # Looking
+
+    def tell(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called, from another thread, soon after somebody paused, resumed or drained; for members."""
+
+        def told() -> None:
+            self._stale = True
+            changed()
+
+        self._coordinator().watch(HOLDS, told)
+
+    def _look(self, *, fresh: bool, spent: bool) -> _Known:
+        with self._lock:
+            known, now = self._known, self._clock()
+            if not fresh and not self._stale and known.tried_at is not None and now - known.tried_at < self._settings().control.refresh_seconds:
+                return known
+            self._stale = False
+        try:
+            holds = self._read(HOLDS)
+            read = Holds.of(holds)
+            written: Spent = known.spent
+            if spent:
+                written = _budgets(self._read(SPENT))
+        except (CompactorError, ValueError) as error:
+            found = _Known(known.holds, known.spent, known.read_at, now, " ".join(str(error).split()))
+            if found.trouble != known.trouble:
+                _log.warning("what was paused can't be read", error=found.trouble, trusted_seconds=self._settings().control.trust_seconds)
+        else:
+            found = _Known(read, written, now, now)
+        with self._lock:
+            if self._known.tried_at is None or self._known.tried_at <= now:  # another thread's later look counts
+                self._known = found
+            return found
+
+    def _read(self, key: str) -> Mapping[str, Any] | None:
+        value = self._coordinator().read(key)
+        return None if value is None else value.data
+
+    def _unknown(self, known: _Known) -> str | None:
+        if not known.trouble:
+            return None
+        if known.read_at is None:
+            return f"it can't be told what is paused: {known.trouble}"
+        age = self._clock() - known.read_at
+        if age <= self._settings().control.trust_seconds:
+            return None
+        return f"it can't be told any more what is paused, since {age:.0f} s: {known.trouble}"
+
+    # Spending
+
+    def charge(self, subject: Subject, count: int) -> Charge | None:
+        """
+        Count bytes that are about to be written against the budgets that cover them; None: there are none. Never fails: what can't be stored is kept here and
+        counted later.
+        """
+        names = tuple(budget.name for budget in self.configured().budgets if budget.bytes_per_hour is not None and budget.selection.covers(subject))
+        if not names:
+            return None
+        try:
+            slot = slot_of(self._now_ms())
+        except CompactorError as error:
+            _log.warning("can't be counted against its budget", budgets=names, bytes=count, error=str(error))
+            return None
+        self._pay(names, slot, count)
+        return Charge(names, slot, count)
+
+    def correct(self, charge: Charge | None, count: int) -> None:
+        """So many were written in truth."""
+        if charge is not None and count != charge.bytes:
+            self._pay(charge.budgets, charge.slot, count - charge.bytes)
+
+    def _pay(self, names: tuple[str, ...], slot: int, count: int) -> None:
+        with self._paying:
+            due = [one for one in self._unpaid if one[1] > slot - _KEPT_SLOTS]
+            due.append((names, slot, count))
+            self._unpaid = due
+            try:
+                now = self._now_ms()
+                value = self._coordinator().update(SPENT, lambda data: {**data, "budgets": _with(data, due, now)})
+            except CompactorError as error:
+                _log.warning("what was written can't be counted now", error=str(error))
+                return
+            with self._lock:
+                self._unpaid = []
+                self._known.spent = _budgets(value.data)
+
+    def _with_unpaid(self, spent: Spent) -> Spent:
+        due = self._unpaid
+        return _with({"budgets": spent}, due, 0) if due else spent
+
+
+def _budgets(data: Mapping[str, Any] | None) -> dict[str, Mapping[str, object]]:
+    found = (data or {}).get("budgets")
+    return {str(name): record for name, record in found.items() if isinstance(record, Mapping)} if isinstance(found, Mapping) else {}
+
+
+def _with(data: Mapping[str, Any], due: list[tuple[tuple[str, ...], int, int]], now_ms: int) -> dict[str, Mapping[str, object]]:
+    budgets = _budgets(data)
+    for names, slot, count in due:
+        for name in names:
+            budgets[name] = charged(budgets.get(name, {}), now_ms, slot, count)
+    return budgets

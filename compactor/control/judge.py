@@ -1,0 +1,237 @@
+"""
+The decision: may this compaction begin now, and if not, why not.
+
+Pure: everything it goes by is given. The reasons are looked at in this order, and the first is told: control state unknown, host drained, paused, blackout, outside
+every maintenance window, budget of concurrent jobs, budget of bytes.
+Source: docs/control.md.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+
+from compactor.control.records import Holds, Pause
+from compactor.control.scope import Subject, listed
+from compactor.control.spending import Budget, room_at, used
+from compactor.control.times import shown
+from compactor.control.windows import Standing, Window, standing
+from compactor.reasons import Reason
+
+ON_PURPOSE = frozenset({Reason.PAUSED, Reason.BLACKOUT, Reason.OUTSIDE_WINDOW})
+"""Nobody is to be woken because an entry waits for these."""
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """
+    Why not.
+
+    Args:
+        until_ms: when it may be otherwise by itself; None: that can't be told.
+    """
+
+    reason: Reason
+    sentence: str
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """
+    What is decided by.
+
+    Args:
+        now_ms: the database clock.
+        unknown: why pauses can't be told; None: `holds` can be relied on.
+        host: whose workers ask; None: nobody's in particular.
+        spent: what is stored of each budget of bytes.
+        zone: of times in sentences.
+    """
+
+    now_ms: int
+    holds: Holds = field(default_factory=Holds)
+    unknown: str | None = None
+    host: str | None = None
+    windows: tuple[Window, ...] = ()
+    blackouts: tuple[Window, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+    spent: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    zone: tzinfo = UTC
+
+
+class Judge:
+    """Decides at one moment; windows are looked at once, however many entries are asked about."""
+
+    def __init__(self, situation: Situation) -> None:
+        self._at = situation
+        self._pauses = tuple(pause for pause in situation.holds.pauses if pause.active(situation.now_ms))
+        self._standings: dict[Window, Standing] = {}
+        self._known: dict[Subject, Denial | None] = {}
+
+    @property
+    def free(self) -> bool:
+        """Whether there is nothing at all that could be in the way."""
+        at = self._at
+        return at.unknown is None and not (self._pauses or at.windows or at.blackouts or at.budgets) and self.drained() is None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it has to know what is being worked on."""
+        return any(budget.jobs is not None for budget in self._at.budgets)
+
+    @property
+    def now_ms(self) -> int:
+        return self._at.now_ms
+
+    def spent(self) -> Iterable[tuple[Budget, Mapping[str, object]]]:
+        """Budgets of bytes, and what is stored of each."""
+        return [(budget, self._at.spent.get(budget.name, {})) for budget in self._at.budgets if budget.bytes_per_hour is not None]
+
+    @property
+    def pauses(self) -> tuple[Pause, ...]:
+        """Those that haven't ended."""
+        return self._pauses
+
+    def drained(self) -> Denial | None:
+        """Why this host's workers claim nothing."""
+        at = self._at
+        if at.host is None or (drain := at.holds.drain_of(at.host)) is None:
+            return None
+        why = f": {drain.reason}" if drain.reason else ""
+        return Denial(Reason.DRAINED, f"host {drain.host} is drained by {drain.by}{why}")
+
+    def closed(self) -> Denial | None:
+        """Why nothing at all may begin here, whatever it is."""
+        return self.uncertain() or self.drained() or self._paused(pause for pause in self._pauses if str(pause.scope) == "all")
+
+    def uncertain(self) -> Denial | None:
+        """What nobody can tell may be forbidden."""
+        return None if self._at.unknown is None else Denial(Reason.CONTROL_UNKNOWN, self._at.unknown)
+
+    def may_begin(self, subject: Subject, working: Sequence[Subject] = ()) -> Denial | None:
+        """
+        None: yes.
+
+        Args:
+            working: a subject for each compaction that is being worked on, anywhere.
+        """
+        return self.uncertain() or self.drained() or self.waits(subject, working)
+
+    def waits(self, subject: Subject, working: Sequence[Subject] = ()) -> Denial | None:
+        """As `may_begin`, on whatever host."""
+        if (unknown := self.uncertain()) is not None:
+            return unknown
+        if subject not in self._known:
+            self._known[subject] = self.paused(subject) or self._blackout(subject) or self._outside(subject)
+        return self._known[subject] or self._crowded(subject, working) or self._spent(subject)
+
+    def paused(self, subject: Subject) -> Denial | None:
+        """Only pauses are looked at."""
+        return self._paused(pause for pause in self._pauses if pause.scope.covers(subject))
+
+    def cleaning(self, subject: Subject) -> Denial | None:
+        """Why the Cleaner leaves it alone."""
+        return self.uncertain() or self._paused(pause for pause in self._pauses if pause.cleaner and pause.scope.covers(subject))
+
+    def cancelled(self, subject: Subject) -> Denial | None:
+        """Why a running compaction must stop."""
+        return self._paused(pause for pause in self._pauses if pause.cancel and pause.scope.covers(subject))
+
+    def gate(self) -> "Gate":
+        """For claims."""
+        return Gate(self)
+
+    # One by one
+
+    def _paused(self, pauses: Iterable[Pause]) -> Denial | None:
+        """The pause that ends last is told."""
+        found = max(pauses, key=lambda pause: (pause.until_ms is None, pause.until_ms or 0), default=None)
+        return None if found is None else self.told(found)
+
+    def told(self, pause: Pause) -> Denial:
+        """What a pause tells those whom it holds."""
+        until = f"until {shown(pause.until_ms, self._at.zone)}" if pause.until_ms is not None else "until somebody resumes"
+        return Denial(Reason.PAUSED, f"{pause.scope.words} paused by {pause.by} {until}: {pause.reason}", pause.until_ms)
+
+    def _blackout(self, subject: Subject) -> Denial | None:
+        for window in self._at.blackouts:
+            if window.selection.covers(subject) and (now := self._standing(window)).inside:
+                until = f"until {shown(now.until_ms, window.zone)}" if now.until_ms is not None else "without an end"
+                return Denial(Reason.BLACKOUT, f"blackout {window.name}, {until}", now.until_ms)
+        return None
+
+    def _outside(self, subject: Subject) -> Denial | None:
+        mine = [window for window in self._at.windows if window.selection.covers(subject)]
+        standings = [self._standing(window) for window in mine]
+        if not mine or any(now.inside for now in standings):
+            return None
+        names = listed([window.name for window in mine])
+        opening = [(now.until_ms, window) for now, window in zip(standings, mine, strict=True) if now.until_ms is not None]
+        if not opening:
+            return Denial(Reason.OUTSIDE_WINDOW, f"outside maintenance window {names}, which doesn't open within a year")
+        at, window = min(opening, key=lambda one: one[0])
+        return Denial(Reason.OUTSIDE_WINDOW, f"outside maintenance window {names}; {window.name} opens {shown(at, window.zone)}", at)
+
+    def _standing(self, window: Window) -> Standing:
+        if window not in self._standings:
+            self._standings[window] = standing(window, self._at.now_ms)
+        return self._standings[window]
+
+    def _crowded(self, subject: Subject, working: Sequence[Subject]) -> Denial | None:
+        for budget in self._at.budgets:
+            if budget.jobs is None or not budget.selection.covers(subject):
+                continue
+            running = sum(budget.selection.covers(other) for other in working)
+            if running >= budget.jobs:
+                return Denial(Reason.JOBS_BUDGET, f"budget {budget.name} allows {budget.jobs} at a time, being worked on: {running}")
+        return None
+
+    def _spent(self, subject: Subject) -> Denial | None:
+        for budget in self._at.budgets:
+            limit = budget.bytes_per_hour
+            if limit is None or not budget.selection.covers(subject):
+                continue
+            record = self._at.spent.get(budget.name, {})
+            if (written := used(record, self._at.now_ms)) >= limit:
+                again = room_at(record, self._at.now_ms, limit)
+                said = f"budget {budget.name}: {_size(written)} of {_size(limit)} an hour are written; room from {shown(again, self._at.zone)} on"
+                return Denial(Reason.BYTES_BUDGET, said, again)
+        return None
+
+
+class Gate:
+    """What `Queue.claim` asks; afterwards it knows the first that was turned away."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.counts = judge.counts
+        self.first: tuple[Subject, Denial] | None = None
+
+    def open(self, working: Iterable[tuple[str, str, str | None]]) -> Callable[[str, str, str | None], bool]:
+        """
+        The test for one attempt to claim: database, table, pool.
+
+        Args:
+            working: the same of what is being worked on; needed only if it `counts`.
+        """
+        busy = [Subject(*one) for one in working]
+        self.first = None
+
+        def may(database: str, table: str, pool: str | None) -> bool:
+            subject = Subject(database, table, pool)
+            denial = self._judge.may_begin(subject, busy)
+            if denial is not None and self.first is None:
+                self.first = (subject, denial)
+            return denial is None
+
+        return may
+
+
+def _size(count: int) -> str:
+    value = float(count)
+    for unit in _UNITS:
+        if value < 1024 or unit == _UNITS[-1]:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError

@@ -1,0 +1,125 @@
+"""
+Which compactions something applies to: all of them, those of a pool, a database, or tables whose names fit a pattern.
+
+Pure. Patterns know `*` (any number of characters) and `?` (one); Hive's names are lower case, and so is everything compared here, but pools.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple, Self
+
+DEFAULT_POOL = "default"
+"""What the pool of entries without one is called here."""
+
+
+class Subject(NamedTuple):
+    """What is asked about: a table (partitions are never told apart), and the pool that its compaction is or would be queued in; None: no pool."""
+
+    database: str
+    table: str
+    pool: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+class ScopeKind(StrEnum):
+    """By what a scope chooses; UNKNOWN is what a newer version wrote, and is taken for everything."""
+
+    ALL = "all"
+    POOL = "pool"
+    DATABASE = "database"
+    TABLE = "table"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """
+    What a pause applies to.
+
+    Args:
+        name: the pool; the pattern of databases, or of `database.table`; empty for ALL.
+    """
+
+    kind: ScopeKind
+    name: str = ""
+
+    def covers(self, subject: Subject) -> bool:
+        match self.kind:
+            case ScopeKind.POOL:
+                return in_pool(subject, self.name)
+            case ScopeKind.DATABASE:
+                return fits(subject.database, self.name)
+            case ScopeKind.TABLE:
+                return fits(subject.full_name, self.name)
+            case _:
+                return True
+
+    def __str__(self) -> str:
+        """As stored, and as a metric's label: `all`, `pool:etl`, `database:sales`, `table:sales.*`."""
+        return self.kind.value if self.kind is ScopeKind.ALL else self.name if self.kind is ScopeKind.UNKNOWN else f"{self.kind.value}:{self.name}"
+
+    @property
+    def words(self) -> str:
+        """Begins a sentence: everything is, pool etl is, database sales is, tables sales.* are."""
+        match self.kind:
+            case ScopeKind.ALL:
+                return "everything is"
+            case ScopeKind.TABLE:
+                return f"tables {self.name} are" if is_pattern(self.name) else f"table {self.name} is"
+            case ScopeKind.UNKNOWN:
+                return f"{self.name!r}, which only a newer version understands, is"
+            case _:
+                return f"{self.kind.value} {self.name} is"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From what `str` wrote, by any version."""
+        kind, _, name = text.partition(":")
+        if text == ScopeKind.ALL:
+            return cls(ScopeKind.ALL)
+        if name and kind in {ScopeKind.POOL, ScopeKind.DATABASE, ScopeKind.TABLE}:
+            return cls(ScopeKind(kind), name if kind == ScopeKind.POOL else name.lower())
+        return cls(ScopeKind.UNKNOWN, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a window, a blackout or a budget applies to: those of any of the pools, and of any of the tables; where none are given, all."""
+
+    pools: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+
+    def covers(self, subject: Subject) -> bool:
+        pooled = not self.pools or any(in_pool(subject, pool) for pool in self.pools)
+        return pooled and (not self.tables or any(fits(subject.full_name, pattern) for pattern in self.tables))
+
+
+def in_pool(subject: Subject, pool: str) -> bool:
+    """Whether it belongs to a pool of this name; DEFAULT_POOL are also those without one."""
+    return subject.pool == pool or (pool == DEFAULT_POOL and subject.pool is None)
+
+
+def is_pattern(name: str) -> bool:
+    """Whether it may stand for several names."""
+    return "*" in name or "?" in name
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether a lower-case name fits a pattern of `*` and `?`."""
+    return _compiled(pattern.lower()).fullmatch(name) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile("".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern))
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,60 @@
+"""
+Local times of a zone and the moments they stand for.
+
+Pure. Moments are milliseconds since 1970. Twice a year, where clocks are changed, a local time stands for no moment at all (a gap: clocks jump from 02:00 to 03:00)
+or for two (an overlap: from 03:00 back to 02:00). In a gap the moment of the jump is taken, for `first` and `last` alike.
+"""
+
+from datetime import UTC, datetime, timedelta, tzinfo
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+
+
+def first(local: datetime, zone: tzinfo) -> int:
+    """The first moment at which clocks of the zone show this time, or the moment at which they jump over it."""
+    return _moment(local, zone, fold=0)
+
+
+def last(local: datetime, zone: tzinfo) -> int:
+    """The last moment at which they show it."""
+    return _moment(local, zone, fold=1)
+
+
+def local_at(moment_ms: int, zone: tzinfo) -> datetime:
+    """What clocks of the zone show, naive."""
+    return (EPOCH + moment_ms * _MS).astimezone(zone).replace(tzinfo=None, fold=0)
+
+
+def shown(moment_ms: int, zone: tzinfo) -> str:
+    """For people: 2026-01-15 14:00 CET."""
+    return f"{(EPOCH + moment_ms * _MS).astimezone(zone):%Y-%m-%d %H:%M %Z}"
+
+
+def in_ms(moment: datetime) -> int:
+    """An aware time as a moment."""
+    return (moment - EPOCH) // _MS
+
+
+def _moment(local: datetime, zone: tzinfo, fold: int) -> int:
+    """
+    By the offset before a change of clocks (fold 0) or after it (fold 1).
+
+    A time in a gap stands, by the offset before, for a moment after the jump, and by the one after for one before it: the jump is looked for between the two.
+    """
+    found = in_ms(local.replace(tzinfo=zone, fold=fold).astimezone(UTC))
+    if local_at(found, zone) == local:
+        return found
+    late, early = (in_ms(local.replace(tzinfo=zone, fold=one).astimezone(UTC)) for one in (0, 1))
+    after = _offset(late, zone)
+    while late - early > 1:
+        middle = (early + late) // 2
+        if _offset(middle, zone) == after:
+            late = middle
+        else:
+            early = middle
+    return late
+
+
+def _offset(moment_ms: int, zone: tzinfo) -> timedelta | None:
+    return (EPOCH + moment_ms * _MS).astimezone(zone).utcoffset()

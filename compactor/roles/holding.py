@@ -1,0 +1,101 @@
+"""
+What is paused, drained or over its budget, as far as the roles have to act on it: metrics, cancelling, waking those who may go on.
+
+Decides nothing; `compactor.control` does.
+Source: docs/control.md.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from compactor.control import Denial, Judge, Subject
+from compactor.control.spending import used
+from compactor.errors import CompactorError
+from compactor.metastore.model import QueueEntry, TableFacts
+from compactor.roles.cancellation import DrainedError
+from compactor.roles.services import Services
+
+POOL_KEY = "hive.compactor.worker.pool"
+
+
+class HeldError(DrainedError):
+    """What was claimed may not begin, or not go on: the entry goes back into the queue."""
+
+    def __init__(self, denial: Denial) -> None:
+        super().__init__(f"{denial.reason.value}: {denial.sentence}")
+
+
+class Busy(Protocol):
+    """A worker, as far as it can be stopped."""
+
+    def hold(self, judge: Judge) -> None: ...
+
+
+def subject_of(entry: QueueEntry) -> Subject:
+    """What is asked about an entry."""
+    return Subject(entry.entity.database, entry.entity.table, entry.pool)
+
+
+def pool_of(table: TableFacts) -> str | None:
+    """The pool a table's compactions go to: the table's property, else its database's."""
+    return table.parameters.get(POOL_KEY) or table.database_parameters.get(POOL_KEY) or None
+
+
+def require_still(services: Services, entry: QueueEntry) -> None:
+    """
+    The last look, between the claim and the work: somebody may have paused it meanwhile.
+
+    Raises:
+        HeldError: it may not begin.
+    """
+    if (denial := services.control.last_look(subject_of(entry))) is not None:
+        raise HeldError(denial)
+
+
+class Holding:
+    """
+    A thread of the daemon: told of changes, and looking now and then.
+
+    Args:
+        workers: all of this process.
+        changed: called when something was paused, resumed or drained.
+    """
+
+    def __init__(self, services: Services, workers: Iterable[Busy], changed: Callable[[], None]) -> None:
+        self._services = services
+        self._workers = tuple(workers)
+        self._changed = changed
+        self._before: object = None
+
+    def run_once(self) -> str:
+        """Never fails: what can't be read is told, and nothing begins."""
+        try:
+            judge = self._services.control.judge(fresh=True)
+        except CompactorError as error:
+            return f"what is paused can't be told: {error}"
+        self._show(judge)
+        for worker in self._workers:
+            worker.hold(judge)
+        now = (judge.pauses, judge.drained(), judge.uncertain() is None)
+        if now != self._before:
+            self._before = now
+            self._changed()
+        return self._sentence(judge)
+
+    def _show(self, judge: Judge) -> None:
+        metrics = self._services.metrics
+        metrics.paused.clear()
+        for pause in judge.pauses:
+            metrics.paused.labels(str(pause.scope)).set(1)
+        metrics.drained.set(judge.drained() is not None)
+        metrics.control_known.set(judge.uncertain() is None)
+        metrics.budget_used_bytes.clear()
+        for budget, record in judge.spent():
+            metrics.budget_used_bytes.labels(budget.name).set(used(record, judge.now_ms))
+
+    @staticmethod
+    def _sentence(judge: Judge) -> str:
+        if (unknown := judge.uncertain()) is not None:
+            return f"nothing is claimed: {unknown.sentence}"
+        said = [denial.sentence for denial in (judge.drained(), *map(judge.told, judge.pauses)) if denial is not None]
+        return "; ".join(said) or "nothing is paused"
