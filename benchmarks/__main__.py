@@ -5,7 +5,20 @@ import sys
 
 from benchmarks import harness
 
-BARS = ("untouched", "few_hits", "every_stripe", "two_cores", "memory", "initiator", "latency", "failover", "hdfs_listing", "hdfs_untouched", "s3_untouched")
+BARS = (
+    "untouched",
+    "few_hits",
+    "every_stripe",
+    "two_cores",
+    "memory",
+    "initiator",
+    "latency",
+    "failover",
+    "hdfs_listing",
+    "hdfs_untouched",
+    "s3_untouched",
+    "at_rest",
+)
 
 
 def main() -> int:

@@ -9,28 +9,20 @@ Source: docs/storage.md; fsspec's AbstractFileSystem.
 
 import getpass
 import importlib
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.errors import CompactorError, RefusedError
-from compactor.orc.handles import RandomReader
+from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import Room
-from compactor.storage.failures import explained
-from compactor.storage.local_files import truncated
+from compactor.storage.fsspec_files import FsspecReader, FsspecWriter, said
 from compactor.storage.location import Parts, join, parent, split
 from compactor.storage.metadata import METADATA_LIMIT, data_format, is_base_metadata
 from compactor.storage.objects import files_and_directories
 from compactor.storage.options import StorageOptions
 
 _MARKER: Final = ".compactor-directory"
-_PIECE: Final = 8 << 20
-_IN_MEMORY: Final = 16 << 20
 _TIMES: Final = ("mtime", "last_modified", "LastModified", "updated", "created")
 
 
@@ -66,7 +58,7 @@ class FsspecStorage:
 
     def list_tree(self, location: str) -> Listing:
         path = self._path(location)
-        with _said("list", location):
+        with said("list", location):
             found = self._fs.find(path, detail=True)
         keys = ((name.lstrip("/"), info) for name, info in found.items())
         below = ((key.removeprefix(f"{path}/"), info) for key, info in keys if key.startswith(f"{path}/"))
@@ -91,7 +83,7 @@ class FsspecStorage:
 
     def stat(self, location: str) -> FileEntry | None:
         path = self._path(location)
-        with _said("look at", location):
+        with said("look at", location):
             if self._fs.isfile(path):
                 info = self._fs.info(path)
                 return FileEntry(location, int(info["size"]), _mtime_ms(info))
@@ -122,20 +114,20 @@ class FsspecStorage:
 
     # Reading and writing
 
-    def open_read(self, location: str) -> "FsspecReader":
+    def open_read(self, location: str) -> FsspecReader:
         path = self._path(location)
-        with _said("read", location):
+        with said("read", location):
             if not self._fs.isfile(path):
                 raise FileNotFoundError(2, "not there", location)
             return FsspecReader(self._fs, path, location, int(self._fs.info(path)["size"]))
 
-    def create(self, location: str) -> "FsspecWriter":
+    def create(self, location: str) -> FsspecWriter:
         self._require_free(location)
         return FsspecWriter(self._fs, self._path(location), location)
 
     def mkdir(self, location: str) -> None:
         self._require_free(location)
-        with _said("make directory", location):
+        with said("make directory", location):
             self._fs.pipe_file(f"{self._path(location)}/{_MARKER}", b"")
 
     def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
@@ -156,7 +148,7 @@ class FsspecStorage:
         """Have the store copy an object; FileNotFoundError, FileExistsError."""
         if self.exists(target):
             raise FileExistsError(17, "already there", target)
-        with _said("copy", source):
+        with said("copy", source):
             if not self._fs.isfile(self._path(source)):
                 raise FileNotFoundError(2, "not there", source)
             self._fs.cp_file(self._path(source), self._path(target))
@@ -191,7 +183,7 @@ class FsspecStorage:
         path = self._path(location)
         if path == self._bucket:
             raise RefusedError(Reason.UNKNOWN_NAME, f"{location} is a whole bucket: that isn't removed")
-        with _said("delete", location):
+        with said("delete", location):
             found = list(self._fs.find(path))
         if not self._delete(found, location):
             return False
@@ -199,7 +191,7 @@ class FsspecStorage:
         return True
 
     def _delete(self, paths: list[str], location: str) -> bool:
-        with _said("delete", location):
+        with said("delete", location):
             for path in paths:
                 try:
                     self._fs.rm_file(path)
@@ -209,7 +201,7 @@ class FsspecStorage:
 
     def _keep_directory(self, location: str) -> None:
         if not self.exists(location):
-            with _said("make directory", location):
+            with said("make directory", location):
                 self._fs.pipe_file(f"{self._path(location)}/{_MARKER}", b"")
 
     def _require(self, location: str) -> None:
@@ -249,93 +241,6 @@ class FsspecCopy:
 
     def abort(self) -> None:
         """Nothing was begun."""
-
-
-class FsspecReader:
-    """A `ReadHandle` on an object."""
-
-    def __init__(self, filesystem: Any, path: str, name: str, size: int) -> None:
-        self._fs = filesystem
-        self._path = path
-        self.name: Final = name
-        self.size: Final = size
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        length = min(length, self.size - offset)
-        if length <= 0:
-            return b""
-        with _said("read", self.name):
-            return bytes(self._fs.cat_file(self._path, start=offset, end=offset + length))
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-
-class FsspecWriter:
-    """A `WriteHandle`: put together on this machine, sent when it is whole."""
-
-    def __init__(self, filesystem: Any, path: str, name: str) -> None:
-        self._fs = filesystem
-        self._path = path
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by close and abort
-        self._open = True
-        self.name: Final = name
-        self.position = 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        with _said("write", self.name):
-            self._file.write(data)
-        self.position += len(memoryview(data).cast("B"))
-
-    def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
-        copied = 0
-        while copied < length:
-            part = reader.read_at(offset + copied, min(_PIECE, length - copied))
-            if not part:
-                raise truncated(reader.name, offset, length)
-            self.write(part)
-            copied += len(part)
-
-    def close(self) -> None:
-        if not self._open:
-            return
-        self._open = False
-        with self._file as file, _said("write", self.name), self._fs.open(self._path, "wb") as target:
-            file.seek(0)
-            while piece := file.read(_PIECE):
-                target.write(piece)
-
-    def abort(self) -> None:
-        if self._open:
-            self._open = False
-            self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
-
-
-@contextmanager
-def _said(doing: str, what: str) -> Iterator[None]:
-    """Errors of ours for whatever a package raises."""
-    try:
-        with explained(doing, what):
-            yield
-    except (CompactorError, OSError):
-        raise
-    except Exception as error:
-        raise CompactorError(f"can't {doing} {what!r}: {type(error).__name__}") from error
 
 
 def _marker_or_file(path: str) -> str:
