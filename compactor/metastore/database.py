@@ -19,6 +19,7 @@ from compactor.metastore.dialects import DIALECTS, Dialect, Failure
 from compactor.metastore.embedded import EmbeddedFile
 from compactor.metastore.mutex import Keeper, Mutex
 from compactor.metastore.schema import HiveSchema, create_embedded, detect
+from compactor.settings.address import mistake
 
 T = TypeVar("T")
 
@@ -276,8 +277,7 @@ class Database:
 
     def _open_file(self) -> None:
         name = self._url.database
-        if not name or name == ":memory:":
-            raise SettingsError("database.url: SQLite needs a file; an in-memory database would be gone with the process")
+        assert name  # an address without one is refused
         path = Path(name)
         if not self._create and not path.is_file():
             raise UnreachableError(f"metastore database {path}: no such file")
@@ -332,15 +332,13 @@ class Database:
 
 
 def _parse(url: str, password: str | None) -> URL:
+    if (wrong := mistake(url)) is not None:
+        raise SettingsError(f"database.url: {wrong}")
     try:
         parsed = make_url(url)
     except ArgumentError as error:
         raise SettingsError("database.url: not a database URL; expected for example postgresql://hive@host/metastore or sqlite:////path/file.db") from error
-    name = parsed.drivername
-    if name in {"postgres", "postgresql"}:
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    elif name not in {"postgresql+psycopg", "sqlite"}:
-        raise SettingsError(f"database.url: {name} isn't supported; use postgresql:// or sqlite:///")
+    parsed = parsed.set(drivername="sqlite" if parsed.get_backend_name() == "sqlite" else "postgresql+psycopg")
     return parsed.set(password=password) if password is not None else parsed
 
 

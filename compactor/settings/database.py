@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from compactor.settings.address import mistake
 from compactor.settings.secret import first_line
 from compactor.settings.section import Seconds, Section
 
@@ -25,8 +26,8 @@ class Database(Section):
     @field_validator("url")
     @classmethod
     def _is_a_url(cls, value: str) -> str:
-        if "://" not in value:
-            raise ValueError("is not a database address such as postgresql://hive@host:5432/metastore or sqlite:////var/lib/compactor/metastore.db")
+        if (wrong := mistake(value)) is not None:
+            raise ValueError(wrong)
         return value
 
     @model_validator(mode="after")

@@ -89,7 +89,7 @@ def test_a_missing_database_is_one_line(postgres):
 
 @pytest.mark.parametrize(
     ("url", "words"),
-    [("oracle://x/y", "oracle isn't supported"), ("nonsense", "not a database URL"), ("sqlite://", "SQLite needs a file")],
+    [("oracle://x/y", "oracle isn't supported"), ("nonsense", "not a database address"), ("sqlite://", "SQLite needs a file")],
 )
 def test_a_wrong_url_is_a_settings_error(url, words):
     """A URL that can't be meant is a mistake in the settings, not an outage."""

@@ -1,0 +1,80 @@
+"""Database addresses: what no command could use is a mistake in the settings already, with what to write instead."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import make_url
+
+from compactor.errors import SettingsError
+from compactor.metastore.database import Database
+from compactor.settings import Settings, load_settings
+from compactor.settings.address import mistake
+
+WRONG = [
+    ("mysql://h/x", "mysql isn't supported; PostgreSQL and SQLite are: postgresql://"),
+    ("oracle://h/x", "oracle isn't supported"),
+    ("postgresql+psycopg2://h/x", "the driver psycopg2 isn't used here; write postgresql://"),
+    ("sqlite://", "SQLite needs a file, such as sqlite:////"),
+    ("sqlite:///", "SQLite needs a file"),
+    ("sqlite:///:memory:", "SQLite needs a file"),
+    ("postgresql://h:notaport/x", "the port is 'notaport'; a number from 1 to 65535 is wanted"),
+    ("postgresql://h:/x", "the port is ''"),
+    ("postgresql://h:70000/x", "the port is '70000'"),
+    ("jdbc:postgresql://h/x", "is a JDBC address; write postgresql://USER@h/x, the password in database.password_file"),
+    ("jdbc:postgresql://h:5433/m?user=hive&ssl=true", "is a JDBC address; write postgresql://hive@h:5433/m,"),
+    ("jdbc:mysql://h/x", "is a JDBC address of mysql, which isn't supported"),
+    ("jdbc:derby:;databaseName=metastore_db;create=true", "is a JDBC address of derby, which isn't supported"),
+    ("jdbc:sqlite:/var/m.db", "is a JDBC address; write sqlite:////var/m.db"),
+    ("nonsense", "is not a database address such as postgresql://"),
+]
+
+
+@pytest.mark.parametrize(("url", "said"), WRONG)
+def test_what_no_command_can_use_is_a_mistake_in_the_settings(tmp_path, url, said):
+    """One line that names `database.url` and says what to write instead; the same for whoever opens the database directly."""
+    file = tmp_path / "c.yaml"
+    file.write_text(f"database: {{url: '{url}'}}")
+    with pytest.raises(SettingsError) as caught:
+        load_settings(file, {})
+    assert str(caught.value).startswith(f"{file}: database.url: {said}")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(SettingsError, match="database.url: "):
+        Database(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://h/x",
+        "postgres://hive@h:5432/m",
+        "postgresql+psycopg://h/x",
+        "postgresql://[::1]:5432/m",
+        "postgresql:///m",
+        "sqlite:////v/m.db",
+        "sqlite:///m.db",
+    ],
+)
+def test_what_works_is_none(url):
+    """Every form that commands can use passes, and is opened by the right dialect."""
+    assert mistake(url) is None
+    Settings(database={"url": url})
+    assert Database(url).dialect is not None
+
+
+def test_a_password_is_never_repeated():
+    """Neither that of a JDBC address nor that of one with a bad port."""
+    for url in ("jdbc:postgresql://h/x?user=a&password=geheim", "postgresql://u:geheim@h:x/db", "jdbc:postgresql://u:geheim@h/db", "my:sql://u:geheim@h/x"):
+        assert "geheim" not in (mistake(url) or "geheim")
+
+
+@given(
+    user=st.sampled_from(["", "hive@", "hive:p/w:x@", "h%40x:y@"]),
+    host=st.sampled_from(["", "h", "h.example.org", "127.0.0.1", "[::1]"]),
+    port=st.one_of(st.just(""), st.integers(1, 65535).map(lambda number: f":{number}")),
+    rest=st.sampled_from(["", "/", "/m", "/m?sslmode=require", "/m?application_name=a:b/c"]),
+)
+def test_what_sqlalchemy_reads_passes(user, host, port, rest):
+    """No address that SQLAlchemy can take apart, with a port that exists, is refused."""
+    url = f"postgresql://{user}{host}{port}{rest}"
+    make_url(url)
+    assert mistake(url) is None
