@@ -14,12 +14,14 @@ def one_line(details: list[ErrorDetails], root: type[BaseModel], variables: Mapp
     """
     The first of pydantic's complaints as one line: where it was set, the key, what is wrong; how many more there are.
 
+    Unknown keys come first: what is missing is often what one of them was meant to be.
+
     Args:
         root: the model that was filled.
         variables: key path → the environment variable that set it.
         place: what else may have set it: the file's name.
     """
-    first = details[0]
+    first = min(details, key=lambda detail: detail["type"] != "extra_forbidden")
     path = [str(part) for part in first["loc"]]
     key = ".".join(path)
     where = f"environment: {variables[key]}" if key in variables else place

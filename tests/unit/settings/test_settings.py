@@ -138,6 +138,8 @@ def test_a_mistake_is_one_line_naming_the_key(tmp_path, text, env, said):
     [
         ("", "c.yaml: database.url: is required; set it there or as COMPACTOR_DATABASE__URL"),
         ("database: {password_file: /p}", "c.yaml: database.url: is required; set it there or as COMPACTOR_DATABASE__URL"),
+        ("databse: {url: 'sqlite:////v/m.db'}", "c.yaml: databse: unknown key; did you mean database?"),
+        ("database: {ulr: 'sqlite:////v/m.db'}", "c.yaml: database.ulr: unknown key; did you mean url?"),
         ("- 1", "must hold keys and values"),
         ("database: {url: foo}", "c.yaml: database.url: is not a database address such as postgresql://"),
         (
