@@ -10,9 +10,13 @@ from importlib import metadata
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from compactor.reasons import Reason
+
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _CYCLE_SECONDS = (0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800)
 JOB_OUTCOMES = ("compacted", "cleaning-only", "refused", "failed", "given-back", "cancelled", "lost")
+KINDS = ("major", "minor")
+PICK_REASONS = (Reason.DELTA_COUNT, Reason.DELTA_RATIO, Reason.ABORTED_COUNT, Reason.ABORTED_AGE, Reason.SEVERAL_BASES)
 MANY_ABORTS = 1500
 """From so many aborted writes on a table is counted (hive.metastore.acidmetrics.table.aborted.txns.threshold)."""
 _JOB_SECONDS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
@@ -27,7 +31,11 @@ def version() -> str:
 
 
 class Metrics:
-    """Every metric of one daemon."""
+    """
+    Every metric of one daemon.
+
+    Series whose labels are known beforehand are there from the start: a first failure is a step from 0 to 1, which `rate` sees.
+    """
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -66,15 +74,20 @@ class Metrics:
         self.partitions_scanned = counter("partitions_scanned_total", "Tables and partitions whose directories the Initiator listed.")
         self.candidates = counter("candidates_total", "Tables and partitions the Initiator got from the metastore.")
         self.picks = counter("picks_total", "Tables and partitions the Initiator queued.", "kind", "reason")
+        for kind in KINDS:
+            for reason in PICK_REASONS:
+                self.picks.labels(kind, reason.value)
         self.skips = counter("skips_total", "Tables and partitions the Initiator did not queue.", "reason")
+        for reason in Reason:
+            self.skips.labels(reason.value)
         self.scan_errors = counter("scan_errors_total", "Tables and partitions the Initiator could not judge because of an error.")
         self.open_writer_age = gauge("oldest_open_writer_age_seconds", "Age of the oldest open transaction that holds back a compaction (0: none).")
 
         # worker
         self.jobs = counter("jobs_total", "Queue entries a Worker finished.", "kind", "outcome")
-        for kind in ("major", "minor"):
+        for kind in KINDS:
             for outcome in JOB_OUTCOMES:
-                self.jobs.labels(kind, outcome)  # there from the start: the first failure is a step from 0 to 1
+                self.jobs.labels(kind, outcome)
         self.verification_refused = counter(
             "verification_refused_total", "Compactions whose output was found different from its inputs; nothing was published."
         )
@@ -88,7 +101,9 @@ class Metrics:
         self.output_files = counter("output_files_total", "Files published.")
 
         # cleaner
-        self.cleaner_blocked_age = gauge("cleaner_blocked_age_seconds", "Time since the commit of the oldest compaction that can't be cleaned (0: none).")
+        self.cleaner_blocked_age = gauge(
+            "cleaner_blocked_age_seconds", "Time since the commit of the oldest compaction that somebody keeps from being cleaned (0: none)."
+        )
         self.cleaner_blocked = gauge("cleaner_blocked_entries", "Compactions whose cleaning is held back.", "reason")
         self.cleaned_directories = counter("cleaned_directories_total", "Directories the Cleaner removed.", "kind")
         self.cleaned_bytes = counter("cleaned_bytes_total", "Bytes of files the Cleaner removed.")

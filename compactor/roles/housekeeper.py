@@ -31,6 +31,8 @@ class Housekeeper:
         self._recovery = Recovery(services)
         self._ours_until: dict[Duty, float] = {}
         self._looked = -_LOOK_SECONDS
+        for duty in Duty:
+            services.metrics.housekeeping_rows.labels(duty.value)  # there from the start, as all series of known labels
 
     def run_once(self) -> str:
         """

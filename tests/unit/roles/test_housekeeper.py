@@ -17,6 +17,13 @@ def test_an_embedded_metastore_gets_every_duty(world):
     assert world.services.transactions.state(txn).value in {"aborted", "absent"}
 
 
+def test_every_duty_has_its_series_before_it_does_anything(world):
+    """What was removed first is a step from 0."""
+    world.housekeeper()
+    value = world.services.metrics.registry.get_sample_value
+    assert [value("compactor_housekeeping_rows_total", {"duty": duty.value}) for duty in Duty] == [0] * len(Duty)
+
+
 def test_never_means_none(world):
     """Then only claims of the dead are looked at."""
     world.configure(housekeeper={"enabled": "never"})

@@ -20,7 +20,14 @@ def test_two_daemons_in_one_process_do_not_share_a_registry():
     one, other = Metrics(), Metrics()
     one.picks.labels("major", "delta-count").inc()
     assert b'compactor_picks_total{kind="major",reason="delta-count"} 1.0' in one.render()
-    assert b"delta-count" not in other.render()
+    assert b'compactor_picks_total{kind="major",reason="delta-count"} 0.0' in other.render()
+
+
+def test_series_are_there_before_anything_happens():
+    """`rate` sees only what had a value before: each outcome, each reason to pick or to skip starts at 0."""
+    text = Metrics().render().decode()
+    for series in ('jobs_total{kind="major",outcome="failed"}', 'picks_total{kind="minor",reason="aborted-age"}', 'skips_total{reason="failed-too-often"}'):
+        assert f"compactor_{series} 0.0" in text
 
 
 def test_build_information_is_there():
