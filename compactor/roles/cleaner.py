@@ -36,6 +36,8 @@ from compactor.roles.sweep import Sweep, Swept
 
 _log = get_logger(__name__)
 REPLICATION_SOURCE = "repl.source.for"
+INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY})
+"""Waiting that is meant, or that another entry is counted for: nobody has to be told."""
 
 
 class Cleaner:
@@ -242,7 +244,7 @@ class Cleaner:
             blocker = item.blockers[0]
             entry = item.entry
             tally.wait(entry, blocker.sentence, blocker.reason)
-            if entry.commit_ms is not None:
+            if entry.commit_ms is not None and not INTENDED.issuperset(blocker.reason for blocker in item.blockers):
                 oldest = max(oldest, now - entry.commit_ms)
             key = f"{blocker.reason}:{blocker.sentence.partition(', open for')[0]}"
             if self._said.get(entry.id) != key and blocker.reason is not Reason.RETENTION:

@@ -136,6 +136,23 @@ def test_retention_keeps_files_for_readers_without_transactions(world):
     assert world.clean().startswith("cleaned 1 entries")
 
 
+def test_the_age_of_what_is_blocked_leaves_out_what_is_meant_to_wait(world):
+    """With a reader in the way it is the time since the commit; within the retention alone nobody is in the way: 0."""
+    table = world.table(rows=4, insert_only=True)
+    reader = world.hive.begin()
+    world.compact(table)
+    queue = world.database.schema.compaction_queue
+    world.hive.change(update(queue).values(cq_commit_time=queue.c.cq_commit_time - 60_000))
+    world.configure(cleaner={"retention_seconds": 3600})
+    value = world.services.metrics.registry.get_sample_value
+    world.clean()
+    assert (value("compactor_cleaner_blocked_age_seconds") or 0) >= 60
+    world.hive.commit(reader)
+    assert "files are kept for another" in world.clean()
+    assert value("compactor_cleaner_blocked_entries", {"reason": "retention"}) == 1
+    assert value("compactor_cleaner_blocked_age_seconds") == 0
+
+
 def test_quarantine_keeps_what_was_removed_aside(world):
     """Out of every reader's sight, and still there for a human."""
     table = compacted(world)

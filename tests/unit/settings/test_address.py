@@ -38,7 +38,7 @@ def test_what_no_command_can_use_is_a_mistake_in_the_settings(tmp_path, url, sai
         load_settings(file, {})
     assert str(caught.value).startswith(f"{file}: database.url: {said}")
     assert "\n" not in str(caught.value)
-    with pytest.raises(SettingsError, match="database.url: "):
+    with pytest.raises(SettingsError, match=r"database\.url: "):
         Database(url)
 
 
