@@ -68,9 +68,9 @@ class Queue:
         """Ask for one compaction; errors as for `enqueue_all`."""
         return self.enqueue_all([Request(entity, kind, pool, properties or {}, run_as, initiator_id, initiator_version)])[0]
 
-    def enqueue_all(self, requests: Iterable[Request]) -> list[Enqueued]:
+    def enqueue_all(self, requests: Iterable[Request], still: Callable[[], None] = lambda: None) -> list[Enqueued]:
         """Ask for many, in one go under Hive's scheduler mutex; see `Requests.enqueue_all`."""
-        return self._requests.enqueue_all(list(requests))
+        return self._requests.enqueue_all(list(requests), still)
 
     # Working
 

@@ -4,7 +4,7 @@ Asking for compactions: many at once, none twice.
 Source: docs/metastore.md; Hive's CompactFunction, GenerateCompactionQueueIdFunction.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,12 +53,15 @@ class Requests:
         self._schema = database.schema
         self._snapshots = snapshots_for(self._schema, database.now)
 
-    def enqueue_all(self, requests: Sequence[Request]) -> list[Enqueued]:
+    def enqueue_all(self, requests: Sequence[Request], still: Callable[[], None] = lambda: None) -> list[Enqueued]:
         """
         Ask for many; an answer each, in their order. What is being done already isn't accepted again.
 
         A duplicate is: the same table and partition initiated or working, of whatever kind; on 4.x also ready for cleaning at the write id
         that a compaction started now would cover.
+
+        Args:
+            still: asked where nobody else can queue anything; what it raises ends it, and nothing was queued.
 
         Raises:
             UsageError: properties are too long for their column.
@@ -71,11 +74,12 @@ class Requests:
         if not requests:
             return []
         with self._database.mutex("CompactionScheduler"):
-            return self._database.write(lambda connection: self._insert(connection, requests))
+            return self._database.write(lambda connection: self._insert(connection, requests, still))
 
-    def _insert(self, connection: Connection, requests: Sequence[Request]) -> list[Enqueued]:
+    def _insert(self, connection: Connection, requests: Sequence[Request], still: Callable[[], None]) -> list[Enqueued]:
         # The counter's row lock makes looking and inserting one: whoever was stopped after it took the scheduler's mutex may have lost it by now.
         next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, 0)
+        still()  # stopped after this, our transaction is ended before the asker's mutex is: it has been silent for longer
         standing = self._standing(connection, requests)
         new = {request.entity: request for request in reversed(requests) if request.entity not in standing}
         first = next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, len(new)) if new else 0

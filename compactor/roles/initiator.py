@@ -153,8 +153,7 @@ class Initiator:
             self._judge_all(self._subjects(batch, failing, tally, now_ms, judge), tally, now_ms, oldest_open_ms)
         self._quiet.end()
         services.steps.enter(steps.INITIATOR_LISTED)
-        held.check()
-        self._enqueue(tally)
+        self._enqueue(held, tally)
         services.steps.enter(steps.INITIATOR_QUEUED)
         self._count(tally)
         return tally
@@ -298,7 +297,7 @@ class Initiator:
     def _initiator_id(self) -> str:
         return self._services.identity.worker_id("initiator")
 
-    def _enqueue(self, tally: _Tally) -> None:
+    def _enqueue(self, held: Held, tally: _Tally) -> None:
         chosen = self._still_wanted(sorted(tally.picks, key=lambda item: (-item[1].score, str(item[0].candidate.entity))), tally)
         if not chosen:
             return
@@ -314,7 +313,7 @@ class Initiator:
             for subject, picked in chosen
         ]
         queued = []
-        for (subject, picked), answer in zip(chosen, self._services.queue.enqueue_all(requests), strict=True):
+        for (subject, picked), answer in zip(chosen, self._services.queue.enqueue_all(requests, held.check), strict=True):
             if answer.accepted:
                 queued.append((subject, picked))
                 self._refusals.asked(subject.candidate, subject.place.table, answer.id)

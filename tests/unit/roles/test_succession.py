@@ -2,9 +2,11 @@
 
 import pytest
 
+from compactor.acid.compaction import CompactionKind
 from compactor.coordination import Alone
 from compactor.errors import OwnershipLostError
 from compactor.metastore.model import Entity
+from compactor.metastore.requests import Request
 from compactor.roles import steps
 from compactor.roles.attempt import remove_staging
 from compactor.roles.recovery import Recovery
@@ -67,6 +69,17 @@ def test_staging_is_seen_before_the_owner_is(tmp_path):
     with pytest.raises(OwnershipLostError):
         remove_staging(storage, place, 7, lost)
     assert [path.name for path in tmp_path.iterdir()] == [".compactor-7-new"]
+
+
+def test_an_initiator_that_lost_its_mutex_queues_nothing(world):
+    """It is asked inside the transaction that would queue, so that no pause lies between."""
+
+    def lost():
+        raise OwnershipLostError("the mutex is lost")
+
+    with pytest.raises(OwnershipLostError):
+        world.services.queue.enqueue_all([Request(T, CompactionKind.MAJOR)], lost)
+    assert world.states() == []
 
 
 def claimed_elsewhere(world, age_ms, **more):
