@@ -40,6 +40,7 @@ lint: ## ruff, mypy --strict, import rules, dead code, lock up to date
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/vulture
+	$(BIN)/python deploy/locks.py check
 
 format: ## let ruff format and fix what it can
 	@$(SETUP) lint
@@ -53,9 +54,7 @@ bench: ## measure the bars (ONLY=name for one) and write benchmarks/results.json
 lock: ## resolve the dependencies again (pyproject.toml -> *.lock)
 	@$(SETUP) lint
 	$(BIN)/pip install --quiet uv
-	for set in "requirements.lock:" "requirements-test.lock:--extra test" "requirements-lint.lock:--extra test --extra lint" "requirements-deploy.lock:--extra test --extra deploy"; do \
-	  $(BIN)/uv pip compile pyproject.toml $${set#*:} --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate --quiet --output-file $${set%%:*}; \
-	done
+	$(BIN)/python deploy/locks.py resolve
 
 proto: ## compile the ORC message definitions again
 	@$(SETUP) lint

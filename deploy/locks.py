@@ -1,0 +1,72 @@
+"""
+The lock files: which packages each is for, resolving them, and whether they still fit pyproject.toml.
+
+A lock file begins with a sum over the requirements that it was resolved from. So that it is out of date can be told without a network, and by whoever changes a
+requirement and forgets `make lock`.
+
+    python deploy/locks.py resolve | check
+"""
+
+import hashlib
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+LOCKS = {
+    "requirements.lock": (),
+    "requirements-test.lock": ("test",),
+    "requirements-lint.lock": ("test", "lint"),
+    "requirements-deploy.lock": ("test", "deploy"),
+}
+"""Lock file → the extras it holds besides the package's own requirements."""
+HEADER = "# resolved from pyproject.toml: "
+UV = ("pip", "compile", "pyproject.toml", "--universal", "--python-version", "3.11", "--generate-hashes", "--no-header", "--no-emit-index-url", "--no-annotate")
+
+
+def resolved_from(pyproject: Path, extras: tuple[str, ...]) -> str:
+    """A sum over the requirements of a lock file; their order and layout don't matter."""
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    wanted = {name: sorted(project["optional-dependencies"][name]) for name in extras}
+    text = json.dumps([project["requires-python"], sorted(project["dependencies"]), wanted], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def outdated(root: Path) -> list[str]:
+    """Lock files that were resolved from other requirements than those in pyproject.toml now."""
+    found = []
+    for name, extras in LOCKS.items():
+        with (root / name).open(encoding="utf-8") as file:
+            first = file.readline()
+        if first.strip() != HEADER + resolved_from(root / "pyproject.toml", extras):
+            found.append(name)
+    return found
+
+
+def resolve(root: Path, uv: Path) -> None:
+    """Write every lock file anew; needs the network."""
+    for name, extras in LOCKS.items():
+        chosen = [word for extra in extras for word in ("--extra", extra)]
+        subprocess.run([uv, *UV, *chosen, "--quiet", "--output-file", name], cwd=root, check=True)
+        lock = root / name
+        lock.write_text(f"{HEADER}{resolved_from(root / 'pyproject.toml', extras)}\n{lock.read_text(encoding='utf-8')}", encoding="utf-8")
+
+
+def main(command: str) -> int:
+    """Do it; returns the exit code."""
+    root = Path(__file__).resolve().parent.parent
+    if command == "resolve":
+        resolve(root, Path(sys.executable).parent / "uv")
+        return 0
+    if command != "check":
+        print(__doc__, file=sys.stderr)  # noqa: T201 - a script
+        return 2
+    names = outdated(root)
+    for name in names:
+        print(f"{name}: pyproject.toml asks for something else by now; run `make lock`", file=sys.stderr)  # noqa: T201
+    return 1 if names else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ""))
