@@ -277,7 +277,8 @@ class Initiator:
             case _:
                 tally.errors += 1
                 tally.again.add(entity)
-                self._record(entity, f"{type(verdict).__name__}: {' '.join(str(verdict).split())}")
+                words = " ".join(str(verdict).split())
+                self._record(entity, words if isinstance(verdict, CompactorError) else f"{type(verdict).__name__}: {words}")
 
     def _record(self, entity: Entity, message: str) -> None:
         """A row in the history, so that `SHOW COMPACTIONS` tells; not the same again while nothing changes; that it can't be written is only logged."""

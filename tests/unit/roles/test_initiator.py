@@ -192,6 +192,7 @@ def test_a_bad_property_is_an_error_of_its_table(world):
     world.settle_time()
     assert world.initiator().run_once() == "full scan: queued 0 of 1 candidates, 1 listed, 1 could not be judged"
     assert "compactorthreshold.hive.compactor.delta.num.threshold is 'many'" in (world.ended()[0][1] or "")
+    assert "UsageError" not in (world.ended()[0][1] or "")
 
 
 def test_a_missing_directory_is_an_error_of_its_table(world):
