@@ -5,6 +5,7 @@ from itertools import islice
 import click
 
 from compactor.cli import units
+from compactor.cli.lookup import find_partition, find_table
 from compactor.cli.output import Column, Record, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target, partition_names
@@ -120,17 +121,31 @@ def _states(words: tuple[str, ...]) -> list[QueueState]:
 
 
 def _wanted(session: Session, target: str | None) -> Entity | None:
-    """What to narrow down to. A table may have been dropped since: then the names are taken as they are."""
+    """
+    What to narrow down to. What was dropped since is found as long as a row tells of it.
+
+    Raises:
+        RefusedError: TABLE_MISSING, PARTITION_MISSING: neither in the catalog nor in queue or history, with near names.
+    """
     if target is None:
         return None
     wanted = parse_target(target)
     catalog = Catalog(session.database())
     table = catalog.find_table(wanted.database, wanted.table)
-    partition = wanted.partition
-    if table is not None and partition is not None:
-        names = partition_names(partition, [key.name for key in table.partition_keys])
-        partition = next((name for name in names if catalog.find_partition(table, name)), names[0])
-    return Entity(wanted.database, wanted.table, partition)
+    if table is None or wanted.partition is None:
+        entity = Entity(wanted.database, wanted.table, wanted.partition)
+        if table is None and not _has_rows(session, entity):
+            find_table(catalog, wanted)
+        return entity
+    entities = [Entity(wanted.database, wanted.table, name) for name in partition_names(wanted.partition, [key.name for key in table.partition_keys])]
+    known = next((entity for entity in entities if entity.partition and catalog.find_partition(table, entity.partition)), None)
+    known = known or next((entity for entity in entities if _has_rows(session, entity)), None)
+    return known or Entity(wanted.database, wanted.table, find_partition(catalog, table, wanted.partition).name)
+
+
+def _has_rows(session: Session, entity: Entity) -> bool:
+    queue = Queue(session.database())
+    return any(_fits(entry, entity) for entry in (*queue.entries(), *queue.history()))
 
 
 def _fits(entry: QueueEntry, wanted: Entity | None) -> bool:

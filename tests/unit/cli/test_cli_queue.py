@@ -177,3 +177,30 @@ def test_a_database_in_use_may_still_be_looked_at(shop):
         result = shop.run("enqueue", "shop.orders")
     assert result.exit_code == 5
     assert "in use" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["queue", "history"])
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("shop.order", "did you mean shop.orders?"),
+        ("shap.orders", "did you mean shop?"),
+        ("shop.events/day=2024-01-03/path=x y", "did you mean day=2024-01-02/path=x y"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_answered_with_near_ones(shop, command, target, said):
+    """A misspelt table isn't one for which nothing is queued: refused, as plan and explain do."""
+    result = shop.run(command, target)
+    assert (result.exit_code, said in result.stderr, result.stdout) == (4, True, "")
+
+
+def test_what_was_dropped_is_shown_while_a_row_tells_of_it(shop):
+    """A table, and a partition, that the catalog doesn't know any more: their rows in queue and history are."""
+    with shop.open() as database:
+        queue = Queue(database)
+        queue.enqueue(Entity("shop", "gone"), CompactionKind.MAJOR)
+        queue.mark_failed(queue.claim("w", "test"), "dropped")
+        queue.enqueue(Entity("shop", "events", "day=2023-01-01/path=x"), CompactionKind.MAJOR)
+    assert [row["message"] for row in shop.json("history", "shop.gone")] == ["dropped"]
+    assert shop.json("queue", "shop.gone") == []
+    assert [row["entity"] for row in shop.json("queue", "shop.events/day=2023-01-01/path=x")] == ["shop.events/day=2023-01-01/path=x"]
