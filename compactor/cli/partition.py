@@ -57,7 +57,7 @@ COLUMNS = (
     Column("max_write_id", "TO", right=True),
     Column("files", "FILES", right=True, show=units.number),
     Column("bytes", "SIZE", right=True, show=units.size),
-    Column("compacted", "COMPACTED"),
+    Column("input", "INPUT"),
     Column("note", "NOTE"),
 )
 
@@ -69,7 +69,7 @@ class Item:
 
     Args:
         files, bytes: data files only.
-        compacted: a compaction takes it in, and there is enough for one.
+        input: a compaction takes it in, and there is enough for one.
         note: why it isn't read, in a few words.
     """
 
@@ -79,7 +79,7 @@ class Item:
     bytes: int = 0
     min_write_id: int | None = None
     max_write_id: int | None = None
-    compacted: bool = False
+    input: bool = False
     note: str = ""
 
     def record(self) -> Record:
@@ -91,7 +91,7 @@ class Item:
             "max_write_id": self.max_write_id,
             "files": self.files,
             "bytes": self.bytes,
-            "compacted": self.compacted,
+            "input": self.input,
             "note": self.note,
         }
 
@@ -138,7 +138,7 @@ def items_of(reader: AcidState, compactor: AcidState, *, insert_only: bool, expl
         for kind, standing in ((DirKind.DELTA, Standing.DELTA), (DirKind.DELETE_DELTA, Standing.DELETE_DELTA)):
             yield from (item(standing, listed) for listed in reader.deltas if listed.acid.kind is kind)
         for file in reader.originals:
-            yield Item(Standing.ORIGINAL, file.path, 1, file.length, compacted=file.path in taken_originals)
+            yield Item(Standing.ORIGINAL, file.path, 1, file.length, input=file.path in taken_originals)
         for excluded in reader.excluded:
             yield item(Standing.NOT_VISIBLE, excluded.dir, explain(excluded.dir) or excluded.reason)
         yield from (item(Standing.ABORTED, listed, explain(listed)) for listed in reader.aborted)
@@ -169,7 +169,7 @@ def picture(title: str, items: Sequence[Item], *, fold: bool = True, notes: bool
             _group(drawn, standing, group, largest, fold=fold, notes=notes)
     if not items:
         drawn.add_row("", Text("empty", style="dim"))
-    legend = "; ● goes into a compaction" if any(item.compacted for item in items) else ""
+    legend = "; ● goes into a compaction" if any(item.input for item in items) else ""
     return Group(Text(title, style="bold"), Text(f"a query reads {read_totals(items)}{legend}"), drawn)
 
 
@@ -186,7 +186,7 @@ def _group(drawn: Table, standing: Standing, group: Sequence[Item], largest: int
                 total = Totals.of(middle)
                 drawn.add_row("", Text("⋮", style=colour), Text(f"{len(middle)} more", style="dim"), *_numbers(total.bytes, total.files, colour))
             continue
-        name = Text(("● " if item.compacted else "  ") + item.name, style=colour)
+        name = Text(("● " if item.input else "  ") + item.name, style=colour)
         cells: list[RenderableType] = [
             Text(label, style=f"bold {colour}"),
             name,

@@ -23,7 +23,7 @@ def test_explain_draws_every_directory(shop):
     assert [sentence.partition(", open for")[0] for sentence in told["open_writers"]] == ["write id 15 is open: transaction 17 of hive@demo"]
     (waiting,) = [item for item in told["items"] if item["standing"] == "not visible"]
     assert "hive@demo" in waiting["note"]
-    assert all(item["compacted"] == (item["standing"] in ("delta", "delete delta")) for item in told["items"])
+    assert all(item["input"] == (item["standing"] in ("delta", "delete delta")) for item in told["items"])
 
 
 def test_explain_says_why_it_is_due(shop):

@@ -64,9 +64,9 @@ def test_every_directory_has_one_standing(items):
     }
 
 
-def test_compacted_is_what_a_compaction_takes_in(items):
+def test_input_is_what_a_compaction_takes_in(items):
     """Nothing at or above the open write id is taken in, though a query reads it; nothing obsolete or aborted either."""
-    assert [item.name for item in items if item.compacted] == [
+    assert [item.name for item in items if item.input] == [
         "base_0000005_v0000010",
         "delta_0000006_0000006_0000",
         "delta_0000007_0000007_0001",
