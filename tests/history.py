@@ -77,6 +77,7 @@ class History:
     compactions: list[Compaction] = field(default_factory=list)
     originals_there: bool = True
     compacted: set[str] = field(default_factory=set)
+    forgotten: set[int] = field(default_factory=set)
     files: int = 0
 
     def __post_init__(self) -> None:
@@ -136,7 +137,7 @@ class History:
     def lists(self) -> tuple[ValidTxnList, ValidWriteIdList]:
         """What a reader that starts now is given."""
         of = self._with_fate
-        ids = {f: tuple(w for w, t in self.write_ids.items() if self.txns[t] == f) for f in "oa"}
+        ids = {f: tuple(w for w, t in self.write_ids.items() if self.txns[t] == f and w not in self.forgotten) for f in "oa"}
         return ValidTxnList(len(self.txns), of("o"), of("a")), ValidWriteIdList("db.t", len(self.write_ids), ids["o"], ids["a"])
 
     def look(self) -> None:
@@ -210,6 +211,28 @@ class History:
         self.compactions.append(entry)
         return True
 
+    def merge(self, fate: str) -> bool:
+        """
+        Hive's merge compaction: the deltas one after the other, rows of aborted write ids too, named from 1 to the watermark; whether it was possible.
+
+        Source: Hive's MergeCompactor. Beside a base, and beside a directory that reaches over the watermark, its name loses rows or brings them twice for
+        Hive itself: not copied.
+        """
+        if self.layout is LayoutVersion.HIVE_3 or any(c.fate == "o" for c in self.compactions):
+            return False
+        txns, ids = self.compactor_lists()
+        state = self.resolve(txns, ids)
+        if state.base or state.originals or state.delete_deltas or state.aborted or state.excluded or len(state.deltas) < 2:
+            return False
+        txn = self._open_txn(fate)
+        name = delta_name(1, ids.high_watermark, None, txn)
+        if any(n.startswith(name.partition("_v")[0] + "_v") for n in self.directories):
+            return False
+        self._add(name, [e for d in state.deltas for e in self.directories[d.name].events])
+        self.compacted.add(name)
+        self.compactions.append(Compaction(CompactionKind.MINOR, txn, ids.high_watermark, self.txns[txn], len(self.txns)))
+        return True
+
     def settle_compaction(self, fate: str) -> None:
         """End the running compaction, if there is one."""
         for entry in self.compactions:
@@ -244,6 +267,8 @@ class History:
         if state.obsolete_originals:
             self.originals_there = False
         entry.cleaned = True
+        left = self.resolve(ValidTxnList(everybodys, txns.open, txns.aborted), CleanerWriteIdList.from_reader(ids, entry.highest_write_id))
+        self.forgotten |= {w for w in ids.aborted if w <= entry.highest_write_id and self.write_ids[w] <= everybodys} - left.mixed_aborted_write_ids
         return True
 
     # ---- inside
@@ -285,15 +310,19 @@ class History:
         return [e for split, e in rows if not any(e.row in gone and qualifies(acid, split) for acid, gone in deletes)]
 
     def _visible(self, ids: ValidWriteIdList) -> list[Row]:
-        """The truth: valid inserts since the last valid overwrite, minus valid deletes by later statements."""
-        floor = max((w for w in self.overwrites if ids.is_valid(w)), default=0)
-        gone = {(e.row) for e, s in self.deletes if ids.is_valid(e.current) and (e.row[0], e.row[1]) < (e.current, s)}
-        return [e.row for e, _ in self.inserts if e.current >= floor and (e.current == 0 or ids.is_valid(e.current)) and e.row not in gone]
+        """The truth: valid inserts since the last valid overwrite, minus valid deletes by later statements. What was rolled back stays so when it is forgotten."""
+
+        def valid(write_id: int) -> bool:
+            return ids.is_valid(write_id) and write_id not in self.forgotten
+
+        floor = max((w for w in self.overwrites if valid(w)), default=0)
+        gone = {(e.row) for e, s in self.deletes if valid(e.current) and (e.row[0], e.row[1]) < (e.current, s)}
+        return [e.row for e, _ in self.inserts if e.current >= floor and (e.current == 0 or valid(e.current)) and e.row not in gone]
 
     def _targets(self, picks: Sequence[int]) -> list[Row]:
         """Rows a writer may delete now: visible, and untouched by anybody who isn't rolled back."""
         _, ids = self.lists()
-        touched = {e.row for e, _ in self.deletes if not ids.is_aborted(e.current)}
+        touched = {e.row for e, _ in self.deletes if not ids.is_aborted(e.current) and e.current not in self.forgotten}
         free = [r for r in sorted(self._visible(ids)) if r not in touched]
         return sorted({free[p % len(free)] for p in picks}) if free else []
 

@@ -141,6 +141,7 @@ def _steps() -> SearchStrategy[Callable[[History], object]]:
         st.builds(lambda w, f: lambda h: h.settle(w, f), st.integers(0, 9), st.sampled_from("cca")),
         st.builds(lambda k, f: lambda h: h.compact(k, f), kind, fate),
         st.builds(lambda k, f: lambda h: h.compact(k, f), kind, fate),
+        st.builds(lambda f: lambda h: h.merge(f), st.sampled_from("ccca")),
         st.builds(lambda f: lambda h: h.settle_compaction(f), st.sampled_from("cca")),
         st.just(lambda h: h.clean()),
     )

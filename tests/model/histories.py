@@ -6,6 +6,7 @@ still hold. Failing seeds are replayed by `History(warehouse, seed)` alone: ever
 """
 
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -13,6 +14,7 @@ from typing import Protocol
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.demo.ledger import OPEN
+from tests.hive_merge import join_files
 from tests.reference.compare import expected_rows, read_directory, schema_of
 from tests.reference.reader import NotEnoughHistoryError, Txns, WriteIds, select
 
@@ -58,11 +60,13 @@ class History:
         warehouse: an empty one, of either layout.
         seed: everything follows from it.
         kind: one of `KINDS`; None lets the seed choose.
+        hives_compactions: Hive compacts too, in a way that keeps aborted rows.
     """
 
     warehouse: object
     seed: int
     kind: str | None = None
+    hives_compactions: bool = False
     remembered: list[Remembered] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
@@ -185,6 +189,8 @@ class History:
             acts += [self._update, self._update, self._delete, self._delete, self._merge, self._stream]
         if self.kind == "streamed":
             acts += [self._stream] * 5
+        if self.hives_compactions and not self.table.insert_only and self.warehouse.ledger.layout is LayoutVersion.HIVE_4:
+            acts = [self._insert, self._stream, self._stream, self._stream, self._delete] + [self._merge_files] * 3
         if self._open:
             acts += [lambda: self._end(commit=self.dice.random() < 0.6)] * 3
         elif self.table.directories:  # these take an exclusive lock
@@ -237,6 +243,38 @@ class History:
                 batch.finish(index, commit=outcome == "commit")
             outcomes.append(outcome)
         return f"streaming batch: {', '.join(outcomes)}"
+
+    def _merge_files(self):
+        """
+        Hive's own merge compaction (`tests.hive_merge`): rows of aborted write ids stay, and only their ids' being known hides them.
+
+        Where it refuses, or loses rows by itself (a base below, a stream over the watermark), nothing is done.
+        """
+        name = self.dice.choice(sorted(self.table.directories, key=str)) if self.table.directories else None
+        if name is None and None not in self.table.directories:
+            return "merge of nothing"
+        location = self.table.directories[name].location
+        snapshot, ids = self.warehouse.snapshot(self.table), WriteIds.parse(self.warehouse.snapshot(self.table).write_ids)
+        chosen = select(location, ids, Txns.parse(snapshot.txns))
+        deltas = [one for one in chosen.deltas if one.high < ids.lowest_open]
+        reached = max((one.high for one in deltas), default=0)
+        plain = not chosen.base and not chosen.originals and all(one.kind == "delta" for one in deltas)
+        over = any(one not in deltas and one.low <= reached for one in chosen.deltas)
+        if not plain or over or len(deltas) < 2 or list(location.glob(f"delta_0000001_{reached:07d}_v*")):
+            return f"merge of {name}: not for this"
+        txn = self.warehouse.ledger.open()
+        target = location / f"delta_0000001_{reached:07d}_v{txn:07d}"
+        buckets = {int(file.name.split("_")[1]) for one in deltas for file in one.path.glob("bucket_*") if not file.name.endswith("_flush_length")}
+        joined = [
+            join_files([file for one in deltas for file in sorted(one.path.glob(f"bucket_{bucket:05d}*"))], target / f"bucket_{bucket:05d}")
+            for bucket in sorted(buckets)
+        ]
+        if not joined or not all(joined):
+            shutil.rmtree(target, ignore_errors=True)
+            self.warehouse.ledger.abort(txn)
+            return f"merge of {name}: files don't go together"
+        self.warehouse.ledger.commit(txn)
+        return f"merge of {name}: {target.name}"
 
     def _overwrite(self):
         txn = self.warehouse.begin()

@@ -48,10 +48,10 @@ class Life:
         self.world.hive.commit(name)
 
 
-def live(world, *, seed, kind=None, steps=30, stripe=1):
+def live(world, *, seed, kind=None, steps=30, stripe=1, hives_compactions=False):
     """One life; at the end everybody leaves, and after a last compaction nothing obsolete is left."""
-    world.configure(splice={"min_stripe_bytes": stripe})
-    history, life = History(world.warehouse, seed, kind), Life(world)
+    world.configure(splice={"min_stripe_bytes": stripe}, initiator={"thresholds": {"aborted_count": 0}})
+    history, life = History(world.warehouse, seed, kind, hives_compactions), Life(world)
     history.run(steps, life.compact, life.clean, life)
     for one in [one for one in history.remembered if one.reader is not None]:
         life.leave(one.reader)
@@ -90,6 +90,15 @@ def test_no_row_and_no_file_is_lost(world, kind):
     history = live(world, seed=300 + KINDS.index(kind), kind=kind)
     if world.database.schema.version is LayoutVersion.HIVE_4:
         assert left_behind(history) == {}, f"{history}\n{history.tale()}"
+
+
+@pytest.mark.parametrize("seed", [803, 808])
+def test_results_of_hives_merge_compaction_are_compacted_and_cleaned(world, seed):
+    """Lives in which Hive joins files too, rows of aborted write ids included: every snapshot reads its rows, whoever compacts and cleans."""
+    if world.database.schema.version is LayoutVersion.HIVE_3:
+        pytest.skip("merge compaction is Hive 4's")
+    history = live(world, seed=seed, kind="streamed", steps=40, hives_compactions=True)
+    assert any(line.startswith("merge of None: delta_") for line in history.told)
 
 
 @pytest.mark.long

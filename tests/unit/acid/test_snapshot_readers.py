@@ -37,6 +37,25 @@ def test_no_snapshot_ever_loses_or_gains_a_row_in_long_lives(layout):
     lives()
 
 
+def test_rows_that_hives_merge_compaction_kept_never_come_back():
+    """It joins deltas with their aborted rows: the id is remembered as long as the result is kept, and forgotten when a major compaction has replaced it."""
+    history = History(LayoutVersion.HIVE_4)
+    history.insert(1, "c")
+    history.stream(["c", "a"], 1)
+    assert history.merge("c")
+    assert history.clean()
+    history.insert(1, "c")
+    history.look()
+    history.check()
+    assert history.forgotten == set()
+    assert history.compact(CompactionKind.MAJOR, "c")
+    history.snapshots.clear()
+    assert history.clean()
+    history.look()
+    history.check()
+    assert history.forgotten == {3}
+
+
 def test_a_reader_from_before_a_compaction_reads_the_old_directories():
     """The result's transaction isn't in its list, so it stays with what it had, deletes included."""
     history = History(LayoutVersion.HIVE_4)
