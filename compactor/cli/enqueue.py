@@ -5,12 +5,13 @@ import time
 import click
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli import units
+from compactor.cli import holds, units
 from compactor.cli.lookup import Found, find
 from compactor.cli.output import Column, View
 from compactor.cli.queue import HISTORY_COLUMNS, history_record
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target
+from compactor.control import Denial
 from compactor.errors import CompactorError, RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Enqueued, QueueEntry, QueueState
@@ -68,9 +69,13 @@ def enqueue(
     asked = Queue(database).enqueue(
         found.entity, CompactionKind(kind), properties=properties, pool=pool or default_pool(found), initiator_id=f"{session.settings.host_name}-manual"
     )
+    denial = _waits(session, asked)
     session.close()  # an embedded database is free for the daemon while we wait
+    if denial is not None:
+        session.output.say(f"it waits ({denial.reason.value}): {denial.sentence}")
     if not wait:
         record = {"id": asked.id, "entity": str(found.entity), "kind": kind, "state": asked.state.value, "accepted": asked.accepted, "message": asked.message}
+        record |= {"waits": denial.reason.value if denial else None, "waits_because": denial.sentence if denial else None}
         session.output.show(View(COLUMNS, [record], document=record))
         return 0 if asked.accepted else NOTHING_TO_DO
     if not asked.accepted:
@@ -79,6 +84,12 @@ def enqueue(
     ended = history_record(entry)
     session.output.show(View(HISTORY_COLUMNS, [ended], document=ended))
     return OUTCOMES.get(entry.state, 1)
+
+
+def _waits(session: Session, asked: Enqueued) -> Denial | None:
+    """Why nobody may claim it now."""
+    entry = Queue(session.database()).entry(asked.id) if asked.state is QueueState.INITIATED else None
+    return None if entry is None else holds.waiting(session, [entry]).get(entry.id)
 
 
 def default_pool(found: Found) -> str | None:

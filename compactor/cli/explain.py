@@ -5,7 +5,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli import partition, units
+from compactor.cli import holds, partition, units
+from compactor.cli.enqueue import default_pool
 from compactor.cli.inspect import Inspection, candidates, inspect, judge, look, partitions
 from compactor.cli.lookup import Found, find, find_table, require_transactional
 from compactor.cli.output import Column, Record, View
@@ -15,9 +16,11 @@ from compactor.cli.plan_view import cost, headline
 from compactor.cli.queue import history_record, queue_record
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target
+from compactor.control import Denial, Subject
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import TableFacts
+from compactor.metastore.queue import Queue
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
 from compactor.roles.rules import thresholds_from
@@ -62,16 +65,23 @@ def explain(session: Session, *, target: str, spec: str | None, everything: bool
         plan = make_plan(session, found, kind)
     except RefusedError as refusal:
         plan = refusal
-    session.output.show(explanation_view(inspection, plan, fold=not everything))
+    session.output.show(explanation_view(inspection, plan, _waits(session, found), fold=not everything))
 
 
-def explanation_view(inspection: Inspection, plan: CompactionPlan | RefusedError, *, fold: bool) -> View:
+def _waits(session: Session, found: Found) -> Denial | None:
+    """Why a compaction of it could not begin now."""
+    decide = holds.judge(session)
+    working = [holds.subject(entry) for entry in Queue(session.database()).working()] if decide.counts else []
+    return decide.waits(Subject(found.table.database, found.table.name, default_pool(found)), working)
+
+
+def explanation_view(inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None = None, *, fold: bool) -> View:
     """The drawing for people; one document for JSON and YAML; the directories for TSV."""
     records = [item.record() for item in inspection.items]
-    return View(partition.COLUMNS, records, document=_document(inspection, plan), picture=lambda: _picture(inspection, plan, fold=fold))
+    return View(partition.COLUMNS, records, document=_document(inspection, plan, waits), picture=lambda: _picture(inspection, plan, waits, fold=fold))
 
 
-def _document(inspection: Inspection, plan: CompactionPlan | RefusedError) -> Record:
+def _document(inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None) -> Record:
     found, moment, verdict = inspection.found, inspection.moment, inspection.verdict
     totals = read_totals(inspection.items)
     return {
@@ -87,6 +97,7 @@ def _document(inspection: Inspection, plan: CompactionPlan | RefusedError) -> Re
         "items": [item.record() for item in inspection.items],
         "verdict": _verdict_record(verdict),
         "compaction": _compaction_record(plan),
+        "waits": None if waits is None else {"reason": waits.reason.value, "sentence": waits.sentence, "until": units.instant(waits.until_ms)},
         "queue": [queue_record(entry, moment.now_ms) for entry in inspection.queue],
         "history": [history_record(entry) for entry in inspection.history],
         "cleaning": [
@@ -126,7 +137,7 @@ def _compaction_record(plan: CompactionPlan | RefusedError) -> Record:
     }
 
 
-def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, *, fold: bool) -> RenderableType:
+def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None, *, fold: bool) -> RenderableType:
     found, verdict = inspection.found, inspection.verdict
     parts: list[RenderableType] = [partition.picture(str(found.entity), inspection.items, fold=fold), Text(found.location, style="dim"), Text()]
     parts.append(_verdict_line(verdict))
@@ -138,6 +149,8 @@ def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, *, fol
     else:
         parts += [Text(headline(plan)), Text(f"  {cost(plan)}", style="dim")]
         parts += [Text(f"  warning: {warning}", style="yellow") for warning in plan.warnings]
+    if waits is not None:
+        parts.append(Text(f"none may begin now ({waits.reason.value}): {waits.sentence}", style="yellow"))
     for entry in inspection.queue:
         parts.append(Text(f"{entry.kind.value} compaction {entry.id} is {entry.state.value}" + (f" by {entry.worker_id}" if entry.worker_id else "")))
     for ready in inspection.cleaning:

@@ -4,11 +4,12 @@ from itertools import islice
 
 import click
 
-from compactor.cli import units
+from compactor.cli import holds, units
 from compactor.cli.lookup import find_partition, find_table
 from compactor.cli.output import Column, Record, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target, partition_names
+from compactor.control import Denial
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity, HistoryEntry, QueueEntry, QueueState
 from compactor.metastore.queue import Queue
@@ -30,6 +31,8 @@ QUEUE_COLUMNS = (
     Column("state", "STATE"),
     Column("since_ms", "FOR", right=True, show=units.milliseconds),
     Column("pool", "POOL"),
+    Column("waits", "WAITS FOR", people=False),
+    Column("waits_because", "WAITS BECAUSE"),
     Column("worker", "WORKER"),
     Column("highest_write_id", "WRITE ID", right=True),
     Column("message", "MESSAGE"),
@@ -55,7 +58,8 @@ def queue(session: Session, target: str | None, states: tuple[str, ...]) -> None
     wanted = _wanted(session, target)
     entries = [entry for entry in Queue(database).entries(*_states(states)) if _fits(entry, wanted)]
     now = database.read(database.now_ms)
-    records = [queue_record(entry, now) for entry in sorted(entries, key=lambda entry: entry.id)]
+    denied = holds.waiting(session, entries)
+    records = [queue_record(entry, now, denied.get(entry.id)) for entry in sorted(entries, key=lambda entry: entry.id)]
     session.output.show(View(QUEUE_COLUMNS, records, empty="nothing is queued"))
 
 
@@ -72,13 +76,15 @@ def history(session: Session, target: str | None, states: tuple[str, ...], limit
     session.output.show(View(HISTORY_COLUMNS, records, empty="no compaction has ended yet"))
 
 
-def queue_record(entry: QueueEntry, now_ms: int) -> Record:
-    """An entry for programs: times in ISO 8601; `since_ms` is how long it has been in its state."""
+def queue_record(entry: QueueEntry, now_ms: int, denial: Denial | None = None) -> Record:
+    """An entry for programs: times in ISO 8601; `since_ms` is how long it has been in its state; `waits` is the code of what keeps workers from claiming it."""
     since = {QueueState.INITIATED: entry.enqueue_ms, QueueState.WORKING: entry.start_ms, QueueState.READY_FOR_CLEANING: entry.commit_ms or entry.start_ms}
     entered = since.get(entry.state)
     return {
         **_common(entry),
         "since_ms": None if entered is None else max(0, now_ms - entered),
+        "waits": denial.reason.value if denial else None,
+        "waits_because": denial.sentence if denial else None,
         "worker": entry.worker_id,
         "cleaning_started": units.instant(entry.cleaner_start_ms),
     }

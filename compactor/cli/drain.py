@@ -1,0 +1,63 @@
+"""`compactor drain`: let the workers of a host finish and claim nothing more, until it is undone."""
+
+import click
+
+from compactor.cli import holds
+from compactor.cli.output import View
+from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.target import did_you_mean
+from compactor.control.records import Drain, with_drain, without_drain
+from compactor.coordination import Coordinator
+from compactor.errors import CompactorError, UsageError
+from compactor.metastore.queue import Queue
+from compactor.roles.identity import parse_worker_id
+
+NOTHING_TO_DO = 3
+_HOST_LIMIT = 64
+"""Characters of a host that worker ids have room for."""
+
+
+@click.command(cls=Command)
+@click.argument("host")
+@click.option("--reason", default="", help="Shown to everybody who looks.")
+@click.option("--undo", is_flag=True, help="Its workers may claim again.")
+@pass_session
+def drain(session: Session, *, host: str, reason: str, undo: bool) -> int:
+    """
+    Let the workers of HOST finish and claim nothing more, until --undo; also after a restart.
+
+    HOST is the daemon's name as `compactor members` shows it. Its Initiator and Cleaner go on; entries that wait are left to other hosts.
+    """
+    host = host.strip()[:_HOST_LIMIT]
+    if not host or any(char.isspace() for char in host):
+        raise UsageError("HOST is a daemon's name, as `compactor members` shows it")
+    with holds.coordinator(session, write=True) as where:
+        metastore = session.database()
+        now = metastore.read(metastore.now_ms)
+        before = holds.stored(where).drain_of(host)
+        made = Drain(host, " ".join(reason.split()), holds.who(session), now)
+        if undo:
+            if before is None:
+                session.output.say(f"host {host} isn't drained")
+                return NOTHING_TO_DO
+            holds.change(where, lambda data: without_drain(data, host))
+        else:
+            holds.change(where, lambda data: with_drain(data, made))
+            _notice_unknown(session, where, host)
+        owners = [parse_worker_id(entry.worker_id) for entry in Queue(metastore).working()]
+    running = sum(owner is not None and owner.host == host for owner in owners)
+    if running and not undo:
+        session.output.say(f"host {host} is still working on {running}; `compactor queue --state working` shows them")
+    record = {**holds.drain_record(before if undo and before else made), "drained": not undo, "running": running}
+    session.output.show(View(holds.COLUMNS, [record], document=record))
+    return 0
+
+
+def _notice_unknown(session: Session, where: Coordinator, host: str) -> None:
+    """A host may be down just now: only said."""
+    try:
+        known = sorted({seen.member.host for seen in where.members()})
+    except CompactorError:
+        return
+    if host not in known:
+        session.output.say(f"no daemon of host {host} is there{did_you_mean(host, known)}")

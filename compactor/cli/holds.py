@@ -1,0 +1,243 @@
+"""What `pause`, `resume`, `drain` and those who show why something waits have in common: the control state reached, scopes and times read, records."""
+
+import getpass
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import click
+
+from compactor.cli import units
+from compactor.cli.lookup import find_table
+from compactor.cli.output import Column, Record
+from compactor.cli.session import Session
+from compactor.cli.target import Target, did_you_mean
+from compactor.control import Control, Denial, Drain, Judge, Pause, Scope, Subject
+from compactor.control.configured import zone_of
+from compactor.control.judge import Situation
+from compactor.control.records import HOLDS, Holds
+from compactor.control.scope import ScopeKind, fits, is_pattern
+from compactor.control.times import in_ms, last
+from compactor.coordination import Coordinator, open_coordinator
+from compactor.errors import CompactorError, RefusedError, UnreachableError, UsageError
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.model import QueueEntry, QueueState
+from compactor.metastore.queue import Queue
+from compactor.reasons import Reason
+
+COLUMNS = (
+    Column("what", "WHAT"),
+    Column("scope", "SCOPE"),
+    Column("reason", "REASON"),
+    Column("by", "BY"),
+    Column("since", "SINCE", show=units.clock),
+    Column("until", "UNTIL", show=units.clock),
+    Column("cancel", "CANCELS", show=lambda value: "yes" if value else ""),
+    Column("cleaner", "CLEANER TOO", show=lambda value: "yes" if value else ""),
+)
+_LENGTH = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)min)?(?:(\d+)s)?")
+_LENGTHS = (86_400_000, 3_600_000, 60_000, 1000)
+
+
+# Scopes
+
+
+def scope_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--pool, --database, --table, --all: one of them."""
+    for option in (
+        click.option("--all", "everything", is_flag=True, help="The whole cluster."),
+        click.option("--table", metavar="PATTERN", help="DB.TABLE; * stands for any characters, ? for one."),
+        click.option("--database", metavar="D", help="A database; may be a pattern, too."),
+        click.option("--pool", metavar="P", help="A pool; `default`: entries without one."),
+    ):
+        command = option(command)
+    return command
+
+
+def scope_from(pool: str | None, database: str | None, table: str | None, *, everything: bool) -> Scope:
+    """
+    Raises:
+        UsageError: none of them, more than one, or a table without its database.
+    """
+    given = [
+        Scope(kind, name.strip())
+        for kind, name in ((ScopeKind.POOL, pool), (ScopeKind.DATABASE, database and database.lower()), (ScopeKind.TABLE, table and table.lower()))
+        if name is not None
+    ] + ([Scope(ScopeKind.ALL)] if everything else [])
+    if len(given) != 1:
+        raise UsageError("say what: --pool, --database, --table or --all" + (", only one of them" if given else ""))
+    scope = given[0]
+    if scope.kind is not ScopeKind.ALL and (not scope.name or re.search(r"\s", scope.name)):
+        raise UsageError(f"--{scope.kind.value}: {scope.name!r} is no name")
+    if scope.kind is ScopeKind.TABLE and scope.name.count(".") != 1:
+        raise UsageError(f"--table: {scope.name!r} doesn't name tables: write DATABASE.TABLE, such as sales.orders or sales.*")
+    return scope
+
+
+def require_there(session: Session, scope: Scope) -> None:
+    """
+    A name must exist, so that a slip of the pen doesn't pass for a pause; of a pattern it is only said that it fits nothing yet.
+
+    Raises:
+        RefusedError: TABLE_MISSING, with near names.
+    """
+    if scope.kind not in {ScopeKind.DATABASE, ScopeKind.TABLE}:
+        return
+    catalog = Catalog(session.database())
+    database, _, table = scope.name.partition(".")
+    databases = catalog.databases()
+    if not is_pattern(scope.name):
+        if table:
+            find_table(catalog, Target(database, table))
+        elif database not in databases:
+            raise RefusedError(Reason.TABLE_MISSING, f"there is no database {database}{did_you_mean(database, databases)}")
+        return
+    fitting = [name for name in databases if fits(name, database)]
+    if not fitting or (table and not any(fits(f"{one}.{name}", scope.name) for one in fitting for name in catalog.table_names(one))):
+        session.output.say(f"nothing fits {scope.name} now")
+
+
+# Times
+
+
+def length_ms(text: str) -> int:
+    """
+    `90s`, `30min`, `2h`, `1d12h`.
+
+    Raises:
+        UsageError: it isn't a length of time.
+    """
+    found = _LENGTH.fullmatch(text.replace(" ", ""))
+    total = sum(int(number or 0) * unit for number, unit in zip(found.groups(), _LENGTHS, strict=True)) if found else 0
+    if total <= 0:
+        raise UsageError(f"--for: {text!r} is no length of time such as 30min, 2h or 1d12h")
+    return total
+
+
+def moment_ms(session: Session, text: str) -> int:
+    """
+    ISO 8601; without an offset in the zone of the settings (`windows.time_zone`), and the later one where clocks show it twice.
+
+    Raises:
+        UsageError: it isn't a time.
+    """
+    try:
+        given = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise UsageError(f"--until: {text!r} is no time such as 2026-01-31T18:00 or 2026-01-31T18:00+01:00") from None
+    return in_ms(given) if given.tzinfo is not None else last(given, zone_of(session.settings.windows.time_zone))
+
+
+def who(session: Session) -> str:
+    """The person who asks."""
+    return f"{getpass.getuser()}@{session.settings.host_name}"
+
+
+# Control state
+
+
+@contextmanager
+def coordinator(session: Session, *, write: bool = False) -> Iterator[Coordinator]:
+    """
+    Whoever keeps the control state, connected.
+
+    Raises:
+        UnreachableError: nobody answers; or an embedded metastore belongs to a daemon.
+    """
+    by_database = session.settings.zookeeper.hosts is None
+    try:
+        database = session.database(write=write and by_database)
+    except UnreachableError as error:
+        if not (write and by_database and session.settings.database.url.startswith("sqlite")):
+            raise
+        advice = "stop the daemon instead (TERM: running compactions are finished), or pause before it is started"
+        raise UnreachableError(f"{error}: {advice}") from None
+    found = open_coordinator(session.settings, lambda: database)
+    try:
+        found.connect()
+        yield found
+    finally:
+        found.close()
+
+
+def stored(where: Coordinator) -> Holds:
+    """
+    What is stored.
+
+    Raises:
+        CompactorError: nobody answers, or it isn't ours.
+    """
+    value = where.read(HOLDS)
+    try:
+        return Holds.of(None if value is None else value.data)
+    except ValueError as error:
+        raise CompactorError(f"control state {HOLDS}: {error}") from None
+
+
+def change(where: Coordinator, how: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+    """
+    Store a change of what is paused and drained.
+
+    Raises:
+        CompactorError: nobody answers, or what is there isn't ours.
+    """
+    stored(where)
+    where.update(HOLDS, how)
+
+
+def judge(session: Session) -> Judge:
+    """Who says why something waits; what can't be read is part of what it says."""
+    database, settings = session.database(), session.settings
+    try:
+        with coordinator(session) as found:
+            return Control(lambda: found, lambda: settings, lambda: database.read(database.now_ms), None).judge()
+    except CompactorError as error:
+        return Judge(Situation(now_ms=0, unknown=f"it can't be told what is paused: {error}"))
+
+
+def waiting(session: Session, entries: Sequence[QueueEntry]) -> dict[int, Denial]:
+    """Why initiated entries among these may not be claimed now, by id."""
+    initiated = [entry for entry in entries if entry.state is QueueState.INITIATED]
+    if not initiated:
+        return {}
+    decide = judge(session)
+    working = [subject(entry) for entry in Queue(session.database()).working()] if decide.counts else []
+    return {entry.id: denial for entry in initiated if (denial := decide.waits(subject(entry), working)) is not None}
+
+
+def subject(entry: QueueEntry) -> Subject:
+    """What is asked about an entry."""
+    return Subject(entry.entity.database, entry.entity.table, entry.pool)
+
+
+# Records
+
+
+def pause_record(pause: Pause) -> Record:
+    """A pause for programs."""
+    return {
+        "what": "pause",
+        "scope": str(pause.scope),
+        "reason": pause.reason,
+        "by": pause.by,
+        "since": units.instant(pause.since_ms),
+        "until": units.instant(pause.until_ms),
+        "cancel": pause.cancel,
+        "cleaner": pause.cleaner,
+    }
+
+
+def drain_record(drain: Drain) -> Record:
+    """A drained host for programs; `scope` is `host:…`."""
+    return {
+        "what": "drain",
+        "scope": f"host:{drain.host}",
+        "reason": drain.reason or None,
+        "by": drain.by,
+        "since": units.instant(drain.since_ms),
+        "until": None,
+        "cancel": None,
+        "cleaner": None,
+    }

@@ -1,0 +1,41 @@
+"""`compactor resume`: let what was paused go on."""
+
+import click
+
+from compactor.cli import holds
+from compactor.cli.output import View
+from compactor.cli.session import Command, Session, pass_session
+from compactor.control.records import without_pauses
+from compactor.errors import UsageError
+
+NOTHING_TO_DO = 3
+
+
+@click.command(cls=Command)
+@holds.scope_options
+@click.option("--every", is_flag=True, help="End every pause there is.")
+@pass_session
+def resume(session: Session, *, pool: str | None, database: str | None, table: str | None, everything: bool, every: bool) -> int:
+    """
+    End a pause: name it as it was named when it was made (`compactor pauses` shows them).
+
+    --all ends the pause of the whole cluster; narrower ones stay, and are said.
+    """
+    if every and (pool or database or table or everything):
+        raise UsageError("--every ends all pauses: name none besides")
+    wanted = None if every else holds.scope_from(pool, database, table, everything=everything)
+    with holds.coordinator(session, write=True) as where:
+        metastore = session.database()
+        now = metastore.read(metastore.now_ms)
+        active = [one for one in holds.stored(where).pauses if one.active(now)]
+        ended = [one for one in active if wanted is None or one.scope == wanted]
+        if ended:
+            names = frozenset(str(one.scope) for one in ended)
+            holds.change(where, lambda data: without_pauses(data, names, now))
+    left = ", ".join(str(one.scope) for one in active if one not in ended)
+    if left:
+        session.output.say(f"still paused: {left}")
+    if not ended:
+        session.output.say("nothing is paused" if wanted is None or not active else f"{wanted} isn't paused")
+    session.output.show(View(holds.COLUMNS, [holds.pause_record(one) for one in ended], document=[holds.pause_record(one) for one in ended]))
+    return 0 if ended else NOTHING_TO_DO

@@ -1,0 +1,167 @@
+"""pause, resume, pauses, drain, and what queue, enqueue and explain say of them, on a real embedded metastore."""
+
+import fcntl
+import json
+from datetime import datetime, timedelta
+
+import pytest
+import yaml
+
+from compactor.cli.holds import length_ms
+from compactor.control.records import HOLDS, Pause, with_pause
+from compactor.control.scope import Scope
+from compactor.coordination.database import DatabaseCoordinator
+from compactor.metastore.database import Database
+
+
+def told(result):
+    """What was said on stderr, in one line."""
+    return " ".join(result.stderr.split())
+
+
+def test_a_pause_is_shown_to_those_who_wait(shop):
+    """pauses, queue, enqueue and explain say who paused what, until when, and why; resume ends it; a second time there is nothing to do."""
+    paused = shop.json("pause", "--table", "Shop.Ord*", "--reason", "loading  history", "--for", "1h30min")
+    assert (paused["scope"], paused["reason"], paused["cancel"], paused["cleaner"]) == ("table:shop.ord*", "loading history", False, False)
+    length = datetime.fromisoformat(paused["until"]) - datetime.fromisoformat(paused["since"])
+    assert length == timedelta(minutes=90)
+    assert [one["scope"] for one in shop.json("pauses")] == ["table:shop.ord*"]
+    asked = shop.run("-o", "json", "enqueue", "shop.orders")
+    assert asked.exit_code == 0
+    assert json.loads(asked.stdout)["waits"] == "paused"
+    assert "it waits (paused): tables shop.ord* are paused by" in told(asked)
+    (entry,) = shop.json("queue")
+    assert entry["waits"] == "paused"
+    assert entry["waits_because"].endswith(": loading history")
+    assert shop.json("explain", "shop.orders")["waits"]["reason"] == "paused"
+    assert "none may begin now (paused)" in shop.run("explain", "shop.orders").stdout
+    assert shop.json("explain", "shop.events/day=2024-01-01/path=a%2Fb")["waits"] is None
+    assert [one["scope"] for one in shop.json("resume", "--table", "shop.ord*")] == ["table:shop.ord*"]
+    again = shop.run("resume", "--table", "shop.ord*")
+    assert (again.exit_code, told(again)) == (3, "nothing is paused")
+    assert shop.json("queue")[0]["waits"] is None
+
+
+def test_scopes_stand_side_by_side(shop):
+    """Each is paused and resumed by itself; the same one again goes over the first; --every ends them all."""
+    for scope in (["--all"], ["--pool", "etl"], ["--database", "shop"], ["--table", "shop.orders"]):
+        assert shop.run("pause", *scope, "--reason", "x").exit_code == 0
+    second = shop.run("pause", "--all", "--reason", "y", "--cleaner", "--cancel")
+    assert "goes over the pause by" in told(second)
+    assert [(one["scope"], one["reason"]) for one in shop.json("pauses")] == [
+        ("all", "y"),
+        ("database:shop", "x"),
+        ("pool:etl", "x"),
+        ("table:shop.orders", "x"),
+    ]
+    ended = shop.run("resume", "--all")
+    assert (ended.exit_code, told(ended)) == (0, "still paused: database:shop, pool:etl, table:shop.orders")
+    assert shop.run("resume", "--every").exit_code == 0
+    assert shop.json("pauses") == []
+    assert shop.run("resume", "--every").exit_code == 3
+
+
+def test_an_end_may_be_a_local_time(shop):
+    """Without an offset in the zone of the settings; with one as it is."""
+    shop.config.write_text(shop.config.read_text(encoding="utf-8") + "windows: {time_zone: Europe/Berlin}\n", encoding="utf-8")
+    assert shop.json("pause", "--all", "--reason", "x", "--until", "2099-07-01T08:00")["until"] == "2099-07-01T06:00:00.000Z"
+    assert shop.json("pause", "--all", "--reason", "x", "--until", "2099-07-01T08:00Z")["until"] == "2099-07-01T08:00:00.000Z"
+
+
+def test_a_pause_that_is_over_is_none(shop):
+    """It isn't shown, holds nothing, and is no longer there to be resumed."""
+    with Database(f"sqlite:///{shop.root}/metastore.db") as database:
+        over = Pause(Scope.parse("all"), "x", "ann", 1, 2)
+        DatabaseCoordinator(database, 1).update(HOLDS, lambda data: with_pause(data, over, 1))
+    assert shop.json("pauses") == []
+    shop.json("enqueue", "shop.orders")
+    assert shop.json("queue")[0]["waits"] is None
+    assert shop.run("resume", "--all").exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["pause", "--reason", "x"], 2, "--pool, --database, --table or --all"),
+        (["pause", "--all", "--pool", "etl", "--reason", "x"], 2, "only one"),
+        (["pause", "--all"], 2, "--reason"),
+        (["pause", "--all", "--reason", "  "], 2, "--reason is empty"),
+        (["pause", "--table", "orders", "--reason", "x"], 2, "DATABASE.TABLE"),
+        (["pause", "--table", "shop.order", "--reason", "x"], 4, "did you mean shop.orders?"),
+        (["pause", "--database", "shap", "--reason", "x"], 4, "did you mean shop?"),
+        (["pause", "--pool", "", "--reason", "x"], 2, "no name"),
+        (["pause", "--all", "--reason", "x", "--for", "2 weeks"], 2, "1d12h"),
+        (["pause", "--all", "--reason", "x", "--for", "0s"], 2, "1d12h"),
+        (["pause", "--all", "--reason", "x", "--until", "tomorrow"], 2, "2026-01-31T18:00"),
+        (["pause", "--all", "--reason", "x", "--until", "2020-01-01T00:00"], 2, "is over"),
+        (["pause", "--all", "--reason", "x", "--until", "2099-01-01T00:00", "--for", "1h"], 2, "not both"),
+        (["resume"], 2, "--pool, --database, --table or --all"),
+        (["resume", "--every", "--all"], 2, "name none"),
+        (["drain", "two words"], 2, "daemon's name"),
+        (["drain", "edge1", "--undo"], 3, "isn't drained"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_helpful_line(shop, args, code, said):
+    """Exit code of its kind, what to do instead, and nothing paused."""
+    result = shop.run(*args)
+    assert result.exit_code == code, result.output
+    assert said in told(result)
+    assert shop.json("pauses") == []
+
+
+def test_a_pattern_that_fits_nothing_is_said(shop):
+    """It is paused all the same: tables may come."""
+    result = shop.run("pause", "--table", "shop.stage_*", "--reason", "x")
+    assert result.exit_code == 0
+    assert "nothing fits shop.stage_* now" in told(result)
+
+
+def test_a_host_is_drained_and_comes_back(shop):
+    """Entries wait for no drained host: others may claim them. An unknown host is drained all the same, and said."""
+    result = shop.run("-o", "json", "drain", "edge7", "--reason", "new disks")
+    assert (result.exit_code, told(result)) == (0, "no daemon of host edge7 is there")
+    assert [(one["what"], one["scope"], one["reason"]) for one in shop.json("pauses")] == [("drain", "host:edge7", "new disks")]
+    shop.json("enqueue", "shop.orders")
+    assert shop.json("queue")[0]["waits"] is None
+    assert shop.json("drain", "edge7", "--undo")["drained"] is False
+    assert shop.json("pauses") == []
+
+
+def test_what_the_settings_hold_back_is_said_too(shop):
+    """A window and budgets: outside-window, jobs-budget."""
+    closed = {"name": "long ago", "begin": "2020-01-01T00:00", "until": "2020-01-02T00:00", "tables": ["shop.orders"]}
+    sections = yaml.safe_load(shop.config.read_text(encoding="utf-8")) | {
+        "windows": {"maintenance": [closed]},
+        "control": {"budgets": [{"name": "b", "jobs": 1}]},
+    }
+    shop.config.write_text(yaml.safe_dump(sections), encoding="utf-8")
+    shop.json("enqueue", "shop.orders")
+    shop.json("enqueue", "shop.events/day=2024-01-01/path=a%2Fb")
+    assert [entry["waits"] for entry in shop.json("queue")] == ["outside-window", None]
+    assert "which doesn't open within a year" in shop.run("queue").stdout
+    assert shop.run("config", "show").exit_code == 0
+    assert shop.json("config", "check")["valid"] is True
+
+
+def test_every_format(shop):
+    """Table, JSON, YAML and TSV hold the same."""
+    shop.json("pause", "--all", "--reason", "x")
+    assert "everything" not in shop.run("pauses").stdout
+    assert shop.run("pauses").stdout.split()[:3] == ["WHAT", "SCOPE", "REASON"]
+    assert yaml.safe_load(shop.run("-o", "yaml", "pauses").stdout) == shop.json("pauses")
+    assert shop.run("-o", "tsv", "pauses").stdout.splitlines()[0].split("\t")[:3] == ["what", "scope", "reason"]
+
+
+def test_while_a_daemon_holds_an_embedded_metastore(shop):
+    """Looking works; pausing is unreachable, and says what to do instead."""
+    with (shop.root / "metastore.db.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = shop.run("pause", "--all", "--reason", "x")
+        assert result.exit_code == 5
+        assert "stop the daemon instead" in told(result)
+        assert shop.json("pauses") == []
+
+
+def test_a_time_is_a_time():
+    """Lengths are whole numbers of days, hours, minutes and seconds, in this order."""
+    assert [length_ms(text) for text in ("90s", "30min", "2h", "1d12h", "1d 1s")] == [90_000, 1_800_000, 7_200_000, 129_600_000, 86_401_000]
