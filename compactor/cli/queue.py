@@ -10,6 +10,7 @@ from compactor.cli.output import Column, Record, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target, partition_names
 from compactor.control import Denial
+from compactor.engine.tracking import is_application, tracking_url
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity, HistoryEntry, QueueEntry, QueueState
 from compactor.metastore.queue import Queue
@@ -35,6 +36,9 @@ QUEUE_COLUMNS = (
     Column("waits_because", "WAITS BECAUSE"),
     Column("worker", "WORKER"),
     Column("highest_write_id", "WRITE ID", right=True),
+    Column("application", "APPLICATION", programs=False),
+    Column("job", "JOB", people=False),
+    Column("tracking_url", "TRACKING URL", people=False),
     Column("message", "MESSAGE"),
 )
 HISTORY_COLUMNS = (
@@ -44,6 +48,9 @@ HISTORY_COLUMNS = (
     Column("ended", "ENDED", show=units.clock),
     Column("duration_ms", "TOOK", right=True, show=units.milliseconds),
     Column("highest_write_id", "WRITE ID", right=True),
+    Column("application", "APPLICATION", programs=False),
+    Column("job", "JOB", people=False),
+    Column("tracking_url", "TRACKING URL", people=False),
     Column("message", "MESSAGE"),
 )
 
@@ -59,7 +66,7 @@ def queue(session: Session, target: str | None, states: tuple[str, ...]) -> None
     entries = [entry for entry in Queue(database).entries(*_states(states)) if _fits(entry, wanted)]
     now = database.read(database.now_ms)
     denied = holds.waiting(session, entries)
-    records = [queue_record(entry, now, denied.get(entry.id)) for entry in sorted(entries, key=lambda entry: entry.id)]
+    records = [{**queue_record(entry, now, denied.get(entry.id)), **_tracked(session, entry)} for entry in sorted(entries, key=lambda entry: entry.id)]
     session.output.show(View(QUEUE_COLUMNS, records, empty="nothing is queued"))
 
 
@@ -72,7 +79,7 @@ def history(session: Session, target: str | None, states: tuple[str, ...], limit
     """Show finished, failed and refused compactions; newest first."""
     wanted = _wanted(session, target)
     entries = Queue(session.database()).history(*_states(states), limit=limit if wanted is None else None)
-    records = [history_record(entry) for entry in islice((entry for entry in entries if _fits(entry, wanted)), limit)]
+    records = [{**history_record(entry), **_tracked(session, entry)} for entry in islice((entry for entry in entries if _fits(entry, wanted)), limit)]
     session.output.show(View(HISTORY_COLUMNS, records, empty="no compaction has ended yet"))
 
 
@@ -96,6 +103,12 @@ def history_record(entry: QueueEntry) -> Record:
     duration = None if entry.start_ms is None or end is None else max(0, end - entry.start_ms)
     ended = entry.end_ms if isinstance(entry, HistoryEntry) else None
     return {**_common(entry), "ended": units.instant(ended), "duration_ms": duration, "worker": entry.worker_id}
+
+
+def _tracked(session: Session, entry: QueueEntry) -> Record:
+    """Where its Spark application can be looked at; for people its id, where that isn't known."""
+    url = tracking_url(session.settings, entry.job_id)
+    return {"tracking_url": url, "application": url or (entry.job_id if is_application(entry.job_id) else None)}
 
 
 def _common(entry: QueueEntry) -> dict[str, object]:

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "enqueue": ("compactor.cli.enqueue:enqueue", "Ask for one table or partition to be compacted."),
     "queue": ("compactor.cli.queue:queue", "Show what is waiting, being worked on, or ready for cleaning."),
     "history": ("compactor.cli.queue:history", "Show finished, failed and refused compactions."),
+    "cancel": ("compactor.cli.cancel:cancel", "Take a compaction out of the queue, or ask whoever works on it to stop."),
     "pause": ("compactor.cli.pause:pause", "Keep compactions from beginning: all, a pool's, a database's, or of some tables."),
     "resume": ("compactor.cli.resume:resume", "Let what was paused go on."),
     "pauses": ("compactor.cli.pause:pauses", "Show what is paused, and which hosts are drained."),

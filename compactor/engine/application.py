@@ -45,6 +45,13 @@ class Driver:
 
     def serve(self) -> str:
         """Until there is nothing more to do; returns why."""
+        try:
+            self._mailbox.announce(self._context.applicationId)
+            return self._serve_all()
+        except CancelledError as error:
+            return str(error)
+
+    def _serve_all(self) -> str:
         answered, busy_at = 0, time.monotonic()
         while True:
             seen = self._look()
@@ -93,7 +100,7 @@ class Driver:
 
 def main(path: str) -> str:
     """
-    Run an assignment; returns why it ended.
+    Read an assignment and carry it out; returns why it ended.
 
     Args:
         path: its file; a plain name where the cluster has put it into our directory.
@@ -107,10 +114,7 @@ def main(path: str) -> str:
         return "the compaction was given up before it began"
     spark = SparkSession.builder.getOrCreate()
     try:
-        mailbox.announce(spark.sparkContext.applicationId)
         return Driver(spark.sparkContext, mailbox, assignment).serve()
-    except CancelledError as error:
-        return str(error)
     finally:
         spark.stop()
 

@@ -1,7 +1,6 @@
 """What a daemon tells the driver of an application that it starts: a small file that nobody else may read."""
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -32,8 +31,8 @@ class Assignment:
     def write(self, path: Path) -> None:
         plain = {name: value for name, value in asdict(self).items() if name != "storage"}
         stores = {"hdfs": self.storage.hdfs.model_dump(mode="json"), "s3": self.storage.s3.model_dump(mode="json")}
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            json.dump(plain | {"storage": stores}, file)
+        path.touch(0o600, exist_ok=False)
+        path.write_text(json.dumps(plain | {"storage": stores}), encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> "Assignment":

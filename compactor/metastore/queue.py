@@ -24,7 +24,7 @@ POOL_TIMEOUT_MS = 12 * 3_600_000
 """After this long an entry of a pool that nobody serves is anybody's (`metastore.compactor.worker.pool.timeout`)."""
 
 _CLAIM_AT_ONCE = 50
-_JOB_ID_CHARACTERS = 32
+JOB_ID_CHARACTERS = 32
 _STOP = "stop:"
 
 
@@ -152,7 +152,7 @@ class Queue:
         """Note the Spark job or application; cut to the column's 32 characters. Somebody's wish that it stop stays. Raises OwnershipLostError."""
         noted = func.coalesce(self._table.c.cq_hadoop_job_id, "")
         wished = noted.like(f"{_STOP}%")
-        self._guarded(entry, {"cq_hadoop_job_id": case((wished, noted), else_=job_id[:_JOB_ID_CHARACTERS])})
+        self._guarded(entry, {"cq_hadoop_job_id": case((wished, noted), else_=job_id[:JOB_ID_CHARACTERS])})
 
     def set_compactor_state(self, entry: QueueEntry, txn_id: int | None, highest_write_id: int, run_as: str | None) -> None:
         """
@@ -310,7 +310,7 @@ class Queue:
         Ask the worker of an entry to stop, by a mark in CQ_HADOOP_JOB_ID: it looks there every few seconds, undoes what it did, and ends the entry. If it is dead,
         whoever takes the entry next does. False when the entry is in another state or with another worker now.
         """
-        values = {"cq_hadoop_job_id": f"{_STOP}{user}"[:_JOB_ID_CHARACTERS]}
+        values = {"cq_hadoop_job_id": f"{_STOP}{user}"[:JOB_ID_CHARACTERS]}
         return self._database.write(lambda connection: connection.execute(update(self._table).where(self._owned(entry)).values(values)).rowcount == 1)
 
     def mark_aborted(self, entry: QueueEntry, message: str) -> None:

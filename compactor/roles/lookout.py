@@ -12,7 +12,7 @@ from typing import Final
 from compactor.errors import CancelledError, CompactorError, OwnershipLostError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry, QueueState
-from compactor.metastore.queue import Queue, asked_to_stop
+from compactor.metastore.queue import JOB_ID_CHARACTERS, Queue, asked_to_stop
 from compactor.roles.cancellation import CancelRequestedError
 
 _log = get_logger(__name__)
@@ -34,7 +34,6 @@ class Lookout:
         self._entry = entry
         self._application = application
         self._cancel = cancel
-        self._noted: str | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"lookout of {entry.id}", daemon=True)
 
@@ -56,7 +55,7 @@ class Lookout:
                     self._cancel(error)
                 return
             except Exception as error:
-                _log.debug("the queue can't be looked at", error=str(error))
+                _log.debug("the queue can't be looked at", error=repr(error))
             self._stop.wait(LOOK_SECONDS)
 
     def look(self) -> None:
@@ -74,6 +73,5 @@ class Lookout:
         if (by := asked_to_stop(now)) is not None:
             raise CancelRequestedError(f"cancelled by {by}")
         application = self._application()
-        if application is not None and application != self._noted:
+        if application is not None and now.job_id != application[:JOB_ID_CHARACTERS]:
             self._queue.set_job_id(self._entry, application)
-            self._noted = application

@@ -1,0 +1,43 @@
+"""Where a Spark application can be looked at, by what the queue knows of it: its id."""
+
+import os
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from compactor.settings import Settings
+
+_WEB = "yarn.resourcemanager.webapp"
+
+
+def tracking_url(settings: Settings, application: str | None) -> str | None:
+    """None when it isn't an application's id, or nobody says where the cluster's pages are."""
+    if application is None or not is_application(application):
+        return None
+    if settings.spark.tracking_url:
+        return settings.spark.tracking_url.replace("{id}", application)
+    if not application.startswith("application_"):
+        return None
+    folder = settings.hdfs.conf_dir or os.environ.get("YARN_CONF_DIR") or os.environ.get("HADOOP_CONF_DIR")
+    web = _resource_manager(Path(folder) / "yarn-site.xml") if folder else None
+    return f"{web}/cluster/app/{application}" if web else None
+
+
+def is_application(job_id: str | None) -> bool:
+    """Whether it is the id of a Spark application: of YARN, of a standalone cluster, of Kubernetes, or of this machine."""
+    return job_id is not None and job_id.startswith(("application_", "app-", "spark-", "local-"))
+
+
+def _resource_manager(path: Path) -> str | None:
+    """The first ResourceManager's pages, from a yarn-site.xml; None when it can't be told."""
+    try:
+        found = {item.findtext("name"): item.findtext("value") or "" for item in ET.parse(path).getroot()}  # noqa: S314 - the administrator's own file
+    except (OSError, ET.ParseError):
+        return None
+    first = found.get("yarn.resourcemanager.ha.rm-ids", "").split(",")[0].strip()
+    end = f".{first}" if first else ""
+    secure = found.get("yarn.http.policy") == "HTTPS_ONLY"
+    name, scheme, port = (f"{_WEB}.https.address", "https", 8090) if secure else (f"{_WEB}.address", "http", 8088)
+    address = found.get(f"{name}{end}") or found.get(name)
+    if not address and (host := found.get(f"yarn.resourcemanager.hostname{end}") or found.get("yarn.resourcemanager.hostname")):
+        address = f"{host}:{port}"
+    return f"{scheme}://{address}" if address and "${" not in address else None

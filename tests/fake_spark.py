@@ -1,0 +1,97 @@
+"""
+A place of Spark's own (SPARK_HOME) whose `spark-submit` runs our driver over this process instead of a cluster: no Java, a second instead of ten.
+
+The environment variable FAKE_SPARK makes it fail: `refuse` like a submission that isn't accepted, `crash` when the first job is asked for.
+"""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+def install(folder):
+    """Make one; returns what SPARK_HOME is to be."""
+    script = folder / "bin" / "spark-submit"
+    script.parent.mkdir(parents=True)
+    script.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path[0] = {str(PROJECT)!r}\nfrom tests.fake_spark import main\n\nmain(sys.argv[1:])\n", encoding="utf-8"
+    )
+    script.chmod(0o755)
+    return folder
+
+
+class Context:
+    """As much of a SparkContext as a job needs."""
+
+    applicationId = "application_1700000000000_0001"  # noqa: N815 - PySpark's names
+
+    def __init__(self):
+        self._cancelled = threading.Event()
+
+    def setJobGroup(self, *group, **how):
+        if os.environ.get("FAKE_SPARK") == "crash":
+            os._exit(3)
+
+    def setLocalProperty(self, key, value): ...
+
+    def cancelJobGroup(self, group):
+        self._cancelled.set()
+
+    def parallelize(self, tasks, _):
+        return _Rdd(tasks, self._cancelled)
+
+    def statusTracker(self):
+        return self
+
+    def getJobIdsForGroup(self, group):
+        return []
+
+
+class _Rdd:
+    def __init__(self, tasks, cancelled, function=None):
+        self._tasks, self._cancelled, self._function = tasks, cancelled, function
+
+    def mapPartitions(self, function):
+        return _Rdd(self._tasks, self._cancelled, function)
+
+    def collect(self):
+        made, done = [], threading.Event()
+
+        def work():
+            for task in self._tasks:
+                made.extend(self._function(iter([task])))
+            done.set()
+
+        threading.Thread(target=work, daemon=True).start()
+        while not done.wait(0.05):
+            if self._cancelled.is_set():
+                raise RuntimeError("cancelled")
+        return made
+
+
+def main(words):
+    if os.environ.get("FAKE_SPARK") == "refuse":
+        sys.stderr.write('WARN nothing\nException in thread "main" org.apache.hadoop.yarn.exceptions.YarnException: unknown queue: etl\n\tat x.y\n')
+        sys.exit(1)
+    sys.stderr.write(f"Submitted application {Context.applicationId}\n")
+    from compactor.engine import application
+
+    application.LOOK_SECONDS = 0.1
+    application.SparkSession = _Sessions
+    sys.stderr.write(f"compactor: {application.main(words[-1])}\n")
+
+
+class _Sessions:
+    """`SparkSession.builder.getOrCreate()`, the session's context, and its end."""
+
+    class builder:  # noqa: N801
+        @staticmethod
+        def getOrCreate():
+            return _Sessions()
+
+    sparkContext = Context()  # noqa: N815
+
+    def stop(self): ...

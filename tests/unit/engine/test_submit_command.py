@@ -1,0 +1,134 @@
+"""The command line of `spark-submit`, for every kind of cluster."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from compactor.engine.spark_conf import common_conf
+from compactor.engine.submit import JobName
+from compactor.engine.submit_command import SCRIPT, command, conf, environment
+from compactor.engine.wishes import Wishes
+from compactor.errors import SettingsError
+from compactor.settings import load_settings
+from tests.compacting import settings
+
+NAME = "edge1-compactor-sales.orders.dt=2024-01-01"
+JOB = JobName(NAME, "7.0a1b2c3d", place="/w/t/.compactor-7-0a1b2c3d", user="ann")
+ASSIGNMENT = Path("/tmp/x/assignment.json")
+
+
+def spark(**given):
+    return settings(spark={"mode": "submit", **given}).spark
+
+
+def parts(line):
+    """Options by name, Spark properties, and what comes after."""
+    options, properties, words = {}, {}, list(line[1:])
+    while words and words[0].startswith("--"):
+        option, value = words.pop(0), words.pop(0)
+        if option == "--conf":
+            key, _, value = value.partition("=")
+            properties[key] = value
+        else:
+            options[option] = value
+    return options, properties, words
+
+
+def test_yarn_client():
+    """The mandated name, the tag by which it is found again, our own Python for the driver; one try only, for we try ourselves."""
+    options, properties, words = parts(command(spark(master="yarn"), JOB, ASSIGNMENT))
+    assert options == {"--master": "yarn", "--deploy-mode": "client", "--name": NAME}
+    assert properties["spark.yarn.tags"] == "compactor,compactor-7.0a1b2c3d"
+    assert properties["spark.yarn.maxAppAttempts"] == "1"
+    assert properties["spark.pyspark.driver.python"] == sys.executable
+    assert words == [str(SCRIPT), str(ASSIGNMENT)]
+
+
+def test_yarn_cluster():
+    """The driver finds the assignment in its own directory, and both sides use the archive's Python."""
+    options, properties, words = parts(command(spark(master="yarn", deploy_mode="cluster", archive="hdfs:///apps/c.tar.gz"), JOB, ASSIGNMENT))
+    assert options == {"--master": "yarn", "--deploy-mode": "cluster", "--name": NAME, "--files": str(ASSIGNMENT)}
+    assert properties["spark.archives"] == "hdfs:///apps/c.tar.gz#environment"
+    assert properties["spark.pyspark.python"] == properties["spark.pyspark.driver.python"] == "./environment/bin/python"
+    assert words == [str(SCRIPT), "assignment.json"]
+
+
+def test_standalone():
+    """Nothing of YARN's; executors have our interpreter, installed under the same path."""
+    options, properties, _ = parts(command(spark(master="spark://m:7077"), JOB, ASSIGNMENT))
+    assert options["--master"] == "spark://m:7077"
+    assert properties["spark.pyspark.python"] == sys.executable
+    assert not [key for key in properties if key.startswith(("spark.yarn", "spark.dynamicAllocation"))]
+
+
+def test_kubernetes():
+    """The same line; labelled by the job's key, and followed until it ends."""
+    given = {"spark.kubernetes.container.image": "r/compactor:1", "spark.kubernetes.file.upload.path": "s3a://b/u"}
+    options, properties, words = parts(
+        command(spark(master="k8s://https://h:6443", deploy_mode="cluster", python="/opt/venv/bin/python", conf=given), JOB, ASSIGNMENT)
+    )
+    assert options["--master"] == "k8s://https://h:6443"
+    assert properties["spark.kubernetes.driver.label.compactor-job"] == JOB.key
+    assert properties["spark.kubernetes.container.image"] == "r/compactor:1"
+    assert properties["spark.pyspark.python"] == "/opt/venv/bin/python"
+    assert words[1] == "assignment.json"
+
+
+@pytest.mark.parametrize(
+    ("pool", "wished", "queue"),
+    [(None, None, "general"), ("etl", None, "root.etl"), ("etl", "root.mine", "root.mine"), ("unknown", None, "general")],
+)
+def test_the_queue_is_the_tables_or_the_pools_or_the_general_one(pool, wished, queue):
+    """In this order; a pool that isn't a queue by the settings isn't taken for one."""
+    job = JobName(NAME, "1.a", pool, wishes=Wishes(wished))
+    assert conf(spark(master="yarn", queue="general", pool_queues={"etl": "root.etl"}), job)["spark.yarn.queue"] == queue
+
+
+def test_a_tables_wishes_go_over_the_settings_and_end_dynamic_allocation_where_they_name_a_number():
+    """Spark would otherwise take both as a contradiction or ignore the number."""
+    job = JobName(NAME, "1.a", wishes=Wishes(conf={"spark.executor.memory": "3g", "spark.executor.instances": "5"}))
+    found = conf(spark(master="yarn", conf={"spark.executor.memory": "2g"}), job)
+    assert (found["spark.executor.memory"], found["spark.executor.instances"]) == ("3g", "5")
+    assert not [key for key in found if key.startswith("spark.dynamicAllocation")]
+
+
+def test_proxy_user_and_kerberos():
+    """Either as the compaction's user, or logged in by a keytab."""
+    assert parts(command(spark(master="yarn", proxy_user=True), JOB, ASSIGNMENT))[0]["--proxy-user"] == "ann"
+    options = parts(command(spark(master="yarn", principal="hive@R", keytab="/k"), JOB, ASSIGNMENT))[0]
+    assert (options["--principal"], options["--keytab"]) == ("hive@R", "/k")
+
+
+def test_the_application_gets_no_settings_of_ours():
+    """There are passwords among them; the key by which it is found again is all it gets."""
+    found = environment(JOB, Path("/tmp"), {"COMPACTOR_DATABASE__PASSWORD": "s", "PATH": "/bin", "PYSPARK_PYTHON": "/other"})
+    assert {key for key in found if key.startswith("COMPACTOR")} == {"COMPACTOR_SPARK_JOB"}
+    assert (found["PATH"], "PYSPARK_PYTHON" in found) == ("/bin", False)
+
+
+def test_executors_of_a_session_on_yarn_go_when_idle():
+    """Dynamic allocation without an external shuffle service, down to none."""
+    found = common_conf(settings(spark={"master": "yarn"}).spark)
+    assert found["spark.dynamicAllocation.enabled"] == found["spark.dynamicAllocation.shuffleTracking.enabled"] == "true"
+    assert found["spark.dynamicAllocation.minExecutors"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("mode: session\n  deploy_mode: cluster\n  master: yarn", "needs mode submit"),
+        ("mode: submit\n  deploy_mode: cluster\n  master: spark://h:7077", "needs mode submit, and master yarn"),
+        ("principal: p", "belong together"),
+        ("proxy_user: true", "needs mode submit"),
+        ("mode: submit\n  proxy_user: true\n  principal: p\n  keytab: /k", "takes only one"),
+        ("archive: /a.tar.gz", "is for clusters"),
+        ("tracking_url: http://rm", "tracking_url"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_one_line(tmp_path, given, said):
+    """Found when they are read, not by the first compaction."""
+    config = tmp_path / "c.yaml"
+    config.write_text(f"database:\n  url: sqlite:////x/m.db\nspark:\n  {given}\n")
+    with pytest.raises(SettingsError, match=said):
+        load_settings(config, {})

@@ -1,0 +1,187 @@
+"""A compaction that somebody wants stopped, and one whose entry was taken away: its worker notices within seconds, and undoes."""
+
+import threading
+
+import pytest
+
+from compactor.errors import OwnershipLostError
+from compactor.metastore.model import Entity, QueueState
+from compactor.metastore.queue import asked_to_stop
+from compactor.roles import lookout as lookout_module
+from compactor.roles.lookout import Lookout
+from compactor.roles.recovery import Recovery
+from tests.compacting import NothingRuns
+from tests.unit.roles.world import Inline
+
+WORKER, OTHER = (f"compactor-here-{'0a' * 16}-{number}" for number in (1, 2))
+
+
+class Waits(NothingRuns):
+    """Its application never ends by itself; a test may do something when it runs."""
+
+    def __init__(self, when_running):
+        self._when_running = when_running
+        self.ended = []
+
+    def run(self, job, function, tasks, *, progress=lambda _: None, cancelled=lambda: False):
+        from compactor.errors import CancelledError
+
+        self._when_running()
+        wait = threading.Event()
+        while not cancelled():
+            wait.wait(0.01)
+        raise CancelledError("stopped")
+
+    def application(self, job):
+        return "application_1700000000000_0001"
+
+    def end(self, job):
+        self.ended.append(job.key)
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch):
+    monkeypatch.setattr(lookout_module, "LOOK_SECONDS", 0.02)
+
+
+def enqueued(world, **sections):
+    """A table that waits for its compaction, and the entry's id."""
+    table = world.table(rows=3)
+    world.settle_time()
+    return table, world.enqueue(Entity("db", "t")).id
+
+
+def working(world):
+    (entry,) = world.services.queue.entries(QueueState.WORKING)
+    return entry
+
+
+def test_a_wish_to_stop_ends_the_compaction_as_aborted(any_world):
+    """Its application is ended, its staging directory is gone, nothing is tried again; Hive 3.1 knows no better word than failed."""
+    world = any_world
+    table, _ = enqueued(world)
+    before = world.names(table.location)
+    world.services.submitter = submitter = Waits(lambda: world.services.queue.ask_to_stop(working(world), "ann@edge1"))
+    said = world.worker().run_once()
+    assert said.endswith("cancelled: cancelled by ann@edge1")
+    state = "aborted" if world.services.hive_4 else "failed"
+    assert world.ended()[0] == (state, "cancelled by ann@edge1" if world.services.hive_4 or world.ended()[0][1] else None)
+    assert world.names(table.location) == before
+    assert submitter.ended
+    assert world.services.transactions.open_compactions() == []
+
+
+def test_an_entry_that_is_anothers_stops_its_worker_at_once(world):
+    """Not only when it would publish: the cluster isn't kept busy for nothing."""
+    enqueued(world)
+    world.services.submitter = Waits(lambda: world.services.queue.give_back(working(world)))
+    assert ": lost:" in world.worker().run_once()
+    assert world.states() == ["initiated"]
+
+
+def test_the_application_is_noted_with_the_entry(world):
+    """As soon as it is known; for `compactor queue`."""
+    enqueued(world)
+    seen = []
+
+    def wait_until_noted():
+        wait = threading.Event()
+        while not (working(world).job_id or "").startswith("application_"):
+            wait.wait(0.01)
+        seen.append(working(world).job_id)
+        world.services.queue.ask_to_stop(working(world), "ann")
+
+    world.services.submitter = Waits(wait_until_noted)
+    world.worker().run_once()
+    assert seen == ["application_1700000000000_0001"]
+
+
+def test_a_wish_outlives_the_worker_that_was_asked(any_world):
+    """It died before it could stop: whoever takes the entry next does. Noting an application doesn't wipe the wish out."""
+    world = any_world
+    enqueued(world)
+    queue = world.services.queue
+    entry = queue.claim(WORKER, "1")
+    assert queue.ask_to_stop(entry, "ann")
+    queue.set_job_id(entry, "application_1_0001")
+    assert asked_to_stop(working(world)) == "ann"
+    queue.give_back(entry)
+    world.services.submitter = Waits(lambda: None)
+    assert world.worker().run_once().endswith("cancelled: cancelled by ann")
+
+
+def test_only_the_worker_that_was_seen_is_asked(world):
+    """The entry has changed hands since: nobody is stopped by mistake."""
+    enqueued(world)
+    queue = world.services.queue
+    entry = queue.claim(WORKER, "1")
+    queue.give_back(entry)
+    queue.claim(OTHER, "1")
+    assert not queue.ask_to_stop(entry, "ann")
+    assert asked_to_stop(working(world)) is None
+
+
+def test_a_long_name_is_cut_to_what_the_column_holds(world):
+    """32 characters."""
+    enqueued(world)
+    entry = world.services.queue.claim(WORKER, "1")
+    assert world.services.queue.ask_to_stop(entry, "somebody-with-a-long-name@a-host-with-a-long-name")
+    assert asked_to_stop(working(world)) == "somebody-with-a-long-name@a"
+
+
+def test_a_lookout_that_cannot_look_looks_again(world):
+    """A metastore that is away is the heartbeat's matter."""
+    enqueued(world)
+    entry = world.services.queue.claim(WORKER, "1")
+    calls, told = [], threading.Event()
+
+    def application():
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError("away")
+
+    def lost(error):
+        assert isinstance(error, OwnershipLostError)
+        told.set()
+
+    lookout = Lookout(world.services.queue, entry, application, lost)
+    lookout.start()
+    wait = threading.Event()
+    while len(calls) < 3:
+        wait.wait(0.01)
+    world.services.queue.give_back(entry)
+    assert told.wait(60)
+    lookout.stop()
+
+
+class Left(Inline):
+    """Notes what is to be ended."""
+
+    def __init__(self):
+        super().__init__()
+        self.left = []
+
+    def end_left_over(self, keys, application):
+        self.left.append((set(keys), application))
+
+
+def test_what_a_dead_worker_had_running_is_ended_after_the_fence(world):
+    """By the keys of its staging directories and the application that was noted; the staging directories are gone by then."""
+    table, _ = enqueued(world)
+    world.services.submitter = submitter = Left()
+    entry = world.services.queue.claim(WORKER, "1")
+    world.services.queue.set_job_id(entry, "application_1_0001")
+    (table.location / f".compactor-{entry.id}-0a1b").mkdir()
+    assert Recovery(world.services).clear(working(world))
+    assert submitter.left == [({f"{entry.id}.0a1b"}, "application_1_0001")]
+    assert not [name for name in world.names(table.location) if name.startswith(".compactor")]
+
+
+def test_what_hives_own_workers_run_is_left_alone(world):
+    """Its job isn't ours to end."""
+    enqueued(world)
+    world.services.submitter = submitter = Left()
+    entry = world.services.queue.claim("hms-host-7", "4")
+    world.services.queue.set_job_id(entry, "application_1_0001")
+    Recovery(world.services).clear(working(world))
+    assert submitter.left == []
