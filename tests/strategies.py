@@ -3,7 +3,9 @@ Every Hypothesis strategy of the tests. Each area has its section; append yours 
 """
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -13,6 +15,7 @@ from compactor.acid.names import AcidDir, DirKind
 from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT, RowKey, encode
 from compactor.acid.types import HiveType, Kind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.control.windows import DAY, Once, Recurring, Window
 from compactor.planning.document import (
     Action,
     BucketPlan,
@@ -339,3 +342,36 @@ def assembled(draw: Any) -> tuple[dict[str, bytes], list[bytes | tuple[str, int,
             name, offset = draw(st.sampled_from("ab")), draw(st.sampled_from((0, 3, 17, 100)))
         pieces.append((name, offset, draw(st.integers(0, max(0, len(sources[name]) - offset)))))
     return sources, pieces
+
+
+# ---- control: zones, moments, windows
+
+ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo", "Asia/Kathmandu", "Pacific/Apia", "Africa/Cairo")
+"""With changes of an hour, of half an hour, at midnight, and of a whole day; and without any."""
+
+
+def zones() -> SearchStrategy[tzinfo]:
+    """Time zones of several habits."""
+    return st.sampled_from([UTC if name == "UTC" else ZoneInfo(name) for name in ZONES])
+
+
+def local_times() -> SearchStrategy[datetime]:
+    """Naive times to the minute, many of them near changes of clocks."""
+    near = st.sampled_from(["2026-03-29", "2026-10-25", "2026-03-08", "2026-11-01", "2011-12-30"]).map(datetime.fromisoformat)
+    close = st.builds(lambda day, minutes: day + timedelta(minutes=minutes), near, st.integers(-DAY, 2 * DAY))
+    return close | st.builds(lambda minutes: datetime.fromisoformat("2010-01-01") + timedelta(minutes=minutes), st.integers(0, 20 * 365 * DAY))
+
+
+@st.composite
+def windows(draw: Any, *, wide: bool | None = None) -> Window:
+    """Maintenance windows and blackouts, recurring ones mostly."""
+    zone, is_wide = draw(zones()), draw(st.booleans()) if wide is None else wide
+    if draw(st.integers(0, 4)) == 0:
+        begin = draw(local_times())
+        return Window("once", zone, Once(begin, begin + timedelta(minutes=draw(st.integers(1, 5 * DAY)))), wide=is_wide)
+    start, end = draw(st.integers(0, DAY - 1)), draw(st.integers(1, DAY))
+    days = draw(
+        st.sampled_from([{}, {"weekdays": frozenset({0, 6})}, {"month_days": frozenset({1, -1, 29})}, {"yearly": frozenset({(3, 29), (10, 25), (2, 29)})}])
+        | st.builds(lambda day: {"dates": frozenset({day})}, st.dates(date(2010, 1, 1), date(2030, 1, 1)))
+    )
+    return Window("recurring", zone, Recurring(**days, start=start, end=end if end != start else DAY), wide=is_wide)

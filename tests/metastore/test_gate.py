@@ -1,0 +1,113 @@
+"""Claims through a gate: what may not begin is left, the next that may is taken, and jobs at a time are counted exactly."""
+
+from compactor.acid.compaction import CompactionKind
+from compactor.control.judge import Judge, Situation
+from compactor.control.records import Holds, Pause
+from compactor.control.scope import Scope, Selection
+from compactor.control.spending import Budget
+from compactor.metastore.model import Entity, QueueState
+from compactor.metastore.queue import Queue
+from compactor.metastore.requests import Request
+from tests.metastore.actor import run_all
+
+MAJOR = CompactionKind.MAJOR
+
+
+def judge(*paused, budgets=()):
+    pauses = tuple(Pause(Scope.parse(scope), "x", "ann", 0) for scope in paused)
+    return Judge(Situation(now_ms=1, holds=Holds(pauses), budgets=tuple(budgets)))
+
+
+def enqueue(queue, *entities, pool=None):
+    return [queue.enqueue(Entity(*entity), MAJOR, pool=pool).id for entity in entities]
+
+
+def test_the_oldest_that_may_is_taken(database):
+    """A paused table's entries stay initiated; the others go in their order; when only paused ones are left, nothing is claimed, and the gate knows why."""
+    queue = Queue(database)
+    _, second, _, fourth = enqueue(queue, ("a", "t", "p=1"), ("b", "t"), ("a", "t", "p=2"), ("c", "t"))
+    gate = judge("table:a.*").gate()
+    assert [queue.claim("w", "1", gate=gate).id for _ in range(2)] == [second, fourth]
+    assert queue.claim("w", "1", gate=gate) is None
+    assert gate.first is not None
+    assert gate.first[0].full_name == "a.t"
+    assert gate.first[1].reason.value == "paused"
+    assert [entry.entity.database for entry in queue.entries(QueueState.INITIATED)] == ["a", "a"]
+    free = judge().gate()
+    assert queue.claim("w", "1", gate=free).entity == Entity("a", "t", "p=1")
+
+
+def test_entries_to_be_left_are_left_by_a_gate_too(database):
+    """`without` and the gate together: also the oldest of a table may be left for its next."""
+    queue = Queue(database)
+    first, second = enqueue(queue, ("a", "t", "p=1"), ("a", "t", "p=2"))
+    assert queue.claim("w", "1", without={first}, gate=judge("table:b.*").gate()).id == second
+
+
+def test_a_pool_is_paused_for_its_own_workers(database_4):
+    """The pool is part of what is asked; an entry of the same table in no pool isn't meant."""
+    queue = Queue(database_4)
+    enqueue(queue, ("a", "t", "p=1"), pool="night")
+    (plain,) = enqueue(queue, ("a", "t", "p=2"))
+    gate = judge("pool:night").gate()
+    assert queue.claim("w", "1", "night", gate=gate) is None
+    assert queue.claim("w", "1", gate=gate).id == plain
+
+
+def test_thousands_of_paused_partitions_are_one_question(database):
+    """The gate is asked once for each table, not for each entry."""
+    queue = Queue(database)
+    queue.enqueue_all([Request(Entity("a", "t", f"p={number}"), MAJOR) for number in range(3000)])
+    (last,) = enqueue(queue, ("b", "t"))
+    asked = []
+
+    class Counting:
+        counts = False
+
+        def open(self, working):
+            def may(database, table, pool):
+                asked.append((database, table))
+                return database != "a"
+
+            return may
+
+    assert queue.claim("w", "1", gate=Counting()).id == last
+    assert asked == [("a", "t"), ("b", "t")]
+
+
+def test_never_more_at_a_time_than_a_budget_allows(shared_database):
+    """Eight workers that claim and give back at once: of the table's entries never more than two are being worked on; other tables aren't held up."""
+    queue = Queue(shared_database)
+    enqueue(queue, *(("a", "t", f"p={number}") for number in range(20)), *(("b", "t", f"p={number}") for number in range(4)))
+    budget = Budget("two", Selection(tables=("a.*",)), jobs=2)
+    running, others = [], []
+
+    def work(name):
+        for _ in range(6):
+            gate = judge(budgets=[budget]).gate()
+            if (entry := queue.claim(name, "1", gate=gate)) is None:
+                continue
+            running.append(sum(one.entity.database == "a" for one in queue.working()))
+            if entry.entity.database == "a":
+                queue.give_back(entry)
+            else:
+                others.append(entry.id)
+
+    run_all([lambda name=f"compactor-edge-{number}": work(name) for number in range(8)])
+    assert 1 <= max(running) <= 2
+    assert others
+
+
+def test_no_entry_is_claimed_twice_through_a_gate(shared_database):
+    """Six workers claiming at once share a queue without overlap, in spite of all wanting the oldest."""
+    queue = Queue(shared_database)
+    enqueue(queue, *(("a", "t", f"p={number}") for number in range(5)), *(("b", "t", f"p={number}") for number in range(20)))
+    claimed = []
+
+    def work(name):
+        gate = judge("table:a.*").gate()
+        while (entry := queue.claim(name, "1", gate=gate)) is not None:
+            claimed.append(entry.id)
+
+    run_all([lambda name=f"compactor-edge-{number}": work(name) for number in range(6)])
+    assert len(claimed) == len(set(claimed)) == 20
