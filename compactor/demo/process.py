@@ -6,6 +6,7 @@ Source: Spark starts a JVM, and the JVM Python workers in process groups of thei
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ GRACE_SECONDS = 3.0
 
 class DaemonProcess:
     """
-    A child; leaving the context ends it, however that happens.
+    A child; leaving the context ends it: after a drain, or at once when it is left by an exception. Its temporary files go with it.
 
     Args:
         command: see `run_command`.
@@ -36,11 +37,14 @@ class DaemonProcess:
         self._command = list(command)
         self._log = log
         self._patience = patience
+        self._temporary = log.parent / "tmp"
         self._process: subprocess.Popen[bytes] | None = None
         self._read = 0
 
     def __enter__(self) -> Self:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")}
+        self._temporary.mkdir(exist_ok=True)
+        environment |= {"TMPDIR": str(self._temporary), "SPARK_LOCAL_DIRS": str(self._temporary)}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -57,14 +61,15 @@ class DaemonProcess:
         if self._process is None:
             return
         try:
-            if self._process.poll() is None:
+            if self._process.poll() is None and kind is None:
                 self._process.terminate()
-                self._process.wait(self._patience if kind is None else min(5.0, self._patience))
+                self._process.wait(self._patience)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             pass
         finally:
-            self._sweep()
+            self._sweep(GRACE_SECONDS if kind is None else 0)
             self._process.wait()
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     @property
     def exit_code(self) -> int | None:
@@ -95,19 +100,14 @@ class DaemonProcess:
         self._read += len(whole)
         return [_parsed(line) for line in whole.decode("utf-8", "replace").splitlines() if line.strip()]
 
-    def _sweep(self) -> None:
-        """Kill what is left of its session: the JVM and its Python workers, if they didn't end with it."""
+    def _sweep(self, grace: float) -> None:
+        """Kill what is left of its session after a grace: the JVM and its Python workers, if they didn't end with it."""
         assert self._process is not None
-        self._await_end(GRACE_SECONDS)
-        for member in _session(self._process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(member, signal.SIGKILL)
-        self._await_end(GRACE_SECONDS)
-
-    def _await_end(self, seconds: float) -> None:
-        assert self._process is not None
-        until = time.monotonic() + seconds
-        while _session(self._process.pid) and time.monotonic() < until:
+        began = time.monotonic()
+        while (members := _session(self._process.pid)) and (waited := time.monotonic() - began) < grace + GRACE_SECONDS:
+            for member in members if waited >= grace else ():  # again each time: one may just have started another
+                with suppress(ProcessLookupError):
+                    os.kill(member, signal.SIGKILL)
             time.sleep(POLL_SECONDS)
 
 

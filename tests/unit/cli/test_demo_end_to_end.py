@@ -27,8 +27,8 @@ def environment(temporary):
 
 
 def left(temporary):
-    """Demo directories, and processes whose command line names one of them."""
-    directories = [path.name for path in temporary.glob("compactor-demo-*")]
+    """Whatever lies in the temporary directory, and processes whose command line names it."""
+    directories = [path.name for path in temporary.iterdir()]
     running = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -63,7 +63,7 @@ def test_every_table_is_compacted_cleaned_and_unchanged(temporary, tmp_path):
 
 
 def test_ctrl_c_leaves_nothing_running(temporary):
-    """Interrupted in the middle, it ends with 130, and neither a process nor a directory is left."""
+    """Interrupted while Spark starts, it ends with 130, and neither a process nor a file is left: no demo, no session's files, no sign of life of the daemon."""
     with subprocess.Popen(COMMAND, env=environment(temporary), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as demo:
         assert demo.stderr is not None
         for line in demo.stderr:
