@@ -120,6 +120,7 @@ def test_sqlite_serves_one_process(tmp_path):
         reader = subprocess.run([sys.executable, "-c", program, f"sqlite:///{path}", "read"], capture_output=True, text=True, check=True)
     after = subprocess.run([sys.executable, "-c", program, f"sqlite:///{path}"], capture_output=True, text=True, check=True)
     assert "is in use by another process (process " in other.stdout
+    assert "stop that one first, or use PostgreSQL for several" in other.stdout
     assert (reader.stdout, after.stdout) == ("", "")
 
 
