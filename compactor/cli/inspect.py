@@ -14,7 +14,7 @@ from compactor.acid.listing import Listing
 from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.cli.lookup import Found
-from compactor.cli.partition import Item, items_of
+from compactor.cli.partition import Item, Standing, items_of
 from compactor.errors import CompactorError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.cleaning import Cleaning, ReadyEntry
@@ -25,11 +25,13 @@ from compactor.metastore.queue import Queue
 from compactor.metastore.transactions import Transactions
 from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.reasons import Reason
+from compactor.roles.evidence import evidence_in
 from compactor.roles.rules import TableRules, decide, thresholds_from
 from compactor.settings import Settings
 from compactor.storage.registry import storage_for
 
 HISTORY = 5
+_EVIDENCE = "kept by a verification that refused; removed by the Cleaner after cleaner.keep_evidence_days"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,10 @@ def inspect(database: Database, settings: Settings, found: Found) -> Inspection:
         RefusedError: the directory isn't there, or holds what no reader can resolve.
     """
     moment = look(database, found.table)
-    reader, compactor = moment.resolve(storage_for(found.location).list_tree(found.location))
+    storage = storage_for(found.location)
+    listing = storage.list_tree(found.location)
+    reader, compactor = moment.resolve(listing)
+    evidence = tuple(Item(Standing.EVIDENCE, one.name, one.files, one.bytes, note=_EVIDENCE) for one in evidence_in(storage, found.location, listing))
     entity = found.entity
     queue = Queue(database)
     candidate = candidates(database).get(entity)
@@ -117,7 +122,7 @@ def inspect(database: Database, settings: Settings, found: Found) -> Inspection:
     return Inspection(
         found=found,
         moment=moment,
-        items=items_of(reader, compactor, insert_only=found.table.insert_only, explain=moment.why_unread),
+        items=(*items_of(reader, compactor, insert_only=found.table.insert_only, explain=moment.why_unread), *evidence),
         verdict=judge(found, compactor, candidate, moment, thresholds_from(settings.initiator.thresholds), failing=failing),
         queue=queue.entries(entity=entity),
         history=queue.history(entity=entity, limit=HISTORY),

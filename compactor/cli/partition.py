@@ -37,6 +37,7 @@ class Standing(StrEnum):
     ABORTED = "aborted"
     OBSOLETE = "obsolete"
     UNKNOWN = "unknown"
+    EVIDENCE = "evidence"
 
 
 READ = (Standing.BASE, Standing.DELTA, Standing.DELETE_DELTA, Standing.ORIGINAL)
@@ -49,6 +50,7 @@ COLOURS = {
     Standing.ABORTED: "red",
     Standing.OBSOLETE: "bright_black",
     Standing.UNKNOWN: "bold red",
+    Standing.EVIDENCE: "yellow",
 }
 COLUMNS = (
     Column("standing", "STANDING"),

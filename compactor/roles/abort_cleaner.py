@@ -109,7 +109,7 @@ class AbortCleaner:
 
         sweep = Sweep(services, location, "aborted", entity, lambda: self._still_right(table, entity), table_location=table.location)
         swept = sweep.run(state_of, _aborted, originals=False)
-        tally.add(swept.removed)
+        tally.add(swept.removed, swept.evidence)
         if swept.removed:
             _log.info("removed aborted writes", directories=[removal.name for removal in swept.removed])
         return swept.state, swept.left

@@ -145,7 +145,7 @@ class Cleaner:
 
         sweep = Sweep(services, location, entry.id, entry, lambda: self._still_right(entry, table, location), table_location=table.location)
         swept = sweep.run(state_of, _obsolete_and_aborted, originals=True)
-        tally.add(swept.removed)
+        tally.add(swept.removed, swept.evidence)
         if swept.left:
             services.cleaning.clear_cleaner_start(entry)
             tally.wait(entry, f"{swept.left[0]} is still there", Reason.INPUT_CHANGED)

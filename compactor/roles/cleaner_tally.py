@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from compactor.metastore.model import Entity, QueueEntry
 from compactor.reasons import Reason
+from compactor.roles.evidence import Evidence, described
 from compactor.roles.trash import Removal
 
 
@@ -19,6 +20,7 @@ class CleanerTally:
         cleaned: entries marked cleaned.
         ended: entries that ended without cleaning: refused or failed.
         forgotten: rows about aborted writes whose directories are gone.
+        evidence: what refused verifications left in the partitions that were looked at.
         waiting: a sentence for each entry that is held back.
     """
 
@@ -29,12 +31,14 @@ class CleanerTally:
     bytes: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     reasons: Counter[Reason] = field(default_factory=Counter)
+    evidence: list[Evidence] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, removals: Iterable[Removal]) -> None:
+    def add(self, removals: Iterable[Removal], evidence: Iterable[Evidence] = ()) -> None:
         with self._lock:
+            self.evidence.extend(evidence)
             for removal in removals:
                 self.directories += 1
                 self.bytes += removal.bytes
@@ -66,6 +70,8 @@ class CleanerTally:
             parts.append(f"ended {self.ended} without cleaning")
         if self.waiting:
             parts.append(f"{len(self.waiting)} wait: {self.waiting[0]}")
+        if self.evidence:
+            parts.append(f"{described(self.evidence)} kept")
         if self.errors:
             parts.append(f"{len(self.errors)} failed: {self.errors[0]}")
         return "; ".join(parts) or "nothing to clean"

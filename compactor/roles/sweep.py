@@ -18,6 +18,7 @@ from compactor.metastore.transactions import TxnState
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.absence import require_removed
+from compactor.roles.evidence import Evidence, evidence_in
 from compactor.roles.removing import trash_for
 from compactor.roles.services import Services
 from compactor.roles.trash import Removal, Trash, remove_hidden, settle, visibility_txn
@@ -27,6 +28,7 @@ from compactor.storage.base import Storage
 _log = get_logger(__name__)
 Resolve = Callable[[Listing], AcidState]
 _NOTHING = Listing((), ())
+_DAY_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,13 @@ class Swept:
         removed: directories and files that are gone from their names.
         state: as found after that.
         left: names that should have gone and are still there.
+        evidence: of compactions whose verification refused, still kept.
     """
 
     removed: tuple[Removal, ...]
     state: AcidState
     left: tuple[str, ...]
+    evidence: tuple[Evidence, ...] = ()
 
 
 class Sweep:
@@ -83,7 +87,7 @@ class Sweep:
         state = resolve(listing)
         if not removals_in(listing, state):
             self._services.steps.enter(steps.CLEANER_LISTED, self._about)
-            return Swept((), state, ())
+            return Swept((), state, (), self._evidence(listing))
         trash = trash_for(self._storage, self._location, self._tag)
         trash.open()
         try:
@@ -97,9 +101,21 @@ class Sweep:
             trash.put_back()
             raise
         self._remove(trash, removals)
-        after = resolve(self._list())
+        listing = self._list()
+        after = resolve(listing)
         left = removals_for(listing, wanted(after), after.obsolete_originals if originals else ())
-        return Swept(removals, after, tuple(removal.name for removal in left))
+        return Swept(removals, after, tuple(removal.name for removal in left), self._evidence(listing))
+
+    def _evidence(self, listing: Listing) -> tuple[Evidence, ...]:
+        """What is still kept; what was kept for long enough goes now, after all else went well."""
+        found = evidence_in(self._storage, self._location, listing)
+        if not found:
+            return ()
+        now_ms, age_ms = self._services.now_ms(), self._services.settings.cleaner.keep_evidence_days * _DAY_MS
+        old = {one.name for one in found if one.is_older(now_ms, age_ms)}
+        if old:
+            _log.info("removed evidence that was kept for long enough", directories=remove_hidden(self._storage, self._location, sorted(old)))
+        return tuple(one for one in found if one.name not in old)
 
     def _list(self) -> Listing:
         try:

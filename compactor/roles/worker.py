@@ -202,7 +202,9 @@ class Worker:
             setbacks.ended(entry, compacted=False)
         metrics.jobs.labels(entry.kind.value, outcome).inc()
         metrics.verification_refused.inc(isinstance(error, VerificationError))
-        (_log.info if outcome in {"given-back", "refused", "cancelled"} and not again else _log.warning)(f"compaction {word}", reason=_code(error), message=message)
+        (_log.info if outcome in {"given-back", "refused", "cancelled"} and not again else _log.warning)(
+            f"compaction {word}", reason=_code(error), message=message
+        )
         return f"{_name(entry)}: {word}: {message}"
 
     def _is_drained(self, error: Exception) -> bool:

@@ -49,6 +49,7 @@ class Cleaner(Section):
     interval_seconds: Seconds = 5
     retention_seconds: NotNegative = 0
     quarantine: bool = False
+    keep_evidence_days: NotNegative = 7
     threads: int = Field(default=4, ge=1, le=256)
     retry_attempts: int = Field(default=5, ge=0, le=10)
     retry_seconds: Seconds = 300
