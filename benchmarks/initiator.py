@@ -27,7 +27,7 @@ def run() -> list[harness.Result]:
     configure("error", "console")
     with postgres_server() as server, harness.scratch() as folder:
         url = server.create("4.0.0")
-        _build(folder, url)
+        build(folder, url, PARTITIONS)
         # a full scan each time: the most that a cycle ever has to do
         settings = Settings(
             database={"url": url}, initiator={"interval_seconds": 0.001, "full_scan_seconds": 0.001}, http={"enabled": False}, log={"level": "error"}
@@ -48,8 +48,8 @@ def run() -> list[harness.Result]:
     ]
 
 
-def _build(folder: Path, url: str) -> None:
-    """Make a table of 20,000 partitions, each with a base and a delta below the thresholds; the files are links to two real ones."""
+def build(folder: Path, url: str, partitions: int) -> None:
+    """Make a table of many partitions, each with a base and a delta below the thresholds; the files are links to two real ones."""
     database = Database(url).connect()
     ledger = MetastoreLedger(database)
     warehouse = Warehouse(folder / "warehouse", ledger, CatalogRows(database))
@@ -59,22 +59,22 @@ def _build(folder: Path, url: str) -> None:
     files.write_acid(small, COLUMNS, [(0, 2, 1 << 29, 0, 2, (1, "one"))])
     txns = [ledger.open(), ledger.open()]
     write_ids = [ledger.write_id(txn, table.database, table.name) for txn in txns]
-    for number in range(PARTITIONS):
+    for number in range(partitions):
         place = table.location / f"p={number}"
         for name, source in (("base_0000001", large), (f"delta_{write_ids[1]:07d}_{write_ids[1]:07d}_0000", small)):
             (place / name).mkdir(parents=True)
             os.link(source, place / name / "bucket_00000_0")
-    _register(database, table, txns[1], write_ids[1])
+    _register(database, table, txns[1], write_ids[1], partitions)
     for txn in txns:
         ledger.commit(txn)
     database.close()
 
 
-def _register(database: Database, table: DemoTable, txn: int, write_id: int) -> None:
+def _register(database: Database, table: DemoTable, txn: int, write_id: int, partitions: int) -> None:
     """Put partitions and what was written into them into the metastore, in bulk."""
     schema = database.schema
     first = 1_000_000
-    numbers = range(PARTITIONS)
+    numbers = range(partitions)
     names = [f"p={number}" for number in numbers]
     with database.transaction() as connection:
         tbl_id, sd_id = connection.execute(select(schema.tbls.c.tbl_id, schema.tbls.c.sd_id).where(schema.tbls.c.tbl_name == table.name)).one()

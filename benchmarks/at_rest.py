@@ -1,0 +1,118 @@
+"""
+What a daemon costs that has nothing to do: 100,000 partitions, all looked at, one of them compacted; Spark's JVM has been stopped, and isn't counted.
+
+CPU is that of five minutes, an ordinary look of the Initiator included, plus its share of the hourly full scan.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks import harness
+from benchmarks.initiator import build
+from compactor.acid.compaction import CompactionKind
+from compactor.log import configure
+from compactor.metastore.database import Database
+from compactor.metastore.model import Entity, QueueState
+from compactor.metastore.queue import Queue
+from compactor.roles.initiator import Initiator
+from compactor.roles.services import Services
+from compactor.settings import Settings
+from tests.metastore.servers import postgres_server
+
+PARTITIONS = 100_000
+WINDOW = 310.0
+FULL_SCAN = 3600.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PATIENCE = 600.0
+
+
+def run() -> list[harness.Result]:
+    """The two bars."""
+    configure("error", "console")
+    with postgres_server() as server, harness.scratch() as folder:
+        url = server.create("4.0.0")
+        build(folder, url, PARTITIONS)
+        scan = _full_scan(url)
+        with _daemon(folder, url) as process:
+            _compact_one(url, process)
+            _wait("Spark's JVM wasn't stopped", lambda: not _children(process.pid), process)
+            before, begin = _cpu(process.pid), time.monotonic()
+            time.sleep(WINDOW)
+            busy = (_cpu(process.pid) - before) / (time.monotonic() - begin)
+            resident = _resident(process.pid)
+    share = 100 * (busy + scan / FULL_SCAN)
+    return [
+        harness.at_most("at_rest/memory", resident / 2**20, 300, "MiB", f"resident, {PARTITIONS:,} partitions; no JVM is left"),
+        harness.at_most("at_rest/cpu", share, 1, "% of a core", f"{100 * busy:.2f} % in {WINDOW:.0f} s, and {scan:.1f} CPU s for the full scan of each hour"),
+    ]
+
+
+def _full_scan(url: str) -> float:
+    """CPU seconds of a full scan that finds nothing changed."""
+    settings = Settings(
+        database={"url": url}, initiator={"interval_seconds": 0.001, "full_scan_seconds": 0.001}, http={"enabled": False}, log={"level": "error"}
+    )
+    services = Services.open(settings)
+    try:
+        initiator = Initiator(services)
+        initiator.run_once()
+        begin = time.process_time()
+        initiator.run_once()
+        return time.process_time() - begin
+    finally:
+        services.close()
+
+
+@contextmanager
+def _daemon(folder: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `compactor run`, as delivered but for how soon Spark is stopped."""
+    config = folder / "compactor.yaml"
+    config.write_text(f"database:\n  url: {url}\nspark:\n  idle_seconds: 5\nhttp:\n  enabled: false\nlog:\n  level: error\n", encoding="utf-8")
+    process = subprocess.Popen([sys.executable, "-m", "compactor.cli", "--config", str(config), "run"])
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _compact_one(url: str, process: subprocess.Popen[bytes]) -> None:
+    client = Database(url).connect()
+    try:
+        queue = Queue(client)
+        number = queue.enqueue(Entity("bench", "parts", "p=0"), CompactionKind.MAJOR).id
+        _wait(
+            "the one compaction didn't end",
+            lambda: (entry := queue.entry(number)) is None or entry.state not in {QueueState.INITIATED, QueueState.WORKING},
+            process,
+        )
+    finally:
+        client.close()
+
+
+def _wait(trouble: str, over: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + _PATIENCE
+    while not over():
+        if time.monotonic() > end or process.poll() is not None:
+            raise RuntimeError(trouble)
+        time.sleep(0.5)
+
+
+def _cpu(pid: int) -> float:
+    """User and system seconds of a process, without its children."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _resident(pid: int) -> int:
+    """Resident bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _children(pid: int) -> list[str]:
+    return [child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text(encoding="ascii").split()]
