@@ -17,7 +17,7 @@ from compactor.acid.names import STAGING_PREFIX
 from compactor.acid.snapshot import AcidState
 from compactor.acid.write_ids import CompactorWriteIdList
 from compactor.engine.compaction import Compaction, CompactionRequest, Published
-from compactor.errors import CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError
+from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError
 from compactor.log import get_logger
 from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts
 from compactor.metastore.queue import committed
@@ -129,8 +129,8 @@ class Attempt:
         self._storage = storage = self._services.storage(facts.location)
         try:
             return self._run(facts, storage)
-        except (RefusedError, FileNotFoundError) as error:
-            if isinstance(error, FileNotFoundError) or error.reason in _MISSING:
+        except (RefusedError, CancelledError, FileNotFoundError) as error:
+            if not isinstance(error, RefusedError) or error.reason in _MISSING:
                 self._require_there(facts, storage)
             raise
 

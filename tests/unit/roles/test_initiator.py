@@ -12,7 +12,7 @@ def skips(world):
     samples = {}
     for family in world.services.metrics.registry.collect():
         if family.name == "compactor_skips":
-            samples = {sample.labels["reason"]: sample.value for sample in family.samples if sample.name.endswith("_total")}
+            samples = {sample.labels["reason"]: sample.value for sample in family.samples if sample.name.endswith("_total") and sample.value}
     return samples
 
 

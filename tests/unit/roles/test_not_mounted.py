@@ -29,7 +29,7 @@ def test_the_initiator_records_nothing(world, partitioned):
     if partitioned:
         table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int")])
         for number in range(12):
-            world.insert(table, [(number, "v")], (1,))
+            world.insert(table, [(number, "v")], ("1",))
     else:
         world.table(rows=12, insert_only=True)
     world.settle_time()
