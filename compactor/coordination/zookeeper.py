@@ -335,6 +335,7 @@ class ZooKeeperCoordinator(Coordinator):
     def read(self, key: str) -> Value | None:
         with self._answering():
             try:
+                self._answer(self._client.sync_async(self._path("control", key)))  # else a server that lags behind answers with what was
                 data, stat = self._answer(self._client.get_async(self._path("control", key)))
             except NoNodeError:
                 return None
