@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "members": ("compactor.cli.members:members", "Show the daemons that are there, who leads, and what each is doing."),
     "plan": ("compactor.cli.plan:plan", "Show what a compaction would do, and its cost; changes nothing."),
     "explain": ("compactor.cli.explain:explain", "Draw a partition, and say why it is or isn't due, and what blocks cleaning."),
+    "archive": ("compactor.cli.archive:archive", "Build what the nodes of a Spark cluster need of us."),
     "config": ("compactor.cli.config:config", "Check or show the settings."),
     "demo": ("compactor.demo.show:demo", "Build a small warehouse and watch the daemon compact it."),
     "completion": ("compactor.cli.completion:completion", "Print the shell's completion script."),

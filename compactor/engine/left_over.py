@@ -41,14 +41,15 @@ def end_group(process: "subprocess.Popen[bytes]", patience: float) -> None:
 def end_processes(keys: Collection[str]) -> list[int]:
     """KILL processes of this user and machine that were started for one of these jobs; returns their ids. Where there is no /proc, none are found."""
     ended = []
-    for pid in _started_for(keys):
+    for pid in started_for(keys):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
             ended.append(pid)
     return ended
 
 
-def _started_for(keys: Collection[str]) -> Iterator[int]:
+def started_for(keys: Collection[str]) -> Iterator[int]:
+    """Processes of this machine that were started for one of these jobs, as far as we may look into them."""
     wanted = {f"{JOB_VARIABLE}={key}".encode() for key in keys}
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):

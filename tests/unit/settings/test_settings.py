@@ -115,7 +115,7 @@ MISTAKES = [
     ("cleaner: {}\ncleaner: {}", {}, "c.yaml line 3: the key cleaner stands twice in one place"),
     ("a: [1", {}, "c.yaml line 2: "),
     ("1: 2", {}, "c.yaml: 1: unknown key; known are database"),
-    ("spark: {mode: submit}", {}, "c.yaml: spark.mode: input should be 'session'"),
+    ("spark: {mode: cluster}", {}, "c.yaml: spark.mode: input should be 'session'"),
     ("host: 'a b'", {}, "c.yaml: host: "),
     ("", {"COMPACTOR_INITIATR__X": "1"}, "environment: COMPACTOR_INITIATR__X: there is no setting initiatr; did you mean initiator?"),
     ("", {"COMPACTOR_HTTP__PORTS": "1"}, "environment: COMPACTOR_HTTP__PORTS: there is no setting http.ports; did you mean port?"),

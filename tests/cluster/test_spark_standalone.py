@@ -1,0 +1,101 @@
+"""Applications on a standalone cluster: Master and Worker from PySpark's own jars; and on this machine alone, where a killed daemon leaves a driver behind."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from contextlib import ExitStack
+
+import pytest
+import yaml
+
+from compactor.engine.left_over import started_for
+from compactor.engine.submit_command import spark_home
+from compactor.engine.submit_mode import ApplicationSubmitter
+from compactor.metastore.model import QueueState
+from compactor.metastore.queue import Queue
+from tests.compacting import compact, settings
+from tests.crash.test_kill import SETTINGS, Scene, ended
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+START_SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory):
+    """The address of a Master with one Worker."""
+    folder = tmp_path_factory.mktemp("standalone")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"spark://127.0.0.1:{port}"
+    with ExitStack() as stack:
+        _start(stack, folder / "master", ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"], "I have been elected leader")
+        _start(stack, folder / "worker", ["worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "2g", "--webui-port", "0", address], "registered")
+        yield address
+
+
+def _start(stack, folder, words, ready):
+    folder.mkdir()
+    log = folder / "log"
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(spark_home()), "SPARK_WORKER_DIR": str(folder)}
+    with log.open("wb") as out:
+        line = [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{words[0]}", *words[1:]]
+        process = subprocess.Popen(line, stdout=out, stderr=out, env=environment, stdin=subprocess.DEVNULL, cwd=folder)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    deadline = time.monotonic() + START_SECONDS
+    while ready not in log.read_text(encoding="utf-8", errors="replace"):
+        assert process.poll() is None, log.read_text(encoding="utf-8")
+        assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
+        time.sleep(0.1)
+
+
+def test_a_compaction_on_a_standalone_cluster(warehouse, master):
+    """The same rows by an application whose driver is here and whose executor is there; its id is the Master's."""
+    section = settings(spark={"mode": "submit", "master": master, "conf": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}})
+    submitter = ApplicationSubmitter(section)
+    seen, end = [], submitter.end
+    submitter.end = lambda job: (seen.append(submitter.application(job)), end(job))
+    table = warehouse.create_table("db", "t", [("id", "int"), ("v", "string")])
+    for number in range(3):
+        with warehouse.begin() as txn:
+            txn.insert(table, [(number * 10 + i, "x") for i in range(10)])
+    with warehouse.begin() as txn:
+        txn.delete(table, lambda row: row[0] % 7 == 0)
+    compact(warehouse, table, submitter=submitter, settings=section)
+    submitter.stop()
+    assert seen[0].startswith("app-")
+
+
+@pytest.fixture
+def scene(tmp_path):
+    """A daemon with an application for each compaction, on this machine; an embedded metastore."""
+    made = Scene(f"sqlite:///{tmp_path}/metastore.db", tmp_path)
+    sections = SETTINGS | {"database": {"url": made.url}, "spark": {"mode": "submit", "master": "local[1]"}, "worker": SETTINGS["worker"] | {"threads": 1}}
+    made.config.write_text(yaml.safe_dump(sections), encoding="utf-8")
+    yield made
+    made.end()
+
+
+def test_a_killed_daemons_driver_ends_and_the_next_attempt_succeeds(scene):
+    """A driver on this machine outlives its daemon, and goes when the next one has put up the fence; rows are as ever, and no compaction counts as failed."""
+    killed = scene.start(spark=True)
+    place = lambda: list(scene.table.location.glob(".compactor-*/application/at-*"))  # noqa: E731
+    scene.until(killed, place, "at work")
+    staging = place()[0].parents[1].name
+    key = staging.removeprefix(".compactor-").replace("-", ".", 1)
+    os.kill(killed.pid, signal.SIGKILL)
+    assert ended(killed) == -signal.SIGKILL
+    assert list(started_for({key}))
+    scene.assert_rows()
+    before = scene.starts()
+    again = scene.start(spark=True)
+    scene.until(again, lambda: scene.starts() > before and scene.settled(), "settled")
+    assert not list(started_for({key}))
+    assert scene.drain(again) == 0
+    scene.assert_rows()
+    assert len(scene.names()) == 1
+    (done,) = Queue(scene.metastore).history(QueueState.SUCCEEDED)
+    assert done.job_id.startswith("local-")
