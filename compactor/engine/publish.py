@@ -12,7 +12,7 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.engine.last_look import LastLook
 from compactor.engine.manifest import Manifest, files_below
 from compactor.engine.staging import Staging
-from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, RetryableError
+from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, RetryableError, UnreachableError
 from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
@@ -41,7 +41,7 @@ class RenamePublisher:
 
         Raises:
             RefusedError: INPUT_CHANGED, DUPLICATE_RANGE.
-            RetryableError: the rename didn't happen.
+            RetryableError, UnreachableError: the rename didn't happen.
             OutcomeUnknownError: can't be told.
         """
         for manifest in sorted(manifests, key=lambda item: item.kind is not DirKind.DELETE_DELTA):
@@ -80,5 +80,6 @@ class RenamePublisher:
         if found is not None and isinstance(error, FileExistsError):
             raise RefusedError(Reason.DUPLICATE_RANGE, f"{self._plan.entity}: {manifest.directory} appeared while it was published") from error
         if staged and found is None:
-            raise RetryableError(f"{self._plan.entity}: {manifest.directory} wasn't published: {error}") from error
+            kind = UnreachableError if isinstance(error, UnreachableError) else RetryableError
+            raise kind(f"{self._plan.entity}: {manifest.directory} wasn't published: {error}") from error
         raise OutcomeUnknownError(f"{self._plan.entity}: {manifest.directory} is there but isn't what was staged: {error}") from error

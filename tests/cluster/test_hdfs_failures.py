@@ -61,11 +61,11 @@ def test_safe_mode_stops_a_publication_that_may_be_repeated(ready, hdfs):
     before = visible(attempt.remote)
     hdfs.command("safemode", "enter")
     try:
-        with pytest.raises(RetryableError, match="safe mode") as caught:
+        with pytest.raises(UnreachableError, match="safe mode") as caught:
             publish(attempt)
-        with pytest.raises(RetryableError, match="safe mode"):
+        with pytest.raises(UnreachableError, match="safe mode"):
             storage_for(attempt.remote).write_small(join(attempt.remote, "f"), b"x")
-        with pytest.raises(RetryableError, match="safe mode"):
+        with pytest.raises(UnreachableError, match="safe mode"):
             attempt.compaction.discard()
         assert visible(attempt.remote) == before
     finally:

@@ -187,7 +187,7 @@ def test_an_error_after_the_rename_is_looked_at(warehouse, table):
 def test_an_error_before_the_rename_may_be_retried(warehouse, table):
     """Nothing happened: the source is there, the target isn't."""
     attempt = ready(warehouse, table, storage=Shaky(before=UnreachableError("gone for a moment")))
-    with unchanged(attempt), pytest.raises(RetryableError):
+    with unchanged(attempt), pytest.raises(UnreachableError):
         publish(attempt)
     attempt.compaction._storage.before = None
     assert publish(attempt).directories

@@ -33,7 +33,7 @@ def answered(java, text):
 @pytest.mark.parametrize(
     ("error", "kind", "reason"),
     [
-        (answered("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Cannot create /x. Name node is in safe mode."), RetryableError, None),
+        (answered("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Cannot create /x. Name node is in safe mode."), UnreachableError, None),
         (answered("org.apache.hadoop.ipc.RetriableException", "starting"), RetryableError, None),
         (answered("org.apache.hadoop.hdfs.protocol.NSQuotaExceededException", "The NameSpace quota is exceeded"), RefusedError, Reason.QUOTA_EXCEEDED),
         (answered("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", "The DiskSpace quota is exceeded"), RefusedError, Reason.QUOTA_EXCEEDED),
@@ -250,7 +250,7 @@ SAFE = answered("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Nam
         (["/a"], True, OSError("Connection reset"), OutcomeUnknownError),
         (["/a"], True, FileNotFoundError("repeated"), OutcomeUnknownError),
         (["/a"], True, SAFE, OutcomeUnknownError),
-        (["/a"], False, SAFE, RetryableError),
+        (["/a"], False, SAFE, UnreachableError),
         ([], False, FileNotFoundError("gone"), FileNotFoundError),
         (["/b"], False, FileNotFoundError("gone"), FileNotFoundError),
         (["/a", "/b"], False, FileExistsError("taken"), FileExistsError),
