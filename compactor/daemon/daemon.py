@@ -261,8 +261,8 @@ class Daemon:
                 lambda: now().initiator.interval_seconds,
                 lambda: 3 * now().initiator.interval_seconds + _HOUR,
             )
-        for number in range(1, services.settings.worker.threads + 1):
-            worker = Worker(services, number)
+        for number, pool in enumerate(services.settings.worker.pool_of_each, 1):
+            worker = Worker(services, number, pool)
             self._workers.append(worker)
             limit = lambda: now().worker.timeout_hours * _HOUR + _HOUR  # noqa: E731
             add(f"worker-{number}", "worker", worker.run_once, lambda: now().worker.poll_seconds, limit, worker=True)

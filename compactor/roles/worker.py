@@ -46,10 +46,12 @@ class Worker:
 
     Args:
         number: distinguishes the workers of one process.
+        pool: takes entries of this compaction pool only; None: as `worker.pool` says.
     """
 
-    def __init__(self, services: Services, number: int) -> None:
+    def __init__(self, services: Services, number: int, pool: str | None = None) -> None:
         self._services = services
+        self._pool = pool
         self.worker_id = services.identity.worker_id(number)
         self._cancellation: Cancellation | None = None
         self._entry: QueueEntry | None = None
@@ -76,7 +78,7 @@ class Worker:
         if (closed := judge.closed()) is not None:
             return f"{WAITING}: {closed.sentence}"
         gate = None if judge.free else judge.gate()
-        entry = self._services.queue.claim(self.worker_id, version=version(), pool=settings.pool, without=setbacks.aside(), gate=gate)
+        entry = self._services.queue.claim(self.worker_id, version=version(), pool=self._pool or settings.pool, without=setbacks.aside(), gate=gate)
         if entry is None and gate is not None and gate.first is not None:
             subject, denial = gate.first
             return f"{WAITING}: {subject.full_name}: {denial.sentence}"

@@ -26,6 +26,7 @@ class Settings(BaseSettings):
         "database",
         "initiator.enabled",
         "worker.threads",
+        "worker.pools",
         "cleaner.enabled",
         "spark",
         "hdfs",

@@ -1,6 +1,6 @@
 """What the Initiator, the Worker, the Cleaner and the Housekeeper may be told."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -35,11 +35,17 @@ class Worker(Section):
 
     threads: int = Field(default=2, ge=0, le=256)
     pool: str | None = Field(default=None, min_length=1, max_length=128)
+    pools: dict[str, Annotated[int, Field(ge=1, le=256)]] = Field(default_factory=dict)
     poll_seconds: Seconds = 1
     timeout_hours: Positive = 24
     heartbeat_seconds: Seconds | None = None
     run_as: str | None = Field(default=None, min_length=1, max_length=128)
     prefer_major: bool = False
+
+    @property
+    def pool_of_each(self) -> tuple[str | None, ...]:
+        """The pool of each worker of the process; None: as `pool` says."""
+        return (*(None,) * self.threads, *(name for name, threads in self.pools.items() for _ in range(threads)))
 
 
 class Cleaner(Section):

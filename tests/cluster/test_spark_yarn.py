@@ -132,7 +132,7 @@ class OnYarn(Scene):
     def write(self, **conf):
         """Settings for the next daemon."""
         own = {"database": {"url": self.url}, "spark": spark(deploy_mode="cluster", **conf), "worker": SETTINGS["worker"] | {"threads": 1}}
-        self.config.write_text(yaml.safe_dump(SETTINGS | {"txn": {"timeout_seconds": 30}} | own), encoding="utf-8")
+        self.config.write_text(yaml.safe_dump(SETTINGS | {"txn": {"timeout_seconds": 30}, "drain": {"timeout_seconds": 1}} | own), encoding="utf-8")
 
     def application(self):
         """The id that is stored with the entry that is worked on."""

@@ -14,6 +14,7 @@ from compactor.metastore.queue import committed
 from compactor.roles import steps
 from compactor.roles.cancellation import DrainedError
 from compactor.roles.recovery import Recovery
+from compactor.roles.worker import IDLE, Worker
 
 T = Entity("db", "t")
 
@@ -537,3 +538,17 @@ def test_two_workers_share_the_queue(any_world):
         thread.join(60)
     assert sorted(sentence.split(" of ")[1].split(":")[0] for sentence in sentences) == ["db.one", "db.two"]
     assert world.states() == ["ready for cleaning"] * 2
+
+
+def test_a_pool_has_workers_of_its_own(world):
+    """`worker.pools`: they take that pool's entries only, the others those without; as many at once as there are workers."""
+    world.table("plain", rows=3)
+    world.table("night", rows=3)
+    world.settle_time()
+    world.enqueue(Entity("db", "plain"))
+    world.enqueue(Entity("db", "night"), pool="night")
+    world.configure(worker={"threads": 1, "pools": {"night": 2}})
+    assert world.services.settings.worker.pool_of_each == (None, "night", "night")
+    assert "db.night" in Worker(world.services, 2, "night").run_once()
+    assert Worker(world.services, 3, "night").run_once() == IDLE
+    assert "db.plain" in Worker(world.services, 1).run_once()
