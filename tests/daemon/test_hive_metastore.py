@@ -221,10 +221,10 @@ def test_aborted_writes_are_forgotten_once_their_files_are_gone(done):
 
 
 def test_transactions_end_as_hives_own_did(done):
-    """Those from before as in Hive's table; ours of type 3: committed with a result, aborted and without components where there was none."""
+    """Those from before as in Hive's table; ours of type 3: committed, with a result or because there was nothing to take back; aborted where work failed."""
     rows = done.lab.table_rows("txns", "txn_id", "txn_state", "txn_type")
     theirs = [row for row in dumped(done.snapshot, "txns", "txn_id", "txn_state", "txn_type") if int(row[0]) < FIRST_TXN]
     assert [row for row in rows if int(row[0]) < FIRST_TXN] == theirs
     ours = {int(number): (state, kind) for number, state, kind in rows if int(number) >= FIRST_TXN}
-    succeeded = {entry.txn_id for entry in done.lab.history().values() if entry.state is QueueState.SUCCEEDED}
-    assert ours == {number: ("c" if number in succeeded else "a", "3") for number in range(FIRST_TXN, FIRST_TXN + len(done.asked))}
+    failed = {entry.txn_id for entry in done.lab.history().values() if entry.state is QueueState.FAILED}
+    assert ours == {number: ("a" if number in failed else "c", "3") for number in range(FIRST_TXN, FIRST_TXN + len(done.asked))}
