@@ -17,6 +17,7 @@ BARS = (
     "hdfs_listing",
     "hdfs_untouched",
     "s3_untouched",
+    "warm_yarn",
     "at_rest",
 )
 

@@ -5,7 +5,7 @@ Everything is what the daemon itself uses; only the large files are made by `tab
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -39,13 +39,15 @@ class Lab:
         root: an empty folder.
         cores: of the Spark session.
         hdfs: how an HDFS is reached, for tables that are moved there.
+        spark: that section of the settings, for a session elsewhere than here.
     """
 
-    def __init__(self, root: Path, cores: int = 2, hdfs: Hdfs | None = None) -> None:
+    def __init__(self, root: Path, cores: int = 2, hdfs: Hdfs | None = None, spark: Mapping[str, object] | None = None) -> None:
         configure("warning", "console")
         url = f"sqlite:///{root}/metastore.db"
         Database(url, create=True).connect().close()
-        settings = Settings(database={"url": url}, spark={"master": f"local[{cores}]"}, http={"enabled": False}, log={"level": "warning"}, hdfs=hdfs or Hdfs())
+        where = spark or {"master": f"local[{cores}]"}
+        settings = Settings(database={"url": url}, spark=where, http={"enabled": False}, log={"level": "warning"}, hdfs=hdfs or Hdfs())
         self.services = Services.open(settings)
         ledger = MetastoreLedger(self.services.database)
         self.warehouse = Warehouse(root / "warehouse", ledger, CatalogRows(self.services.database))

@@ -94,7 +94,9 @@ class EmbeddedFile:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
             by = f" (process {holder})" if holder else ""
-            raise UnreachableError(f"metastore database {self.path} is in use by another process{by}; SQLite serves one at a time: stop that one first, or use PostgreSQL for several") from error
+            raise UnreachableError(
+                f"metastore database {self.path} is in use by another process{by}; SQLite serves one at a time: stop that one first, or use PostgreSQL for several"
+            ) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         self._descriptor = descriptor
