@@ -327,6 +327,8 @@ class Daemon:
     def _wake_the_next(self, step: str, _: object) -> None:
         """Nobody waits for an interval when there is work to hand on."""
         names = {steps.INITIATOR_QUEUED: "worker-", steps.WORKER_COMMITTED: "cleaner"}.get(step)
+        if step == steps.INITIATOR_QUEUED and self._services is not None:
+            self._services.emptiness.over()
         for name, loop in self._loops.items():
             if names is not None and name.startswith(names):
                 loop.wake()

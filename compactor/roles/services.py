@@ -27,6 +27,7 @@ from compactor.metastore.model import Entity, QueueEntry
 from compactor.metastore.queue import Queue
 from compactor.metastore.transactions import Transactions
 from compactor.metrics import Metrics
+from compactor.roles.emptiness import Emptiness
 from compactor.roles.identity import Identity
 from compactor.roles.setbacks import Setbacks
 from compactor.roles.steps import Observer, Steps
@@ -46,6 +47,7 @@ class Services:
         settings: replaced as a whole by a reload; ask for it at each use.
         coordinator: who leads, and whether anything new may be begun.
         setbacks: what the workers gave back because something was away.
+        emptiness: which of them has just found nothing in the queue.
         control: what is paused, drained, outside its hours or over its budget.
         stopping: set when the daemon drains; roles end their cycle at the next good point.
     """
@@ -67,6 +69,7 @@ class Services:
     coordinator: Coordinator = field(default_factory=Alone)
     stopping: threading.Event = field(default_factory=threading.Event)
     setbacks: Setbacks = field(default_factory=Setbacks)
+    emptiness: Emptiness = field(default_factory=Emptiness)
     control: Control = field(init=False)
 
     def __post_init__(self) -> None:

@@ -78,12 +78,18 @@ class Worker:
         if (closed := judge.closed()) is not None:
             return f"{WAITING}: {closed.sentence}"
         gate = None if judge.free else judge.gate()
-        entry = self._services.queue.claim(self.worker_id, version=version(), pool=self._pool or settings.pool, without=setbacks.aside(), gate=gate)
+        pool = self._pool or settings.pool
+        if self._services.emptiness.is_known(self.worker_id, pool, settings.poll_seconds):
+            return IDLE
+        entry = self._services.queue.claim(self.worker_id, version=version(), pool=pool, without=setbacks.aside(), gate=gate)
         if entry is None and gate is not None and gate.first is not None:
             subject, denial = gate.first
             return f"{WAITING}: {subject.full_name}: {denial.sentence}"
+        if entry is None and (why := setbacks.nothing_else()) is not None:
+            return f"{WAITING}: {why}"
         if entry is None:
-            return IDLE if (why := setbacks.nothing_else()) is None else f"{WAITING}: {why}"
+            self._services.emptiness.found(self.worker_id, pool)
+            return IDLE
         with about_entity(entry.entity, entry):
             return self._work(entry, settings.timeout_hours * 3600)
 
