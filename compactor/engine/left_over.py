@@ -24,15 +24,14 @@ _CLI_SECONDS: Final = 120.0
 
 def end_group(process: "subprocess.Popen[bytes]", patience: float) -> None:
     """
-    Wait for a process that was told to end; then TERM, then KILL for all of its group.
+    TERM, then KILL for all of a process's group.
 
     Args:
         patience: seconds of each step.
     """
-    for number in (None, signal.SIGTERM, signal.SIGKILL):
-        if number is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
             return

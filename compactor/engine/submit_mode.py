@@ -59,6 +59,7 @@ class _Application:
     started: float = field(default_factory=time.monotonic)
     asked: int = 0
     id: str | None = None
+    there: bool = False
 
     @property
     def log(self) -> Path:
@@ -145,6 +146,7 @@ class ApplicationSubmitter:
     def _notice(self, application: _Application, seen: Seen) -> None:
         """Its id: from its driver, or before that from what `spark-submit` says."""
         found = seen.application
+        application.there = application.there or found is not None
         if found is None and application.id is None and (said := _SUBMITTED.search(application.said())):
             found = said[1]
         if found is not None and found != application.id:
@@ -195,14 +197,14 @@ class ApplicationSubmitter:
             self._aside(lambda: self._end(application), f"end-{job.key}")
 
     def _end(self, application: _Application) -> None:
-        """First by its word, then by signals; a driver in the cluster by YARN, if it doesn't listen."""
+        """First by its word, where the driver is there to listen; then on YARN by the ResourceManager, then by signals."""
         with contextlib.suppress(CompactorError, OSError):
             application.mailbox.end()
-        cluster = self._settings.deploy_mode == "cluster"
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                application.process.wait(PATIENCE_SECONDS)
-            if application.process.poll() is None and cluster and self._settings.master == "yarn":
+                application.process.wait(PATIENCE_SECONDS if application.there else LOOK_SECONDS)
+                return
+            if self._settings.master == "yarn":
                 said = _SUBMITTED.search(application.said())
                 end_on_yarn([application.job.key], application.id or (said[1] if said else None), environment(application.job, application.folder))
             end_group(application.process, PATIENCE_SECONDS)

@@ -12,7 +12,7 @@ import pytest
 from compactor import __version__
 from compactor.acid.compaction import CompactionKind
 from compactor.engine.assignment import Assignment
-from compactor.engine.left_over import end_processes
+from compactor.engine.left_over import end_processes, started_for
 from compactor.engine.submit import BrokenDownError, JobName
 from compactor.engine.submit_mode import ApplicationSubmitter, telling_line
 from compactor.errors import CancelledError, CompactorError, RefusedError, UnreachableError
@@ -148,10 +148,13 @@ def test_an_application_that_dies_breaks_the_attempt_and_not_the_compaction(subm
 
 
 def test_what_takes_too_long_to_start_is_given_up(submitter, job, monkeypatch):
-    """A queue that is full for hours."""
+    """A queue that is full for hours; nothing of it stays."""
+    monkeypatch.setenv("FAKE_SPARK", "wait")
     submitter._settings = submitter._settings.model_copy(update={"start_seconds": 0.01})
     with pytest.raises(UnreachableError, match=r"hasn't started within 0\.01 s"):
         submitter.run(job, jobs.double, [1])
+    submitter.stop()
+    assert not list(started_for({job.key}))
 
 
 def test_spark_missing_is_one_line(submitter, job, monkeypatch):
