@@ -144,8 +144,14 @@ class Attempt:
         """
         if storage.exists(facts.location):
             return
-        require_removed(storage, facts.location, facts.table.location)
+        if self._is_in_the_catalog(facts):
+            require_removed(storage, facts.location, facts.table.location)
         raise RefusedError(Reason.INPUT_CHANGED, f"{self.entry.entity}: its directory {facts.location} isn't there")
+
+    def _is_in_the_catalog(self, facts: Facts) -> bool:
+        """Whether the table is still the one that was looked up; what was dropped took its directories along, and even the one of its database."""
+        found = self._services.catalog.facts_for([self.entry.entity]).get(self.entry.entity)
+        return found is not None and found[0].tbl_id == facts.table.tbl_id
 
     def _run(self, facts: Facts, storage: Storage) -> Result:
         services, entry = self._services, self.entry
@@ -229,8 +235,7 @@ class Attempt:
         place = self._place()
         if not self.state_stored or place is None or self._facts is None:
             return
-        found = self._services.catalog.facts_for([self.entry.entity]).get(self.entry.entity)
-        if found is not None and found[0].tbl_id == self._facts.table.tbl_id:
+        if self._is_in_the_catalog(self._facts):
             require_removed(*place, self._facts.table.location)
 
     def _remove_staging(self) -> None:
