@@ -151,7 +151,9 @@ def test_statistics_changed_everywhere_alike_are_found_when_keys_are_decoded(war
     with LocalReader(path) as reader:
         check_key_statistics(read_tail(reader))
     attempt = attempt_at(warehouse, table, copy=True)
-    with pytest.raises(CorruptFileError, match=r"contradicts itself: stripe 1 has currentTransaction|outside its directory's range|changed before they were written"):
+    with pytest.raises(
+        CorruptFileError, match=r"contradicts itself: stripe 1 has currentTransaction|outside its directory's range|changed before they were written"
+    ):
         attempt.compaction.run()
 
 
