@@ -19,6 +19,8 @@ from compactor.settings import Settings
 from tests.metastore.servers import postgres_server
 
 PARTITIONS = 20_000
+LINKS = 50_000
+"""Names that one file may have; ext4 ends at 65,000."""
 COLUMNS = (("id", "int"), ("name", "string"))
 
 
@@ -54,12 +56,14 @@ def build(folder: Path, url: str, partitions: int) -> None:
     ledger = MetastoreLedger(database)
     warehouse = Warehouse(folder / "warehouse", ledger, CatalogRows(database))
     table = warehouse.create_table("bench", "parts", COLUMNS, partition_keys=[("p", "int")])
-    large, small = folder / "large", folder / "small"
-    files.write_acid(large, COLUMNS, [(0, 1, 1 << 29, number, 1, (number, f"name {number * 7919}")) for number in range(2000)])
-    files.write_acid(small, COLUMNS, [(0, 2, 1 << 29, 0, 2, (1, "one"))])
+    sources = [(folder / f"large-{number}", folder / f"small-{number}") for number in range(partitions // LINKS + 1)]
+    for large, small in sources:
+        files.write_acid(large, COLUMNS, [(0, 1, 1 << 29, number, 1, (number, f"name {number * 7919}")) for number in range(2000)])
+        files.write_acid(small, COLUMNS, [(0, 2, 1 << 29, 0, 2, (1, "one"))])
     txns = [ledger.open(), ledger.open()]
     write_ids = [ledger.write_id(txn, table.database, table.name) for txn in txns]
     for number in range(partitions):
+        large, small = sources[number // LINKS]
         place = table.location / f"p={number}"
         for name, source in (("base_0000001", large), (f"delta_{write_ids[1]:07d}_{write_ids[1]:07d}_0000", small)):
             (place / name).mkdir(parents=True)
