@@ -43,6 +43,12 @@ def read_history(connection: Connection, schema: HiveSchema, *where: ColumnEleme
     return [entry for row in connection.execute(query).mappings() if (entry := history_entry(row)) is not None]
 
 
+def find(connection: Connection, schema: HiveSchema, entry_id: int) -> QueueEntry | HistoryEntry | None:
+    """One compaction by its id, in the queue or in the history."""
+    found = read_queue(connection, schema, schema.compaction_queue.c.cq_id == entry_id)
+    return found[0] if found else next(iter(read_history(connection, schema, schema.completed_compactions.c.cc_id == entry_id)), None)
+
+
 def queue_entry(row: RowMapping) -> QueueEntry | None:
     """A row selected with all columns of the queue; None for one that a later Hive wrote."""
     values = _common(row, "cq")

@@ -1,0 +1,113 @@
+"""
+Claims: which entry of the compaction queue a worker takes next.
+
+The oldest first, of the worker's pool, and of those that may begin now. A row is taken by an update that names the state in which it was seen: of several workers one
+gets it.
+Source: docs/metastore.md, docs/control.md; Hive's NextCompactionFunction.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, true, update
+
+from compactor.acid.compaction import CompactionKind
+from compactor.metastore.database import Database
+from compactor.metastore.model import KIND_CODES, QueueEntry, QueueState
+from compactor.metastore.rows import read_queue
+from compactor.metastore.sql import fitting, next_number
+
+POOL_TIMEOUT_MS = 12 * 3_600_000
+"""After this long an entry of a pool that nobody serves is anybody's (`metastore.compactor.worker.pool.timeout`)."""
+
+_CLAIM_AT_ONCE = 50
+
+
+class Gate(Protocol):
+    """
+    Which entries may be claimed now; asked by database, table and pool.
+
+    `counts`: it has to be told of every entry that is being worked on, and no other claim may be made between that and ours.
+    """
+
+    @property
+    def counts(self) -> bool: ...
+
+    def open(self, working: Iterable[tuple[str, str, str | None]]) -> Callable[[str, str, str | None], bool]: ...
+
+
+class Claims:
+    """The way of an entry from the queue to a worker."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._table = self._schema.compaction_queue
+
+    def claim(self, worker_id: str, version: str, pool: str | None, *, without: Collection[int], gate: Gate | None) -> QueueEntry | None:
+        """As `Queue.claim`."""
+        values = {"cq_state": QueueState.WORKING.code, "cq_worker_id": worker_id, "cq_worker_version": version, "cq_start": self._database.now}
+        if gate is None:
+            return self._database.write(lambda connection: self._claim(connection, values, pool, without))
+        return self._database.write(lambda connection: self._claim_by(connection, values, pool, without, gate))
+
+    def _claim(self, connection: Connection, values: Mapping[str, object], pool: str | None, without: Collection[int]) -> QueueEntry | None:
+        queue = self._table.c
+        after = 0
+        while True:
+            query = select(queue.cq_id).where(self._waiting(pool), queue.cq_id > after).order_by(queue.cq_id).limit(_CLAIM_AT_ONCE)
+            numbers = connection.scalars(query).all()
+            for number in numbers:
+                if number not in without and (entry := self._take(connection, number, values)) is not None:
+                    return entry
+            if len(numbers) < _CLAIM_AT_ONCE:
+                return None
+            after = numbers[-1]
+
+    def _claim_by(self, connection: Connection, values: Mapping[str, object], pool: str | None, without: Collection[int], gate: Gate) -> QueueEntry | None:
+        """The oldest that the gate lets through. It is asked once for each table and pool: however many partitions of a table wait, they are one row here."""
+        queue = self._table.c
+        place = [queue.cq_database, queue.cq_table, *([queue.cq_pool_name] if "cq_pool_name" in queue else [])]
+        working: list[tuple[str, str, str | None]] = []
+        if gate.counts:
+            next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, 0)  # the row's lock: two claims at once would count the same
+            rows = connection.execute(select(*place).where(queue.cq_state == QueueState.WORKING.code, self._kinds())).all()
+            working = [_place(row) for row in rows]
+        may = gate.open(working)
+        oldest = func.min(queue.cq_id)
+        query = select(*place, oldest).where(self._waiting(pool), queue.cq_id.not_in(without)).group_by(*place).order_by(oldest)
+        for _ in range(_CLAIM_AT_ONCE):
+            number = next((int(row[-1]) for row in connection.execute(query) if may(*_place(row[:-1]))), None)
+            if number is None:
+                return None
+            if (entry := self._take(connection, number, values)) is not None:
+                return entry
+        return None  # each time another worker was quicker: there will be a next look
+
+    def _take(self, connection: Connection, number: int, values: Mapping[str, object]) -> QueueEntry | None:
+        """One row, unless it is somebody else's by now."""
+        queue = self._table.c
+        mine = (queue.cq_id == number, queue.cq_state == QueueState.INITIATED.code)
+        if connection.execute(update(self._table).where(*mine).values(fitting(self._table, values))).rowcount != 1:
+            return None
+        return read_queue(connection, self._schema, queue.cq_id == number)[0]
+
+    def _waiting(self, pool: str | None) -> ColumnElement[bool]:
+        return and_(self._table.c.cq_state == QueueState.INITIATED.code, self._kinds(), self._in_pool(pool))
+
+    def _kinds(self) -> ColumnElement[bool]:
+        """What workers do."""
+        return self._table.c.cq_type.in_([KIND_CODES[kind] for kind in (CompactionKind.MAJOR, CompactionKind.MINOR, CompactionKind.REBALANCE)])
+
+    def _in_pool(self, pool: str | None) -> ColumnElement[bool]:
+        queue = self._table.c
+        if "cq_pool_name" not in queue:
+            return true()
+        if pool is not None:
+            return queue.cq_pool_name == pool
+        return or_(queue.cq_pool_name.is_(None), queue.cq_enqueue_time < self._database.now - POOL_TIMEOUT_MS)
+
+
+def _place(row: Sequence[Any]) -> tuple[str, str, str | None]:
+    """Database, table and, where the schema has pools, the pool."""
+    return row[0], row[1], row[2] if len(row) > 2 else None
