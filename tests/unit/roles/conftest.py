@@ -25,3 +25,9 @@ def world_3(tmp_path, request):
     """On PostgreSQL with Hive 3.1's schema."""
     for database in _database(request.param, request, tmp_path):
         yield World(database, tmp_path)
+
+
+@pytest.fixture
+def table(world):
+    """Four deltas of an insert-only table: compacted without a decoder."""
+    return world.table(rows=4, insert_only=True)

@@ -2,19 +2,12 @@
 
 import os
 
-import pytest
-
 from compactor.cli.inspect import inspect
 from compactor.cli.lookup import Found
 from compactor.cli.partition import Standing
 
 NAME = ".evidence-compactor-9-0123abcd"
 DAY = 24 * 3600
-
-
-@pytest.fixture
-def table(world):
-    return world.table(rows=4, insert_only=True)
 
 
 def keep(world, table, days, name=NAME):

@@ -114,6 +114,18 @@ class World:
         txns = self.database.schema.txns
         self.hive.change(txns.update().values(txn_started=txns.c.txn_started - 10_000))
 
+    def unmount(self) -> None:
+        """The warehouse's file system isn't mounted any more: an empty mount point."""
+        warehouse = self.folder / "warehouse"
+        warehouse.rename(self.folder / "elsewhere")
+        warehouse.mkdir()
+
+    def mount(self) -> None:
+        """It is back; nobody wrote into the mount point meanwhile."""
+        warehouse = self.folder / "warehouse"
+        warehouse.rmdir()
+        (self.folder / "elsewhere").rename(warehouse)
+
     # Roles
 
     def initiator(self) -> Initiator:

@@ -1,0 +1,23 @@
+"""Queue entries as workers leave them along their way."""
+
+from compactor.acid.compaction import CompactionKind
+from compactor.metastore.queue import Queue
+from compactor.metastore.transactions import Transactions
+from tests.metastore.actor import T
+
+MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
+
+
+def claimed(database, entity=T, kind=MAJOR, worker="compactor-edge-1"):
+    """An entry that a worker has."""
+    queue = Queue(database)
+    queue.enqueue(entity, kind)
+    return queue.claim(worker, "1")
+
+
+def working(database, entity=T, worker="compactor-edge-1", write_id=5):
+    """An entry whose worker has stored what it covers; returns it with its transaction (None on 3.1)."""
+    entry = claimed(database, entity, worker=worker)
+    txn_id = Transactions(database).open_compaction("ann", "edge") if database.schema.hive_4 else None
+    Queue(database).set_compactor_state(entry, txn_id, write_id, "ann")
+    return entry, txn_id

@@ -1,0 +1,115 @@
+"""Under which lists a finished compaction is cleaned, and what is forgotten afterwards."""
+
+import pytest
+
+from compactor.errors import OwnershipLostError
+from compactor.metastore.cleaning import Cleaning
+from compactor.metastore.model import QueueState
+from compactor.metastore.queue import Queue
+from tests.metastore.ready import compacted, judged
+
+
+def test_lists_end_at_what_the_entry_covered(database_4, hive_4):
+    """Write ids above the entry's aren't the Cleaner's to judge, aborted or not; aborted ones below are."""
+    hive_4.write()
+    _, aborted = hive_4.fail_write()
+    _, covered = hive_4.write()
+    _, beyond = hive_4.fail_write()
+    number, _ = compacted(database_4, hive_4, write_id=covered)
+    cleaning = Cleaning(database_4)
+    ids = cleaning.write_ids(judged(cleaning, number))
+    assert (ids.high_watermark, ids.aborted) == (covered, (aborted,))
+    assert not ids.is_aborted(beyond)
+
+
+def test_cleaned_is_history_and_forgets_what_was_covered(database, hive):
+    """Succeeded in the history; completed components up to the write id are gone, later ones and other partitions' stay."""
+    hive.write("db.t", "p=1")
+    _, covered = hive.write("db.t", "p=2")
+    _, later = hive.write("db.t", "p=1")
+    number, _ = compacted(database, hive, "db.t/p=1", write_id=covered)
+    cleaning = Cleaning(database)
+    cleaning.mark_cleaned(judged(cleaning, number).entry)
+    completed = hive.rows(database.schema.completed_txn_components, "ctc_partition", "ctc_writeid")
+    assert completed == [("p=1", later), ("p=2", covered)]
+    (found,) = Queue(database).history()
+    assert (found.id, found.state, found.highest_write_id) == (number, QueueState.SUCCEEDED, covered)
+    assert Queue(database).entries() == []
+
+
+def test_cleaned_forgets_aborted_components_below_and_no_open_ones(database, hive):
+    """Components of aborted transactions up to the write id go; those of open ones, later ones and other partitions' stay."""
+    _, first = hive.fail_write("db.t", "p=1")
+    hive.fail_write("db.t", "p=2")
+    opened = hive.begin()
+    hive.touch(opened, "db.t", "p=1")
+    _, covered = hive.write("db.t", "p=1")
+    _, beyond = hive.fail_write("db.t", "p=1")
+    number = hive.queued("db.t/p=1", state="r", highest_write_id=covered)
+    entry = next(entry for entry in Queue(database).entries() if entry.id == number)
+    Cleaning(database).mark_cleaned(entry)
+    left = hive.rows(database.schema.txn_components, "tc_partition", "tc_writeid")
+    assert ("p=1", first) not in left
+    assert len(left) == 3
+    assert ("p=1", beyond) in left
+
+
+def test_aborts_that_lie_among_others_stay_remembered(database, hive):
+    """With aborted ids inside directories that hold others, only those whose directories were removed are forgotten."""
+    ids = [hive.fail_write()[1] for _ in range(3)]
+    _, covered = hive.write()
+    number, _ = compacted(database, hive, write_id=covered)
+    Cleaning(database).mark_cleaned(Queue(database).entry(number), [ids[1]], uncompacted_aborts=True)
+    assert hive.rows(database.schema.txn_components, "tc_writeid") == [(ids[0],), (ids[2],)]
+
+
+def test_a_whole_table_entry_leaves_partitions_alone(database, hive):
+    """An entry without partition on a partitioned table forgets only what names no partition: Hive's own statement would hit all of them."""
+    hive.write("db.t", "p=1")
+    hive.fail_write("db.t", "p=1")
+    hive.fail_write("db.t", None)
+    number, _ = compacted(database, hive, "db.t", write_id=99)
+    Cleaning(database).mark_cleaned(Queue(database).entry(number))
+    assert hive.rows(database.schema.completed_txn_components, "ctc_partition") == [("p=1",)]
+    assert hive.rows(database.schema.txn_components, "tc_partition") == [("p=1",)]
+
+
+def test_an_entry_without_write_id_forgets_nothing(database, hive):
+    """Nothing was covered, so nothing may be forgotten."""
+    hive.write()
+    hive.fail_write()
+    number = hive.queued(state="r")
+    Cleaning(database).mark_cleaned(Queue(database).entry(number))
+    assert len(hive.rows(database.schema.completed_txn_components, "ctc_writeid")) == 1
+    assert len(hive.rows(database.schema.txn_components, "tc_writeid")) == 1
+
+
+def test_a_dropped_table_is_forgotten_whole(database, hive):
+    """For a table that is gone, all components go, whatever the write id."""
+    hive.write()
+    hive.fail_write()
+    number = hive.queued(state="r")
+    Cleaning(database).mark_cleaned(Queue(database).entry(number), gone=True)
+    assert hive.rows(database.schema.completed_txn_components, "ctc_writeid") == []
+    assert hive.rows(database.schema.txn_components, "tc_writeid") == []
+
+
+def test_cleaned_twice_is_noticed(database, hive):
+    """Whoever comes second gets an error and changes nothing."""
+    number, _ = compacted(database, hive)
+    entry = Queue(database).entry(number)
+    Cleaning(database).mark_cleaned(entry)
+    with pytest.raises(OwnershipLostError):
+        Cleaning(database).mark_cleaned(entry)
+    assert len(Queue(database).history()) == 1
+
+
+def test_soft_deletes_name_their_location(database_4, hive_4):
+    """An entry of a dropped table carries where its files lie, though the catalog has no such table."""
+    txn_id = hive_4.begin(kind=5)
+    hive_4.commit(txn_id)
+    properties = "2:8:location11:file:/w/old7:ifPurge4:true"
+    number = hive_4.queued(state="r", highest_write_id=3, txn_id=txn_id, next_txn_id=txn_id, commit_time=1, tblproperties=properties)
+    ready = judged(Cleaning(database_4), number)
+    assert ready.blockers == ()
+    assert ready.entry.location == "file:/w/old"

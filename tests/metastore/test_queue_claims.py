@@ -1,0 +1,95 @@
+"""Who works on what: an entry is claimed once, and taken back from whoever is gone."""
+
+import threading
+
+import pytest
+
+from compactor.errors import OwnershipLostError
+from compactor.metastore.model import Entity, QueueState
+from compactor.metastore.queue import Queue
+from compactor.metastore.requests import Request
+from tests.metastore.actor import P, T, run_all
+from tests.metastore.entries import MAJOR, MINOR, claimed
+
+
+def test_the_oldest_is_claimed_first(database):
+    """A claim takes the smallest id, notes worker and time, and leaves nothing for a second."""
+    queue = Queue(database)
+    first = queue.enqueue(T, MAJOR).id
+    queue.enqueue(P, MINOR)
+    entry = queue.claim("compactor-edge-1", "1.0")
+    assert (entry.id, entry.entity, entry.kind, entry.state, entry.worker_id) == (first, T, MAJOR, QueueState.WORKING, "compactor-edge-1")
+    assert entry.start_ms is not None
+    assert queue.claim("compactor-edge-2", "1.0").entity == P
+    assert queue.claim("compactor-edge-2", "1.0") is None
+
+
+def test_unknown_kinds_are_left_alone(database, hive):
+    """A row of a type or state of a later Hive is neither claimed nor an error."""
+    hive.queued(type="*")
+    hive.queued("db.x", state="?")
+    queue = Queue(database)
+    assert queue.claim("compactor-edge-1", "1") is None
+    assert queue.entries() == []
+
+
+def test_pools_are_kept_apart(database_4, hive_4):
+    """A worker of a pool takes its pool's entries only; one without takes those without a pool, and what waited half a day for its own."""
+    queue = Queue(database_4)
+    plain = queue.enqueue(T, MAJOR).id
+    pooled = queue.enqueue(P, MAJOR, pool="night").id
+    assert queue.claim("compactor-edge-1", "1", "night").id == pooled
+    assert queue.claim("compactor-edge-1", "1", "night") is None
+    stale = hive_4.queued("db.x", pool_name="gone", enqueue_time=database_4.read(database_4.now_ms) - 13 * 3_600_000)
+    fresh = hive_4.queued("db.y", pool_name="gone", enqueue_time=database_4.read(database_4.now_ms))
+    assert [queue.claim("compactor-edge-1", "1").id for _ in range(2)] == [plain, stale]
+    assert queue.claim("compactor-edge-1", "1") is None
+    assert queue.entry(fresh).state is QueueState.INITIATED
+
+
+@pytest.mark.postgres
+def test_no_entry_is_claimed_twice(shared_database):
+    """Six workers claiming at once share a queue of thirty without overlap."""
+    Queue(shared_database).enqueue_all([Request(Entity("db", "t", f"p={number}"), MAJOR) for number in range(30)])
+    start = threading.Barrier(6)
+    taken = []
+
+    def work(worker):
+        queue = Queue(shared_database)
+        start.wait()
+        while (entry := queue.claim(worker, "1")) is not None:
+            taken.append(entry.id)
+
+    run_all([lambda worker=f"compactor-edge-{number}": work(worker) for number in range(6)])
+    assert len(taken) == len(set(taken)) == 30
+
+
+def test_a_claim_given_back_is_anybodys(database):
+    """Given back, an entry is initiated without worker and start, and is claimed again; giving back twice is fine, giving back another's claim isn't."""
+    entry = claimed(database)
+    queue = Queue(database)
+    queue.give_back(entry)
+    queue.give_back(entry)
+    again = queue.claim("compactor-edge-2", "1")
+    assert again.id == entry.id
+    with pytest.raises(OwnershipLostError):
+        queue.give_back(entry)
+
+
+def test_timed_out_claims_are_revoked(database, hive):
+    """Claims older than the time-out are given back, once what they left is cleared; others stay."""
+    now = database.read(database.now_ms)
+    old = hive.queued("db.a", state="w", worker_id="hms-1", start=now - 90_000_000)
+    kept = hive.queued("db.b", state="w", worker_id="hms-2", start=now - 90_000_000)
+    young = hive.queued("db.c", state="w", worker_id="hms-3", start=now)
+    queue = Queue(database)
+    revoked = queue.revoke_timed_out(86_400_000, lambda entry: entry.id != kept)
+    assert [entry.id for entry in revoked] == [old]
+    assert {entry.id for entry in queue.working()} == {kept, young}
+
+
+def test_claims_of_dead_workers_are_revoked(database, hive):
+    """Claims of the given workers are given back, and no others': ids are compared whole."""
+    dead = hive.queued("db.a", state="w", worker_id="compactor-edge-1", start=1)
+    hive.queued("db.b", state="w", worker_id="compactor-edge-10", start=1)
+    assert [entry.id for entry in Queue(database).revoke_workers(["compactor-edge-1"])] == [dead]

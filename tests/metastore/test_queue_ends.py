@@ -1,0 +1,99 @@
+"""How entries end when they aren't compacted, and what queue and history show of them."""
+
+import pytest
+from sqlalchemy import update
+
+from compactor.errors import OwnershipLostError
+from compactor.metastore.model import QueueState
+from compactor.metastore.queue import Queue
+from tests.metastore.actor import P, T
+from tests.metastore.entries import MAJOR, claimed, working
+
+
+def test_a_failure_goes_into_the_history(database):
+    """A failed entry leaves the queue and is found in the history with its message, cut of what a database can't store."""
+    entry = claimed(database)
+    Queue(database).mark_failed(entry, "disk\0 full")
+    (found,) = Queue(database).history()
+    assert Queue(database).entries() == []
+    assert (found.id, found.state, found.worker_id, found.kind) == (entry.id, QueueState.FAILED, entry.worker_id, MAJOR)
+    assert found.error_message == ("disk full" if database.schema.hive_4 else None)
+    assert found.end_ms is not None
+
+
+def test_a_refusal_is_refused_on_hive_4_and_failed_on_3(database):
+    """Hive 3.1 knows no state for refused."""
+    Queue(database).mark_refused(claimed(database), "sorted-table: it is sorted")
+    expected = QueueState.REFUSED if database.schema.hive_4 else QueueState.FAILED
+    assert [found.state for found in Queue(database).history()] == [expected]
+
+
+def test_a_lost_entry_is_not_marked(database, hive):
+    """Marking failed what another one has claimed raises and changes nothing."""
+    entry = claimed(database)
+    hive.change(update(database.schema.compaction_queue).values(cq_worker_id="hms-host-7"))
+    with pytest.raises(OwnershipLostError):
+        Queue(database).mark_failed(entry, "x")
+    assert Queue(database).history() == []
+    assert len(Queue(database).entries()) == 1
+
+
+def test_what_did_not_initiate_is_noted(database):
+    """A note that something wasn't queued is a history row with an id of its own."""
+    number = Queue(database).record_did_not_initiate(P, "failed too often")
+    (found,) = Queue(database).history()
+    assert (found.id, found.state, found.entity) == (number, QueueState.DID_NOT_INITIATE, P)
+
+
+def test_only_what_nobody_began_is_cancelled(database):
+    """Cancelling takes an initiated entry out, and leaves a claimed one."""
+    queue = Queue(database)
+    waiting = queue.enqueue(T, MAJOR).id
+    assert queue.cancel(waiting, "not needed")
+    assert queue.history()[0].state is (QueueState.ABORTED if database.schema.hive_4 else QueueState.FAILED)
+    entry = claimed(database, P)
+    assert not queue.cancel(entry.id, "too late")
+
+
+def test_an_attempt_is_forgotten_only_when_aborted(database_4, hive_4):
+    """The component of an aborted compaction can be deleted, that of an open one stays; other components of the table stay too."""
+    entry, txn_id = working(database_4)
+    hive_4.fail_write()
+    queue = Queue(database_4)
+    assert not queue.forget_attempt(entry.entity, txn_id)
+    hive_4.abort(txn_id)
+    assert queue.forget_attempt(entry.entity, txn_id)
+    assert hive_4.rows(database_4.schema.txn_components, "tc_operation_type") == [("i",)]
+
+
+def test_entries_can_be_chosen(database, hive):
+    """Entries by state and by entity; a partition's entries aren't its table's."""
+    first, second = hive.queued("db.t"), hive.queued("db.t/p=1", state="w")
+    queue = Queue(database)
+    assert [entry.id for entry in queue.entries()] == [first, second]
+    assert [entry.id for entry in queue.entries(QueueState.WORKING)] == [second]
+    assert [entry.id for entry in queue.entries(entity=T)] == [first]
+
+
+def test_the_history_is_newest_first(database, hive):
+    """History by descending id, limited, by state."""
+    ids = [hive.finished("db.t", state=state) for state in "sfs"]
+    queue = Queue(database)
+    assert [entry.id for entry in queue.history(limit=2)] == [ids[2], ids[1]]
+    assert [entry.id for entry in queue.history(QueueState.FAILED)] == [ids[1]]
+
+
+@pytest.mark.postgres
+def test_extra_columns_of_a_later_hive_are_no_obstacle(altered_database, postgres):
+    """Rows are read and moved by column names, so a column that we don't know stays at its default."""
+    postgres.sql(str(altered_database).rpartition("/")[2], 'ALTER TABLE "COMPACTION_QUEUE" ADD COLUMN "CQ_NEW" text')
+    entry = claimed(altered_database)
+    Queue(altered_database).mark_failed(entry, "x")
+    assert Queue(altered_database).history()[0].id == entry.id
+
+
+def test_a_row_of_the_history_that_nobody_can_read_is_left_out(database, hive):
+    """A history row in a state of a later Hive doesn't stop the listing."""
+    hive.finished(state="?")
+    good = hive.finished()
+    assert [entry.id for entry in Queue(database).history()] == [good]

@@ -1,0 +1,118 @@
+"""Asking for compactions: rows as Hive writes them, one of a kind at a time."""
+
+import threading
+
+import pytest
+from sqlalchemy import insert
+
+from compactor.errors import UsageError
+from compactor.metastore.model import Entity
+from compactor.metastore.properties import decode_properties, encode_properties
+from compactor.metastore.queue import Queue
+from compactor.metastore.requests import Request
+from tests.metastore.actor import P, T, run_all
+from tests.metastore.entries import MAJOR, MINOR
+
+
+def test_a_request_is_stored_as_hive_stores_it(database, hive):
+    """State i, type a, names in lower case, properties in Hive's form; who asked and when on Hive 4; nothing else."""
+    answer = Queue(database).enqueue(Entity("DB", "T", "p=A b"), MAJOR, properties={"a": "bc"}, pool="x", initiator_id="edge-manual", initiator_version="1")
+    assert answer.accepted
+    queue = database.schema.compaction_queue
+    shared = ("cq_id", "cq_database", "cq_table", "cq_partition", "cq_state", "cq_type", "cq_tblproperties", "cq_worker_id", "cq_highest_write_id")
+    assert hive.rows(queue, *shared) == [(answer.id, "db", "t", "p=A b", "i", "a", "1:1:a2:bc", None, None)]
+    if database.schema.hive_4:
+        ((enqueued, *rest),) = hive.rows(queue, "cq_enqueue_time", "cq_pool_name", "cq_initiator_id", "cq_initiator_version", "cq_retry_retention", "cq_txn_id")
+        assert rest == ["x", "edge-manual", "1", 0, None]
+        assert abs(enqueued - database.read(database.now_ms)) < 60_000
+
+
+@pytest.mark.parametrize("properties", [{}, {"a": ""}, {"ключ": "雪😀", "b:1": "3:x"}, {"location": "file:/w/x", "ifPurge": "true"}])
+def test_properties_come_back(database, properties):
+    """Properties read back equal those asked for, whatever their characters: lengths count UTF-16 units as Java's do."""
+    Queue(database).enqueue(T, MAJOR, properties=properties)
+    assert Queue(database).entries()[0].properties == properties
+
+
+def test_property_lengths_are_javas():
+    """A character outside the basic plane counts as two; null values have length -1."""
+    assert encode_properties({"😀": "x"}) == "1:2:😀1:x"
+    assert decode_properties("2:1:a-1:1:b0:") == {"a": "", "b": ""}
+
+
+@pytest.mark.parametrize("broken", ["x", "1:", "1:5:ab", "2:1:a1:b"])
+def test_broken_properties_do_not_stop_the_queue(database, hive, broken):
+    """A row with properties that can't be read is an entry without properties."""
+    hive.queued(tblproperties=broken)
+    assert Queue(database).entries()[0].properties == {}
+
+
+def test_properties_that_do_not_fit_are_refused(database):
+    """Properties longer than their column are an error, not cut: cut ones would mean something else."""
+    with pytest.raises(UsageError, match="2048"):
+        Queue(database).enqueue(T, MAJOR, properties={"a": "x" * 2048})
+
+
+@pytest.mark.parametrize("state", ["i", "w"])
+def test_what_is_underway_is_not_queued_again(database, hive, state):
+    """An entry initiated or working, of whatever kind, stands in the way of another for the same partition, and of no other partition."""
+    standing = hive.queued("db.t/p=1", state=state, type="i")
+    queue = Queue(database)
+    answer = queue.enqueue(P, MAJOR)
+    assert (answer.id, answer.accepted, answer.state.code) == (standing, False, state)
+    assert queue.enqueue(T, MAJOR).accepted
+    assert queue.enqueue(Entity("db", "t", "p=2"), MAJOR).accepted
+
+
+def test_what_is_ready_for_cleaning_at_the_same_write_id_is_not_queued_again_on_hive_4(database, hive):
+    """Ready for cleaning at what a compaction would cover now: nothing to do on 4.x; 3.1 doesn't look. After another write it is accepted."""
+    _, write_id = hive.write()
+    hive.queued(state="r", highest_write_id=write_id)
+    queue = Queue(database)
+    assert queue.enqueue(T, MAJOR).accepted is not database.schema.hive_4
+    hive.write()
+    if database.schema.hive_4:
+        assert queue.enqueue(T, MAJOR).accepted
+
+
+def test_many_requests_at_once_get_an_answer_each(database, hive):
+    """In one call: new ones are queued with ids in their order, the second of two alike points to the first, standing ones to what stands."""
+    standing = hive.queued("db.t/p=1")
+    others = [Entity("db", "t", f"p={number}") for number in range(10, 2010)]
+    answers = Queue(database).enqueue_all([Request(T, MAJOR), Request(P, MINOR), Request(T, MINOR), *(Request(other, MINOR) for other in others)])
+    assert [answer.accepted for answer in answers[:3]] == [True, False, False]
+    assert (answers[1].id, answers[2].id) == (standing, answers[0].id)
+    assert [answer.id for answer in answers[3:]] == list(range(answers[0].id + 1, answers[0].id + 2001))
+    assert len(Queue(database).entries()) == 2002
+
+
+def test_ids_are_hives_counter(database, hive):
+    """The next id of Hive's own counter is taken and bumped; a refusal burns none."""
+    first = hive.queued("db.x")
+    queue = Queue(database)
+    assert queue.enqueue(T, MAJOR).id == first + 1
+    assert not queue.enqueue(T, MAJOR).accepted
+    assert hive.queued("db.y") == first + 2
+
+
+@pytest.mark.postgres
+def test_two_who_ask_at_once_queue_one(shared_database):
+    """Of many threads asking for the same at the same moment one is accepted."""
+    start = threading.Barrier(6)
+    answers = []
+
+    def ask():
+        start.wait()
+        answers.append(Queue(shared_database).enqueue(T, MAJOR))
+
+    run_all([ask] * 6)
+    assert sum(answer.accepted for answer in answers) == 1
+    assert len({answer.id for answer in answers}) == 1
+
+
+def test_inserting_beside_hive_keeps_its_ids_apart(database, hive):
+    """A row inserted by Hive between two of ours gets an id of its own."""
+    queue = Queue(database)
+    ids = [queue.enqueue(Entity("db", "a"), MAJOR).id, hive.queued("db.b"), queue.enqueue(Entity("db", "c"), MAJOR).id]
+    assert ids == sorted(set(ids))
+    hive.change(insert(database.schema.aux_table).values(mt_key1="other", mt_key2=0))

@@ -1,0 +1,216 @@
+"""Cleaner and aborted writes: their directories go, and only then is it forgotten that they were aborted."""
+
+import pytest
+from sqlalchemy import update
+
+from compactor.roles import steps
+from tests.unit.roles.tables import bases, compacted, visible
+
+
+def test_aborted_directories_go_with_the_compaction(any_world):
+    """An aborted write below what a compaction covers: its directory and its row are gone after cleaning; the rows stay as they were."""
+    world = any_world
+    table = world.table(rows=2, insert_only=True)
+    world.aborted_insert(table, [(9, "never")])
+    for number in (3, 4):
+        world.insert(table, [(number, "x")])
+    world.compact(table)
+    world.clean()
+    assert visible(table) == bases(table)
+    assert world.hive.rows(world.database.schema.txn_components, "tc_writeid") == []
+    world.assert_rows()
+
+
+def test_an_aborted_write_below_a_minor_is_not_taken_for_committed(any_world):
+    """Its directory lies beside the minor's range: it is removed before anybody forgets that it was aborted."""
+    world = any_world
+    table = world.table(rows=0)
+    world.aborted_insert(table, [(9, "never")])
+    for number in range(4):
+        world.insert(table, [(number, "x")])
+    world.compact(table, "minor")
+    world.clean()
+    assert not [name for name in visible(table) if name.startswith("delta_0000001_0000001")]
+    world.housekeeper().run_once()
+    world.settle_time()
+    world.assert_rows()
+
+
+def test_many_aborted_writes_are_cleaned_without_a_compaction(any_world):
+    """More than the threshold: their directories and their rows go; an open reader holds nothing up."""
+    world = any_world
+    table = world.table(rows=1, insert_only=True)
+    world.hive.begin()
+    for number in range(3):
+        world.aborted_insert(table, [(number, "never")])
+    world.configure(initiator={"thresholds": {"aborted_count": 2}})
+    sentence = world.clean()
+    assert "3 directories" in sentence
+    assert "forgot 3 aborted writes" in sentence
+    assert len(visible(table)) == 1
+    world.assert_rows()
+
+
+def test_few_and_young_aborted_writes_wait(world):
+    """Below both thresholds nothing is done about them."""
+    table = world.table(rows=1, insert_only=True)
+    world.aborted_insert(table, [(1, "never")])
+    assert world.clean() == "nothing to clean"
+    assert len(visible(table)) == 2
+
+
+def test_an_aborted_insert_into_a_partition_that_never_was(any_world):
+    """It left a directory and a row, but no partition: both go."""
+    world = any_world
+    table = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
+    world.insert(table, [(1, "x")], ("1",))
+    world.aborted_insert(table, [(2, "never")], ("3",))
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.clean()
+    assert list((table.location / "p=3").iterdir()) == []
+    assert world.hive.rows(world.database.schema.txn_components, "tc_writeid") == []
+
+
+def test_an_aborted_dynamic_insert_is_looked_for_in_every_partition(world):
+    """Its row names no partition (Hive 4): the directories are found by their write id, and only then the row goes."""
+    table = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
+    world.insert(table, [(1, "x")], ("1",))
+    world.aborted_insert(table, [(2, "never")], ("1",))
+    components = world.database.schema.txn_components
+    world.hive.change(update(components).values(tc_partition=None))
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    assert "1 directories" in world.clean()
+    assert [path.name for path in (table.location / "p=1").iterdir()] == ["delta_0000001_0000001_0000"]
+    assert world.hive.rows(components, "tc_writeid") == []
+
+
+def test_leftovers_of_an_aborted_compaction_go(world):
+    """A published result whose transaction was rolled back, and the row that marked it, are removed like an aborted write's."""
+    table = world.table(rows=2, insert_only=True)
+    txn = world.hive.begin(kind=3, age=50_000_000)
+    world.hive.touch(txn, "db.t", operation="c", write_id=2)
+    world.hive.abort(txn)
+    base = table.location / f"base_0000002_v{txn:07d}"
+    base.mkdir()
+    (base / "000000_0").write_bytes(b"x")
+    world.clean()
+    assert not base.exists()
+    assert world.hive.rows(world.database.schema.txn_components, "tc_txnid") == []
+    world.assert_rows()
+
+
+@pytest.mark.parametrize("keys", [None, [("p", "int")]])
+def test_a_file_system_that_is_not_mounted_is_no_empty_table(any_world, keys):
+    """Not even the directory above is there: nothing is known about what lies in it, so nothing is marked cleaned or forgotten; later it is."""
+    world = any_world
+    table = world.table(rows=0, insert_only=True, partition_keys=keys or [])
+    partition = ("1",) if keys else None
+    world.insert(table, [(1, "x")], partition)
+    world.aborted_insert(table, [(2, "never")], partition)
+    world.hive.queued("db.t/p=1" if keys else "db.t", state="r", highest_write_id=2)
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.unmount()
+    components = world.database.schema.txn_components
+    world.clean()
+    assert world.states()[0] == "ready for cleaning"
+    assert world.hive.rows(components, "tc_writeid") == [(2,)]
+    world.mount()
+    world.clean()
+    assert world.ended() == [("succeeded", None)]
+    assert world.hive.rows(components, "tc_writeid") == []
+
+
+def aborted_compaction(world, table, covered):
+    """What a compaction left in part whose transaction was rolled back; returns the transaction and the directory."""
+    txn = world.hive.begin(kind=3, age=50_000_000)
+    world.hive.touch(txn, "db.t", operation="c", write_id=covered)
+    world.hive.abort(txn)
+    base = table.location / f"base_{covered:07d}_v{txn:07d}"
+    base.mkdir()
+    (base / "000000_0").write_bytes(b"x")
+    return txn, base
+
+
+def test_an_aborted_compaction_that_began_after_an_open_writer_stays_known(world):
+    """An open writer keeps its result from being judged, so it stays; the row that marks it must stay too, or half a base would count as committed."""
+    table = world.table(rows=2, insert_only=True)
+    writer = world.hive.begin(age=60_000_000)
+    world.hive.touch(writer, "db.t")
+    txn, base = aborted_compaction(world, table, 2)
+    components = world.database.schema.txn_components
+    world.clean()
+    assert base.exists()
+    assert (txn,) in world.hive.rows(components, "tc_txnid")
+    world.hive.commit(writer)
+    world.clean()
+    assert not base.exists()
+    assert world.hive.rows(components, "tc_txnid") == []
+
+
+def test_an_aborted_compaction_after_the_commit_stays_known_when_an_earlier_one_is_cleaned(world):
+    """Cleaning an entry doesn't judge what later compactions left, and so must not forget that one of them was rolled back."""
+    table = compacted(world)
+    txn, base = aborted_compaction(world, table, 4)
+    age = world.database.schema.txns
+    world.hive.change(age.update().where(age.c.txn_id == txn).values(txn_started=world.services.now_ms()))
+    assert world.clean().startswith("cleaned 1 entries, 4 directories")
+    assert base.exists()
+    assert world.hive.rows(world.database.schema.txn_components, "tc_txnid") == [(txn,)]
+
+
+def test_an_aborted_insert_into_a_dropped_partition_stays_known(any_world):
+    """The partition was compacted and dropped; then an insert into it failed and left a directory: the old entry's end doesn't make that one's rows committed."""
+    world = any_world
+    table = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
+    world.aborted_insert(table, [(2, "never")], ("3",))
+    world.hive.queued("db.t/p=3", state="r", highest_write_id=1)
+    assert world.clean().startswith("cleaned 1 entries")
+    assert len(list((table.location / "p=3").iterdir())) == 1
+    assert len(world.hive.rows(world.database.schema.txn_components, "tc_writeid")) == 1
+
+
+@pytest.mark.parametrize("method", ["aborts", "table"])
+def test_an_aborted_write_to_a_table_created_meanwhile_stays_known(any_world, monkeypatch, method):
+    """The table was gone when it was looked for; after a long pause there is one of that name, with an aborted write of its own."""
+    world = any_world
+    world.hive.fail_write(age=50_000_000)
+    if method == "table":
+        world.hive.queued("db.t", state="r", highest_write_id=9)
+        world.configure(initiator={"thresholds": {"aborted_age_hours": -1}})
+    catalog = world.services.catalog
+    gone = {"find_table": lambda *_: None, "facts_for": lambda *_: {}}
+    for name, answer in gone.items():
+        monkeypatch.setattr(catalog, name, answer)
+    world.hive.create_table("db.t")
+    world.clean()
+    assert len(world.hive.rows(world.database.schema.txn_components, "tc_writeid")) == 1
+
+
+def test_an_aborted_write_to_a_table_re_created_during_the_cleaning_stays_known(any_world):
+    """Write ids begin again with a new table: what was known when the directories were judged is forgotten, and nothing that came later."""
+    world = any_world
+    world.table(rows=4, insert_only=True)
+    world.hive.fail_write(age=50_000_000)
+    schema = world.database.schema
+
+    def re_created() -> None:
+        world.at_step.clear()
+        for rows in (schema.txn_components, schema.txn_to_write_id, schema.next_write_id):
+            world.hive.change(rows.delete())
+        world.hive.fail_write()
+
+    world.at_step[steps.CLEANER_LISTED] = re_created
+    world.clean()
+    assert world.hive.rows(schema.txn_components, "tc_writeid") == [(1,)]
+
+
+def test_a_failed_abort_cleaning_is_put_off(world):
+    """Five minutes at first; the metastore carries the row that says so."""
+    table = world.table(rows=1, insert_only=True)
+    world.aborted_insert(table, [(1, "never")])
+    (table.location / "delta_what").mkdir()
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    assert "1 failed: db.t" in world.clean()
+    assert world.clean() == "nothing to clean"
+    (row,) = world.hive.rows(world.database.schema.compaction_queue, "cq_type", "cq_retry_retention")
+    assert row == ("c", 300_000)

@@ -1,0 +1,70 @@
+"""Worker: what makes no sense is refused with a code and a sentence, and leaves no trace."""
+
+import pytest
+from sqlalchemy import insert
+
+from compactor.metastore.model import Entity
+from compactor.roles import steps
+from tests.metastore.actor import T
+
+
+@pytest.mark.parametrize(
+    ("entity", "kind", "message"),
+    [
+        (Entity("db", "gone"), "major", "table-missing: there is no table db.gone"),
+        (Entity("db", "parts"), "major", "partition-unspecified: db.parts is partitioned"),
+        (Entity("db", "parts", "p=9"), "major", "partition-missing: there is no partition db.parts/p=9"),
+        (Entity("db", "plain"), "major", "not-transactional: db.plain isn't a transactional table"),
+        (Entity("db", "t"), "rebalance", "unsupported-kind: db.t: a rebalance compaction isn't supported"),
+        (Entity("db", "single"), "major", "not-enough-to-compact: db.single: not enough to compact"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(world, table, entity, kind, message):
+    """With a code and a sentence, before anything was begun; no transaction and no lock stay open."""
+    world.table("parts", rows=0, partition_keys=[("p", "int")])
+    world.table("plain", rows=0, transactional=False)
+    world.table("single", rows=1, insert_only=True)
+    world.settle_time()
+    world.enqueue(entity, kind)
+    assert f"refused: {message}" in world.worker().run_once()
+    ((state, stored),) = world.ended()
+    assert state == "refused"
+    assert (stored or "").startswith(message)
+    assert world.services.locks.all() == []
+    assert world.services.transactions.open_transactions() == []
+
+
+def test_a_refusal_leaves_no_aborted_transaction(world):
+    """Nothing was marked under it: like Hive's worker, ours commits it, and SHOW TRANSACTIONS and the metrics of aborted ones stay clean."""
+    world.table(rows=1, insert_only=True)
+    world.settle_time()
+    world.enqueue(T)
+    opened = []
+    world.at_step[steps.WORKER_TXN_OPENED] = lambda: opened.extend(txn.txn_id for txn in world.services.transactions.open_transactions())
+    assert "refused: not-enough-to-compact" in world.worker().run_once()
+    assert [world.services.transactions.state(txn_id).value for txn_id in opened] == ["committed"]
+
+
+def test_a_sorted_table_is_refused(world, table):
+    """Compaction would break the order that the table promises."""
+    schema = world.database.schema
+    sd_id = world.hive.rows(schema.tbls, "sd_id")[0][0]
+    world.hive.change(insert(schema.sort_cols).values(sd_id=sd_id, column_name="id", order=1, integer_idx=0))
+    assert "refused: sorted-table" in world.compact(table)
+
+
+def test_on_hive_3_a_refusal_is_shown_as_failed(world_3):
+    """3.1 knows no refused state."""
+    world_3.enqueue(Entity("db", "gone"))
+    world_3.worker().run_once()
+    assert world_3.ended()[0][0] == "failed"
+
+
+def test_an_exclusive_lock_refuses_the_entry(world, table):
+    """A DROP is waiting: no lock, no compaction; the message names the lock; the transaction is rolled back."""
+    lock = world.hive.lock("db.t", kind="e")
+    world.compact(table)
+    ((state, message),) = world.ended()
+    assert state == "refused"
+    assert f"lock-not-acquired: db.t is locked: lock {lock} (exclusive)" in (message or "")
+    assert world.services.transactions.open_transactions() == []

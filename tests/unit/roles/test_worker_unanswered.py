@@ -1,0 +1,155 @@
+"""Worker: a metastore or file system that goes away is waited for, and a commit without an answer is looked up."""
+
+import pytest
+
+from compactor.errors import OutcomeUnknownError, RetryableError, UnreachableError
+from compactor.metastore.committing import committed
+from compactor.roles import steps
+from tests.metastore.actor import T
+from tests.unit.roles.tables import hidden
+
+
+def test_a_metastore_that_goes_away_is_waited_for(world, table, monkeypatch):
+    """The job broke and the metastore doesn't answer: the entry is kept, nothing is claimed; settled as soon as it answers again."""
+    worker = world.worker()
+    away = [True]
+    abort = world.services.transactions.abort
+
+    def sometimes(*arguments, **options):
+        if away[0]:
+            raise UnreachableError("no metastore")
+        return abort(*arguments, **options)
+
+    def broken(_: object) -> None:
+        raise RetryableError("Spark's JVM died")
+
+    monkeypatch.setattr(world.services.transactions, "abort", sometimes, raising=False)
+    world.submitter.before = broken
+    world.settle_time()
+    world.enqueue(T)
+    for _ in range(2):
+        with pytest.raises(UnreachableError):
+            worker.run_once()
+        assert world.states() == ["working"]
+        assert hidden(table) == []
+    away[0] = False
+    assert "given back: Spark's JVM died" in worker.run_once()
+    assert world.states() == ["initiated"]
+
+
+def test_a_file_system_that_goes_away_is_waited_for(any_world, monkeypatch):
+    """It isn't mounted any more when the result should be committed, and the commit fails: what was published stays marked until it is seen and removed."""
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    names = world.names(table.location)
+
+    def broken(*_: object) -> None:
+        raise RetryableError("no commit")
+
+    world.at_step[steps.WORKER_RAN if not world.services.hive_4 else steps.WORKER_PUBLISHED] = world.unmount
+    monkeypatch.setattr(world.services.queue, "mark_compacted_and_commit", broken, raising=False)
+    world.settle_time()
+    world.enqueue(T)
+    worker = world.worker()
+    for _ in range(2):
+        with pytest.raises(UnreachableError, match="is the file system mounted"):
+            worker.run_once()
+        assert world.states() == ["working"]
+    world.mount()
+    assert ": given back: " in worker.run_once()
+    assert world.names(table.location) == names
+    assert world.hive.rows(world.database.schema.txn_components, "tc_txnid") == []
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_commit_without_an_answer_is_looked_up(any_world, monkeypatch, happened):
+    """The commit was sent and no answer came: when it happened the result stays, when it didn't everything is undone."""
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    queue = world.services.queue
+    commit = queue.mark_compacted_and_commit
+
+    def unanswered(*arguments):
+        if happened:
+            commit(*arguments)
+        raise OutcomeUnknownError("the connection was lost while committing")
+
+    monkeypatch.setattr(queue, "mark_compacted_and_commit", unanswered, raising=False)
+    sentence = world.compact(table)
+    bases = [name for name in world.names(table.location) if name.startswith("base_")]
+    if happened:
+        assert sentence.endswith("committed, though no answer came")
+        assert world.states() == ["ready for cleaning"]
+        assert len(bases) == 1
+    elif world.services.hive_4:
+        assert "given back: the connection was lost while committing" in sentence
+        assert bases == []
+    else:  # the rename was the commit: the next attempt only calls the Cleaner
+        assert "published, but not marked; given back for the rest: the connection was lost while committing" in sentence
+        assert world.states() == ["initiated"]
+        assert len(bases) == 1
+        monkeypatch.undo()
+        assert "left to the Cleaner" in world.worker().run_once()
+    world.settle_time()
+    world.assert_rows()
+
+
+def forgotten(world, txn_id):
+    """Housekeeping has purged the transaction: it was over and had no components."""
+    txns = world.database.schema.txns
+    world.hive.change(txns.delete().where(txns.c.txn_id == txn_id))
+
+
+@pytest.mark.parametrize("end", ["mark_refused", "mark_failed", "mark_cleaned"])
+def test_a_commit_without_an_answer_is_known_by_what_it_wrote(world, table, monkeypatch, end):
+    """Meanwhile the Cleaner ended the entry, in whichever way, and the transaction is forgotten: the row still shows that it was committed."""
+    services = world.services
+    commit = services.queue.mark_compacted_and_commit
+
+    def unanswered(*arguments):
+        commit(*arguments)
+        (entry,) = services.queue.entries()
+        services.cleaning.mark_cleaned(entry) if end == "mark_cleaned" else getattr(services.queue, end)(entry, "no_cleanup")
+        forgotten(world, entry.txn_id)
+        raise OutcomeUnknownError("the connection was lost while committing")
+
+    monkeypatch.setattr(services.queue, "mark_compacted_and_commit", unanswered, raising=False)
+    worker = world.worker()
+    world.settle_time()
+    world.enqueue(T)
+    assert worker.run_once().endswith("committed, though no answer came")
+    assert [name for name in world.names(table.location) if name.startswith("base_")]
+    assert worker.run_once() == "nothing is queued"
+
+
+def test_a_refusal_by_the_next_worker_is_no_sign_of_a_commit(world, table):
+    """It took the entry over and refused it before it stored a transaction of its own: the row still names ours, which was never committed."""
+    world.settle_time()
+    world.enqueue(T)
+    entry = world.services.queue.claim("compactor-here-1", version="1")
+    txn_id = world.services.transactions.open_compaction("u", "here")
+    world.services.queue.set_compactor_state(entry, txn_id, 4, "u")
+    world.services.queue.mark_refused(entry, "table-missing: gone for a moment")
+    ended = world.services.queue.entry(entry.id)
+    assert (ended.state.value, ended.txn_id) == ("refused", txn_id)
+    assert not committed(ended, txn_id)
+
+
+def test_when_entry_and_transaction_are_forgotten_the_worker_goes_on(world, table, monkeypatch):
+    """Nothing tells how the commit ended, and there is no entry left to give to anybody: the result stays, and the worker isn't stuck."""
+    services, schema = world.services, world.database.schema
+    commit = services.queue.mark_compacted_and_commit
+
+    def unanswered(*arguments):
+        commit(*arguments)
+        forgotten(world, services.queue.entries()[0].txn_id)
+        world.hive.change(schema.compaction_queue.delete())
+        raise OutcomeUnknownError("the connection was lost while committing")
+
+    monkeypatch.setattr(services.queue, "mark_compacted_and_commit", unanswered, raising=False)
+    worker = world.worker()
+    world.settle_time()
+    world.enqueue(T)
+    assert ": lost: " in worker.run_once()
+    assert [name for name in world.names(table.location) if name.startswith("base_")]
+    assert worker.run_once() == "nothing is queued"
