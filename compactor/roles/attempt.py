@@ -8,19 +8,15 @@ Source: docs/compaction.md; Hive's Worker, AcidCompactionService.
 """
 
 import contextlib
-import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from compactor.acid.compaction import CompactionKind
-from compactor.acid.names import STAGING_PREFIX
 from compactor.acid.snapshot import AcidState
 from compactor.acid.write_ids import CompactorWriteIdList
-from compactor.engine.compaction import Compaction, CompactionRequest, Published
+from compactor.engine.compaction import Compaction, Published
 from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError
 from compactor.log import get_logger
-from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts
-from compactor.metastore.queue import committed
+from compactor.metastore.committing import committed
+from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metastore.transactions import TxnState
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import enough
@@ -28,25 +24,17 @@ from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.absence import require_removed
 from compactor.roles.cancellation import Cancellation
-from compactor.roles.heartbeat import Heartbeat
+from compactor.roles.fence import remove_staging, remove_uncommitted
 from compactor.roles.holding import subject_of
+from compactor.roles.liveness import Liveness
+from compactor.roles.looking_up import Facts, is_in_the_catalog, look_up, request_for, require_there
 from compactor.roles.lookout import Lookout
 from compactor.roles.services import Services
-from compactor.roles.trash import remove_hidden, staging_directories, visibility_txn
 from compactor.storage.base import Storage
 
 _log = get_logger(__name__)
 _MISSING = frozenset({Reason.LOCATION_MISSING, Reason.INPUT_CHANGED, Reason.CORRUPT_FILE})
 """What a directory that vanished under the work may look like from inside."""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the catalog says about an entry, checked: it may be compacted."""
-
-    table: TableFacts
-    partition: PartitionFacts | None
-    location: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,34 +49,6 @@ class Result:
     plan: CompactionPlan | None
     published: Published | None
     cleaning_only: str = ""
-
-
-def look_up(services: Services, entry: QueueEntry) -> Facts:
-    """
-    Find the table and partition of an entry.
-
-    Raises:
-        RefusedError: it is gone, or is of a kind that isn't compacted.
-    """
-    entity = entry.entity
-    table = services.catalog.find_table(entity.database, entity.table)
-    if table is None:
-        raise RefusedError(Reason.TABLE_MISSING, f"there is no table {entity.full_name}; it was probably dropped")
-    if table.partitioned and entity.partition is None:
-        raise RefusedError(Reason.PARTITION_UNSPECIFIED, f"{entity.full_name} is partitioned, and the entry names no partition")
-    partition = services.catalog.find_partition(table, entity.partition) if entity.partition is not None else None
-    if entity.partition is not None and partition is None:
-        raise RefusedError(Reason.PARTITION_MISSING, f"there is no partition {entity}; it was probably dropped")
-    if not table.transactional:
-        raise RefusedError(Reason.NOT_TRANSACTIONAL, f"{entity.full_name} isn't a transactional table")
-    if table.sorted:
-        raise RefusedError(Reason.SORTED_TABLE, f"{entity.full_name} is declared SORTED BY: compaction would break that order")
-    if entry.kind not in {CompactionKind.MAJOR, CompactionKind.MINOR}:
-        raise RefusedError(Reason.UNSUPPORTED_KIND, f"{entity}: a {entry.kind} compaction isn't supported; major and minor are")
-    location = partition.location if partition else table.location
-    if not location:
-        raise RefusedError(Reason.UNSUPPORTED_STORE, f"{entity} has no location in the catalog")
-    return Facts(table, partition, location)
 
 
 class Attempt:
@@ -106,17 +66,20 @@ class Attempt:
         self._services = services
         self._worker_id = worker_id
         self._cancellation = cancellation
-        self._heartbeat: Heartbeat | None = None
+        self._liveness = Liveness(services, entry, worker_id, cancellation, self._step)
         self._lookout: Lookout | None = None
-        self._lock_id: int | None = None
         self._facts: Facts | None = None
         self._storage: Storage | None = None
         self._compaction: Compaction | None = None
         self._tenth = 0
         self.entry = entry
-        self.txn_id: int | None = None
         self.state_stored = False
         self.visible = False
+
+    @property
+    def txn_id(self) -> int | None:
+        """None before it is opened, and on Hive 3.1."""
+        return self._liveness.txn_id
 
     def run(self) -> Result:
         """
@@ -131,33 +94,14 @@ class Attempt:
             return self._run(facts, storage)
         except (RefusedError, CancelledError, FileNotFoundError) as error:
             if not isinstance(error, RefusedError) or error.reason in _MISSING:
-                self._require_there(facts, storage)
+                require_there(self._services, self.entry.entity, facts, storage)
             raise
-
-    def _require_there(self, facts: Facts, storage: Storage) -> None:
-        """
-        Something is missing in the directory: whether it is there itself.
-
-        Raises:
-            RefusedError: it was removed.
-            UnreachableError: that can't be told.
-        """
-        if storage.exists(facts.location):
-            return
-        if self._is_in_the_catalog(facts):
-            require_removed(storage, facts.location, facts.table.location)
-        raise RefusedError(Reason.INPUT_CHANGED, f"{self.entry.entity}: its directory {facts.location} isn't there")
-
-    def _is_in_the_catalog(self, facts: Facts) -> bool:
-        """Whether the table is still the one that was looked up; what was dropped took its directories along, and even the one of its database."""
-        found = self._services.catalog.facts_for([self.entry.entity]).get(self.entry.entity)
-        return found is not None and found[0].tbl_id == facts.table.tbl_id
 
     def _run(self, facts: Facts, storage: Storage) -> Result:
         services, entry = self._services, self.entry
         run_as = self._run_as(storage, facts.location)
-        self._come_alive(run_as)
-        request = self._request(facts, run_as)
+        self._liveness.begin(run_as)
+        request = request_for(services, entry, facts, self.txn_id, run_as)
         self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings, self._step)
         self._lookout = Lookout(services.queue, entry, lambda: services.submitter.application(compaction.job), self._cancellation.cancel)
         self._lookout.start()
@@ -235,7 +179,7 @@ class Attempt:
         place = self._place()
         if not self.state_stored or place is None or self._facts is None:
             return
-        if self._is_in_the_catalog(self._facts):
+        if is_in_the_catalog(self._services, self.entry.entity, self._facts):
             require_removed(*place, self._facts.table.location)
 
     def _remove_staging(self) -> None:
@@ -252,59 +196,12 @@ class Attempt:
     def _place(self) -> tuple[Storage, str] | None:
         return (self._storage, self._facts.location) if self._storage and self._facts else None
 
-    def _come_alive(self, run_as: str) -> None:
-        """Open the transaction (4.x), take the lock, start the heartbeat."""
-        services, settings = self._services, self._services.settings
-        identity = services.identity
-        if services.hive_4:
-            self.txn_id = services.transactions.open_compaction(run_as, identity.host, agent=self._worker_id)
-            self._step(steps.WORKER_TXN_OPENED)
-        self._lock_id = services.locks.acquire_shared(self.entry.entity, self.txn_id or 0, run_as, identity.host)
-        txn_id, lock_id = self.txn_id, self._lock_id
-        beat: Callable[[], None]
-        if txn_id is not None:
-            beat, what = (lambda: services.transactions.heartbeat(txn_id)), f"transaction {txn_id}"
-        else:
-            beat, what = (lambda: services.locks.heartbeat(lock_id)), f"lock {lock_id}"
-        self._heartbeat = Heartbeat(beat, settings.heartbeat_seconds, settings.txn.timeout_seconds, self._cancellation.cancel, what)
-        self._heartbeat.__enter__()
-        self._step(steps.WORKER_LOCKED)
-
     def _rest(self) -> None:
-        """End lookout and heartbeat; give back a lock that belongs to no transaction."""
+        """End lookout and heartbeat."""
         if self._lookout is not None:
             self._lookout.stop()
             self._lookout = None
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-            self._heartbeat = None
-        if self._lock_id is not None and self.txn_id is None:
-            self._services.locks.release(self._lock_id)
-        self._lock_id = None
-
-    def _request(self, facts: Facts, run_as: str) -> CompactionRequest:
-        services, entry = self._services, self.entry
-        txns = services.transactions.valid_txns(self.txn_id)
-        write_ids: CompactorWriteIdList = services.transactions.compactor_write_ids(facts.table.full_name, txns)
-        if self.txn_id is not None:
-            txns = replace(txns, open=tuple(sorted({*txns.open, self.txn_id})))  # our own result must not be taken for an input
-        return CompactionRequest(
-            entry_id=entry.id,
-            attempt=uuid.uuid4().hex[:8],
-            entity=entry.entity,
-            table=facts.table,
-            partition=facts.partition,
-            location=facts.location,
-            kind=entry.kind,
-            layout=services.layout,
-            write_ids=write_ids,
-            txns=txns if services.hive_4 else None,
-            visibility_txn=self.txn_id,
-            properties=entry.properties,
-            host=services.identity.host,
-            pool=entry.pool,
-            run_as=run_as,
-        )
+        self._liveness.end()
 
     def _plan(self, compaction: Compaction, state: AcidState) -> CompactionPlan | None:
         """The plan; None when there is not enough to compact."""
@@ -357,10 +254,7 @@ class Attempt:
             raise RefusedError(Reason.INPUT_CHANGED, f"while it was compacted: {error}") from None
         if facts.table.tbl_id != before.table.tbl_id or facts.location != before.location:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was re-created or moved while it was compacted")
-        if self.txn_id is not None:
-            services.transactions.heartbeat(self.txn_id)
-        elif self._lock_id is not None:
-            services.locks.heartbeat(self._lock_id)
+        self._liveness.renew()
 
     def _commit(self) -> None:
         """Mark compacted and commit, in one database transaction."""
@@ -385,41 +279,6 @@ class Attempt:
         self._services.steps.enter(step, self.entry)
         if step not in {steps.WORKER_PUBLISHED, steps.WORKER_COMMITTED}:  # what is published is only a commit away from its end
             self._cancellation.check()
-
-
-def remove_staging(storage: Storage, location: str, entry_id: int, still: Callable[[], bool]) -> list[str]:
-    """
-    Remove the staging directories of an entry; a location that is gone has none.
-
-    Args:
-        still: asked once they are seen: whether the entry is still with whom it is taken from. Then none of them is of whoever claims it next, however long
-            the removal takes.
-    """
-    names = staging_directories(storage.directories(location), entry_id)
-    return remove_hidden(storage, location, names) if names and still() else []
-
-
-def job_keys(names: Iterable[str]) -> set[str]:
-    """The keys of the jobs that belong to staging directories."""
-    return {name.removeprefix(STAGING_PREFIX).replace("-", ".", 1) for name in names}
-
-
-def remove_uncommitted(services: Services, place: tuple[Storage, str] | None, txn_id: int) -> list[str]:
-    """
-    Remove what was published under `_v<txn>`; only when the metastore says that the transaction was aborted.
-
-    Raises:
-        RefusedError: something lies there, and the transaction isn't known as aborted.
-    """
-    if place is None:
-        return []
-    storage, location = place
-    names = [name for name in storage.directories(location) if visibility_txn(name) == txn_id]
-    if not names:
-        return []
-    if (state := services.transactions.state(txn_id)) is not TxnState.ABORTED:
-        raise RefusedError(Reason.OWNERSHIP_LOST, f"{names[0]} was written by transaction {txn_id}, which is {state.value}, not aborted: left alone")
-    return remove_hidden(storage, location, names)
 
 
 def _where(entry: QueueEntry | None) -> str:

@@ -19,6 +19,7 @@ from typing import Self
 
 PREFIX = "compactor-"
 _CLOCK_SLACK = 60.0
+_IN_ORDER = b"ended in order\n"
 _WORKER_ID = re.compile(r"compactor-(?P<host>.+)-(?P<instance>[0-9a-f]{32})-(?P<role>[a-z0-9]+)")
 
 
@@ -73,8 +74,10 @@ class Identity:
             self._handle = None
 
     def leave_trace(self) -> None:
-        """Something of ours is left: at the end the file stays, unlocked, so that the next process knows that we are dead."""
+        """Something of ours is left: at the end the file stays, unlocked, so that the next process knows that we are dead, and that we ended in order."""
         self._keep_trace = True
+        if self._handle is not None:
+            os.pwrite(self._handle, _IN_ORDER, 0)
 
     def is_mine(self, worker_id: str | None) -> bool:
         owner = parse_worker_id(worker_id)
@@ -102,6 +105,14 @@ class Identity:
         finally:
             os.close(handle)
         return True
+
+    def ended_in_order(self, worker_id: str | None) -> bool:
+        """Whether a dead worker's process left by itself, and not in the middle of something; False also when nothing is known about it."""
+        owner = parse_worker_id(worker_id)
+        try:
+            return owner is not None and owner.host == self.host and self._path(owner.instance).read_bytes().startswith(_IN_ORDER)
+        except OSError:
+            return False
 
     def forget(self, worker_id: str | None) -> None:
         """Remove the file of a dead instance that has nothing left to recover."""

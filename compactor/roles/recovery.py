@@ -9,8 +9,9 @@ from compactor.errors import CompactorError, OwnershipLostError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metastore.transactions import TxnState
+from compactor.roles import steps
 from compactor.roles.absence import require_removed
-from compactor.roles.attempt import job_keys, remove_staging, remove_uncommitted
+from compactor.roles.fence import job_keys, remove_staging, remove_uncommitted
 from compactor.roles.identity import parse_worker_id
 from compactor.roles.services import Services, about_entity
 
@@ -30,7 +31,8 @@ class Recovery:
 
         Also ends transactions that such workers had opened and not yet stored with their entry.
         """
-        now = self._services.now_ms()
+        services = self._services
+        now = services.now_ms()
         dead: set[str] = set()
 
         def is_dead(entry: QueueEntry) -> bool:
@@ -39,18 +41,19 @@ class Recovery:
             dead.add(entry.worker_id or "")
             return True
 
-        freed = self._services.queue.revoke_workers(is_dead, self.clear)
+        freed = self._free(services.queue.revoke_workers(is_dead, self._clear_after_death))
         dead |= self._abort_transactions_of_the_dead()
-        still = {entry.worker_id for entry in self._services.queue.working()}
+        still = {entry.worker_id for entry in services.queue.working()}
         for worker_id in dead - still:
-            self._services.identity.forget(worker_id)
+            services.identity.forget(worker_id)
         return freed
 
     def give_back_timed_out(self) -> list[QueueEntry]:
         """Entries that were claimed longer ago than `worker.timeout_hours`, whoever claimed them, but us."""
         hours = self._services.settings.worker.timeout_hours
-        return self._services.queue.revoke_timed_out(
-            round(hours * 3_600_000), lambda entry: not self._services.identity.is_mine(entry.worker_id) and self.clear(entry)
+        services = self._services
+        return self._free(
+            services.queue.revoke_timed_out(round(hours * 3_600_000), lambda entry: not services.identity.is_mine(entry.worker_id) and self.clear(entry))
         )
 
     def give_back_claims_of_the_lost(self) -> list[QueueEntry]:
@@ -69,7 +72,12 @@ class Recovery:
             return owner is not None and owner.instance not in present and not services.identity.is_mine(entry.worker_id) and not self._beats(entry, owner.host)
 
         lost = {(entry.id, entry.start_ms) for entry in claimed if is_lost(entry)}
-        return services.queue.revoke_workers(lambda entry: (entry.id, entry.start_ms) in lost, self.clear)
+        return self._free(services.queue.revoke_workers(lambda entry: (entry.id, entry.start_ms) in lost, self._clear_after_death))
+
+    def _free(self, freed: list[QueueEntry]) -> list[QueueEntry]:
+        for entry in freed:
+            self._services.steps.enter(steps.RECOVERY_FREED, entry)
+        return freed
 
     def _beats(self, entry: QueueEntry, host: str) -> bool:
         """Whether its transaction is open, on Hive 3.1 whether its lock is there: both time out without a heartbeat."""
@@ -102,10 +110,21 @@ class Recovery:
             dead.add(open_one.agent or "")
         return dead
 
+    def _clear_after_death(self, entry: QueueEntry) -> bool:
+        """As `clear`; what was being worked on then is counted, for it may be the reason."""
+        services = self._services
+        in_order = services.identity.ended_in_order(entry.worker_id)
+        if not self.clear(entry):
+            return False
+        if not in_order:
+            services.breakdowns.count(entry, f"its worker {entry.worker_id} ended", died=True)
+        return True
+
     def clear(self, entry: QueueEntry) -> bool:
         """Remove what an attempt left; False when that isn't possible now: then the claim stays."""
         with about_entity(entry.entity, entry):
             try:
+                self._services.steps.enter(steps.RECOVERY_FOUND, entry)
                 self._clear(entry)
             except (CompactorError, OSError) as error:
                 say = _log.debug if self._said.get(entry.id) == str(error) else _log.warning
@@ -157,11 +176,13 @@ class Recovery:
                 if ours and entry.highest_write_id is not None:
                     require_removed(*place, table.location)
         removed = remove_staging(*place, entry.id, lambda: self._require_unchanged(entry)) if place is not None else []
+        services.steps.enter(steps.RECOVERY_UNSTAGED, entry)
         if ours:
             services.submitter.end_left_over(job_keys(removed), entry.job_id)
         if entry.txn_id is None or not services.hive_4 or not ours:
             return  # a worker of Hive's has no staging directory that would fence it: what it leaves stays marked by its component
         state = services.transactions.abort(entry.txn_id, f"worker {entry.worker_id} is gone")
+        services.steps.enter(steps.RECOVERY_ABORTED, entry)
         if state is TxnState.ABORTED and place is not None and place[0].exists(place[1]):
             # elsewhere nothing was looked at: the component stays, and the cleaning of aborts looks again
             remove_uncommitted(services, place, entry.txn_id)

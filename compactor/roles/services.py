@@ -23,10 +23,11 @@ from compactor.metastore.database import Database
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.initiating import Initiating
 from compactor.metastore.locks import Locks
-from compactor.metastore.model import Entity, QueueEntry
+from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.metastore.queue import Queue
 from compactor.metastore.transactions import Transactions
 from compactor.metrics import Metrics
+from compactor.roles.breakdowns import Breakdowns
 from compactor.roles.emptiness import Emptiness
 from compactor.roles.identity import Identity
 from compactor.roles.setbacks import Setbacks
@@ -48,6 +49,7 @@ class Services:
         coordinator: who leads, and whether anything new may be begun.
         setbacks: what the workers gave back because something was away.
         emptiness: which of them has just found nothing in the queue.
+        breakdowns: how often the work on an entry broke down, or ended with its process.
         control: what is paused, drained, outside its hours or over its budget.
         stopping: set when the daemon drains; roles end their cycle at the next good point.
     """
@@ -70,9 +72,11 @@ class Services:
     stopping: threading.Event = field(default_factory=threading.Event)
     setbacks: Setbacks = field(default_factory=Setbacks)
     emptiness: Emptiness = field(default_factory=Emptiness)
+    breakdowns: Breakdowns = field(init=False)
     control: Control = field(init=False)
 
     def __post_init__(self) -> None:
+        self.breakdowns = Breakdowns(lambda: self.coordinator, self._is_in_the_queue)
         self.control = Control(lambda: self.coordinator, lambda: self.settings, self.now_ms, self.identity.host)
 
     @classmethod
@@ -153,6 +157,10 @@ class Services:
             RefusedError: UNSUPPORTED_STORE.
         """
         return storage_for(location)
+
+    def _is_in_the_queue(self, entry_id: int) -> bool:
+        entry = self.queue.entry(entry_id)
+        return entry is not None and entry.state in {QueueState.INITIATED, QueueState.WORKING}
 
     def close(self) -> None:
         """Leave the other daemons, stop Spark, give connections back."""

@@ -1,7 +1,7 @@
 """
 Compactions that were given back because something they need is away or broke down: when such an entry is tried again, and when anything is.
 
-Shared by the workers of a process, and forgotten with it. After each one in a row nothing is claimed for a while, twice as long each time; the entry itself is left
+Shared by the workers of a process, and forgotten with it; what is counted for longer is in `breakdowns`. After each one in a row nothing is claimed for a while, twice as long each time; the entry itself is left
 alone for longer than that, so that others get their turn. One that a step failed for again and again is given up. That something can't be reached
 is no fault of the entry's, and never counted.
 Source: docs/operations.md.
@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 from compactor.errors import UnreachableError
 from compactor.metastore.model import QueueEntry
+from compactor.roles.breakdowns import ATTEMPTS
 
 FIRST_SECONDS = 5.0
 LONGEST_SECONDS = 320.0
-ATTEMPTS = 3
-"""So often a step may break down for the same entry before the entry fails."""
 _KEPT_SECONDS = 24 * 3600.0
 """An entry that didn't come back for so long is somebody else's, or gone."""
 
@@ -47,10 +46,8 @@ class Setbacks:
         self.in_a_row = 0
         """Entries given back since one was compacted."""
 
-    def may_be_tried_again(self, entry: QueueEntry, error: Exception) -> bool:
-        """Whether this entry goes back into the queue after that error, or has broken down too often."""
-        if isinstance(error, UnreachableError):
-            return True
+    def may_be_tried_again(self, entry: QueueEntry) -> bool:
+        """Whether this entry may go back into the queue after one more breakdown, as far as this process remembers."""
         with self._lock:
             aside = self._aside.get(entry.id)
             return aside is None or aside.broke_down + 1 < ATTEMPTS
@@ -67,6 +64,16 @@ class Setbacks:
             self.in_a_row += 1
             self._until = now + _pause(self.in_a_row)
             self._why = f"compaction {entry.id} of {entry.entity} was given back: {' '.join(str(error).split())}"
+
+    def leave(self, entry: QueueEntry, why: Exception) -> None:
+        """This entry goes back into the queue, since something else comes first; nothing is wrong."""
+        with self._lock:
+            now = self._clock()
+            aside = self._aside.setdefault(entry.id, _Aside(now, 0, 0))
+            aside.times += 1
+            aside.until = now + 2 * _pause(aside.times)
+            if not self.in_a_row:
+                self._why = f"compaction {entry.id} of {entry.entity} waits: {why}"
 
     def ended(self, entry: QueueEntry, *, compacted: bool) -> None:
         """This entry is done, one way or another; when it was compacted, whatever was away is there."""

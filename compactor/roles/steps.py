@@ -1,5 +1,5 @@
 """
-The named points that Worker, Cleaner and Initiator pass.
+The named points that Worker, Cleaner, Initiator and the recovery of dead workers' claims pass.
 
 A role calls `enter` when a step is done; whoever observes (log, metrics, a progress display, a test that pulls the plug) is told, in order. A step's name is
 public: it stands in logs and in `compactor_steps_total`.
@@ -43,6 +43,16 @@ CLEANER_STEPS = (CLEANER_SELECTED, CLEANER_LISTED, CLEANER_TRASHED, CLEANER_COMP
 INITIATOR_SEARCHED = "initiator.searched"
 INITIATOR_LISTED = "initiator.listed"
 INITIATOR_QUEUED = "initiator.queued"
+INITIATOR_STEPS = (INITIATOR_SEARCHED, INITIATOR_LISTED, INITIATOR_QUEUED)
+
+RECOVERY_FOUND = "recovery.found"
+RECOVERY_UNSTAGED = "recovery.unstaged"
+RECOVERY_ABORTED = "recovery.aborted"
+RECOVERY_FREED = "recovery.freed"
+RECOVERY_STEPS = (RECOVERY_FOUND, RECOVERY_UNSTAGED, RECOVERY_ABORTED, RECOVERY_FREED)
+"""Of whoever clears up after a dead worker: Housekeeper, Initiator, or a daemon that starts."""
+
+ALL_STEPS = (*INITIATOR_STEPS, *WORKER_STEPS, *CLEANER_STEPS, *RECOVERY_STEPS)
 Observer = Callable[[str, object], None]
 """Gets the step's name and what it is about: a queue entry, an entity, or None."""
 

@@ -18,10 +18,11 @@ from compactor.metrics import version
 from compactor.planning.document import CompactionPlan
 from compactor.roles import steps
 from compactor.roles.attempt import Attempt, Result
+from compactor.roles.breakdowns import ATTEMPTS, SuspectWaitsError
 from compactor.roles.cancellation import Cancellation, CancelRequestedError, DrainedError
+from compactor.roles.continuing import Continuing
 from compactor.roles.holding import HeldError, require_still, subject_of
 from compactor.roles.services import Services, about_entity
-from compactor.roles.setbacks import ATTEMPTS
 
 _log = get_logger(__name__)
 IDLE = "nothing is queued"
@@ -56,6 +57,7 @@ class Worker:
         self._cancellation: Cancellation | None = None
         self._entry: QueueEntry | None = None
         self._unsettled: _Unsettled | None = None
+        self._continuing = Continuing(services.queue)
 
     def run_once(self) -> str:
         """
@@ -70,6 +72,8 @@ class Worker:
             return DRAINING
         if (why := self._services.coordinator.why_not_start()) is not None:
             return f"{WAITING}: {why}"
+        if self._continuing.go_on():
+            self._services.emptiness.over()
         settings = self._services.settings.worker
         setbacks = self._services.setbacks
         if (why := setbacks.pause()) is not None:
@@ -118,7 +122,8 @@ class Worker:
             services.steps.enter(steps.WORKER_CLAIMED, entry)
             self._cancellation.check()
             require_still(services, entry)
-            result = attempt.run()
+            with services.breakdowns.watched(entry):
+                result = attempt.run()
         except Exception as error:
             cause = self._cancellation.error or error
             if not isinstance(error, CompactorError):
@@ -140,6 +145,7 @@ class Worker:
             return f"{_name(entry)}: not enough to compact, but {result.cleaning_only}: left to the Cleaner"
         metrics.jobs.labels(entry.kind.value, "compacted").inc()
         self._count(result.plan, result.published)
+        self._continuing.remember(entry, result.plan.parts)
         published = result.published
         names = " and ".join(published.directories) or "nothing"
         _log.info(
@@ -152,7 +158,8 @@ class Worker:
             recoded_bytes=published.recoded_bytes,
             written_bytes=published.written_bytes,
         )
-        return f"{_name(entry)}: published {names} from {len(result.plan.inputs)} files"
+        part = f"; {result.plan.parts.reason}" if result.plan.parts else ""
+        return f"{_name(entry)}: published {names} from {len(result.plan.inputs)} files{part}"
 
     def _count(self, plan: CompactionPlan, published: Published) -> None:
         metrics = self._services.metrics
@@ -179,7 +186,7 @@ class Worker:
     def _mark(self, attempt: Attempt, entry: QueueEntry, error: Exception) -> str:
         queue, metrics, setbacks = self._services.queue, self._services.metrics, self._services.setbacks
         message = _message(error)
-        again = False
+        again = waits = False
         try:
             match error:
                 case _ if attempt.visible:
@@ -191,10 +198,12 @@ class Worker:
                 case _ if self._is_drained(error):
                     outcome, word = "given-back", "given back"
                     queue.give_back(entry)
+                    if waits := isinstance(error, SuspectWaitsError):
+                        setbacks.leave(entry, error)
                 case RefusedError() if not attempt.state_stored and not isinstance(error, VerificationError):
                     outcome, word = "refused", "refused"
                     queue.mark_refused(entry, message)
-                case UnreachableError() | RetryableError() | OutcomeUnknownError() if setbacks.may_be_tried_again(entry, error):
+                case UnreachableError() | RetryableError() | OutcomeUnknownError() if self._may_be_tried_again(entry, error):
                     outcome, word, again = "given-back", "given back", True
                     queue.give_back(entry)
                     setbacks.given_back(entry, error)
@@ -206,7 +215,7 @@ class Worker:
                     queue.mark_failed(entry, message)
         except OwnershipLostError as lost:
             outcome, word, message = "lost", "lost", f"{lost}; it had ended with: {message}"
-        if not again:
+        if not (again or waits):
             setbacks.ended(entry, compacted=False)
         metrics.jobs.labels(entry.kind.value, outcome).inc()
         metrics.verification_refused.inc(isinstance(error, VerificationError))
@@ -214,6 +223,13 @@ class Worker:
             f"compaction {word}", reason=_code(error), message=message
         )
         return f"{_name(entry)}: {word}: {message}"
+
+    def _may_be_tried_again(self, entry: QueueEntry, error: Exception) -> bool:
+        """Whether it goes back into the queue; that something can't be reached is no fault of the entry's, and never counted."""
+        if isinstance(error, UnreachableError):
+            return True
+        self._services.breakdowns.count(entry, _message(error), died=False)
+        return self._services.breakdowns.times(entry) < ATTEMPTS and self._services.setbacks.may_be_tried_again(entry)
 
     def _is_drained(self, error: Exception) -> bool:
         """

@@ -189,7 +189,7 @@ def test_what_cannot_be_cleared_up_stays_claimed(world, monkeypatch):
     def broken(*_: object) -> None:
         raise OSError("read-only file system")
 
-    monkeypatch.setattr("compactor.roles.attempt.remove_hidden", broken)
+    monkeypatch.setattr("compactor.roles.fence.remove_hidden", broken)
     assert Recovery(world.services).give_back_claims_of_the_dead() == []
     assert world.states() == ["working"]
 

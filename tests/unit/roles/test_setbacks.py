@@ -8,7 +8,8 @@ from compactor.daemon.daemon import Daemon
 from compactor.errors import RetryableError, UnreachableError
 from compactor.metastore.model import Entity
 from compactor.roles import steps
-from compactor.roles.setbacks import ATTEMPTS, LONGEST_SECONDS
+from compactor.roles.breakdowns import ATTEMPTS
+from compactor.roles.setbacks import LONGEST_SECONDS
 
 AWAY = UnreachableError("Spark can't be started with master yarn: no ResourceManager")
 

@@ -8,7 +8,7 @@ from compactor.errors import OwnershipLostError
 from compactor.metastore.model import Entity
 from compactor.metastore.requests import Request
 from compactor.roles import steps
-from compactor.roles.attempt import remove_staging
+from compactor.roles.fence import remove_staging
 from compactor.roles.recovery import Recovery
 from compactor.storage.registry import storage_for
 

@@ -1,0 +1,52 @@
+"""
+The fence between an attempt that is over and whoever claims its entry next: nothing of the former may still become visible.
+
+First the staging directories go, so that a rename that is still to come finds no source; then the transaction is aborted; then what was published under its number is
+removed, and only when the metastore says that it was aborted. Used by an attempt that undoes itself, and for the dead.
+Source: docs/operations.md.
+"""
+
+from collections.abc import Callable, Iterable
+
+from compactor.acid.names import STAGING_PREFIX
+from compactor.errors import RefusedError
+from compactor.metastore.transactions import TxnState
+from compactor.reasons import Reason
+from compactor.roles.services import Services
+from compactor.roles.trash import remove_hidden, staging_directories, visibility_txn
+from compactor.storage.base import Storage
+
+
+def remove_staging(storage: Storage, location: str, entry_id: int, still: Callable[[], bool]) -> list[str]:
+    """
+    Remove the staging directories of an entry; a location that is gone has none.
+
+    Args:
+        still: asked once they are seen: whether the entry is still with whom it is taken from. Then none of them is of whoever claims it next, however long
+            the removal takes.
+    """
+    names = staging_directories(storage.directories(location), entry_id)
+    return remove_hidden(storage, location, names) if names and still() else []
+
+
+def job_keys(names: Iterable[str]) -> set[str]:
+    """The keys of the jobs that belong to staging directories."""
+    return {name.removeprefix(STAGING_PREFIX).replace("-", ".", 1) for name in names}
+
+
+def remove_uncommitted(services: Services, place: tuple[Storage, str] | None, txn_id: int) -> list[str]:
+    """
+    Remove what was published under `_v<txn>`; only when the metastore says that the transaction was aborted.
+
+    Raises:
+        RefusedError: something lies there, and the transaction isn't known as aborted.
+    """
+    if place is None:
+        return []
+    storage, location = place
+    names = [name for name in storage.directories(location) if visibility_txn(name) == txn_id]
+    if not names:
+        return []
+    if (state := services.transactions.state(txn_id)) is not TxnState.ABORTED:
+        raise RefusedError(Reason.OWNERSHIP_LOST, f"{names[0]} was written by transaction {txn_id}, which is {state.value}, not aborted: left alone")
+    return remove_hidden(storage, location, names)

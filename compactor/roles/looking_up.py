@@ -1,0 +1,105 @@
+"""
+The table or partition of a queue entry, as the catalog and the transactions have it now: whether it may be compacted, whether it is there still, what is asked of the engine.
+
+Source: docs/compaction.md; Hive's Worker.
+"""
+
+import uuid
+from dataclasses import dataclass, replace
+
+from compactor.acid.compaction import CompactionKind
+from compactor.engine.compaction import CompactionRequest
+from compactor.errors import RefusedError
+from compactor.metastore.model import Entity, PartitionFacts, QueueEntry, TableFacts
+from compactor.reasons import Reason
+from compactor.roles.absence import require_removed
+from compactor.roles.services import Services
+from compactor.storage.base import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the catalog says about an entry, checked: it may be compacted."""
+
+    table: TableFacts
+    partition: PartitionFacts | None
+    location: str
+
+
+def look_up(services: Services, entry: QueueEntry) -> Facts:
+    """
+    Find the table and partition of an entry.
+
+    Raises:
+        RefusedError: it is gone, or is of a kind that isn't compacted.
+    """
+    entity = entry.entity
+    table = services.catalog.find_table(entity.database, entity.table)
+    if table is None:
+        raise RefusedError(Reason.TABLE_MISSING, f"there is no table {entity.full_name}; it was probably dropped")
+    if table.partitioned and entity.partition is None:
+        raise RefusedError(Reason.PARTITION_UNSPECIFIED, f"{entity.full_name} is partitioned, and the entry names no partition")
+    partition = services.catalog.find_partition(table, entity.partition) if entity.partition is not None else None
+    if entity.partition is not None and partition is None:
+        raise RefusedError(Reason.PARTITION_MISSING, f"there is no partition {entity}; it was probably dropped")
+    if not table.transactional:
+        raise RefusedError(Reason.NOT_TRANSACTIONAL, f"{entity.full_name} isn't a transactional table")
+    if table.sorted:
+        raise RefusedError(Reason.SORTED_TABLE, f"{entity.full_name} is declared SORTED BY: compaction would break that order")
+    if entry.kind not in {CompactionKind.MAJOR, CompactionKind.MINOR}:
+        raise RefusedError(Reason.UNSUPPORTED_KIND, f"{entity}: a {entry.kind} compaction isn't supported; major and minor are")
+    location = partition.location if partition else table.location
+    if not location:
+        raise RefusedError(Reason.UNSUPPORTED_STORE, f"{entity} has no location in the catalog")
+    return Facts(table, partition, location)
+
+
+def is_in_the_catalog(services: Services, entity: Entity, facts: Facts) -> bool:
+    """Whether the table is still the one that was looked up; what was dropped took its directories along, and even the one of its database."""
+    found = services.catalog.facts_for([entity]).get(entity)
+    return found is not None and found[0].tbl_id == facts.table.tbl_id
+
+
+def require_there(services: Services, entity: Entity, facts: Facts, storage: Storage) -> None:
+    """
+    Something is missing in the directory: whether it is there itself.
+
+    Raises:
+        RefusedError: it was removed.
+        UnreachableError: that can't be told.
+    """
+    if storage.exists(facts.location):
+        return
+    if is_in_the_catalog(services, entity, facts):
+        require_removed(storage, facts.location, facts.table.location)
+    raise RefusedError(Reason.INPUT_CHANGED, f"{entity}: its directory {facts.location} isn't there")
+
+
+def request_for(services: Services, entry: QueueEntry, facts: Facts, txn_id: int | None, run_as: str) -> CompactionRequest:
+    """
+    What the engine shall do, under the lists that are valid now.
+
+    Args:
+        txn_id: the compaction's own transaction; None on Hive 3.1.
+    """
+    txns = services.transactions.valid_txns(txn_id)
+    write_ids = services.transactions.compactor_write_ids(facts.table.full_name, txns)
+    if txn_id is not None:
+        txns = replace(txns, open=tuple(sorted({*txns.open, txn_id})))  # our own result must not be taken for an input
+    return CompactionRequest(
+        entry_id=entry.id,
+        attempt=uuid.uuid4().hex[:8],
+        entity=entry.entity,
+        table=facts.table,
+        partition=facts.partition,
+        location=facts.location,
+        kind=entry.kind,
+        layout=services.layout,
+        write_ids=write_ids,
+        txns=txns if services.hive_4 else None,
+        visibility_txn=txn_id,
+        properties=entry.properties,
+        host=services.identity.host,
+        pool=entry.pool,
+        run_as=run_as,
+    )
