@@ -1,46 +1,35 @@
 """
-Coordination by ZooKeeper.
+Coordination by ZooKeeper: the session, and what follows from it.
 
-    <root>/members/<instance>            ephemeral: a member's record
-    <root>/leaders/<role>/<instance>-N   ephemeral, numbered: the lowest number leads; its creation transaction is the epoch
-    <root>/control/<key>                 control state, compare-and-set by version
+What lies below our root is described by `election`, `registry` and `values`.
 
 A client learns late that its session is over: after a pause it still believes what it knew before. So leadership counts only for the session time-out since it was
 last confirmed by an answer, measured from when the question was asked; the server can't have given it to somebody else before that.
 """
 
 import contextlib
-import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    AuthFailedError,
-    BadVersionError,
-    ConnectionLoss,
-    KazooException,
-    NoAuthError,
-    NodeExistsError,
-    NoNodeError,
-    OperationTimeoutError,
-    SessionExpiredError,
-)
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.exceptions import AuthFailedError, NoAuthError
 from kazoo.protocol.states import KazooState, KeeperState
 
 from compactor.coordination.base import Changed, Coordinator
 from compactor.coordination.client import make_client
 from compactor.coordination.clock import elapsed
-from compactor.coordination.model import Activity, ConflictError, Connection, Member, Role, SeenMember, Term, Value
-from compactor.errors import CompactorError, OutcomeUnknownError, OwnershipLostError, SettingsError, UnreachableError
+from compactor.coordination.election import LEADERS, stand
+from compactor.coordination.model import Activity, Connection, Member, Role, SeenMember, Term, Value
+from compactor.coordination.nodes import NO_ANSWER, Nodes
+from compactor.coordination.registry import MEMBERS, Registry
+from compactor.coordination.values import CONTROL, Values
+from compactor.errors import CompactorError, OwnershipLostError, SettingsError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import ZooKeeper
 
 _log = get_logger(__name__)
 _STATES = {KazooState.CONNECTED: Connection.CONNECTED, KazooState.SUSPENDED: Connection.SUSPENDED, KazooState.LOST: Connection.LOST}
-_NO_ANSWER = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError)
 
 
 class ZooKeeperCoordinator(Coordinator):
@@ -61,6 +50,10 @@ class ZooKeeperCoordinator(Coordinator):
         self._seconds = heartbeat_seconds
         self._client: KazooClient = make_client(settings)
         self._client.add_listener(self._on_state)
+        self._wake = threading.Event()
+        self._nodes = Nodes(self._client, settings, self._wake.set)
+        self._registry = Registry(self._nodes, heartbeat_seconds)
+        self._values = Values(self._nodes)
         self._lock = threading.RLock()
         self._state = Connection.LOST
         self._heard: float | None = None
@@ -70,13 +63,9 @@ class ZooKeeperCoordinator(Coordinator):
         self._terms: dict[Role, int] = {}
         self._stepping_back: set[Role] = set()
         self._session: object = None
-        self._announced: tuple[float, object] = (0.0, None)
-        self._watched: dict[str, list[Changed]] = {}
-        self._versions: dict[str, int | None] = {}
         self._changed: Changed = lambda: None
         self._told: object = (Connection.LOST, ())
         self._troubled = ""
-        self._wake = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -88,8 +77,8 @@ class ZooKeeperCoordinator(Coordinator):
         try:
             self._client.start(timeout=self._settings.session_timeout_seconds)
             with contextlib.suppress(NoAuthError):  # told where it matters
-                self._answer(self._client.exists_async(self._root))  # credentials are looked at after the connection
-        except (*_NO_ANSWER, AuthFailedError) as error:
+                self._nodes.answer(self._client.exists_async(self._root))  # credentials are looked at after the connection
+        except (*NO_ANSWER, AuthFailedError) as error:
             refused = isinstance(error, AuthFailedError) or self._client.client_state is KeeperState.AUTH_FAILED
             self._end_client()
             if refused:
@@ -107,7 +96,7 @@ class ZooKeeperCoordinator(Coordinator):
         self._wake.set()
         thread, self._thread = self._thread, None
         if thread is not None:
-            thread.join(2 * self._timeout)
+            thread.join(2 * self._nodes.timeout)
         self._end_client()
 
     def _end_client(self) -> None:
@@ -155,12 +144,7 @@ class ZooKeeperCoordinator(Coordinator):
         raise OwnershipLostError(f"this daemon isn't the leader for the {role} any more, or can't tell: it lets go")
 
     def _fresh(self) -> bool:
-        return self._heard is not None and elapsed() - self._heard < self._timeout
-
-    @property
-    def _timeout(self) -> float:
-        """The session time-out that the server granted, which may be shorter than what was asked for."""
-        return float(min(self._settings.session_timeout_seconds, self._client._session_timeout / 1000))  # noqa: SLF001 - kazoo shows it nowhere else
+        return self._heard is not None and elapsed() - self._heard < self._nodes.timeout
 
     # The thread
 
@@ -182,14 +166,14 @@ class ZooKeeperCoordinator(Coordinator):
                 elif self._client.connected:
                     self._confirm()
                     self._troubled = ""
-            except _NO_ANSWER as error:
+            except NO_ANSWER as error:
                 _log.debug("no answer from ZooKeeper", error=type(error).__name__)
             except NoAuthError:
                 self._complain(f"ZooKeeper doesn't let us write below {self._root}: it belongs to another user")
             except Exception as error:
                 self._complain(f"{type(error).__name__}: {error}")
             self._tell()
-            self._wake.wait(min(self._seconds, self._timeout / 4))
+            self._wake.wait(min(self._seconds, self._nodes.timeout / 4))
             self._wake.clear()
 
     def _complain(self, why: str) -> None:
@@ -209,79 +193,41 @@ class ZooKeeperCoordinator(Coordinator):
 
     def _confirm(self) -> None:
         """Be registered and a candidate in the present session, and see who leads."""
-        asked = elapsed()
+        nodes, asked = self._nodes, elapsed()
         session = self._client.client_id
+        # The leader of the servers must answer: one that is cut off from it goes on for a while, with sessions that the others have ended.
+        nodes.answer(self._client.sync_async(self._root))
         if session != self._session:
-            for path in ("members", "control", *(f"leaders/{role}" for role in Role)):
-                self._answer(self._client.ensure_path_async(self._path(path)))
+            for path in (MEMBERS, CONTROL, *(f"{LEADERS}/{role}" for role in Role)):
+                nodes.answer(self._client.ensure_path_async(nodes.path(path)))
             with self._lock:
                 self._terms.clear()
-            self._announced = (0.0, None)
+            self._registry.begin()
             self._session = session
-        terms = {role: epoch for role in Role if (epoch := self._candidacy(role)) is not None}
-        self._announce()
-        with self._lock:
-            if self._client.client_id == session and self._state is Connection.CONNECTED:
-                self._terms = {role: epoch for role, epoch in terms.items() if role in self._roles}
-                self._heard = asked
-        self._look_at_watched()
-
-    def _candidacy(self, role: Role) -> int | None:
-        """Stand for a role, or no longer; the epoch when we are first."""
-        assert self._me is not None
-        place = self._path("leaders", role)
-        children = self._answer(self._client.get_children_async(place, watch=self._on_event))
-        with self._lock:
-            again = role in self._stepping_back
-            self._stepping_back.discard(role)
-        mine = None
-        for name in (name for name in children if name.startswith(f"{self._me.instance}-")):
-            stat = self._answer(self._client.exists_async(f"{place}/{name}"))
-            if stat is not None and role in self._roles and mine is None and not again and stat.ephemeralOwner == self._session_id:
-                mine = (name, stat.czxid)
-            elif stat is not None:  # of a session that is over, made twice after an answer was lost, or others shall go first
-                self._remove(f"{place}/{name}")
-        if role not in self._roles:
-            return None
-        if mine is None:
-            made = self._answer(self._client.create_async(f"{place}/{self._me.instance}-", self._me.host.encode(), ephemeral=True, sequence=True))
-            stat = self._answer(self._client.exists_async(made))
-            children = self._answer(self._client.get_children_async(place, watch=self._on_event))
-            if stat is None:
-                return None
-            mine = (made.rpartition("/")[2], stat.czxid)
-        return mine[1] if mine[0] == _first(children) else None
-
-    def _announce(self) -> None:
-        """Write our record, when it is due or has changed."""
-        assert self._me is not None
+        terms = {role: epoch for role in Role if (epoch := self._stand(role)) is not None}
         with self._lock:
             me = self._me
-        if me == self._announced[1] and elapsed() - self._announced[0] < self._seconds:
-            return
-        path, data = self._path("members", me.instance), json.dumps({**me.record(), "heartbeat_seconds": self._seconds}).encode()
-        began = elapsed()
-        stat = self._answer(self._client.exists_async(path))
-        if stat is not None and stat.ephemeralOwner != self._session_id:
-            self._remove(path)
-            stat = None
-        if stat is None:
-            self._answer(self._client.create_async(path, data, ephemeral=True))
-        else:
-            self._answer(self._client.set_async(path, data))
-        self._announced = (began, me)
+        assert me is not None
+        self._registry.announce(me)
+        with self._lock:
+            if self._client.client_id == session and self._state is Connection.CONNECTED:
+                self._terms = {role: epoch for role, epoch in terms.items() if role in self._roles and role not in self._stepping_back}
+                self._heard = asked
+        self._values.look()
 
-    @property
-    def _session_id(self) -> int:
-        client_id = self._client.client_id
-        return int(client_id[0]) if client_id else 0
-
-    def _remove(self, path: str) -> None:
-        with contextlib.suppress(NoNodeError):
-            self._answer(self._client.delete_async(path))
-
-    def _on_event(self, _: object) -> None:
-        self._wake.set()
+    def _stand(self, role: Role) -> int | None:
+        """Stand for a role, or no longer; the epoch when we are first."""
+        with self._lock:
+            me, candidate, again = self._me, role in self._roles, role in self._stepping_back
+            self._stepping_back.discard(role)
+        assert me is not None
+        try:
+            return stand(self._nodes, role, me, candidate=candidate, again=again)
+        except Exception:
+            if again:  # our place may be the old one still
+                with self._lock:
+                    self._stepping_back.add(role)
+            raise
 
     # Members
 
@@ -291,125 +237,24 @@ class ZooKeeperCoordinator(Coordinator):
                 self._me = self._me.now_doing(doing)
 
     def members(self) -> list[SeenMember]:
-        with self._answering():
-            leading: dict[str, list[Role]] = {}
-            for role in Role:
-                if (first := _first(self._children("leaders", role))) is not None:
-                    leading.setdefault(first.rpartition("-")[0], []).append(role)
-            found = []
-            for name in self._children("members"):
-                try:
-                    data, stat = self._answer(self._client.get_async(self._path("members", name)))
-                except NoNodeError:
-                    continue
-                found.append((Member.of({**_loaded(data), "instance": name}), int(stat.mtime)))
-            now = self._now_ms() or max((heard for _, heard in found), default=0)
-        seen = [SeenMember(member, tuple(leading.get(member.instance, ())), max(0, now - heard)) for member, heard in found]
-        return sorted(seen, key=lambda one: (one.member.host, one.member.pid, one.member.instance))
+        with self._nodes.answering():
+            return self._registry.members()
 
     def present(self) -> frozenset[str] | None:
         try:
-            with self._answering():
-                return frozenset(self._children("members"))
+            with self._nodes.answering():
+                return self._registry.present()
         except CompactorError:
             return None
-
-    def _now_ms(self) -> int:
-        """ZooKeeper's clock, as it stamps a node that lives for a moment; 0 where we may only read."""
-        try:
-            path = self._answer(self._client.create_async(self._path("clock-"), ephemeral=True, sequence=True, makepath=True))
-        except NoAuthError:
-            return 0
-        stat = self._answer(self._client.exists_async(path))
-        self._remove(path)
-        return int(stat.ctime) if stat is not None else 0
-
-    def _children(self, *parts: str) -> list[str]:
-        try:
-            return list(self._answer(self._client.get_children_async(self._path(*parts))))
-        except NoNodeError:
-            return []
 
     # Control state
 
     def read(self, key: str) -> Value | None:
-        with self._answering():
-            try:
-                self._answer(self._client.sync_async(self._path("control", key)))  # else a server that lags behind answers with what was
-                data, stat = self._answer(self._client.get_async(self._path("control", key)))
-            except NoNodeError:
-                return None
-            return Value(_loaded(data), int(stat.version)) if data else None
+        return self._values.read(key)
 
     def write(self, key: str, data: Mapping[str, Any], version: int | None) -> Value:
-        path, content = self._path("control", key), json.dumps(data).encode()
-        with self._answering(writing=True):
-            try:
-                if version is not None:
-                    stat = self._answer(self._client.set_async(path, content, version=version))
-                    return Value(dict(data), int(stat.version))
-                return Value(dict(data), self._create(path, content))
-            except (BadVersionError, NodeExistsError, NoNodeError):
-                raise ConflictError(f"{key} was changed by somebody else meanwhile") from None
-
-    def _create(self, path: str, content: bytes) -> int:
-        """The first value of a key, whose node may be there as the parent of others; returns its version."""
-        try:
-            self._answer(self._client.create_async(path, content, makepath=True))
-        except NodeExistsError:
-            data, stat = self._answer(self._client.get_async(path))
-            if data:
-                raise
-            return int(self._answer(self._client.set_async(path, content, version=stat.version)).version)
-        return 0
+        return self._values.write(key, data, version)
 
     def watch(self, key: str, changed: Changed) -> None:
-        with self._lock:
-            self._watched.setdefault(key, []).append(changed)
+        self._values.watch(key, changed)
         self._wake.set()
-
-    def _look_at_watched(self) -> None:
-        with self._lock:
-            watched = {key: list(callbacks) for key, callbacks in self._watched.items()}
-        for key, callbacks in watched.items():
-            stat = self._answer(self._client.exists_async(self._path("control", key), watch=self._on_event))
-            version = None if stat is None else int(stat.mzxid)
-            if version != self._versions.get(key):
-                self._versions[key] = version
-                for changed in callbacks:
-                    changed()
-
-    # Asking
-
-    def _path(self, *parts: str) -> str:
-        return "/".join((self._root, *parts))
-
-    def _answer(self, result: Any) -> Any:
-        """An answer within the session time-out; kazoo would wait for ever while it reconnects."""
-        return result.get(timeout=self._timeout)
-
-    @contextlib.contextmanager
-    def _answering(self, *, writing: bool = False) -> Iterator[None]:
-        """Kazoo's errors in, ours out."""
-        try:
-            yield
-        except _NO_ANSWER as error:
-            said = f"ZooKeeper {self._settings.hosts}: no answer ({type(error).__name__})"
-            raise OutcomeUnknownError(said) if writing else UnreachableError(said) from None
-        except NoAuthError:
-            raise SettingsError(f"zookeeper.user: isn't allowed to do that below {self._root}") from None
-        except KazooException as error:
-            raise CompactorError(f"ZooKeeper {self._settings.hosts}: {type(error).__name__} {error}".rstrip()) from None
-
-
-def _first(candidates: Iterable[str]) -> str | None:
-    """The candidate with the lowest number."""
-    return min(candidates, key=lambda name: (name.rpartition("-")[2], name), default=None)
-
-
-def _loaded(data: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(data)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

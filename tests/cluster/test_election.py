@@ -1,6 +1,7 @@
 """Election, membership and control state by a real ZooKeeper: never two leaders, whatever is cut, killed or stopped; and the same interface by the database."""
 
 import gc
+import importlib.util
 import itertools
 import json
 import subprocess
@@ -19,6 +20,7 @@ from compactor.metastore.database import Database
 from compactor.settings import ZooKeeper
 from tests.cluster.network import Relay
 from tests.cluster.zookeeper_servers import zookeeper
+from tests.needs import missing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 PATIENCE = 60.0
@@ -313,7 +315,8 @@ def test_digest_keeps_strangers_out(zookeeper_1, tmp_path):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as above
 def test_sasl_digest(tmp_path):
     """Servers that know users by JAAS: the right password leads, a wrong one is told apart from an unreachable server."""
-    pytest.importorskip("puresasl")
+    if importlib.util.find_spec("puresasl") is None:
+        missing("the Python package pure-sasl isn't installed")
     jaas = tmp_path / "jaas.conf"
     jaas.write_text('Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_compactor="geheim"; };\n', encoding="utf-8")
     extra = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}

@@ -1,0 +1,91 @@
+"""
+Asking ZooKeeper: paths below our root, answers within the session time-out, kazoo's errors in our words.
+
+Knows nodes; what lies in them is known by `election`, `registry` and `values`.
+"""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss, KazooException, NoAuthError, NoNodeError, OperationTimeoutError, SessionExpiredError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from compactor.errors import CompactorError, OutcomeUnknownError, SettingsError, UnreachableError
+from compactor.settings import ZooKeeper
+
+NO_ANSWER = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError)
+"""Whether it was done can't be told."""
+
+
+class Nodes:
+    """
+    Those of one root.
+
+    Args:
+        client: started by somebody else.
+        happened: called, from kazoo's thread, when something changed that is watched; must not block.
+    """
+
+    def __init__(self, client: KazooClient, settings: ZooKeeper, happened: Callable[[], None]) -> None:
+        self.client = client
+        self._settings = settings
+        self._happened = happened
+
+    @property
+    def timeout(self) -> float:
+        """The session time-out that the server granted, which may be shorter than what was asked for; seconds."""
+        return float(min(self._settings.session_timeout_seconds, self.client._session_timeout / 1000))  # noqa: SLF001 - kazoo shows it nowhere else
+
+    @property
+    def session_id(self) -> int:
+        """0: there is no session."""
+        client_id = self.client.client_id
+        return int(client_id[0]) if client_id else 0
+
+    def path(self, *parts: str) -> str:
+        return "/".join((self._settings.root, *parts))
+
+    def answer(self, result: Any) -> Any:
+        """An answer within the session time-out; kazoo would wait for ever while it reconnects."""
+        return result.get(timeout=self.timeout)
+
+    def children(self, *parts: str) -> list[str]:
+        """Names below a node that need not be there."""
+        try:
+            return list(self.answer(self.client.get_children_async(self.path(*parts))))
+        except NoNodeError:
+            return []
+
+    def remove(self, path: str) -> None:
+        """Remove a node that may be gone."""
+        with contextlib.suppress(NoNodeError):
+            self.answer(self.client.delete_async(path))
+
+    def on_event(self, _: object) -> None:
+        """To be given as a watch."""
+        self._happened()
+
+    @contextlib.contextmanager
+    def answering(self, *, writing: bool = False) -> Iterator[None]:
+        """Kazoo's errors in, ours out."""
+        try:
+            yield
+        except NO_ANSWER as error:
+            said = f"ZooKeeper {self._settings.hosts}: no answer ({type(error).__name__})"
+            raise OutcomeUnknownError(said) if writing else UnreachableError(said) from None
+        except NoAuthError:
+            raise SettingsError(f"zookeeper.user: isn't allowed to do that below {self._settings.root}") from None
+        except KazooException as error:
+            raise CompactorError(f"ZooKeeper {self._settings.hosts}: {type(error).__name__} {error}".rstrip()) from None
+
+
+def loaded(data: bytes) -> dict[str, Any]:
+    """A JSON object; empty for anything else."""
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
