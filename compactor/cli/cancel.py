@@ -6,7 +6,8 @@ import time
 import click
 
 from compactor.cli import units
-from compactor.cli.enqueue import NOTHING_TO_DO, POLL_SECONDS
+from compactor.cli.codes import Code
+from compactor.cli.options import POLL_SECONDS, wait_options
 from compactor.cli.output import Column, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.errors import CompactorError, RefusedError, UsageError
@@ -20,8 +21,7 @@ COLUMNS = (Column("id", "ID", right=True), Column("entity", "COMPACTION OF"), Co
 
 @click.command(cls=Command)
 @click.argument("number", metavar="ID", type=click.IntRange(min=1))
-@click.option("--wait", is_flag=True, help="Wait until the worker has stopped; the exit code tells whether it could.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="How long --wait waits at most.")
+@wait_options("Wait until the worker has stopped; the exit code tells whether it could.")
 @pass_session
 def cancel(session: Session, *, number: int, wait: bool, timeout: float | None) -> int:
     """
@@ -29,27 +29,25 @@ def cancel(session: Session, *, number: int, wait: bool, timeout: float | None) 
 
     ID is that of `compactor queue`. What a worker did is undone, its Spark application is ended, and the entry ends aborted. What is committed stays.
     """
-    if timeout is not None and not wait:
-        raise UsageError("--timeout makes sense with --wait only")
     queue = Queue(session.database(write=True))
     user = f"{session.settings.user or getpass.getuser()}@{session.settings.host_name}"
     entry = queue.entry(number)
     if entry is not None and entry.state is QueueState.INITIATED and queue.cancel(number, f"cancelled by {user}"):
         _show(session, _found(queue, number), "taken out of the queue")
-        return 0
+        return Code.DONE
     entry = _found(queue, number)  # somebody may have taken it just now
     if entry.state is QueueState.WORKING:
         _ask(queue, entry, user)
     if entry.state is not QueueState.WORKING:
         _show(session, entry, f"has ended already: it is {entry.state.value}")
-        return NOTHING_TO_DO
+        return Code.NOTHING_TO_DO
     if not wait:
         _show(session, entry, f"worker {entry.worker_id} was asked to stop")
-        return 0
+        return Code.DONE
     session.close()  # an embedded database is free for the daemon while we wait
     entry = _wait(session, number, timeout)
     _show(session, entry, entry.error_message or "")
-    return 0 if entry.state in {QueueState.ABORTED, QueueState.FAILED} else 1
+    return Code.DONE if entry.state in {QueueState.ABORTED, QueueState.FAILED} else Code.FAILED
 
 
 def _found(queue: Queue, number: int) -> QueueEntry:

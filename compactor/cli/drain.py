@@ -3,6 +3,7 @@
 import click
 
 from compactor.cli import holds
+from compactor.cli.codes import Code
 from compactor.cli.output import View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import did_you_mean
@@ -12,7 +13,6 @@ from compactor.errors import CompactorError, UsageError
 from compactor.metastore.queue import Queue
 from compactor.roles.identity import parse_worker_id
 
-NOTHING_TO_DO = 3
 _HOST_LIMIT = 64
 """Characters of a host that worker ids have room for."""
 
@@ -39,7 +39,7 @@ def drain(session: Session, *, host: str, reason: str, undo: bool) -> int:
         if undo:
             if before is None:
                 session.output.say(f"host {host} isn't drained")
-                return NOTHING_TO_DO
+                return Code.NOTHING_TO_DO
             holds.change(where, lambda data: without_drain(data, host))
         else:
             holds.change(where, lambda data: with_drain(data, made))
@@ -50,7 +50,7 @@ def drain(session: Session, *, host: str, reason: str, undo: bool) -> int:
         session.output.say(f"host {host} is still working on {running}; `compactor queue --state working` shows them")
     record = {**holds.drain_record(before if undo and before else made), "drained": not undo, "running": running}
     session.output.show(View(holds.COLUMNS, [record], document=record))
-    return 0
+    return Code.DONE
 
 
 def _notice_unknown(session: Session, where: Coordinator, host: str) -> None:

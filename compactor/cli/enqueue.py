@@ -6,50 +6,29 @@ import click
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import holds, units
+from compactor.cli.codes import Code
 from compactor.cli.lookup import Found, find
+from compactor.cli.options import POLL_SECONDS, request_options, wait_options
 from compactor.cli.output import Column, View
 from compactor.cli.queue import HISTORY_COLUMNS, history_record
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target
 from compactor.control import Denial
-from compactor.errors import CompactorError, RefusedError, UsageError
+from compactor.errors import CompactorError, RefusedError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Enqueued, QueueEntry, QueueState
 from compactor.metastore.queue import Queue
 from compactor.reasons import Reason
 
-NOTHING_TO_DO = 3
-POLL_SECONDS = 0.5
 POOL_PARAMETER = "hive.compactor.worker.pool"
-OUTCOMES = {QueueState.READY_FOR_CLEANING: 0, QueueState.SUCCEEDED: 0, QueueState.REFUSED: 4}
+OUTCOMES = {QueueState.READY_FOR_CLEANING: Code.DONE, QueueState.SUCCEEDED: Code.DONE, QueueState.REFUSED: Code.REFUSED}
 COLUMNS = (Column("id", "ID", right=True), Column("entity", "COMPACTION OF"), Column("kind", "KIND"), Column("state", "STATE"), Column("message", "MESSAGE"))
 
 
-def _properties(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for value in values:
-        key, equals, text = value.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{value!r} is not KEY=VALUE")
-        found[key.strip()] = text
-    return found
-
-
-properties_option = click.option(
-    "--property", "properties", multiple=True, metavar="KEY=VALUE", callback=_properties, help="A table property for this compaction only; may be repeated."
-)
-
-
 @click.command(cls=Command)
-@click.argument("target", metavar="DB.TABLE[/PARTITION]")
-@click.option("--partition", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are.")
-@click.option(
-    "--type", "kind", type=click.Choice(["major", "minor"]), default="major", show_default=True, help="Rewrite into one base, or merge the deltas only."
-)
-@properties_option
+@request_options
 @click.option("--pool", help="The pool whose workers take it; else the table's or database's own.")
-@click.option("--wait", is_flag=True, help="Wait until it has ended or is ready for cleaning; the exit code tells the outcome.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="How long --wait waits at most.")
+@wait_options("Wait until it has ended or is ready for cleaning; the exit code tells the outcome.")
 @pass_session
 def enqueue(
     session: Session, *, target: str, partition: str | None, kind: str, properties: dict[str, str], pool: str | None, wait: bool, timeout: float | None
@@ -59,8 +38,6 @@ def enqueue(
 
     A partitioned table needs a partition: sales.orders/dt=2024-01-01, or --partition dt=2024-01-01.
     """
-    if timeout is not None and not wait:
-        raise UsageError("--timeout makes sense with --wait only")
     wanted = parse_target(target, partition)
     database = session.database(write=True)
     found = find(Catalog(database), wanted)
@@ -77,13 +54,13 @@ def enqueue(
         record = {"id": asked.id, "entity": str(found.entity), "kind": kind, "state": asked.state.value, "accepted": asked.accepted, "message": asked.message}
         record |= {"waits": denial.reason.value if denial else None, "waits_because": denial.sentence if denial else None}
         session.output.show(View(COLUMNS, [record], document=record))
-        return 0 if asked.accepted else NOTHING_TO_DO
+        return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
     if not asked.accepted:
         session.output.say(asked.message)
     entry = _wait(session, found, asked, timeout)
     ended = history_record(entry)
     session.output.show(View(HISTORY_COLUMNS, [ended], document=ended))
-    return OUTCOMES.get(entry.state, 1)
+    return OUTCOMES.get(entry.state, Code.FAILED)
 
 
 def _waits(session: Session, asked: Enqueued) -> Denial | None:

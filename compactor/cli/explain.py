@@ -5,12 +5,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli import holds, partition, units
+from compactor.cli import holds, units
 from compactor.cli.enqueue import default_pool
 from compactor.cli.inspect import Inspection, candidates, inspect, judge, look, partitions
 from compactor.cli.lookup import Found, find, find_table, require_transactional
+from compactor.cli.options import target_options
 from compactor.cli.output import Column, Record, View
-from compactor.cli.partition import items_of, read_totals
+from compactor.cli.partition import COLUMNS, items_of, picture, read_totals
 from compactor.cli.plan import make_plan
 from compactor.cli.plan_view import cost, headline
 from compactor.cli.queue import history_record, queue_record
@@ -38,18 +39,17 @@ PARTITION_COLUMNS = (
 
 
 @click.command(cls=Command)
-@click.argument("target", metavar="DB.TABLE[/PARTITION]")
-@click.option("--partition", "spec", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are.")
+@target_options
 @click.option("--all", "everything", is_flag=True, help="Draw every directory; otherwise long groups are folded.")
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="For a partitioned table: look at so many partitions at most.")
 @pass_session
-def explain(session: Session, *, target: str, spec: str | None, everything: bool, limit: int) -> None:
+def explain(session: Session, *, target: str, partition: str | None, everything: bool, limit: int) -> None:
     """
     Draw a partition, and say why it is or isn't due, and what blocks cleaning.
 
     A partitioned table without a partition lists its partitions, most in need first.
     """
-    wanted = parse_target(target, spec)
+    wanted = parse_target(target, partition)
     database = session.database()
     catalog = Catalog(database)
     facts = find_table(catalog, wanted)
@@ -78,7 +78,7 @@ def _waits(session: Session, found: Found) -> Denial | None:
 def explanation_view(inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None = None, *, fold: bool) -> View:
     """The drawing for people; one document for JSON and YAML; the directories for TSV."""
     records = [item.record() for item in inspection.items]
-    return View(partition.COLUMNS, records, document=_document(inspection, plan, waits), picture=lambda: _picture(inspection, plan, waits, fold=fold))
+    return View(COLUMNS, records, document=_document(inspection, plan, waits), picture=lambda: _picture(inspection, plan, waits, fold=fold))
 
 
 def _document(inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None) -> Record:
@@ -139,7 +139,7 @@ def _compaction_record(plan: CompactionPlan | RefusedError) -> Record:
 
 def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None, *, fold: bool) -> RenderableType:
     found, verdict = inspection.found, inspection.verdict
-    parts: list[RenderableType] = [partition.picture(str(found.entity), inspection.items, fold=fold), Text(found.location, style="dim"), Text()]
+    parts: list[RenderableType] = [picture(str(found.entity), inspection.items, fold=fold), Text(found.location, style="dim"), Text()]
     parts.append(_verdict_line(verdict))
     writers = inspection.moment.open_writers()
     parts += [Text(f"  {sentence}; nothing at or above it can be compacted yet", style="yellow") for sentence in writers[:1]]

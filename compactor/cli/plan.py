@@ -3,8 +3,9 @@
 import click
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
-from compactor.cli.enqueue import properties_option
+from compactor.cli.codes import Code
 from compactor.cli.lookup import Found, find
+from compactor.cli.options import request_options
 from compactor.cli.plan_view import plan_view
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target
@@ -17,16 +18,9 @@ from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
 from compactor.storage.registry import storage_for
 
-NOTHING_TO_DO = 3
-
 
 @click.command(cls=Command)
-@click.argument("target", metavar="DB.TABLE[/PARTITION]")
-@click.option("--partition", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are.")
-@click.option(
-    "--type", "kind", type=click.Choice(["major", "minor"]), default="major", show_default=True, help="Rewrite into one base, or merge the deltas only."
-)
-@properties_option
+@request_options
 @pass_session
 def plan(session: Session, *, target: str, partition: str | None, kind: str, properties: dict[str, str]) -> int:
     """
@@ -41,9 +35,9 @@ def plan(session: Session, *, target: str, partition: str | None, kind: str, pro
         if refusal.reason is not Reason.NOT_ENOUGH:
             raise
         session.output.say(f"nothing to do: {refusal}")
-        return NOTHING_TO_DO
+        return Code.NOTHING_TO_DO
     session.output.show(plan_view(made))
-    return 0
+    return Code.DONE
 
 
 def make_plan(session: Session, found: Found, kind: CompactionKind, properties: dict[str, str] | None = None) -> CompactionPlan:

@@ -3,12 +3,11 @@
 import click
 
 from compactor.cli import holds
+from compactor.cli.codes import Code
 from compactor.cli.output import View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.control.records import without_pauses
 from compactor.errors import UsageError
-
-NOTHING_TO_DO = 3
 
 
 @click.command(cls=Command)
@@ -38,4 +37,4 @@ def resume(session: Session, *, pool: str | None, database: str | None, table: s
     if not ended:
         session.output.say("nothing is paused" if wanted is None or not active else f"{wanted} isn't paused")
     session.output.show(View(holds.COLUMNS, [holds.pause_record(one) for one in ended], document=[holds.pause_record(one) for one in ended]))
-    return 0 if ended else NOTHING_TO_DO
+    return Code.DONE if ended else Code.NOTHING_TO_DO

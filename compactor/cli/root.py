@@ -1,7 +1,7 @@
 """
 The command group: global options, lazily loaded commands, and the one place where an error becomes a line and an exit code.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do, 4 refused, 5 unreachable, 130 interrupted.
+Exit codes: `compactor.cli.codes`.
 """
 
 import errno
@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from compactor import __version__
+from compactor.cli.codes import Code
 from compactor.cli.session import GLOBAL_OPTIONS
 from compactor.cli.target import did_you_mean
 from compactor.errors import CompactorError
@@ -37,7 +38,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("compactor.demo.show:demo", "Build a small warehouse and watch the daemon compact it."),
     "completion": ("compactor.cli.completion:completion", "Print the shell's completion script."),
 }
-INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
@@ -96,7 +96,7 @@ def _report(error: BaseException, *, debug: bool) -> int:
 
 def _line(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        return "interrupted", INTERRUPTED
+        return "interrupted", Code.INTERRUPTED
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "compactor"
         return f"error: {one_line(error.format_message())} (see `{command} --help`)", error.exit_code

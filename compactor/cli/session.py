@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from compactor.metastore.database import Database
     from compactor.settings import Settings
 
+_SENTENCE = 200  # characters of a command's first sentence, which click would cut off at 45
 OWN_VARIABLES = ("COMPACTOR_CONFIG",)  # of the command line, not settings
 
 
@@ -145,6 +146,15 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A noun with verbs below it."""
+    """A noun with verbs below it; takes the global options too."""
 
     command_class = Command
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        *own, help_option = super().get_params(ctx)
+        return [*own, *GLOBAL_OPTIONS, help_option]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.get_short_help_str(_SENTENCE)) for name, verb in verbs if verb is not None])

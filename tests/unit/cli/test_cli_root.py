@@ -90,12 +90,53 @@ def test_no_command_shows_help():
     assert "enqueue" in result.stderr
 
 
-@pytest.mark.parametrize("args", [("--output", "json", "--config", "C", "config", "show"), ("config", "show", "-o", "json", "--config", "C")])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--output", "json", "--config", "C", "config", "show"),
+        ("config", "show", "-o", "json", "--config", "C"),
+        ("config", "--config", "C", "-o", "json", "show"),
+    ],
+)
 def test_global_options_stand_before_or_after_the_command(config, args):
-    """--config and --output mean the same on both sides."""
+    """--config and --output mean the same on both sides, and between a noun and its verb."""
     result = invoke(*(config if arg == "C" else arg for arg in args))
     assert result.exit_code == 0
     assert json.loads(result.stdout)["worker"]["threads"] == 3
+
+
+@pytest.mark.parametrize("noun", ["config", "archive"])
+def test_verbs_are_listed_with_their_whole_sentence(noun):
+    """Nothing is cut off in the middle."""
+    result = invoke(noun, "--help")
+    assert result.exit_code == 0
+    assert "..." not in result.stdout.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("enqueue", "orders"), "write DATABASE.TABLE"),
+        (("enqueue", "a.b", "--type", "medium"), "'major', 'minor'"),
+        (("enqueue", "a.b", "--property", "x"), "'x' is not KEY=VALUE"),
+        (("plan", "a.b", "--property", "=x"), "'=x' is not KEY=VALUE"),
+        (("enqueue", "a.b", "--timeout", "5"), "--timeout makes sense with --wait only"),
+        (("cancel", "--timeout", "5", "3"), "--timeout makes sense with --wait only"),
+        (("enqueue", "--timeout", "-1", "--wait", "a.b"), "-1"),
+        (("cancel", "x"), "'x' is not a valid integer"),
+        (("history", "--limit", "0"), "0 is not in the range"),
+        (("queue", "--state", "gone"), "'initiated', 'working', 'ready-for-cleaning'"),
+        (("pause", "--all"), "--reason"),
+        (("config",), ""),
+    ],
+)
+def test_wrong_input_is_one_line_that_says_what_is_right(args, said):
+    """Usage errors end with 2 before anything is opened, and name the help to read."""
+    result = invoke(*args)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert args == ("config",) or len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
 
 
 def test_config_from_the_environment(config):

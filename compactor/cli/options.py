@@ -1,0 +1,77 @@
+"""Arguments and options that several commands take: which table or partition is meant, and what is asked for."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from compactor.acid.compaction import CompactionKind
+from compactor.errors import UsageError
+
+Decorated = Callable[..., Any]
+POLL_SECONDS = 0.5
+
+
+def _properties(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE")
+        found[key.strip()] = text
+    return found
+
+
+def _together(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+    """As if they stood above the command in this order."""
+
+    def decorate(command: Decorated) -> Decorated:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+target_options = _together(
+    click.argument("target", metavar="DB.TABLE[/PARTITION]"),
+    click.option("--partition", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are."),
+)
+"""`target` and `partition`, for `compactor.cli.target.parse_target`."""
+
+request_options = _together(
+    target_options,
+    click.option(
+        "--type",
+        "kind",
+        type=click.Choice([CompactionKind.MAJOR.value, CompactionKind.MINOR.value]),
+        default=CompactionKind.MAJOR.value,
+        show_default=True,
+        help="Rewrite into one base, or merge the deltas only.",
+    ),
+    click.option(
+        "--property", "properties", multiple=True, metavar="KEY=VALUE", callback=_properties, help="A table property for this compaction only; may be repeated."
+    ),
+)
+"""One compaction: `target` and `partition`, `kind`, `properties`."""
+
+
+def _only_with_wait(ctx: click.Context, _: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not ctx.params.get("wait"):
+        raise UsageError("--timeout makes sense with --wait only")
+    return value
+
+
+def wait_options(until: str) -> Callable[[Decorated], Decorated]:
+    """
+    `wait` and `timeout`; both commands that have them look every `POLL_SECONDS`.
+
+    Args:
+        until: the help of --wait.
+    """
+    return _together(
+        click.option("--wait", is_flag=True, is_eager=True, help=until),  # eager: known when --timeout is looked at, wherever it stands
+        click.option(
+            "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", callback=_only_with_wait, help="How long --wait waits at most."
+        ),
+    )
