@@ -9,11 +9,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileEntry:
-    """One file; `path` is relative to the candidate directory, with `/` between parts."""
+    """
+    One file; `path` is relative to the candidate directory, with `/` between parts.
+
+    Args:
+        version: what the store itself tells one content of the name from another by (an ETag); empty where it has nothing of the kind.
+    """
 
     path: str
     length: int
     mtime_ms: int = 0
+    version: str = ""
 
     @property
     def name(self) -> str:

@@ -37,7 +37,7 @@ class LastLook:
             found = now.get(file.path)
             if found is None:
                 raise RefusedError(Reason.INPUT_CHANGED, f"{self._plan.entity}: {file.path} is gone; nothing was published")
-            if (found.length, found.mtime_ms) != (file.length, file.mtime_ms):
+            if (found.length, found.mtime_ms, found.version) != (file.length, file.mtime_ms, file.version):
                 raise RefusedError(Reason.INPUT_CHANGED, f"{self._plan.entity}: {file.path} was replaced or changed; nothing was published")
 
     def clear_range(self, manifest: Manifest, listing: Listing) -> None:

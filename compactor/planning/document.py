@@ -48,7 +48,7 @@ class SyntheticIds:
 @dataclass(frozen=True, slots=True)
 class InputFile:
     """
-    A file that the compaction reads; publishing checks that it is still there, with this length and time.
+    A file that the compaction reads; publishing checks that it is still there, with this length, time and version.
 
     Args:
         path: relative to the partition directory.
@@ -75,6 +75,7 @@ class InputFile:
     logical_length: int | None = None
     rows: int = 0
     synthetic: SyntheticIds | None = None
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,7 @@ def _originals(entries: Sequence[FileEntry], spec: TableSpec) -> tuple[InputFile
             raise RefusedError(
                 Reason.UNKNOWN_NAME, f"{spec.name}: {entry.path} isn't named like a bucket file (000000_0, 000000_0_copy_1): its rows have no stable ROW__ID"
             )
-        files.append(InputFile(entry.path, entry.length, entry.mtime_ms, Role.ORIGINAL, "", name.bucket, 0, 0, raw=True))
+        files.append(InputFile(entry.path, entry.length, entry.mtime_ms, Role.ORIGINAL, "", name.bucket, 0, 0, raw=True, version=entry.version))
     return tuple(files)
 
 
@@ -222,6 +222,7 @@ def _files_of(listed: ListedDir, spec: TableSpec) -> list[InputFile]:
             path=entry.path,
             length=entry.length,
             mtime_ms=entry.mtime_ms,
+            version=entry.version,
             role=role,
             directory=acid.name,
             bucket=bucket,
@@ -255,7 +256,7 @@ def _whole_files(state: AcidState, spec: TableSpec, *, major: bool) -> tuple[Inp
             if bucket is None and spec.buckets:
                 raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name} is bucketed, and {entry.path} doesn't say which bucket it is")
             role = Role.DELTA if directory.startswith("delta_") else Role.BASE if directory else Role.ORIGINAL
-            files.append(InputFile(entry.path, entry.length, entry.mtime_ms, role, directory, -1 if bucket is None else bucket, 0, 0))
+            files.append(InputFile(entry.path, entry.length, entry.mtime_ms, role, directory, -1 if bucket is None else bucket, 0, 0, version=entry.version))
     return tuple(files)
 
 

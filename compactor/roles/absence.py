@@ -2,7 +2,8 @@
 What it means that a directory isn't there: it was removed, or its file system isn't mounted now.
 
 The directory itself can't tell, so one above it is asked that nobody removes together with it: of a partition its table's, otherwise the next one up. Where that
-is there, the directory was removed: what isn't mounted hides both, and leaves at most its empty mount point. Where it is missing too, nothing is known.
+is there, the directory was removed: what isn't mounted hides both, and leaves at most its empty mount point. Where it is missing too, nothing is known; nor where
+it is empty, on a file system that has mount points, for it may itself be one: directly above a table lies its database's directory.
 """
 
 from compactor.errors import UnreachableError
@@ -22,10 +23,12 @@ def require_removed(storage: Storage, location: str, table_location: str | None)
     Make sure that a directory is either there, or known to have been removed.
 
     Raises:
-        UnreachableError: it is missing, and so is the one above: what is in it isn't known.
+        UnreachableError: it is missing, and the one above is missing too, or may be an empty mount point: what is in it isn't known.
     """
     if storage.exists(location):
         return
     witness = above(location, table_location)
     if not storage.exists(witness):
         raise UnreachableError(f"{location} is missing, and so is {witness}: is the file system mounted?")
+    if storage.mounts and not storage.directories(witness):
+        raise UnreachableError(f"{location} is missing, and {witness} is empty, as a mount point would be: is the file system mounted?")

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, or_, select
 
-from compactor.acid.listing import FileEntry
 from compactor.errors import OwnershipLostError, RefusedError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.catalog import Facts
@@ -74,7 +73,7 @@ def _remove(services: Services, held: Held, entry: QueueEntry, location: str) ->
         _still_right(services, held, entry, location)  # with the trash in place, as in a sweep
         listing = storage.list_tree(location)
         services.steps.enter(steps.CLEANER_LISTED, entry)
-        removal = Removal(own_name, tuple(FileEntry(f"{own_name}/{file.path}", file.length, file.mtime_ms) for file in listing.files), whole_partition=True)
+        removal = Removal(own_name, tuple(replace(file, path=f"{own_name}/{file.path}") for file in listing.files), whole_partition=True)
         trash.take([removal])
         services.steps.enter(steps.CLEANER_TRASHED, entry)
         trash.check()

@@ -13,6 +13,7 @@ renaming does in one step can't be had here. What it deletes is replaced or abor
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 from compactor.acid.listing import FileEntry
@@ -92,14 +93,14 @@ class TrashInPlace:
             entry = self._storage.stat(location)
             if entry is None:
                 raise FileNotFoundError(2, "not there", removal.name)
-            return [FileEntry(removal.name, entry.length, entry.mtime_ms)]
+            return [replace(entry, path=removal.name)]
         try:
             listing = self._storage.list_tree(location)
         except RefusedError as error:
             if error.reason is Reason.LOCATION_MISSING:
                 raise FileNotFoundError(2, "not there", removal.name) from None
             raise
-        return [FileEntry(f"{removal.name}/{file.path}", file.length, file.mtime_ms) for file in listing.files]
+        return [replace(file, path=f"{removal.name}/{file.path}") for file in listing.files]
 
     def _delete_one(self, removal: Removal) -> None:
         location = join(self._location, removal.name)

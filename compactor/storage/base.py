@@ -115,6 +115,10 @@ class Storage(Protocol):
     def links(self) -> bool:
         """Whether `link_or_copy` usually takes no room."""
 
+    @property
+    def mounts(self) -> bool:
+        """Whether a part of it may be absent without an error: what isn't mounted looks like an empty directory, and what was in it as if it had been removed."""
+
     def list_tree(self, location: str) -> Listing:
         """
         Everything below a partition's directory, as `Listing` says; entries that vanish meanwhile are left out.
@@ -143,7 +147,7 @@ class Storage(Protocol):
         """
 
     def stat(self, location: str) -> FileEntry | None:
-        """Length (0 for a directory) and time of change of what is there, with the location as its path; None when nothing is."""
+        """Length (0 for a directory), time of change and version of what is there, with the location as its path; None when nothing is."""
 
     def exists(self, location: str) -> bool: ...
 

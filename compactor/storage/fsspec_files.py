@@ -4,22 +4,18 @@ Open objects of a store that fsspec knows: ranges are read, a new object is put 
 Source: fsspec's AbstractFileSystem.
 """
 
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from compactor.errors import CompactorError
-from compactor.orc.handles import RandomReader
 from compactor.storage.failures import explained
-from compactor.storage.local_files import truncated
-
-_PIECE: Final = 8 << 20
-_IN_MEMORY: Final = 16 << 20
+from compactor.storage.handles import Reading, Writing
 
 
-class FsspecReader:
+class FsspecReader(Reading):
     """A `ReadHandle` on an object."""
 
     def __init__(self, filesystem: Any, path: str, name: str, size: int) -> None:
@@ -35,25 +31,19 @@ class FsspecReader:
         with said("read", self.name):
             return bytes(self._fs.cat_file(self._path, start=offset, end=offset + length))
 
-    def close(self) -> None:
-        """Nothing is held open."""
 
-    def __enter__(self) -> Self:
-        return self
+class FsspecWriter(Writing):
+    """
+    A `WriteHandle`: put together on this machine, sent when it is whole.
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-
-class FsspecWriter:
-    """A `WriteHandle`: put together on this machine, sent when it is whole."""
+    Sent by the package's own call for a whole file. fsspec's open files won't do: left by an exception they are closed, and what they hold by then appears.
+    """
 
     def __init__(self, filesystem: Any, path: str, name: str) -> None:
+        super().__init__(name)
         self._fs = filesystem
         self._path = path
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by close and abort
-        self._open = True
-        self.name: Final = name
+        self._file = tempfile.NamedTemporaryFile(prefix="compactor-")  # noqa: SIM115 - closed by close and abort
         self.position = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -61,37 +51,20 @@ class FsspecWriter:
             self._file.write(data)
         self.position += len(memoryview(data).cast("B"))
 
-    def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
-        copied = 0
-        while copied < length:
-            part = reader.read_at(offset + copied, min(_PIECE, length - copied))
-            if not part:
-                raise truncated(reader.name, offset, length)
-            self.write(part)
-            copied += len(part)
+    def _finish(self) -> None:
+        with self._file, said("write", self.name):
+            self._file.flush()
+            try:
+                self._fs.put_file(self._file.name, self._path)
+            except FileExistsError:
+                raise  # a package that looks first: what is there is somebody else's
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    self._fs.rm_file(self._path)  # a part of it may have appeared, where a package sends it so
+                raise
 
-    def close(self) -> None:
-        if not self._open:
-            return
-        self._open = False
-        with self._file as file, said("write", self.name), self._fs.open(self._path, "wb") as target:
-            file.seek(0)
-            while piece := file.read(_PIECE):
-                target.write(piece)
-
-    def abort(self) -> None:
-        if self._open:
-            self._open = False
-            self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
+    def _give_up(self) -> None:
+        self._file.close()
 
 
 @contextmanager

@@ -7,7 +7,6 @@ are put together here pass through us. Credentials come from where each package 
 Source: docs/storage.md; fsspec's AbstractFileSystem.
 """
 
-import getpass
 import importlib
 from datetime import datetime
 from typing import Any, Final
@@ -15,10 +14,9 @@ from typing import Any, Final
 from compactor.acid.listing import FileEntry, Listing
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.storage.base import Room
 from compactor.storage.fsspec_files import FsspecReader, FsspecWriter, said
-from compactor.storage.location import Parts, join, parent, split
-from compactor.storage.metadata import METADATA_LIMIT, data_format, is_base_metadata
+from compactor.storage.location import Parts, parent, split
+from compactor.storage.object_storage import ObjectStorage, missing, taken
 from compactor.storage.objects import files_and_directories
 from compactor.storage.options import StorageOptions
 
@@ -26,7 +24,7 @@ _MARKER: Final = ".compactor-directory"
 _TIMES: Final = ("mtime", "last_modified", "LastModified", "updated", "created")
 
 
-class FsspecStorage:
+class FsspecStorage(ObjectStorage):
     """
     A `Storage` on one bucket or container.
 
@@ -35,12 +33,10 @@ class FsspecStorage:
     """
 
     side_by_side: Final = 8
-    links: Final = False
 
     def __init__(self, parts: Parts, _options: StorageOptions) -> None:
+        super().__init__(parts)
         self._bucket, _, account = parts.authority.partition("@")
-        if not self._bucket:
-            raise RefusedError(Reason.UNSUPPORTED_STORE, f"an {parts.scheme}: location names a bucket: {parts.scheme}://bucket{parts.path}")
         named = {"account_name": account.split(".", 1)[0]} if account else {}
         try:
             fsspec = importlib.import_module("fsspec")
@@ -48,11 +44,6 @@ class FsspecStorage:
         except (ImportError, ValueError) as error:
             raise RefusedError(Reason.UNSUPPORTED_STORE, f"{parts.scheme}: locations need compactor[fsspec] and the store's own package: {error}") from None
         self._completed: dict[str, str] = {}
-
-    @property
-    def uploads(self) -> "FsspecStorage":
-        """See `Storage.uploads`."""
-        return self
 
     # Looking
 
@@ -66,8 +57,7 @@ class FsspecStorage:
         if not entries:
             raise RefusedError(Reason.LOCATION_MISSING, f"directory {location!r} doesn't exist")
         files, directories = files_and_directories(entries, location)
-        formats = [(entry.path.rpartition("/")[0], self._format(join(location, entry.path))) for entry in files if is_base_metadata(entry.path)]
-        return Listing(files, directories, tuple((name, found) for name, found in formats if found is not None))
+        return Listing(files, directories, self.formats(location, files))
 
     def directories(self, location: str) -> tuple[str, ...]:
         try:
@@ -92,33 +82,13 @@ class FsspecStorage:
             return None
         return FileEntry(location, 0, max(_mtime_ms(info) for info in found.values()))
 
-    def exists(self, location: str) -> bool:
-        return self.stat(location) is not None
-
-    def room(self, location: str) -> Room:
-        self._require(location)
-        return Room(None, None, "nothing")
-
-    def owner(self, location: str) -> str:
-        """The user of this process: objects belong to accounts, not to users."""
-        self._require(location)
-        return getpass.getuser()
-
-    def adopt(self, source: str, target: str) -> None:
-        """Nothing is given: who may read an object is said by its bucket."""
-        self._require(source)
-        self._require(target)
-
-    def sync_directory(self, location: str) -> None:
-        """An object that is there is durable."""
-
     # Reading and writing
 
     def open_read(self, location: str) -> FsspecReader:
         path = self._path(location)
         with said("read", location):
             if not self._fs.isfile(path):
-                raise FileNotFoundError(2, "not there", location)
+                raise missing(location)
             return FsspecReader(self._fs, path, location, int(self._fs.info(path)["size"]))
 
     def create(self, location: str) -> FsspecWriter:
@@ -130,16 +100,6 @@ class FsspecStorage:
         with said("make directory", location):
             self._fs.pipe_file(f"{self._path(location)}/{_MARKER}", b"")
 
-    def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
-        reader = self.open_read(location)
-        if reader.size > limit:
-            raise RefusedError(Reason.CORRUPT_FILE, f"{reader.name!r} has {reader.size} bytes, more than the {limit} it may have")
-        return reader.read_at(0, limit)
-
-    def write_small(self, location: str, data: bytes) -> None:
-        with self.create(location) as writer:
-            writer.write(data)
-
     def link_or_copy(self, source: str, target: str) -> None:
         self._require_free(target)
         self.copy(source, target)
@@ -147,10 +107,10 @@ class FsspecStorage:
     def copy(self, source: str, target: str) -> None:
         """Have the store copy an object; FileNotFoundError, FileExistsError."""
         if self.exists(target):
-            raise FileExistsError(17, "already there", target)
+            raise taken(target)
         with said("copy", source):
             if not self._fs.isfile(self._path(source)):
-                raise FileNotFoundError(2, "not there", source)
+                raise missing(source)
             self._fs.cp_file(self._path(source), self._path(target))
 
     # Publishing
@@ -167,17 +127,14 @@ class FsspecStorage:
         """Remember who completed a file."""
         self._completed[self._path(location)] = owner
 
-    def rename_noreplace(self, source: str, target: str) -> None:
-        raise RefusedError(Reason.UNSUPPORTED_STORE, f"can't rename {source!r} to {target!r}: an object store can't rename")
-
     # Removing
 
     def delete_file(self, location: str) -> None:
-        if self._delete([self._path(location)] if self._fs.isfile(self._path(location)) else [], location):
+        path = self._path(location)
+        with said("delete", location):
+            there = self._fs.isfile(path)
+        if there and self._delete([path], location):
             self._keep_directory(parent(location))
-
-    def delete_tree(self, location: str) -> None:
-        self.withdraw(location, "")
 
     def withdraw(self, location: str, aside: str) -> bool:  # noqa: ARG002 - nothing can be laid aside here
         path = self._path(location)
@@ -204,25 +161,15 @@ class FsspecStorage:
             with said("make directory", location):
                 self._fs.pipe_file(f"{self._path(location)}/{_MARKER}", b"")
 
-    def _require(self, location: str) -> None:
-        if not self.exists(location):
-            raise FileNotFoundError(2, "not there", location)
-
-    def _require_free(self, location: str) -> None:
-        if self.exists(location):
-            raise FileExistsError(17, "already there", location)
-        above = self.stat(parent(location))
-        if above is None and self._path(parent(location)) != self._bucket:
-            raise FileNotFoundError(2, "not there", parent(location))
+    def _is_directory(self, location: str) -> bool:
+        path = self._path(location)
+        if path == self._bucket:
+            return True
+        with said("list", location):
+            return any(name.lstrip("/").startswith(f"{path}/") for name in self._fs.find(path))
 
     def _path(self, location: str) -> str:
         return f"{self._bucket}/{split(location).path.strip('/')}".rstrip("/")
-
-    def _format(self, location: str) -> str | None:
-        try:
-            return data_format(self.read_small(location, METADATA_LIMIT), location)
-        except FileNotFoundError:
-            return None
 
 
 class FsspecCopy:

@@ -21,7 +21,6 @@ from compactor.storage.hdfs_client import FileDefaults, connect, file_defaults, 
 from compactor.storage.hdfs_failures import explained, explanation, java_class, missing
 from compactor.storage.hdfs_files import HdfsReader, HdfsWriter
 from compactor.storage.location import Parts, parent, split
-from compactor.storage.metadata import METADATA_LIMIT, data_format, is_base_metadata
 from compactor.storage.options import StorageOptions
 from compactor.storage.renaming import RenamingStorage
 
@@ -45,6 +44,7 @@ class HdfsStorage(RenamingStorage):
 
     side_by_side: Final = 16
     links: Final = False
+    mounts: Final = False
 
     def __init__(self, parts: Parts, options: StorageOptions) -> None:
         self._parts = Parts(parts.scheme, parts.authority, "/")
@@ -80,8 +80,7 @@ class HdfsStorage(RenamingStorage):
                     directories.append(path)
                 else:
                     left.append(path)
-        formats = tuple((f.path.rpartition("/")[0], said) for f in files if is_base_metadata(f.path) and (said := self._format(location, f)) is not None)
-        return Listing(tuple(sorted(files)), tuple(sorted(directories)), tuple(sorted(formats)))
+        return Listing(tuple(sorted(files)), tuple(sorted(directories)), self.formats(location, files))
 
     def directories(self, location: str) -> tuple[str, ...]:
         try:
@@ -139,16 +138,6 @@ class HdfsStorage(RenamingStorage):
     def link_or_copy(self, source: str, target: str) -> None:
         with self.open_read(source) as reader, self.create(target) as writer:
             writer.copy_from(reader, 0, reader.size)
-
-    def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
-        with self.open_read(location) as reader:
-            if reader.size > limit:
-                raise RefusedError(Reason.CORRUPT_FILE, f"{reader.name!r} has {reader.size} bytes, more than the {limit} it may have")
-            return reader.read_at(0, limit)
-
-    def write_small(self, location: str, data: bytes) -> None:
-        with self.create(location) as writer:
-            writer.write(data)
 
     def room(self, location: str) -> Room:
         """What the nearest quotas above leave; how full the cluster itself is, clients aren't told here."""
@@ -257,13 +246,6 @@ class HdfsStorage(RenamingStorage):
                 break
             path = parent(path)
         return Room(free, names, " or ".join(said) or "no quota", Reason.QUOTA_EXCEEDED)
-
-    def _format(self, location: str, entry: FileEntry) -> str | None:
-        path = f"{location.rstrip('/')}/{entry.path}"
-        try:
-            return data_format(self.read_small(path, METADATA_LIMIT), path)
-        except FileNotFoundError:
-            return None
 
 
 def _is_there(client: Any, path: str) -> bool:

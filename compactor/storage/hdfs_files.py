@@ -4,13 +4,12 @@ import contextlib
 import queue
 import threading
 from collections.abc import Generator, Iterator
-from types import TracebackType
-from typing import Any, Final, Protocol, Self, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from compactor.errors import RetryableError
 from compactor.orc.handles import RandomReader
+from compactor.storage.handles import Reading, Writing, truncated
 from compactor.storage.hdfs_failures import explained
-from compactor.storage.local_files import truncated
 
 _PIECE: Final = 1 << 20
 """Bytes given to the client at once: each call crosses from Python to Rust."""
@@ -18,7 +17,7 @@ _AHEAD: Final = 16
 """Pieces that are read before they are asked for."""
 
 
-class HdfsReader:
+class HdfsReader(Reading):
     """A `ReadHandle`: the client keeps no position, so threads may share it."""
 
     def __init__(self, client: Any, path: str, name: str) -> None:
@@ -50,17 +49,8 @@ class HdfsReader:
         if gathered:
             yield bytes(gathered)
 
-    def close(self) -> None:
-        """Nothing is held open between reads."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-
-class HdfsWriter:
+class HdfsWriter(Writing):
     """
     A `WriteHandle` on a file that didn't exist before.
 
@@ -69,13 +59,12 @@ class HdfsWriter:
     """
 
     def __init__(self, client: Any, file: Any, path: str, name: str) -> None:
-        self.name: Final = name
+        super().__init__(name)
         self._client = client
         self._path = path
         self._file = file
         self._pending = bytearray()
         self._position = 0
-        self._open = True
 
     @property
     def position(self) -> int:
@@ -102,35 +91,11 @@ class HdfsWriter:
         if copied < length:
             raise truncated(reader.name, offset, length)
 
-    def close(self) -> None:
-        if not self._open:
-            return
-        try:
-            self._flush()
-            self._finish()
-        except BaseException:
-            self.abort()
-            raise
-        self._open = False
-
-    def abort(self) -> None:
-        if not self._open:
-            return
-        self._open = False
+    def _give_up(self) -> None:
         self._pending.clear()
         self._file = None  # there is no other way to give a file up than to let go of it; deleting it ends its lease
         with explained("delete", self.name):
             self._client.delete(self._path, False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is None:
-            self.close()
-            return
-        with contextlib.suppress(Exception):  # the error on its way says more than that of clearing up behind it
-            self.abort()
 
     def _flush(self) -> None:
         if self._pending:
@@ -146,6 +111,7 @@ class HdfsWriter:
             raise self._removed() from None
 
     def _finish(self) -> None:
+        self._flush()
         try:
             with explained("write", self.name):
                 self._file.close()

@@ -21,7 +21,6 @@ from compactor.storage.base import Room
 from compactor.storage.failures import explained, explanation
 from compactor.storage.local_files import LocalReader, LocalWriter, remove_if_there
 from compactor.storage.location import local_path, parent
-from compactor.storage.metadata import METADATA_LIMIT, data_format, is_base_metadata
 from compactor.storage.rename import rename_noreplace
 from compactor.storage.renaming import RenamingStorage
 
@@ -34,6 +33,7 @@ class LocalStorage(RenamingStorage):
 
     side_by_side: Final = 1
     links: Final = True
+    mounts: Final = True
 
     def list_tree(self, location: str) -> Listing:
         root = local_path(location)
@@ -43,8 +43,7 @@ class LocalStorage(RenamingStorage):
             self._scan(root, "", files, directories)
         except FileNotFoundError as error:
             raise RefusedError(Reason.LOCATION_MISSING, f"directory {root!r} doesn't exist") from error
-        formats = tuple((f.path.rpartition("/")[0], found) for f in files if is_base_metadata(f.path) and (found := self._format(root, f)) is not None)
-        return Listing(tuple(sorted(files)), tuple(sorted(directories)), tuple(sorted(formats)))
+        return Listing(tuple(sorted(files)), tuple(sorted(directories)), self.formats(root, files))
 
     def directories(self, location: str) -> tuple[str, ...]:
         path = local_path(location)
@@ -113,16 +112,6 @@ class LocalStorage(RenamingStorage):
         with self.open_read(old) as reader, self.create(new) as writer:
             writer.copy_from(reader, 0, reader.size)
 
-    def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
-        with self.open_read(location) as reader:
-            if reader.size > limit:
-                raise RefusedError(Reason.CORRUPT_FILE, f"{reader.name!r} has {reader.size} bytes, more than the {limit} it may have")
-            return reader.read_at(0, limit)
-
-    def write_small(self, location: str, data: bytes) -> None:
-        with self.create(location) as writer:
-            writer.write(data)
-
     def room(self, location: str) -> Room:
         path = local_path(location)
         with explained("look at", path):
@@ -185,13 +174,6 @@ class LocalStorage(RenamingStorage):
         elif not is_hidden(child.name):
             what = "a symbolic link" if child.is_symlink() else "neither a file nor a directory"
             raise RefusedError(Reason.UNKNOWN_NAME, f"'{root}/{path}' is {what}: move it away")
-
-    def _format(self, root: str, entry: FileEntry) -> str | None:
-        path = f"{root}/{entry.path}"
-        try:
-            return data_format(self.read_small(path, METADATA_LIMIT), path)
-        except FileNotFoundError:
-            return None
 
 
 def _ignore_missing(_function: object, _path: str, failure: tuple[type[BaseException], BaseException, object]) -> None:

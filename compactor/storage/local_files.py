@@ -7,20 +7,18 @@ Source: pread(2), copy_file_range(2).
 import errno
 import os
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
-from compactor.errors import CorruptFileError
 from compactor.orc.handles import RandomReader
-from compactor.reasons import Reason
 from compactor.storage.failures import explained
+from compactor.storage.handles import Reading, Writing, whole
 
 _BUFFER: Final = 1 << 20
 _KERNEL_CHUNK: Final = 1 << 30
 _NO_KERNEL_COPY: Final = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, errno.ETXTBSY})
 
 
-class LocalReader:
+class LocalReader(Reading):
     """A `ReadHandle` on a file descriptor of its own."""
 
     def __init__(self, path: str) -> None:
@@ -50,23 +48,16 @@ class LocalReader:
             self._open = False
             os.close(self._descriptor)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-
-class LocalWriter:
+class LocalWriter(Writing):
     """A `WriteHandle` on a file that didn't exist before."""
 
     def __init__(self, path: str) -> None:
-        self.name: Final = path
+        super().__init__(path)
         with explained("create", path):
-            self._descriptor: Final = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._pending = bytearray()
         self._position = 0
-        self._open = True
 
     @property
     def position(self) -> int:
@@ -87,45 +78,30 @@ class LocalWriter:
         self._flush()
         copied = self._copy_in_kernel(reader, offset, length) if isinstance(reader, _OnDescriptor) else 0
         self._position += copied
-        while copied < length:
-            part = reader.read_at(offset + copied, min(_BUFFER, length - copied))
-            if not part:
-                raise truncated(reader.name, offset, length)
-            self._put(memoryview(part))
-            copied += len(part)
-            self._position += len(part)
+        for piece in whole(reader, offset + copied, length - copied, _BUFFER):
+            self._put(memoryview(piece))
+            self._position += len(piece)
 
-    def close(self) -> None:
-        if not self._open:
-            return
-        try:
-            self._flush()
-            with explained("write", self.name):
-                os.fsync(self._descriptor)
-        except BaseException:
-            self.abort()
-            raise
-        self._open = False
+    def _finish(self) -> None:
+        self._flush()
         with explained("write", self.name):
-            os.close(self._descriptor)
+            os.fsync(self._descriptor)
+        self._let_go()
 
-    def abort(self) -> None:
-        if not self._open:
-            return
-        self._open = False
+    def _give_up(self) -> None:
         self._pending.clear()
-        os.close(self._descriptor)
-        with explained("delete", self.name):
-            remove_if_there(self.name)
+        try:
+            self._let_go()
+        finally:
+            with explained("delete", self.name):
+                remove_if_there(self.name)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
+    def _let_go(self) -> None:
+        """Once: its number may be another file's afterwards, whether closing succeeded or not."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with explained("write", self.name):
+                os.close(descriptor)
 
     def _flush(self) -> None:
         if self._pending:
@@ -160,11 +136,6 @@ class _OnDescriptor(Protocol):
     """A reader on a file descriptor of this machine."""
 
     def fileno(self) -> int: ...
-
-
-def truncated(path: str, offset: int, length: int) -> CorruptFileError:
-    """The error for a file that ends before the range that was asked for."""
-    return CorruptFileError(Reason.CORRUPT_FILE, f"{path!r} ends before byte {offset + length}: it is truncated, or was replaced while being read")
 
 
 def remove_if_there(path: str) -> None:

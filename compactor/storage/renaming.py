@@ -1,9 +1,11 @@
 """What drivers have in common whose directories can be renamed in one step: publishing is a rename, and so is taking away."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+
+from compactor.storage.small_files import SmallFiles
 
 
-class RenamingStorage(ABC):
+class RenamingStorage(SmallFiles):
     """Part of a `Storage`."""
 
     @property

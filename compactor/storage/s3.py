@@ -6,17 +6,16 @@ completed is seen by nobody, can be listed, and can be given up by anybody: that
 Source: docs/storage.md; Amazon S3 API Reference; Hadoop's S3AFileSystem.
 """
 
-import getpass
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
 from compactor.acid.listing import FileEntry, Listing
 from compactor.errors import RefusedError, RetryableError
 from compactor.reasons import Reason
-from compactor.storage.base import Room
-from compactor.storage.location import Parts, join, parent, split
-from compactor.storage.metadata import METADATA_LIMIT, data_format, is_base_metadata
+from compactor.storage.location import Parts, parent, split
+from compactor.storage.object_storage import ObjectStorage
 from compactor.storage.objects import FOLDER_SUFFIX, files_and_directories
 from compactor.storage.options import StorageOptions
 from compactor.storage.s3_client import S3Client, explained
@@ -27,7 +26,7 @@ _DELETED_AT_ONCE: Final = 1000
 _ROUNDS: Final = 10
 
 
-class S3Storage:
+class S3Storage(ObjectStorage):
     """
     A `Storage` on one bucket.
 
@@ -36,28 +35,20 @@ class S3Storage:
     """
 
     def __init__(self, parts: Parts, options: StorageOptions) -> None:
-        if not parts.authority:
-            raise RefusedError(Reason.UNSUPPORTED_STORE, f"an {parts.scheme}: location names a bucket: {parts.scheme}://bucket{parts.path}")
+        super().__init__(parts)
         self._bucket: Final = parts.authority
         self.client: Final = S3Client(options.s3)
         self.side_by_side: Final = options.s3.threads
-        self.links: Final = False
-
-    @property
-    def uploads(self) -> "S3Storage":
-        """See `Storage.uploads`."""
-        return self
 
     # Looking
 
     def list_tree(self, location: str) -> Listing:
         prefix = _prefix(location)
-        found = [FileEntry(entry.path.removeprefix(prefix), entry.length, entry.mtime_ms) for entry in self._entries(prefix, location)]
+        found = [replace(entry, path=entry.path.removeprefix(prefix)) for entry in self._entries(prefix, location)]
         if not found and prefix:
             raise RefusedError(Reason.LOCATION_MISSING, f"directory {location!r} doesn't exist")
         files, directories = files_and_directories(found, location)
-        formats = [(entry.path.rpartition("/")[0], self._format(join(location, entry.path))) for entry in files if is_base_metadata(entry.path)]
-        return Listing(files, directories, tuple(sorted((name, found) for name, found in formats if found is not None)))
+        return Listing(files, directories, self.formats(location, files))
 
     def directories(self, location: str) -> tuple[str, ...]:
         prefix = _prefix(location)
@@ -80,34 +71,11 @@ class S3Storage:
             except FileNotFoundError:
                 pass
             else:
-                return FileEntry(location, head["ContentLength"], round(head["LastModified"].timestamp() * 1000))
+                return _entry(location, head["ContentLength"], head)
         first = next(iter(self._entries(prefix, location, 1)), None)
         if first is None and prefix:
             return None
         return FileEntry(location, 0, first.mtime_ms if first is not None else 0)
-
-    def exists(self, location: str) -> bool:
-        return self.stat(location) is not None
-
-    def room(self, location: str) -> Room:
-        if not self.exists(location):
-            raise FileNotFoundError(2, "not there", location)
-        return Room(None, None, "nothing")
-
-    def owner(self, location: str) -> str:
-        """The user of this process, as S3A says it: objects belong to accounts, not to users."""
-        if not self.exists(location):
-            raise FileNotFoundError(2, "not there", location)
-        return getpass.getuser()
-
-    def adopt(self, source: str, target: str) -> None:
-        """Nothing is given: who may read an object is said by its bucket's policy."""
-        for location in (source, target):
-            if not self.exists(location):
-                raise FileNotFoundError(2, "not there", location)
-
-    def sync_directory(self, location: str) -> None:
-        """An object that is there is durable."""
 
     # Reading and writing
 
@@ -122,16 +90,6 @@ class S3Storage:
     def mkdir(self, location: str) -> None:
         self._require_free(location)
         self._mark(location, exclusive=True)
-
-    def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
-        reader = self.open_read(location)
-        if reader.size > limit:
-            raise RefusedError(Reason.CORRUPT_FILE, f"{reader.name!r} has {reader.size} bytes, more than the {limit} it may have")
-        return reader.read_at(0, limit)
-
-    def write_small(self, location: str, data: bytes) -> None:
-        with self.create(location) as writer:
-            writer.write(data)
 
     def link_or_copy(self, source: str, target: str) -> None:
         self._require_free(target)
@@ -163,9 +121,6 @@ class S3Storage:
             return None
         return str(head.get("Metadata", {}).get(OWNER, ""))
 
-    def rename_noreplace(self, source: str, target: str) -> None:
-        raise RefusedError(Reason.UNSUPPORTED_STORE, f"can't rename {source!r} to {target!r}: an object store can't rename")
-
     # Removing
 
     def delete_file(self, location: str) -> None:
@@ -175,9 +130,6 @@ class S3Storage:
             return
         self._delete([_key(location)], location)
         self._keep_directory(parent(location))
-
-    def delete_tree(self, location: str) -> None:
-        self.withdraw(location, "")
 
     def withdraw(self, location: str, aside: str) -> bool:  # noqa: ARG002 - nothing can be laid aside here
         prefix = _prefix(location)
@@ -219,16 +171,17 @@ class S3Storage:
         with explained("make directory", location):
             self.client.call.put_object(Bucket=self._bucket, Key=_prefix(location), Body=b"", **condition)
 
-    def _require_free(self, location: str) -> None:
-        if self.exists(location):
-            raise FileExistsError(17, "already there", location)
-        above = _prefix(parent(location))
-        if above and not any(self._entries(above, location, 1)):
-            raise FileNotFoundError(2, "not there", parent(location))
+    def _is_directory(self, location: str) -> bool:
+        prefix = _prefix(location)
+        return not prefix or any(self._entries(prefix, location, 1))
 
     def _object(self, location: str) -> Object:
         key = _key(location)
         head = self._head(key, location)
+        if not head.get("ETag"):
+            raise RefusedError(
+                Reason.UNSUPPORTED_STORE, f"the store gives no ETag for {location!r}: a replaced object couldn't be told from the one that was planned"
+            )
         return Object(self._bucket, key, head["ContentLength"], head["ETag"])
 
     def _head(self, key: str, location: str) -> Any:
@@ -241,7 +194,7 @@ class S3Storage:
         with explained("list", location):
             for page in self._pages("list_objects_v2", Prefix=prefix, **chosen):
                 for item in page.get("Contents", ()):
-                    yield FileEntry(item["Key"], item["Size"], round(item["LastModified"].timestamp() * 1000))
+                    yield _entry(item["Key"], item["Size"], item)
 
     def _unfinished(self, prefix: str, location: str) -> Iterator[tuple[str, str]]:
         """Uploads that are neither complete nor given up: (key, upload id)."""
@@ -254,11 +207,10 @@ class S3Storage:
         pages: Iterable[Any] = self.client.call.get_paginator(operation).paginate(Bucket=self._bucket, **arguments)
         return pages
 
-    def _format(self, location: str) -> str | None:
-        try:
-            return data_format(self.read_small(location, METADATA_LIMIT), location)
-        except FileNotFoundError:
-            return None
+
+def _entry(path: str, length: int, said: Mapping[str, Any]) -> FileEntry:
+    """Times are whole seconds, as headers have them: some stores say more in listings, and a file listed and looked at is one entry."""
+    return FileEntry(path, length, int(said["LastModified"].timestamp()) * 1000, str(said.get("ETag", "")))
 
 
 def _key(location: str) -> str:

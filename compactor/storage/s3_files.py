@@ -8,17 +8,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from compactor.errors import CompactorError, CorruptFileError, OutcomeUnknownError, UnreachableError
 from compactor.orc.handles import RandomReader
 from compactor.reasons import Reason
-from compactor.storage.local_files import truncated
+from compactor.storage.handles import Reading, Writing, truncated
 from compactor.storage.s3_client import S3Client, explained
 from compactor.storage.s3_parts import SMALLEST, Assembler
-
-_PIECE: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class Object:
     etag: str
 
 
-class S3Reader:
+class S3Reader(Reading):
     """A `ReadHandle` on an object."""
 
     def __init__(self, client: S3Client, name: str, found: Object) -> None:
@@ -55,15 +52,6 @@ class S3Reader:
         if len(data) != length:
             raise truncated(self.name, offset, length)
         return data
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 class Upload:
@@ -166,20 +154,19 @@ class Upload:
         return str(answer["CopyPartResult"]["ETag"])
 
 
-class S3Writer:
+class S3Writer(Writing):
     """
     A `WriteHandle` on an object that didn't exist before. Nothing is there until `close`; small ones are sent in one request.
     """
 
     def __init__(self, client: S3Client, bucket: str, key: str, name: str) -> None:
-        self.name: Final = name
+        super().__init__(name)
         self._client = client
         self._bucket = bucket
         self._key = key
         self._upload: Upload | None = None
         self._assembler: Assembler[Object] = Assembler(self, own_bytes=client.settings.part_bytes, copy_bytes=client.settings.copy_part_bytes)
         self._position = 0
-        self._open = True
 
     @property
     def position(self) -> int:
@@ -196,44 +183,19 @@ class S3Writer:
                 raise truncated(reader.name, offset, length)
             self._assembler.copy(reader.object, offset, length)
             self._position += length
-            return
-        copied = 0
-        while copied < length:
-            part = reader.read_at(offset + copied, min(_PIECE, length - copied))
-            if not part:
-                raise truncated(reader.name, offset, length)
-            self.write(part)
-            copied += len(part)
+        else:
+            super().copy_from(reader, offset, length)
 
-    def close(self) -> None:
-        if not self._open:
-            return
-        try:
-            content = self._assembler.finish()
-            if content is not None:
-                self._put_whole(content)
-            else:
-                self._complete()
-        except BaseException:
-            self.abort()
-            raise
-        self._open = False
+    def _finish(self) -> None:
+        content = self._assembler.finish()
+        if content is not None:
+            self._put_whole(content)
+        else:
+            self._complete()
 
-    def abort(self) -> None:
-        if not self._open:
-            return
-        self._open = False
+    def _give_up(self) -> None:
         if self._upload is not None:
             self._upload.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     # What the assembler decides
 

@@ -1,0 +1,109 @@
+"""
+What open files of every driver have in common: how they end, and copying what has to pass through us.
+
+A driver says how bytes are put and how a file is finished or given up; that a failed file is given up, and that neither happens twice, is said here.
+"""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final, Self
+
+from compactor.errors import CorruptFileError
+from compactor.orc.handles import RandomReader
+from compactor.reasons import Reason
+
+PIECE: Final = 8 << 20
+"""Bytes read at once of what passes through us."""
+
+
+class Reading:
+    """Part of a `ReadHandle`: a context manager that closes."""
+
+    def close(self) -> None:
+        """Nothing is held open between reads; who holds something lets go of it here."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Writing(ABC):
+    """
+    Part of a `WriteHandle`: a context manager that closes, or aborts when the block raises.
+
+    Where a failed file can't be given up either, the first error is the one that is raised: it says more.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name: Final = name
+        self._open = True
+
+    @abstractmethod
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """See `Sink.write`."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Make it durable and complete."""
+
+    @abstractmethod
+    def _give_up(self) -> None:
+        """Let go of it, and remove it."""
+
+    def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
+        """See `WriteHandle.copy_from`."""
+        for piece in whole(reader, offset, length, PIECE):
+            self.write(piece)
+
+    def close(self) -> None:
+        """See `WriteHandle.close`."""
+        if not self._open:
+            return
+        try:
+            self._finish()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.abort()
+            raise
+        self._open = False
+
+    def abort(self) -> None:
+        """See `WriteHandle.abort`."""
+        if self._open:
+            self._open = False
+            self._give_up()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+            return
+        with contextlib.suppress(Exception):
+            self.abort()
+
+
+def whole(reader: RandomReader, offset: int, length: int, piece_bytes: int) -> Iterator[bytes]:
+    """
+    All of a range, in pieces.
+
+    Raises:
+        CorruptFileError: the file ends before.
+    """
+    copied = 0
+    while copied < length:
+        piece = reader.read_at(offset + copied, min(piece_bytes, length - copied))
+        if not piece:
+            raise truncated(reader.name, offset, length)
+        yield piece
+        copied += len(piece)
+
+
+def truncated(path: str, offset: int, length: int) -> CorruptFileError:
+    """The error for a file that ends before the range that was asked for."""
+    return CorruptFileError(Reason.CORRUPT_FILE, f"{path!r} ends before byte {offset + length}: it is truncated, or was replaced while being read")

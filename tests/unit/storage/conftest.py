@@ -1,0 +1,45 @@
+"""
+The drivers that are held to the contract of docs/storage.md (test_storage_contract_*). A new driver is added to one of the three lists and must pass all of it.
+
+Those that need a server are marked `cluster`; the fixture that starts it is asked for by name.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from compactor.storage.base import Storage
+from compactor.storage.registry import storage_for
+
+
+def _local(prefix: str) -> Callable[[pytest.FixtureRequest], str]:
+    """An empty directory on this machine, named with a prefix."""
+    return lambda request: f"{prefix}{request.getfixturevalue('tmp_path')}"
+
+
+RENAMING = [
+    pytest.param(_local(""), id="local, plain path"),
+    pytest.param(_local("file:"), id="local, file: location"),
+    pytest.param(_local("file://"), id="local, file:// location"),
+    pytest.param(lambda request: request.getfixturevalue("hdfs_directory"), id="hdfs", marks=pytest.mark.cluster),
+]
+PREPARING = [
+    pytest.param(lambda request: request.getfixturevalue("s3_directory"), id="s3"),
+]
+IN_PLACE = [
+    pytest.param(lambda request: request.getfixturevalue("fsspec_directory"), id="fsspec"),
+]
+"""Those that rename directories, those where files are prepared and then appear, and those that can only copy. Each makes the location of an empty directory."""
+
+
+def _place(request: pytest.FixtureRequest) -> tuple[Storage, str]:
+    """A driver and a location of an empty directory."""
+    location = request.param(request)
+    return storage_for(location), location
+
+
+place = pytest.fixture(params=[*RENAMING, *PREPARING, *IN_PLACE], name="place")(_place)
+exclusive = pytest.fixture(params=[*RENAMING, *PREPARING], name="exclusive")(_place)
+renaming = pytest.fixture(params=RENAMING, name="renaming")(_place)
+preparing = pytest.fixture(params=[*PREPARING, *IN_PLACE], name="preparing")(_place)
+completing = pytest.fixture(params=PREPARING, name="completing")(_place)
