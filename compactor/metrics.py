@@ -5,10 +5,13 @@ Knows names, labels and units (seconds, bytes; counters end in `_total`); the ro
 """
 
 import platform
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
 
 from compactor.reasons import Reason
 
@@ -30,14 +33,36 @@ def version() -> str:
         return "unknown"
 
 
+class StoreBytes(Collector):
+    """
+    `compactor_object_store_bytes_total`: read where it is counted, whenever somebody asks.
+
+    Args:
+        totals: gives (by, way, bytes) since the process began.
+    """
+
+    def __init__(self, totals: Callable[[], Iterable[tuple[str, str, int]]]) -> None:
+        self._totals = totals
+
+    def collect(self) -> Iterator[Metric]:
+        text = "Bytes of objects on S3 that the daemon or its tasks sent or received, or that the store copied by itself for them."
+        family = CounterMetricFamily("compactor_object_store_bytes", text, labels=("by", "way"))
+        for by, way, count in self._totals():
+            family.add_metric((by, way), count)
+        yield family
+
+
 class Metrics:
     """
     Every metric of one daemon.
 
     Series whose labels are known beforehand are there from the start: a first failure is a step from 0 to 1, which `rate` sees.
+
+    Args:
+        store_bytes: what `StoreBytes` reads.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, store_bytes: Callable[[], Iterable[tuple[str, str, int]]] = tuple) -> None:
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -100,6 +125,8 @@ class Metrics:
         self.input_files = counter("input_files_total", "Files read by published compactions.")
         self.output_files = counter("output_files_total", "Files published.")
 
+        registry.register(StoreBytes(store_bytes))
+
         # cleaner
         self.cleaner_blocked_age = gauge(
             "cleaner_blocked_age_seconds", "Time since the commit of the oldest compaction that somebody keeps from being cleaned (0: none)."
@@ -111,7 +138,8 @@ class Metrics:
         # several daemons
         self.leader = gauge("leader", "1: this daemon leads the role (without ZooKeeper: it did the latest cycle).", "role")
         self.coordination = gauge("coordination_connection", "1: how this daemon stands with those who elect.", "by", "state")
-        self.members = gauge("members", "Daemons that are there, this one included.")
+        self.members = gauge("members", "Daemons that are there, this one included (0: it can't be told).")
+        self.members_expected = gauge("members_expected", "As many daemons ought to be there, by members.expected (0: not set).")
 
         # control
         self.paused = gauge("paused", "1: that is paused; the label says what: all, pool:…, database:…, table:….", "scope")

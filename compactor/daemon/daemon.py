@@ -34,6 +34,7 @@ from compactor.roles.steps import Observer
 from compactor.roles.watch import Watch
 from compactor.roles.worker import DRAINING, IDLE, WAITING, Worker
 from compactor.settings import Settings
+from compactor.storage.traffic import totals
 
 _log = get_logger(__name__)
 _WATCH_SECONDS = 15.0
@@ -74,7 +75,7 @@ class Daemon:
         self._submitter = submitter
         self._configure_log = configure_log
         self._manager = manager or ServiceManager(None)
-        self.metrics = Metrics()
+        self.metrics = Metrics(totals)
         self.metrics.stuck_threads.set_function(lambda: len(self.troubles()))
         self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._told_to_stop = False

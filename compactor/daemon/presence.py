@@ -58,6 +58,7 @@ class Presence:
         leading = show(metrics, self._services)
         present = coordinator.present()
         metrics.members.set(len(present or ()))
+        metrics.members_expected.set(self._services.settings.members.expected or 0)
         if present is None:
             return "it can't be told which daemons are there"
         return f"{len(present)} daemons; this one leads {', '.join(sorted(leading)) or 'nothing'}"

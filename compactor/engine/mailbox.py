@@ -44,7 +44,7 @@ class Answer:
     What became of a request.
 
     Args:
-        results: one for each task; `Failed` for one that ended with an error of ours.
+        results: one for each task, for `task_results.results_of`.
         broken: why the job broke instead; None when it didn't.
     """
 

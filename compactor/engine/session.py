@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -25,7 +25,7 @@ from compactor.engine.java import require_java
 from compactor.engine.spark_conf import common_conf, executor_python, without_contradiction
 from compactor.engine.spark_jobs import POLL_SECONDS, POOLS, SparkJob, first_line
 from compactor.engine.submit import BrokenDownError, JobName
-from compactor.engine.task_results import Failed
+from compactor.engine.task_results import results_of
 from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
@@ -110,10 +110,7 @@ class SparkSubmitter:
             progress(1.0)
         if running.error is not None:
             raise self._explained(live, job, running.error)
-        for result in running.results:
-            if isinstance(result, Failed):
-                raise result.error
-        return cast("list[Made]", running.results)
+        return results_of(running.results)
 
     def application(self, job: JobName) -> str | None:  # noqa: ARG002 - all jobs run in the same one
         """See `StoppableSubmitter.application`."""

@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from compactor.engine.submit import JobName
-from compactor.engine.task_results import run_partition
+from compactor.engine.task_results import Counted, run_elsewhere
 from compactor.storage.registry import configured
 
 POOL: Final = "compactor"
@@ -29,14 +29,14 @@ class SparkJob:
     """
     A job, running from the start.
 
-    `results` has one item a task when it is done, a `Failed` where the task ended with an error of ours; `error` is what ended the job instead.
+    `results` has one item a task when it is done, for `results_of`; `error` is what ended the job instead.
     """
 
     def __init__(self, context: SparkContext, job: JobName, function: Callable[[Any], Any], tasks: Sequence[Any]) -> None:
         self._context = context
         self._job = job
         self._done = threading.Event()
-        self.results: list[Any] = []
+        self.results: list[Counted] = []
         self.error: BaseException | None = None
         thread = threading.Thread(target=self._collect, args=(function, list(tasks)), name=f"spark-{job.key}", daemon=True)
         thread.start()
@@ -45,7 +45,7 @@ class SparkJob:
         try:
             self._context.setJobGroup(self._job.group, self._job.name, interruptOnCancel=False)
             self._context.setLocalProperty("spark.scheduler.pool", self._job.pool or POOL)
-            self.results = self._context.parallelize(tasks, len(tasks)).mapPartitions(partial(run_partition, function, storage=configured())).collect()
+            self.results = self._context.parallelize(tasks, len(tasks)).mapPartitions(partial(run_elsewhere, function, storage=configured())).collect()
         except BaseException as error:
             self.error = error
         finally:

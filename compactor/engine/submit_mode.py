@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from compactor import __version__
 from compactor.engine.assignment import Assignment
@@ -26,7 +26,7 @@ from compactor.engine.left_over import YARN_ID, end_group, end_on_yarn, end_proc
 from compactor.engine.mailbox import DIRECTORY, Mailbox, Seen
 from compactor.engine.submit import BrokenDownError, JobName
 from compactor.engine.submit_command import command, environment
-from compactor.engine.task_results import Failed
+from compactor.engine.task_results import results_of
 from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
@@ -109,10 +109,7 @@ class ApplicationSubmitter:
             raise
         if answer.broken is not None:
             raise BrokenDownError(f"Spark job {job.name} failed: {answer.broken}")
-        for result in answer.results:
-            if isinstance(result, Failed):
-                raise result.error
-        return cast("list[Made]", answer.results)
+        return results_of(answer.results)
 
     def _follow(self, application: _Application, progress: Callable[[float], None], cancelled: Callable[[], bool]) -> None:
         """Until it has answered."""

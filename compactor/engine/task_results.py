@@ -14,6 +14,7 @@ from compactor.errors import CompactorError
 from compactor.storage.base import ReadHandle
 from compactor.storage.options import StorageOptions
 from compactor.storage.registry import configure
+from compactor.storage.traffic import TASKS, Moved, measured
 
 CHECKED_BYTES: Final = 64 * 1024
 
@@ -23,6 +24,14 @@ class Failed:
     """A task that ended with one of our errors."""
 
     error: CompactorError
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a task elsewhere sends back, and what it moved from and to the store."""
+
+    result: Any
+    moved: Moved
 
 
 def run_partition(function: Callable[[Any], Any], tasks: Iterable[Any], storage: StorageOptions | None = None) -> Iterator[Any]:
@@ -39,6 +48,31 @@ def run_partition(function: Callable[[Any], Any], tasks: Iterable[Any], storage:
             yield function(task)
         except CompactorError as error:
             yield Failed(error)
+
+
+def run_elsewhere(function: Callable[[Any], Any], tasks: Iterable[Any], storage: StorageOptions) -> Iterator[Counted]:
+    """As `run_partition`, in another process than the one that asked: its traffic travels with the result."""
+    for task in tasks:
+        with measured() as traffic:
+            (result,) = run_partition(function, [task], storage)
+        yield Counted(result, traffic.moved)
+
+
+def results_of(answers: Iterable[Counted]) -> list[Any]:
+    """
+    What the tasks returned; their traffic is counted as theirs.
+
+    Raises:
+        CompactorError: of the first task that ended with one.
+    """
+    results = []
+    for answer in answers:
+        TASKS.count(answer.moved)
+        results.append(answer.result)
+    for result in results:
+        if isinstance(result, Failed):
+            raise result.error
+    return results
 
 
 def checksum(reader: ReadHandle) -> int:

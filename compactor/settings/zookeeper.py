@@ -83,3 +83,4 @@ class Members(Section):
     """Daemons that know of each other."""
 
     heartbeat_seconds: Seconds = 5
+    expected: int | None = Field(default=None, ge=1)

@@ -6,15 +6,14 @@ the store that could hold a signed request is passed on, only its code.
 Source: Amazon S3 API Reference, "Error responses"; botocore's error tree.
 """
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, UnreachableError
 from compactor.reasons import Reason
 from compactor.settings.stores import S3
+from compactor.storage.traffic import OWN, Moved, Traffic
 
 try:
     import botocore.session
@@ -35,23 +34,6 @@ _BUSY: Final = frozenset(
 _NO_BUCKET: Final = frozenset({"NoSuchBucket", "PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"})
 
 
-@dataclass(slots=True)
-class Traffic:
-    """Bytes of objects that went through this process, and those that the store copied by itself."""
-
-    sent: int = 0
-    received: int = 0
-    copied: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def count(self, *, sent: int = 0, received: int = 0, copied: int = 0) -> None:
-        """From any thread."""
-        with self._lock:
-            self.sent += sent
-            self.received += received
-            self.copied += copied
-
-
 class S3Client:
     """
     Requests to one endpoint; safe in any number of threads, not across a fork.
@@ -66,6 +48,7 @@ class S3Client:
     def __init__(self, settings: S3) -> None:
         self.settings: Final = settings
         self.traffic: Final = Traffic()
+        """Its own part of `traffic.OWN`."""
         with explained("reach", settings.endpoint or "Amazon S3"):
             session = botocore.session.Session(profile=settings.profile)
             if settings.credentials_file is not None:
@@ -85,6 +68,11 @@ class S3Client:
                     response_checksum_validation="when_required",
                 ),
             )
+
+    def count(self, *, sent: int = 0, received: int = 0, copied: int = 0) -> None:
+        """What a request has moved; from any thread."""
+        for traffic in (self.traffic, OWN):
+            traffic.count(Moved(sent, received, copied))
 
 
 def code_of(error: Exception) -> str:

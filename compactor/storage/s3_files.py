@@ -48,7 +48,7 @@ class S3Reader(Reading):
                 data: bytes = answer["Body"].read()
         except (FileNotFoundError, FileExistsError):
             raise replaced(self.name) from None
-        self.client.traffic.count(received=len(data))
+        self.client.count(received=len(data))
         if len(data) != length:
             raise truncated(self.name, offset, length)
         return data
@@ -126,7 +126,7 @@ class Upload:
     def _put(self, number: int, data: bytes) -> str:
         with explained("write", self.target):
             answer = self.client.call.upload_part(Bucket=self.bucket, Key=self.key, UploadId=self._id, PartNumber=number, Body=data)
-        self.client.traffic.count(sent=len(data))
+        self.client.count(sent=len(data))
         return str(answer["ETag"])
 
     def _copy(self, number: int, source: Object, offset: int, length: int) -> str:
@@ -150,7 +150,7 @@ class Upload:
                 )
         except FileExistsError:  # what a failed condition is called: the source isn't what it was
             raise replaced(source.key) from None
-        self.client.traffic.count(copied=length)
+        self.client.count(copied=length)
         return str(answer["CopyPartResult"]["ETag"])
 
 
@@ -219,7 +219,7 @@ class S3Writer(Writing):
     def _put_whole(self, content: bytes) -> None:
         with explained("write", self.name):
             self._client.call.put_object(Bucket=self._bucket, Key=self._key, Body=content, IfNoneMatch="*")
-        self._client.traffic.count(sent=len(content))
+        self._client.count(sent=len(content))
 
     def _complete(self) -> None:
         upload = self._begun()

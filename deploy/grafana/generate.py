@@ -89,6 +89,12 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
                 },
             ),
             (
+                "S3",
+                "Through the daemons and their tasks (sent, received), or copied by the store itself.",
+                "Bps",
+                {"{{by}} {{way}}": f"sum by (by, way) (rate(compactor_object_store_bytes_total{{{JOB}}}[$__rate_interval]))"},
+            ),
+            (
                 "Files",
                 "Read and published by compactions.",
                 "short",
@@ -137,6 +143,12 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
     (
         "Daemons",
         (
+            (
+                "Members",
+                "Daemons that are there, as each of them sees it.",
+                "short",
+                {"{{instance}}": f"max by (instance) (compactor_members{{{JOB}}})"},
+            ),
             (
                 "Leaders",
                 "Which daemon leads which role.",

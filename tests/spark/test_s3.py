@@ -5,6 +5,7 @@ import random
 import pytest
 
 from compactor.acid.compaction import CompactionKind
+from compactor.storage.traffic import TASKS
 from tests.cluster.s3_tables import OnS3
 from tests.compacting import settings
 
@@ -49,13 +50,17 @@ def test_insert_only(warehouse, s3, s3_directory, submitter):
 
 
 def test_stripes_are_copied_by_the_store(warehouse, s3, s3_directory, submitter):
-    """Files large enough for parts; one of them loses a row, so that its stripe passes through us between two that don't."""
+    """Files large enough for parts; one of them loses a row, so that its stripe passes through us between two that don't; both are counted."""
     made = warehouse.create_table("db", "large", COLUMNS, parameters={"orc.compress": "NONE"})
     for number in range(3):
         with warehouse.begin() as txn:
             txn.insert(made, [(number * 1000 + row, random.Random(row).randbytes(30_000).hex()) for row in range(100)])
     with warehouse.begin() as txn:
         txn.delete(made, lambda row: row[0] == 1050)
+    before = TASKS.moved
     published = compacted(OnS3(s3, s3_directory, warehouse, made), submitter, splice={"min_stripe_bytes": 1 << 20})
+    moved = TASKS.moved - before  # executors are other processes: what they moved came with their results
+    assert moved.copied > 11_000_000
+    assert 5_000_000 < moved.sent < moved.copied
     assert published.copied_bytes > 11_000_000
     assert 5_000_000 < published.recoded_bytes < 7_000_000
