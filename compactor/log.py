@@ -18,6 +18,8 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 HIDDEN = "********"
+_PRIORITIES = {"CRITICAL": 2, "ERROR": 3, "WARNING": 4, "INFO": 6, "DEBUG": 7}
+"""Of syslog, by the names of logging's levels."""
 _SECRET_KEY = re.compile(r"password|passwd|secret|token|credential|access_?key", re.IGNORECASE)
 _SECRET_TEXT = (
     (re.compile(r"(://[^:/@\s]*:)[^@\s/]+@"), rf"\1{HIDDEN}@"),
@@ -75,7 +77,8 @@ def configure(level: str = "info", style: Literal["auto", "console", "json"] = "
         renderer = structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
     last: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, structlog.processors.format_exc_info, redact, renderer]
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
+    formatter = _ForJournal if _is_journal(stream) else structlog.stdlib.ProcessorFormatter
+    handler.setFormatter(formatter(foreign_pre_chain=shared, processors=last))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     number = logging.getLevelNamesMapping()[level.upper()]
@@ -94,6 +97,22 @@ def configure(level: str = "info", style: Literal["auto", "console", "json"] = "
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
+
+
+class _ForJournal(structlog.stdlib.ProcessorFormatter):
+    """Each line begins with its priority, which the journal takes off again: `journalctl -p warning` finds nothing otherwise (sd-daemon(3))."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"<{_PRIORITIES.get(record.levelname, 6)}>{super().format(record)}"
+
+
+def _is_journal(stream: TextIO) -> bool:
+    """Whether it leads into systemd's journal: JOURNAL_STREAM names device and inode of what the service was given (systemd.exec(5))."""
+    try:
+        found = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

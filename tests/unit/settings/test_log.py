@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import os
 
 import pytest
 import structlog
@@ -117,3 +118,20 @@ def test_a_console_gets_readable_lines():
     assert "claimed" in text.getvalue()
     assert "\x1b" not in text.getvalue()
     assert not text.getvalue().startswith("{")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_journal_is_told_how_grave_a_line_is(tmp_path, monkeypatch, stream, named):
+    """Where the stream is the one that JOURNAL_STREAM names, each line begins with its syslog priority, so that `journalctl -p warning` finds it; else none does."""
+    with (tmp_path / "journal").open("w+", encoding="utf-8") as journal:
+        there = os.fstat(journal.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{there.st_dev}:{there.st_ino + (not named)}")
+        log.configure("debug", "json", journal)
+        logger = log.get_logger("compactor.x")
+        for level in ("debug", "info", "warning", "error"):
+            getattr(logger, level)("said")
+        journal.seek(0)
+        said = journal.read().splitlines()
+    log.configure("info", "json", stream)
+    assert [line.partition("{")[0] for line in said] == (["<7>", "<6>", "<4>", "<3>"] if named else [""] * 4)
+    assert [json.loads(line[line.index("{") :])["event"] for line in said] == ["said"] * 4
