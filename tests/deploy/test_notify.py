@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.daemon.notify import ServiceManager
 from tests.deploy.service import ManagerSocket, running
@@ -90,13 +91,28 @@ def test_an_abstract_address():
         assert there.recv(100) == b"READY=1"
 
 
-@pytest.mark.parametrize("address", ["/nowhere/at/all", "vsock:2:1234", "", None])
-def test_nobody_listens(address):
-    """A manager that can't be told is no reason to stop."""
+@pytest.mark.parametrize(("address", "complaints"), [("/nowhere/at/all", 1), ("vsock:2:1234", 1), ("", 0), (None, 0)])
+def test_nobody_listens(address, complaints):
+    """A manager that can't be told is no reason to stop: it is logged once, however much there is to say, and not at all where there is no manager."""
+    there = ServiceManager.from_environment({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1"} if address is not None else {})
+    with capture_logs() as said:
+        there.ready()
+        there.report((), "fine")
+        there.reloading()
+        there.stopping(1)
+    assert [(event["log_level"], event["message"]) for event in said] == [("warning", "READY=1")] * complaints
+
+
+@pytest.mark.parametrize("address", ["", None])
+def test_without_a_manager_no_socket_is_opened(address, monkeypatch):
+    """Nothing is sent to anywhere, not even to an address that is empty."""
+
+    def never(*_, **__):
+        raise AssertionError("a socket was made")
+
     there = ServiceManager.from_environment({"NOTIFY_SOCKET": address} if address is not None else {})
+    monkeypatch.setattr(socket, "socket", never)
     there.ready()
-    there.report((), "fine")
-    there.reloading()
     there.stopping(1)
 
 
