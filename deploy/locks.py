@@ -15,12 +15,12 @@ import tomllib
 from pathlib import Path
 
 LOCKS = {
-    "requirements.lock": (),
+    "requirements.lock": ("hdfs", "s3", "sasl"),  # what a cluster needs: docs/edge-node.md and the image install this file
     "requirements-test.lock": ("test",),
     "requirements-lint.lock": ("test", "lint"),
     "requirements-deploy.lock": ("test", "deploy"),
 }
-"""Lock file → the extras it holds besides the package's own requirements."""
+"""Lock file → the extras that it holds besides the package's own requirements."""
 HEADER = "# resolved from pyproject.toml: "
 UV = ("pip", "compile", "pyproject.toml", "--universal", "--python-version", "3.11", "--generate-hashes", "--no-header", "--no-emit-index-url", "--no-annotate")
 
