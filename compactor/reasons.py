@@ -57,6 +57,7 @@ class Reason(StrEnum):
     OWNERSHIP_LOST = "ownership-lost"
     DISK_FULL = "disk-full"
     QUOTA_EXCEEDED = "quota-exceeded"
+    LIMIT_EXCEEDED = "limit-exceeded"
     CANCELLED = "cancelled"
     TIMED_OUT = "timed-out"
     BAD_PROPERTY = "bad-property"

@@ -59,6 +59,13 @@ def check(name: str, case: Case, run: Callable[[Case], list[str]], *, rewrite: b
         _rewrite(name, case, actual)
 
 
+def size_of(word: str) -> int:
+    """`64M` in bytes."""
+    found = _SIZE.fullmatch(word)
+    assert found is not None, word
+    return int(found[1]) * _UNITS[found[2]]
+
+
 def cases(name: str) -> pytest.MarkDecorator:
     """One test per case, named after its title."""
     return pytest.mark.parametrize("case", [pytest.param(c, id=c.title.replace(" ", "-")) for c in read_book(name)])
@@ -93,8 +100,8 @@ def listing(entries: tuple[str, ...]) -> Listing:
                 empty = True
             elif word.startswith("format="):
                 formats.append((current.rstrip("/"), word.removeprefix("format=")))
-            elif size := _SIZE.fullmatch(word):
-                bytes_ = int(size[1]) * _UNITS[size[2]]
+            elif _SIZE.fullmatch(word):
+                bytes_ = size_of(word)
                 pending = [*pending[:-1], (pending[-1][0], bytes_)] if pending else [("", bytes_)]
             else:
                 pending.append((word, 1 << 20))

@@ -26,12 +26,15 @@ from compactor.log import get_logger
 from compactor.metastore.model import Entity, PartitionFacts, TableFacts
 from compactor.planning.document import CompactionPlan
 from compactor.planning.facts import TableSpec
+from compactor.planning.memory import EVENT_BYTES, SPILLED_BYTES
+from compactor.planning.parts import Limits
 from compactor.planning.plan import plan_whole_files
+from compactor.planning.room import fitted
 from compactor.planning.segments import Sizes
 from compactor.planning.select import Selection, select
 from compactor.reasons import Reason
 from compactor.settings import Settings
-from compactor.storage.base import Storage
+from compactor.storage.base import Room, Storage
 
 __all__ = ["Compaction", "CompactionRequest", "Manifest", "Published", "StagedResult"]
 
@@ -123,8 +126,13 @@ class Compaction:
 
     @property
     def sizes(self) -> Sizes:
-        stripe = int(self._settings.recode.target_stripe_bytes)
-        return Sizes(min_stripe=int(self._settings.splice.min_stripe_bytes), chunk=2 * stripe)
+        stripe, limits = int(self._settings.recode.target_stripe_bytes), self._settings.limits
+        return Sizes(
+            min_stripe=int(self._settings.splice.min_stripe_bytes),
+            chunk=2 * stripe,
+            events=max(1, int(limits.task_memory_bytes) // EVENT_BYTES),
+            spilled_events=int(limits.task_scratch_bytes) // SPILLED_BYTES,
+        )
 
     def observe(self) -> AcidState:
         """
@@ -147,21 +155,47 @@ class Compaction:
         """
         if self._plan is None:
             request = self.request
-            selection = self._select()
+            room = self._room()
+            selection = self._select(room)
             entity, location = str(request.entity), request.location
             if selection.spec.insert_only:
-                self._plan = plan_whole_files(selection, entity=entity, location=location)
+                made = plan_whole_files(selection, entity=entity, location=location)
             else:
                 stripe_bytes = int(self._settings.recode.target_stripe_bytes)
-                self._plan = plan_full_acid(self._storage, selection, entity=entity, location=location, sizes=self.sizes, stripe_bytes=stripe_bytes)
+                made = plan_full_acid(self._storage, selection, entity=entity, location=location, sizes=self.sizes, stripe_bytes=stripe_bytes)
+            self._plan = self._fitted(made, room)
             for warning in self._plan.warnings:
                 _log.warning("plan", warning=warning)
         return self._plan
 
-    def _select(self) -> Selection:
-        request = self.request
-        prefer = self._settings.worker.prefer_major
-        return select(self.observe(), request.spec, request.kind, request.layout, request.write_ids, request.visibility_txn, prefer_major=prefer)
+    def _select(self, room: Room) -> Selection:
+        request, settings = self.request, self._settings
+        by = room.limited_by if room.bytes is not None else ""
+        limits = Limits(settings.limits.deltas, room.bytes, f"{by} at {request.location}", room.reason if by else Reason.LIMIT_EXCEEDED)
+        prefer = settings.worker.prefer_major
+        return select(self.observe(), request.spec, request.kind, request.layout, request.write_ids, request.visibility_txn, prefer_major=prefer, limits=limits)
+
+    def _room(self) -> Room:
+        """
+        What it may write: what the store has room for, and no more than the limit that is set. Links take none.
+
+        Raises:
+            RefusedError: INPUT_CHANGED, the directory is gone.
+        """
+        try:
+            room = self._storage.room(self.request.location)
+        except FileNotFoundError:
+            raise RefusedError(Reason.INPUT_CHANGED, f"{self.request.entity}: directory {self.request.location} is gone") from None
+        if self.request.table.insert_only and self._storage.links:
+            return replace(room, bytes=None)
+        most = self._settings.limits.scratch_bytes
+        if most is not None and (room.bytes is None or most < room.bytes):
+            return replace(room, bytes=int(most), limited_by="limits.scratch_bytes", reason=Reason.LIMIT_EXCEEDED)
+        return room
+
+    @staticmethod
+    def _fitted(plan: CompactionPlan, room: Room) -> CompactionPlan:
+        return fitted(plan, room.bytes, room.names, room.limited_by, room.reason)
 
     def run(self, progress: Callable[[float], None] = lambda _: None, cancelled: Callable[[], bool] = lambda: False) -> StagedResult:
         """
@@ -172,8 +206,7 @@ class Compaction:
         """
         if self._result is not None:
             return self._result
-        plan = self.plan()
-        self._require_room(plan)
+        self._plan = plan = self._fitted(self.plan(), self._room())
         self._staging.make()
         self._step("worker.staged")
         settled = (0, 0)
@@ -186,21 +219,6 @@ class Compaction:
         empty = tuple(file for file in files if not file.path)
         self._result = StagedResult(tuple(kept), self._assemble(plan, kept), empty, settled)
         return self._result
-
-    def _require_room(self, plan: CompactionPlan) -> None:
-        """Refuse before anything is written, where the result can't fit; parts that are recoded apart exist twice for a while."""
-        wanted = 0 if plan.insert_only and self._storage.links else plan.prediction.written + plan.prediction.recoded
-        try:
-            room = self._storage.room(self.request.location)
-        except FileNotFoundError:
-            raise RefusedError(Reason.INPUT_CHANGED, f"{plan.entity}: directory {self.request.location} is gone") from None
-        if room.bytes is not None and room.bytes < wanted:
-            what = f"{plan.entity}: the result needs about {wanted} bytes, {room.bytes} are free at {self.request.location}"
-            raise RefusedError(room.reason, f"{what}: {room.limited_by} is the limit")
-        names = plan.names_needed
-        if room.names is not None and room.names < names:
-            what = f"{plan.entity}: the result needs about {names} files and directories, {room.names} are left at {self.request.location}"
-            raise RefusedError(room.reason, f"{what}: {room.limited_by} is the limit")
 
     def _assemble(self, plan: CompactionPlan, files: list[OutputFile]) -> tuple[str, ...]:
         """Move the accepted files to their places and add the markers. A side of a minor without rows isn't made, unless both are empty."""

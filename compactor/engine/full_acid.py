@@ -10,11 +10,13 @@ from dataclasses import replace
 
 from compactor.acid.names import DirKind
 from compactor.acid.types import row_type
+from compactor.engine.delete_files import Deletes
 from compactor.engine.formats import output_format
-from compactor.engine.inputs import Deletes, file_facts, read_tails, with_hits
+from compactor.engine.inputs import file_facts, read_tails
 from compactor.engine.results import OutputFile
 from compactor.engine.submit import JobName, Submitter
-from compactor.engine.tasks import BucketTask, ChunkResult, ChunkTask, DeleteTask, Work, run_task
+from compactor.engine.tasks import run_task
+from compactor.engine.work import BucketTask, ChunkResult, ChunkTask, DeleteTask, Work
 from compactor.orc.output import compatible
 from compactor.orc.tail import Tail
 from compactor.planning.document import Action, BucketPlan, CompactionPlan, DeleteScope, OutputDir, Role
@@ -46,17 +48,17 @@ def plan_full_acid(storage: Storage, selection: Selection, *, entity: str, locat
         if read.tail is not None and read.tail.is_acid and read.file.role is not Role.DELETE_DELTA:
             facts[read.file.path] = file_facts(read, columns, compatible(read.tail, output))
     prepared = prepare(selection, facts)
-    deletes = Deletes(storage, location, prepared.deletes, tails, selection.aborted)
+    deletes = Deletes(storage, location, prepared.deletes, tails, selection.aborted, sizes.events)
     own = selection.min_write_id if prepared.delete_scope is DeleteScope.OWN else None
     known = {}
     buckets = dict(prepared.buckets)
     for bucket in deletes.buckets():
         if selection.major and bucket not in buckets:
             continue
-        events = deletes.load(bucket)
-        known[bucket] = deletes.facts(bucket, events, own)
-        if prepared.delete_scope is not DeleteScope.NONE and bucket in buckets:
-            buckets[bucket] = tuple(with_hits(source, tails.get(source.file.path), events) for source in buckets[bucket])
+        rows = buckets.get(bucket, ()) if prepared.delete_scope is not DeleteScope.NONE else ()
+        known[bucket], judged = deletes.look(bucket, rows, own)
+        if judged:
+            buckets[bucket] = judged
     return plan(prepared, buckets, known, chosen, entity=entity, location=location, sizes=sizes)
 
 
@@ -97,7 +99,7 @@ def _tasks(document: CompactionPlan, tasks: str) -> tuple[list[ChunkTask | Bucke
                 first.append(DeleteTask(work))
                 continue
             chunks = sorted({segment.chunk for segment in bucket.segments if segment.action is not Action.COPY})
-            if len(chunks) <= 1:
+            if len(chunks) <= 1 or document.one_by_one:
                 first.append(BucketTask(work, ()))
                 continue
             later.append(BucketTask(work, ()))
@@ -121,6 +123,7 @@ def _work(document: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks
         scope=document.delete_scope,
         own_write_id=document.min_write_id,
         aborted=document.aborted,
+        events_at_once=document.events_at_once,
     )
 
 

@@ -1,33 +1,23 @@
 """
-Reading what a plan needs: tails of all inputs, in parallel, and the delete events of one bucket at a time.
-
-Nothing here is proportional to rows except the delete keys of the bucket at hand, and those go to disk beyond a limit.
+Reading what a plan needs to know of its inputs: their tails, in parallel, and what these say.
 """
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
-from compactor.acid.row_id import decode_bucket
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.consistency import check_key_statistics
-from compactor.orc.deletes import DeleteEvents
 from compactor.orc.evolve import conversion
-from compactor.orc.handles import RandomReader
 from compactor.orc.keys import stripe_bounds
 from compactor.orc.rows import ROW_COLUMN
 from compactor.orc.tail import Tail, read_tail
 from compactor.planning.document import InputFile
-from compactor.planning.facts import DeleteFacts, FileFacts, Hit, StripeFacts
-from compactor.planning.segments import Source, one_bucket
+from compactor.planning.facts import FileFacts, StripeFacts
 from compactor.reasons import Reason
 from compactor.storage.base import ReadHandle, Storage
 from compactor.storage.location import join
@@ -176,87 +166,3 @@ def unknown_columns(found: HiveType, wanted: HiveType, prefix: str = "") -> Iter
             yield f"{prefix}{name}"
         else:
             yield from unknown_columns(child, target, f"{prefix}{name}.")
-
-
-class Deletes:
-    """
-    The delete events of a partition, bucket by bucket.
-
-    Args:
-        sources: delete files with their facts; which bucket a file concerns is told by its statistics, never by its name (HIVE-22318).
-        tails: their tails, by path.
-    """
-
-    def __init__(self, storage: Storage, location: str, sources: Sequence[Source], tails: Mapping[str, Tail], aborted: Sequence[int]) -> None:
-        self._storage = storage
-        self._location = location
-        self._tails = tails
-        self._aborted = np.array(aborted, dtype=np.int64)
-        self._by_bucket: dict[int, list[Source]] = {}
-        self._mixed: list[Source] = []
-        for source in sources:
-            stripes = [stripe for stripe in source.facts.stripes if stripe.rows]
-            spans = [stripe.buckets for stripe in stripes]
-            known = {decode_bucket(span[0]) for span in spans if span is not None and one_bucket(span)}
-            if all(one_bucket(span) for span in spans) and len(known) == 1:
-                self._by_bucket.setdefault(known.pop(), []).append(source)
-            elif stripes:
-                self._mixed.append(source)
-
-    @cached_property
-    def _places(self) -> Mapping[int, Sequence[Source]]:
-        """The files of each bucket. Those whose statistics prove none (Hive 3.1 compacts without) are read once to find out, not again for every bucket."""
-        places = {bucket: list(found) for bucket, found in self._by_bucket.items()}
-        for source in self._mixed:
-            for bucket in self._load([source]).buckets():
-                places.setdefault(bucket, []).append(source)
-        return places
-
-    def buckets(self) -> tuple[int, ...]:
-        """Buckets that have events."""
-        return tuple(sorted(self._places))
-
-    def sources(self, bucket: int) -> Sequence[Source]:
-        """Files with events of this bucket."""
-        return self._places.get(bucket, ())
-
-    def load(self, bucket: int) -> DeleteEvents:
-        """The valid events of one bucket, one per key."""
-        events = self._load(self.sources(bucket))
-        return events.for_bucket(bucket) if self._mixed else events
-
-    def _load(self, sources: Iterable[Source]) -> DeleteEvents:
-        return load_events(self._storage, self._location, [(source.file.path, self._tails[source.file.path]) for source in sources], self._aborted)
-
-    def facts(self, bucket: int, events: DeleteEvents, own: int | None) -> DeleteFacts:
-        """
-        What a plan needs of a bucket's events.
-
-        Args:
-            own: the write id whose own rows' deletes are counted apart; None for no such count.
-        """
-        sources = self.sources(bucket)
-        count = 0 if own is None else int((np.asarray(events.write_id) == own).sum())
-        return DeleteFacts(bucket, tuple(source.file.path for source in sources), len(events), count, sum(source.facts.bytes for source in sources))
-
-
-def load_events(storage: Storage, location: str, files: Iterable[tuple[str, Tail]], aborted: npt.NDArray[np.int64]) -> DeleteEvents:
-    """Read delete files one after the other, each open only while it is read."""
-
-    def one_by_one() -> Iterator[tuple[RandomReader, Tail]]:
-        for path, tail in files:
-            with open_input(storage, location, path) as reader:
-                yield reader, tail
-
-    return DeleteEvents.load(one_by_one(), aborted=aborted)
-
-
-def with_hits(source: Source, tail: Tail | None, events: DeleteEvents) -> Source:
-    """Fill in, stripe by stripe, whether a delete event can hit."""
-    if tail is None or not source.facts.acid or not len(events):
-        return source
-    stripes = []
-    for stripe in source.facts.stripes:
-        bounds = stripe_bounds(tail, stripe.index) if stripe.first is not None else None
-        stripes.append(replace(stripe, hit=Hit(events.hit(bounds).value)) if bounds is not None else stripe)
-    return replace(source, facts=replace(source.facts, stripes=tuple(stripes)))

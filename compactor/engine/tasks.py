@@ -15,12 +15,13 @@ import numpy.typing as npt
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, decode_buckets
 from compactor.engine.formats import output_format
-from compactor.engine.inputs import load_events, open_input
 from compactor.engine.memory import trimmed
 from compactor.engine.open_inputs import OpenInputs
 from compactor.engine.results import Origin, OutputFile, RowCounts
 from compactor.engine.task_directory import own_directory
+from compactor.engine.task_events import BucketEvents, Span, Written, spanning
 from compactor.engine.task_results import checksum
+from compactor.engine.work import BucketTask, ChunkResult, ChunkTask, DeleteTask, Work
 from compactor.errors import CorruptFileError
 from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.keys import read_keys
@@ -28,89 +29,11 @@ from compactor.orc.output import OutputFormat
 from compactor.orc.recode import RowFilter, Source, Synthetic, recode_into, write_delete_events
 from compactor.orc.splice import FileSummary, Splicer
 from compactor.orc.tail import read_stripe_footer, read_tail
-from compactor.planning.document import Action, BucketPlan, DeleteScope, FormatSpec, InputFile, Role, Segment
+from compactor.planning.document import Action, DeleteScope, Role, Segment
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
 from compactor.storage.location import join, parent
 from compactor.storage.registry import storage_for
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """
-    What all tasks of one output file share.
-
-    Args:
-        location: the partition's directory; inputs are below it.
-        tasks: where task attempts make their directories.
-        own_write_id: with scope OWN, whose rows' deletes are applied.
-    """
-
-    location: str
-    tasks: str
-    directory: str
-    kind: DirKind
-    bucket: BucketPlan
-    inputs: tuple[InputFile, ...]
-    columns: tuple[tuple[str, str], ...]
-    format: FormatSpec
-    scope: DeleteScope
-    own_write_id: int
-    aborted: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkTask:
-    """Recode one chunk of a bucket, or look at one stripe and recode it if it must be."""
-
-    work: Work
-    chunk: int
-    segments: tuple[Segment, ...]
-
-    @property
-    def bytes(self) -> int:
-        return sum(segment.bytes for segment in self.segments)
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkResult:
-    """
-    Args:
-        path: the scratch file, relative to the staging directory; None when no row was left, or the stripe is to be copied.
-        probed: what became of a stripe that had to be looked at.
-        last: of a stripe that is to be copied: its last key.
-    """
-
-    directory: str
-    bucket: int
-    chunk: int
-    path: str | None
-    rows: RowCounts
-    probed: Action | None = None
-    last: RowKey | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BucketTask:
-    """Write a bucket's file; `parts` are the chunks that other tasks have recoded, none when this task does it itself."""
-
-    work: Work
-    parts: tuple[ChunkResult, ...]
-
-    @property
-    def bytes(self) -> int:
-        return sum(segment.bytes for segment in self.work.bucket.segments)
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteTask:
-    """Write a bucket's delete events, one per key."""
-
-    work: Work
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.length for file in self.work.inputs)
 
 
 def run_task(task: ChunkTask | BucketTask | DeleteTask) -> ChunkResult | OutputFile:
@@ -135,7 +58,8 @@ class _Files:
         self._output: OutputFormat = output_format(work.columns, work.format)
         self._aborted: npt.NDArray[np.int64] = np.array(work.aborted, dtype=np.int64)
         self._own, self._relative = own_directory(self._storage, work.tasks)
-        self._events: DeleteEvents | None = None
+        deletes = [self._inputs[path] for path in work.bucket.deletes]
+        self._events = BucketEvents(self._storage, work.location, deletes, self._aborted, work.bucket.bucket, work.events_at_once)
 
     def chunk(self, task: ChunkTask) -> ChunkResult:
         name = f"chunk-{task.work.bucket.bucket:05d}-{task.chunk:05d}"
@@ -184,14 +108,12 @@ class _Files:
         joined.origins.append(Origin(None, -1, splicer.rows - before))
 
     def deletes(self) -> OutputFile:
-        bucket = self._work.bucket
-        events = self._load_events()
-        if self._work.scope is DeleteScope.OWN:
-            events = events.select(np.asarray(events.write_id) != self._work.own_write_id)
-        with self._storage.create(join(self._own, bucket.name)) as sink:
-            summary = write_delete_events(events, self._output, sink)
+        without = self._work.own_write_id if self._work.scope is DeleteScope.OWN else None
+        written = Written(self._events, without)
+        with self._storage.create(join(self._own, self._work.bucket.name)) as sink:
+            summary = write_delete_events(written, self._output, sink)
         read = sum(file.length for file in self._work.inputs)
-        return self._finished(summary, _Joined(RowCounts(len(events), summary.rows), [Origin(None, -1, summary.rows)], recoded=read))
+        return self._finished(summary, _Joined(RowCounts(written.count, summary.rows), [Origin(None, -1, summary.rows)], recoded=read))
 
     def _finished(self, summary: FileSummary, joined: "_Joined") -> OutputFile:
         """Report the file; one without rows is left behind, for readers have stumbled over empty files (HIVE-25722)."""
@@ -241,7 +163,7 @@ class _Files:
         """Append the rows of some segments that count."""
         with OpenInputs(self._storage, self._work.location) as files:
             sources = [self._source(files, segment) for segment in segments]
-            result = recode_into(sources, splicer, RowFilter(self._applied_events(), self._aborted))
+            result = recode_into(sources, splicer, RowFilter(self._applied_events(spanning(sources)), self._aborted))
         return RowCounts(result.rows_in, result.rows_out, result.deleted, result.aborted)
 
     def _source(self, files: OpenInputs, segment: Segment) -> Source:
@@ -253,9 +175,9 @@ class _Files:
     def _probe(self, segment: Segment) -> tuple[Action, RowKey | None]:
         """Read the keys of a stripe: COPY with its last key if every row stays, else RECODE."""
         file = self._inputs[segment.path]
-        events = self._applied_events()
         last: RowKey | None = None
         with OpenInputs(self._storage, self._work.location) as files:
+            events = self._applied_events(spanning([self._source(files, segment)]))
             for keys in read_keys(files.reader(file), files.tail(file), segment.stripes[0]):
                 if not keys.ascending() or (last is not None and keys.key(0) <= last):
                     raise CorruptFileError(Reason.CORRUPT_FILE, f"{file.path}: stripe {segment.stripes[0] + 1} isn't sorted by ROW__ID")
@@ -267,28 +189,12 @@ class _Files:
                 last = keys.key(-1)
         return Action.COPY, last
 
-    def _applied_events(self) -> DeleteEvents | None:
-        """The events that hide rows of this bucket; read once per task."""
+    def _applied_events(self, span: Span | None) -> DeleteEvents | None:
+        """The events that hide rows of this bucket between two keys."""
         if not self._work.bucket.deletes or self._work.kind is DirKind.DELETE_DELTA:
             return None
-        if self._events is None:
-            events = self._load_events()
-            self._events = events.select(np.asarray(events.write_id) == self._work.own_write_id) if self._work.scope is DeleteScope.OWN else events
-        return self._events
-
-    def _load_events(self) -> DeleteEvents:
-        return bucket_events(
-            self._storage, self._work.location, [self._inputs[path] for path in self._work.bucket.deletes], self._aborted, self._work.bucket.bucket
-        )
-
-
-def bucket_events(storage: Storage, location: str, files: Sequence[InputFile], aborted: npt.NDArray[np.int64], bucket: int) -> DeleteEvents:
-    """The valid delete events of one bucket from some delete files."""
-    tails = []
-    for file in files:
-        with open_input(storage, location, file.path) as reader:
-            tails.append((file.path, read_tail(reader, file.logical_length)))
-    return load_events(storage, location, tails, aborted).for_bucket(bucket)
+        events = self._events.within(span)
+        return events.select(np.asarray(events.write_id) == self._work.own_write_id) if self._work.scope is DeleteScope.OWN else events
 
 
 def _counted(origins: Sequence[Origin], stripe_rows: Sequence[int]) -> tuple[Origin, ...]:

@@ -20,11 +20,12 @@ from compactor.engine.memory import trimmed
 from compactor.engine.open_inputs import OpenInputs
 from compactor.engine.results import OutputFile, RowCounts, StagedResult
 from compactor.engine.submit import JobName, Submitter
+from compactor.engine.task_events import BucketEvents, Span
 from compactor.engine.task_results import checksum
-from compactor.engine.tasks import bucket_events
 from compactor.errors import RefusedError, VerificationError
 from compactor.orc.deletes import DeleteEvents, visible
-from compactor.orc.keys import DELETE, INSERT, KeyColumns, acid_stats, read_keys, stripe_bounds
+from compactor.orc.key_columns import KeyColumns
+from compactor.orc.keys import DELETE, INSERT, acid_stats, read_keys, stripe_bounds
 from compactor.orc.schema import same_layout
 from compactor.orc.tail import Tail, read_tail
 from compactor.planning.document import CompactionPlan, DeleteScope, FormatSpec, InputFile, Role
@@ -83,6 +84,7 @@ class VerifyTask:
     write_ids: tuple[int, int]
     aborted: tuple[int, ...]
     scope: DeleteScope
+    events_at_once: int
 
 
 def verify_full_acid(plan: CompactionPlan, result: StagedResult, place: Place, submitter: Submitter, job: JobName, *, cancelled: Callable[[], bool]) -> None:
@@ -144,6 +146,7 @@ def _verify_tasks(plan: CompactionPlan, file: OutputFile, place: Place) -> list[
             write_ids=write_ids,
             aborted=plan.aborted,
             scope=plan.delete_scope,
+            events_at_once=plan.events_at_once,
         )
         for number, part in enumerate(parts)
     ]
@@ -277,14 +280,21 @@ class _Check:
             raise self._wrong(f"stripe {index + 1} holds deleted rows")
 
     def _events(self) -> DeleteEvents | None:
-        """The delete events that must have been applied."""
+        """The delete events that must have been applied to the recoded stripes of this task."""
         task = self._task
         if self._deletes or not task.deletes:
             return None
-        events = bucket_events(self._storage, task.location, [self._inputs[path] for path in task.deletes], self._aborted, task.file.bucket)
+        files = [self._inputs[path] for path in task.deletes]
+        events = BucketEvents(self._storage, task.location, files, self._aborted, task.file.bucket, task.events_at_once).within(self._recoded_span())
         if task.scope is not DeleteScope.OWN:
             return events
         return events.select(np.asarray(events.write_id) == task.write_ids[0])
+
+    def _recoded_span(self) -> Span | None:
+        """The keys that the recoded stripes of this task may hold; None when that isn't told."""
+        recoded = [stripe_bounds(self._tail, index) for index, (path, _) in enumerate(self._task.origins, self._task.start) if path is None]
+        known = [bounds for bounds in recoded if bounds is not None]
+        return (min(bounds.first for bounds in known), max(bounds.last for bounds in known)) if known and len(known) == len(recoded) else None
 
     def _copied(self, index: int, path: str, source: int) -> None:
         """A copied stripe has its source's statistics, rows and last key, and its first and last bytes."""

@@ -17,6 +17,8 @@ from compactor.acid.names import DirKind
 from compactor.errors import UsageError
 
 FORMAT = 1
+EVENTS_AT_ONCE = 4_194_304
+"""Delete events that a task holds in memory, unless limits say otherwise."""
 
 
 class Action(StrEnum):
@@ -87,6 +89,7 @@ class Segment:
         chunk: segments with the same number are recoded together, in one task; -1 for COPY.
         reason: why, in a few words.
         bytes: of the stripes in the source.
+        events: delete events between the keys of the stripes.
     """
 
     action: Action
@@ -96,6 +99,7 @@ class Segment:
     rows: int
     bytes: int
     chunk: int = -1
+    events: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,22 @@ class Prediction:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """
+    A compaction that would exceed a limit of its own is the first of several smaller ones.
+
+    Args:
+        total: how many it takes, this one included, as far as can be foreseen.
+        reason: a sentence: which limit, by how much, and what this part is.
+        wait: the next part must wait until what this one replaces is removed, for it needs the room.
+    """
+
+    total: int
+    reason: str
+    wait: bool = False
+
+
 class DeleteScope(StrEnum):
     """Which delete events are applied to rows: all (major), none (minor), or those of the same write id (a minor of one write id)."""
 
@@ -177,6 +197,9 @@ class CompactionPlan:
         highest_write_id: to be stored in CQ_HIGHEST_WRITE_ID.
         write_ids: the write-id list it was made under, as Hive writes it.
         aborted: aborted write ids that may occur in the inputs.
+        parts: None when this is all that was asked for.
+        events_at_once: delete events that a task may hold in memory.
+        one_by_one: each bucket is one task that recodes its chunks one after the other: slower, but no chunk exists twice.
     """
 
     entity: str
@@ -199,6 +222,9 @@ class CompactionPlan:
     aborted: tuple[int, ...] = ()
     prediction: Prediction = Prediction()
     warnings: tuple[str, ...] = ()
+    parts: Parts | None = None
+    events_at_once: int = EVENTS_AT_ONCE
+    one_by_one: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -206,11 +232,17 @@ class CompactionPlan:
         return tuple(output.name for output in self.outputs)
 
     @property
+    def bytes_needed(self) -> int:
+        """What running it writes at most at one time beside the inputs; chunks that are recoded apart exist twice for a while."""
+        deletes = 0 if self.kind is CompactionKind.MAJOR else sum(file.length for file in self.inputs if file.role is Role.DELETE_DELTA)
+        return self.prediction.written + deletes + (0 if self.one_by_one else self.prediction.recoded)
+
+    @property
     def names_needed(self) -> int:
         """Files and directories that running it makes at most at one time: staging, each task's directory and file, output directories and their two markers."""
         needed = 3
         for output in self.outputs:
-            chunks = sum(len({segment.chunk for segment in bucket.segments if segment.chunk >= 0}) for bucket in output.buckets)
+            chunks = 0 if self.one_by_one else sum(len({segment.chunk for segment in bucket.segments if segment.chunk >= 0}) for bucket in output.buckets)
             needed += 3 + 2 * (len(output.buckets) + chunks + len(output.copies))
         return needed
 

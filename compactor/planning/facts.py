@@ -58,6 +58,7 @@ class StripeFacts:
         last_exact: `last` is the key of the last row (a copied stripe needs it for `hive.acid.key.index`).
         write_ids, buckets, current_ids, operations: (min, max) of those columns; buckets are ROW__ID's bucket property.
         hit: whether a delete event can hit it.
+        events: delete events between its keys; of all the bucket's where these aren't known.
     """
 
     index: int
@@ -71,6 +72,7 @@ class StripeFacts:
     current_ids: tuple[int, int] | None = None
     operations: tuple[int, int] | None = None
     hit: Hit = Hit.NONE
+    events: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from compactor.planning.document import (
     SyntheticIds,
 )
 from compactor.planning.facts import DeleteFacts, FileFacts
+from compactor.planning.memory import in_windows, within_memory
 from compactor.planning.segments import Sizes, Source, segments
 from compactor.planning.select import Selection
 from compactor.planning.whole_files import named_copies
@@ -120,10 +121,14 @@ def plan(
     Args:
         buckets: `prepared.buckets`, with `hit` filled in from the delete events.
         deletes: by decoded bucket.
+
+    Raises:
+        RefusedError: LIMIT_EXCEEDED, a single stripe has more delete events than a task may hold.
     """
     selection = prepared.selection
     scope = prepared.delete_scope
-    rows = []
+    rows: list[BucketPlan] = []
+    notes: list[str] = []
     for bucket, sources in sorted(buckets.items()):
         known = deletes.get(bucket)
         used = known is not None and (scope is DeleteScope.ALL or (scope is DeleteScope.OWN and known.own > 0))
@@ -131,6 +136,7 @@ def plan(
         if laid:
             events = known.events if known is not None and used else 0
             rows.append(BucketPlan(bucket, bucket_name(bucket), laid, known.paths if known is not None and used else (), events))
+            notes += within_memory(rows[-1], sources, sizes)
     outputs = [
         OutputDir(DirKind.BASE if selection.major else DirKind.DELTA, selection.output_name(DirKind.BASE if selection.major else DirKind.DELTA), tuple(rows))
     ]
@@ -142,13 +148,15 @@ def plan(
         )
         if sides:
             outputs.append(OutputDir(DirKind.DELETE_DELTA, selection.output_name(DirKind.DELETE_DELTA), sides))
+        notes += [note for side in sides for note in in_windows(side, sizes)]
         if not rows and sides:
             del outputs[0]
     sources_read = [source.file for group in prepared.buckets.values() for source in group] + [source.file for source in prepared.deletes]
     known_paths = {file.path for file in sources_read}
     inputs = [*sources_read, *(file for file in selection.all_files if file.path not in known_paths)]
     delete_bytes = sum(source.facts.bytes for source in prepared.deletes)
-    return _document(selection, tuple(outputs), tuple(inputs), output_format, scope, entity=entity, location=location, delete_bytes=delete_bytes)
+    made = _document(selection, tuple(outputs), tuple(inputs), output_format, scope, entity=entity, location=location, delete_bytes=delete_bytes)
+    return replace(made, events_at_once=sizes.events, warnings=(*made.warnings, *notes))
 
 
 def plan_whole_files(selection: Selection, *, entity: str, location: str) -> CompactionPlan:
@@ -191,4 +199,5 @@ def _document(
         aborted=selection.aborted,
         prediction=predict(outputs, delete_bytes),
         warnings=selection.warnings,
+        parts=selection.parts,
     )

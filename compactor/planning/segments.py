@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from compactor.acid.row_id import BucketRangeError, RowKey, decode_bucket
-from compactor.planning.document import Action, InputFile, Segment
+from compactor.planning.document import EVENTS_AT_ONCE, Action, InputFile, Segment
 from compactor.planning.facts import HIGHEST, LOWEST, FileFacts, Hit, StripeFacts
 
 HIGHEST_BUCKET = (1 << 31) - 1
@@ -25,10 +25,14 @@ class Sizes:
     Args:
         min_stripe: smaller stripes are recoded together with their neighbours.
         chunk: about how much one recoding task reads.
+        events: delete events that one task may hold in memory.
+        spilled_events: that it may hold on its machine's disk instead, where even one stripe has more than that.
     """
 
     min_stripe: int = 8 * 1024 * 1024
     chunk: int = 128 * 1024 * 1024
+    events: int = EVENTS_AT_ONCE
+    spilled_events: int = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,10 @@ class _Group:
     @property
     def bytes(self) -> int:
         return sum(item.stripe.bytes for item in self.items)
+
+    @property
+    def events(self) -> int:
+        return sum(item.stripe.events for item in self.items)
 
 
 def segments(sources: Sequence[Source], sizes: Sizes) -> tuple[Segment, ...]:
@@ -193,13 +201,26 @@ def _as_segments(groups: Sequence[_Group], sizes: Sizes) -> tuple[Segment, ...]:
             end = position
             while end < len(groups) and groups[end].action is Action.RECODE:
                 end += 1
-            for part in _even_parts(groups[position:end], sizes.chunk):
+            for part in _parts(groups[position:end], sizes):
                 for one in part:
                     for item in one.items:
                         _append(made, item, Action.RECODE, one.reason, chunk)
                 chunk += 1
             position = end
     return tuple(made)
+
+
+def _parts(run: Sequence[_Group], sizes: Sizes) -> list[list[_Group]]:
+    """Cut a run of recoded groups into what one task takes: delete events that fit into its memory, and about so many bytes."""
+    fitting: list[list[_Group]] = [[]]
+    events = 0
+    for group in run:
+        if fitting[-1] and events + group.events > sizes.events:
+            fitting.append([])
+            events = 0
+        fitting[-1].append(group)
+        events += group.events
+    return [part for piece in fitting for part in _even_parts(piece, sizes.chunk)]
 
 
 def _even_parts(run: Sequence[_Group], size: int) -> list[list[_Group]]:
@@ -220,6 +241,13 @@ def _append(made: list[Segment], item: _Item, action: Action, reason: str, chunk
     """Add a stripe, to the last segment where that is of the same kind."""
     last = made[-1] if made else None
     if last is not None and (last.action, last.path, last.reason, last.chunk) == (action, item.path, reason, chunk) and last.stripes[-1] < item.stripe.index:
-        made[-1] = replace(last, stripes=(*last.stripes, item.stripe.index), rows=last.rows + item.stripe.rows, bytes=last.bytes + item.stripe.bytes)
+        stripe = item.stripe
+        made[-1] = replace(
+            last,
+            stripes=(*last.stripes, stripe.index),
+            rows=last.rows + stripe.rows,
+            bytes=last.bytes + stripe.bytes,
+            events=last.events + stripe.events,
+        )
     else:
-        made.append(Segment(action, item.path, (item.stripe.index,), reason, item.stripe.rows, item.stripe.bytes, chunk))
+        made.append(Segment(action, item.path, (item.stripe.index,), reason, item.stripe.rows, item.stripe.bytes, chunk, item.stripe.events))

@@ -19,9 +19,10 @@ from compactor.acid.names import SIDE_FILE_SUFFIX, DirKind, base_name, delete_de
 from compactor.acid.snapshot import AcidState, ListedDir, data_files, side_files, stray_files
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import CorruptFileError, RefusedError
-from compactor.planning.document import InputFile, Role
+from compactor.planning.document import InputFile, Parts, Role
 from compactor.planning.facts import TableSpec
 from compactor.planning.included import enough, included, overlap, same_range
+from compactor.planning.parts import Excess, Limits, next_part
 from compactor.planning.whole_files import bucket_of
 from compactor.reasons import Reason
 
@@ -43,6 +44,7 @@ class Selection:
         inserts: base or originals, then insert deltas, in the order readers walk them.
         files: insert-only tables: every data file.
         aborted: aborted write ids that can occur in the inputs.
+        parts: None when this is all that was asked for.
     """
 
     spec: TableSpec
@@ -61,6 +63,7 @@ class Selection:
     files: tuple[InputFile, ...]
     aborted: tuple[int, ...]
     warnings: tuple[str, ...]
+    parts: Parts | None = None
 
     @property
     def all_files(self) -> tuple[InputFile, ...]:
@@ -91,6 +94,7 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
     visibility_txn: int | None,
     *,
     prefer_major: bool = False,
+    limits: Limits | None = None,
 ) -> Selection:
     """
     Choose inputs and names.
@@ -100,6 +104,7 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         write_ids: the compactor's list.
         visibility_txn: the compaction's transaction; None on Hive 3.1.
         prefer_major: turn a minor that would need two renames into a major.
+        limits: what one compaction may take; None: anything.
 
     Raises:
         RefusedError: with the reason; nothing was touched.
@@ -110,7 +115,9 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
     warnings: list[str] = []
     requested = kind
     current = replace(state, deltas=deltas)
-    if kind is CompactionKind.MINOR and current.insert_deltas and current.delete_deltas and (layout is LayoutVersion.HIVE_3 or prefer_major):
+    one_rename = layout is LayoutVersion.HIVE_3 or prefer_major
+    both_sides = bool(current.insert_deltas and current.delete_deltas)
+    if kind is CompactionKind.MINOR and both_sides and one_rename:
         kind = CompactionKind.MAJOR
         why = "Hive 3.1 has no transaction that makes two renames one" if layout is LayoutVersion.HIVE_3 else "worker.prefer_major is set"
         warnings.append(f"a major instead of a minor: it would publish two directories, and {why}")
@@ -118,14 +125,25 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         raise RefusedError(Reason.NOT_ENOUGH, f"{spec.name}: not enough to compact: {_counted(current)}{_held_back(state)}")
     if (sentence := overlap(state.base, deltas)) is not None:
         raise RefusedError(Reason.DUPLICATE_RANGE, f"{spec.name}: {sentence}")
+    base = max(state.base.acid.max_write_id, 0) if state.base else 0
+    parts = None
+    if limits is not None:
+        minors = not (both_sides and one_rename) and not (spec.insert_only and layout is LayoutVersion.HIVE_3)
+        aborted = [wid for wid in write_ids.aborted if wid > base]
+        part = next_part(current, kind, limits, insert_only=spec.insert_only, minors=minors, aborted=aborted)
+        if isinstance(part, Excess):
+            raise RefusedError(limits.reason, f"{spec.name}: {part.sentence}")
+        kind, parts, deltas = part.kind, part.parts, part.deltas
+        current = replace(state, deltas=deltas)
+        warnings += [parts.reason] if parts is not None else []
     if (there := same_range(state, kind, deltas)) is not None:
         raise RefusedError(Reason.DUPLICATE_RANGE, f"{spec.name}: {there.name} is already there; a second directory of that range would be read beside it")
     major = kind is CompactionKind.MAJOR
-    base = max(state.base.acid.max_write_id, 0) if state.base else 0
     name = max((d.acid.max_write_id for d in deltas), default=base)
     if major and not deltas and state.base is None:
         name = _name_for_originals(state, write_ids.high_watermark)
     lowest = 0 if major else min(d.acid.min_write_id for d in deltas)
+    left_above = bool(state.excluded) or (parts is not None and any(d.acid.max_write_id > name for d in state.deltas))
     return Selection(
         spec=spec,
         requested=requested,
@@ -135,7 +153,7 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         name_write_id=name,
         min_write_id=lowest,
         max_write_id=name,
-        highest_write_id=name if state.excluded else max(name, write_ids.high_watermark),
+        highest_write_id=name if left_above else max(name, write_ids.high_watermark),
         visibility_txn=visibility_txn if layout is LayoutVersion.HIVE_4 else None,
         write_ids=str(write_ids),
         inserts=() if spec.insert_only else _insert_files(current, spec, major=major),
@@ -143,6 +161,7 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         files=_whole_files(current, spec, major=major) if spec.insert_only else (),
         aborted=tuple(wid for wid in write_ids.aborted if base < wid <= name),
         warnings=tuple(warnings),
+        parts=parts,
     )
 
 

@@ -13,7 +13,7 @@ from compactor.settings.database import HIDDEN, Database
 from compactor.settings.roles import Cleaner, Housekeeper, Initiator, Worker
 from compactor.settings.service import Drain, Http, Log, Txn
 from compactor.settings.stores import S3, Hdfs
-from compactor.settings.work import Recode, Spark, Splice
+from compactor.settings.work import Limits, Recode, Spark, Splice
 from compactor.settings.zookeeper import Members, ZooKeeper
 
 
@@ -48,6 +48,7 @@ class Settings(BaseSettings):
     spark: Spark = Spark()
     splice: Splice = Splice()
     recode: Recode = Recode()
+    limits: Limits = Limits()
     hdfs: Hdfs = Hdfs()
     s3: S3 = S3()
     http: Http = Http()

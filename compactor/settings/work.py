@@ -75,3 +75,12 @@ class Recode(Section):
     """Reading and writing rows."""
 
     target_stripe_bytes: ByteSize = Field(default=ByteSize(64 * MIB), ge=MIB)
+
+
+class Limits(Section):
+    """What one compaction may take; what would exceed it is divided (docs/compaction.md)."""
+
+    deltas: int = Field(default=10_000, ge=2)
+    scratch_bytes: ByteSize | None = None
+    task_memory_bytes: ByteSize = Field(default=ByteSize(1024 * MIB), ge=1024)
+    task_scratch_bytes: ByteSize = ByteSize(10 * 1024 * MIB)

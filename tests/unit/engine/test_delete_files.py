@@ -3,7 +3,8 @@
 import pytest
 
 from compactor.acid.row_id import RowKey, encode
-from compactor.engine.inputs import Deletes, file_facts, read_tails
+from compactor.engine.delete_files import Deletes
+from compactor.engine.inputs import file_facts, read_tails
 from compactor.planning.document import InputFile, Role
 from compactor.planning.segments import Source
 from compactor.storage.local import LocalStorage
@@ -40,12 +41,10 @@ def test_a_file_is_read_for_the_buckets_in_it(tmp_path, stride):
     reads = read_tails(storage, str(tmp_path), files)
     sources = [Source(read.file, file_facts(read, ROW)) for read in reads]
     storage.opened.clear()
-    deletes = Deletes(storage, str(tmp_path), sources, {read.file.path: read.tail for read in reads}, [8])
+    deletes = Deletes(storage, str(tmp_path), sources, {read.file.path: read.tail for read in reads}, [8], 100)
     assert deletes.buckets() == (0, 1)
-    found = {bucket: deletes.load(bucket).row_id.tolist() for bucket in (0, 1)}
-    assert found == {0: [0, 1, 5], 1: [0, 5]}
+    found = {bucket: deletes.look(bucket, (), 1)[0] for bucket in (0, 1)}
+    assert {bucket: (facts.events, facts.own) for bucket, facts in found.items()} == {0: (3, 2), 1: (2, 1)}
     once = {name: storage.opened.count(name) for name in EVENTS}
     assert once == ({"one": 2, "two": 2, "both": 3, "gone": 1} if stride == 0 else {"one": 1, "two": 1, "both": 3, "gone": 1})
-    assert {bucket: deletes.facts(bucket, deletes.load(bucket), None).paths for bucket in (0, 1)}[1] == (
-        ("two", "both") if stride == 0 else ("two", "gone", "both")
-    )
+    assert found[1].paths == (("two", "both") if stride == 0 else ("two", "gone", "both"))

@@ -6,12 +6,12 @@ import pytest
 
 from compactor.acid.compaction import CompactionKind
 from compactor.engine.results import RowCounts
+from compactor.engine.task_events import Written
 from compactor.errors import CompactorError, VerificationError
 from compactor.orc import splice
-from compactor.orc.deletes import DeleteEvents
-from compactor.orc.handles import LocalReader
 from compactor.orc.tail import read_tail
 from compactor.planning.document import Action
+from compactor.storage.local_files import LocalReader
 from tests.compacting import KIB, Attempt, settings
 
 COLUMNS = [("id", "int"), ("v", "string")]
@@ -117,7 +117,7 @@ def test_a_flipped_byte_in_a_copied_stripe(warehouse, table):
     path = out(attempt) / "bucket_00000"
     last = attempt.compaction._result.files[0].origins[-1]
     assert last.path is not None
-    with LocalReader(path) as reader:
+    with LocalReader(str(path)) as reader:
         stripe = read_tail(reader).stripes[-1]
     data = bytearray(path.read_bytes())
     data[stripe.offset + 10] ^= 1
@@ -129,7 +129,7 @@ def test_a_flipped_byte_in_a_copied_stripe(warehouse, table):
 def test_deletes_that_were_not_applied(warehouse, table, monkeypatch):
     """Recoded stripes are read again and held against the delete events."""
     with monkeypatch.context() as patched:
-        patched.setattr("compactor.engine.tasks._Files._applied_events", lambda self: None)
+        patched.setattr("compactor.engine.tasks._Files._applied_events", lambda self, span: None)
         attempt = staged(warehouse, table)
     assert "holds deleted rows" in refused(attempt)
 
@@ -162,16 +162,17 @@ def test_wrong_file_statistics(warehouse, table, monkeypatch):
 def test_lost_delete_events(warehouse, table, monkeypatch):
     """As many distinct events go out as came in."""
 
-    def half(self, bucket):
-        keep = slice(0, len(self) // 2)
-        return DeleteEvents(self.write_id[keep], self.bucket[keep], self.row_id[keep], self.current[keep])
+    def half(self, rows):
+        for keys in real(self, rows):
+            yield keys.select(slice(0, len(keys) // 2))
 
+    real = Written.blocks
     attempt = Attempt(warehouse, table, CompactionKind.MINOR)
     attempt.compaction.plan()
     with monkeypatch.context() as patched:
-        patched.setattr(DeleteEvents, "for_bucket", half)
+        patched.setattr(Written, "blocks", half)
         attempt.compaction.run()
-    assert "2 rows go in, but 1 read" in refused(attempt)
+    assert "2 rows go in, but 2 read, 1 written" in refused(attempt)
 
 
 def test_evidence_is_never_published(warehouse, table):

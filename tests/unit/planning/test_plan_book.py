@@ -8,9 +8,11 @@ from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
 from compactor.planning.facts import TableSpec
+from compactor.planning.parts import Limits
 from compactor.planning.plan import plan_whole_files
 from compactor.planning.select import Selection, select
-from tests.casebook import Case, cases, check, listing
+from compactor.reasons import Reason
+from tests.casebook import Case, cases, check, listing, size_of
 
 BOOK = "plan.txt"
 
@@ -32,7 +34,9 @@ def outcome(case: Case) -> list[str]:
     spec = TableSpec("db.t", (("a", "int"),), "insert-only" in options, "plain" not in options, "sorted" in options, int(options.get("buckets", "0")))
     try:
         state = resolve(listing(case.entries), write_ids, txns, layout)
-        chosen = select(state, spec, CompactionKind(case.verb), layout, write_ids, txn, prefer_major="prefer-major" in options)
+        room = size_of(options["room"]) if "room" in options else None
+        limits = Limits(int(options.get("deltas", "1000")), room, "the file system", Reason.DISK_FULL)
+        chosen = select(state, spec, CompactionKind(case.verb), layout, write_ids, txn, prefer_major="prefer-major" in options, limits=limits)
     except RefusedError as error:
         return [f"refused    {error.reason}: {error.message}"]
     return described(chosen)

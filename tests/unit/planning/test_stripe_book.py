@@ -33,7 +33,8 @@ def stripe(number, text):
     exact = "nolast" not in flags
     hit = Hit.CERTAIN if "hit" in flags else Hit.POSSIBLE if "maybe" in flags else Hit.NONE
     bounds = (RowKey(ids[0], BUCKET, first), RowKey(ids[1], BUCKET, last))
-    return StripeFacts(number, rows, size(length), *bounds, exact, ids, (BUCKET, BUCKET), ids, (0, 0), hit)
+    events = next((int(flag[2:]) for flag in flags if flag.startswith("d=")), 0)
+    return StripeFacts(number, rows, size(length), *bounds, exact, ids, (BUCKET, BUCKET), ids, (0, 0), hit, events)
 
 
 def source(line, aborted):
@@ -52,7 +53,8 @@ def source(line, aborted):
 def outcome(case: Case) -> list[str]:
     options = case.options
     aborted = tuple(int(i) for i in options.get("aborted", "").split(",") if i)
-    laid = segments([source(line, aborted) for line in case.entries], Sizes(size(options["min"]), size(options["chunk"])))
+    sizes = Sizes(size(options["min"]), size(options["chunk"]), int(options.get("events", "1000000")))
+    laid = segments([source(line, aborted) for line in case.entries], sizes)
     return [
         f"{segment.action:7} {'-' if segment.chunk < 0 else segment.chunk} {segment.path:10} {','.join(map(str, segment.stripes)):8} {segment.reason}"
         for segment in laid

@@ -1,0 +1,235 @@
+"""
+A compaction that would exceed a limit, as several smaller ones.
+
+Pure: takes a resolved state and the limits, returns the directories of the next part. Too many deltas are joined by minors first, a contiguous run of them at a
+time; so is what a file system has no room for beside its inputs. Where a minor can't be published (it would need two renames that nothing makes one), the part is
+a major of the base and the lowest deltas. Runs are cut only between write ids: a result never covers the range of a directory that it doesn't include.
+
+Each part leaves fewer directories than it found, so the parts come to an end. A run may begin above directories that are left out only if these can't hold
+rows of aborted writes: a compaction reports that it has dealt with everything up to its highest write id.
+Source: docs/compaction.md; Hive's CompactorMR (`hive.compactor.max.num.delta`).
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.acid.compaction import CompactionKind
+from compactor.acid.names import DirKind
+from compactor.acid.snapshot import AcidState, ListedDir, data_files
+from compactor.planning.document import Parts
+from compactor.reasons import Reason
+
+MOST_COUNTED: Final = 99
+"""Parts beyond these aren't counted: it is a forecast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """
+    What one compaction may take.
+
+    Args:
+        deltas: directories of deltas and delete deltas (`limits.deltas`).
+        bytes: that it may write beside its inputs; None: any.
+        limited_by: what sets `bytes`, for a sentence.
+        reason: of the refusal when nothing keeps to them.
+    """
+
+    deltas: int = 10_000
+    bytes: int | None = None
+    limited_by: str = ""
+    reason: Reason = Reason.LIMIT_EXCEEDED
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is compacted now: how, and which deltas; `parts` is None when that is all."""
+
+    kind: CompactionKind
+    deltas: tuple[ListedDir, ...]
+    parts: Parts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Not even the smallest part keeps to the limits; a sentence with the figures."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Directories that only go together: one write id's, and what overlaps."""
+
+    dirs: int
+    inserts: int
+    deletes: int
+    bytes: int
+    aborted: bool
+
+    def __add__(self, other: "_Block") -> "_Block":
+        return _Block(
+            self.dirs + other.dirs, self.inserts + other.inserts, self.deletes + other.deletes, self.bytes + other.bytes, self.aborted or other.aborted
+        )
+
+    @property
+    def joinable(self) -> bool:
+        """Whether a minor of it joins anything."""
+        return self.dirs > 2 or max(self.inserts, self.deletes) > 1
+
+    @property
+    def joined(self) -> "_Block":
+        """What a minor of it leaves."""
+        inserts, deletes = min(self.inserts, 1), min(self.deletes, 1)
+        return _Block(inserts + deletes, inserts, deletes, self.bytes, aborted=False)
+
+
+def next_part(state: AcidState, kind: CompactionKind, limits: Limits, *, insert_only: bool, minors: bool, aborted: Sequence[int]) -> Part | Excess:
+    """
+    What to compact now.
+
+    Args:
+        state: with nothing but the deltas that can be included.
+        minors: whether a minor of both kinds of deltas can be published.
+        aborted: write ids of aborted transactions that the deltas may hold rows of, ascending.
+    """
+    deltas = state.deltas
+    under = _under_bytes(state, insert_only) if kind is CompactionKind.MAJOR else 0
+    groups = _grouped(deltas)
+    blocks = [_block(group, insert_only, aborted) for group in groups]
+    size = under + sum(block.bytes for block in blocks)
+    exceeded = _exceeded(kind, len(deltas), size, limits)
+    if exceeded is None:
+        return Part(kind, deltas)
+    if not minors:
+        return _lowest_with_base(state, blocks, under, limits, exceeded)
+    found = _best_run(blocks, limits)
+    if found is None:
+        return Excess(f"{exceeded}; no two neighbouring deltas can be joined within that")
+    start, stop = found
+    total, whole_at_last = _forecast(blocks, kind, under, limits)
+    rest = "" if whole_at_last else "; what is left then can't be joined within the limits"
+    why = f"{_counted(total)} because {exceeded}; now a minor of {_range(groups[start:stop])}{rest}"
+    return Part(CompactionKind.MINOR, _among(deltas, groups[start:stop]), Parts(total, why, wait=len(deltas) <= limits.deltas))
+
+
+def _among(deltas: Sequence[ListedDir], groups: Sequence[Sequence[ListedDir]]) -> tuple[ListedDir, ...]:
+    """The directories of some groups, in walk order."""
+    chosen = {listed.name for group in groups for listed in group}
+    return tuple(listed for listed in deltas if listed.name in chosen)
+
+
+def _exceeded(kind: CompactionKind, deltas: int, size: int, limits: Limits) -> str | None:
+    """Which limit the whole would exceed, and by how much."""
+    if deltas > limits.deltas:
+        return f"{deltas} deltas are more than limits.deltas = {limits.deltas}"
+    if limits.bytes is not None and size > limits.bytes:
+        return f"a {kind} of all would write about {size} bytes, and {limits.limited_by} leaves {limits.bytes}"
+    return None
+
+
+def _lowest_with_base(state: AcidState, blocks: Sequence[_Block], under: int, limits: Limits, exceeded: str) -> Part | Excess:
+    """A major of what is under the deltas and as many of the lowest deltas as the limits allow."""
+    count, size, stop = 0, under, 0
+    for block in blocks:
+        if count + block.dirs > limits.deltas or (limits.bytes is not None and size + block.bytes > limits.bytes):
+            break
+        count, size, stop = count + block.dirs, size + block.bytes, stop + 1
+    if stop == 0 or count + (state.base is not None or bool(state.originals)) < 2:
+        return Excess(f"{exceeded}; nor is there room for a part of it")
+    groups = _grouped(state.deltas)[:stop]
+    wait = len(state.deltas) <= limits.deltas
+    total = 2 if wait else -(-len(state.deltas) // max(count, 1))
+    rest = "; the rest when there is room for it" if wait else ""
+    why = f"{_counted(total)} because {exceeded}; now a major with {_range(groups)}{rest}"
+    return Part(CompactionKind.MAJOR, _among(state.deltas, groups), Parts(total, why, wait=wait))
+
+
+def _best_run(blocks: Sequence[_Block], limits: Limits) -> tuple[int, int] | None:
+    """The run [start, stop) that joins the most directories, of those the smallest, of those the lowest; None when none joins anything."""
+    best: tuple[int, int, int, int] | None = None
+    stop, run = 0, _NOTHING
+    for start, first in enumerate(blocks):
+        if stop <= start:
+            stop, run = start, _NOTHING
+        while stop < len(blocks) and _fits(run + blocks[stop], limits):
+            run, stop = run + blocks[stop], stop + 1
+        if run.joinable and (best is None or (-run.dirs, run.bytes) < best[:2]):
+            best = (-run.dirs, run.bytes, start, stop)
+        if first.aborted:
+            break
+        if stop > start:
+            run = _without(run, first)
+    return best[2:] if best is not None else None
+
+
+_NOTHING: Final = _Block(0, 0, 0, 0, aborted=False)
+
+
+def _fits(run: _Block, limits: Limits) -> bool:
+    return run.dirs <= limits.deltas and (limits.bytes is None or run.bytes <= limits.bytes)
+
+
+def _without(run: _Block, first: _Block) -> _Block:
+    return _Block(run.dirs - first.dirs, run.inserts - first.inserts, run.deletes - first.deletes, run.bytes - first.bytes, run.aborted)
+
+
+def _sum(blocks: Iterable[_Block]) -> _Block:
+    return sum(blocks, _NOTHING)
+
+
+def _forecast(blocks: Sequence[_Block], kind: CompactionKind, under: int, limits: Limits) -> tuple[int, bool]:
+    """How many parts it takes, and whether the last one is the whole that was asked for."""
+    left = list(blocks)
+    for count in range(MOST_COUNTED):
+        whole = _sum(left)
+        if _exceeded(kind, whole.dirs, under + whole.bytes, limits) is None:
+            last = kind is CompactionKind.MAJOR or whole.joinable
+            return count + last, True
+        found = _best_run(left, limits)
+        if found is None:
+            return count, False
+        left[found[0] : found[1]] = [_sum(left[found[0] : found[1]]).joined]
+    return MOST_COUNTED + 1, True
+
+
+def _grouped(deltas: Sequence[ListedDir]) -> list[list[ListedDir]]:
+    """In order of their write ids; what overlaps, such as the statements of one write id, stays together."""
+    groups: list[list[ListedDir]] = []
+    reached = -1
+    for listed in sorted(deltas, key=lambda one: (one.acid.min_write_id, one.acid.max_write_id)):
+        if not groups or listed.acid.min_write_id > reached:
+            groups.append([])
+        groups[-1].append(listed)
+        reached = max(reached, listed.acid.max_write_id)
+    return groups
+
+
+def _block(group: Sequence[ListedDir], insert_only: bool, aborted: Sequence[int]) -> _Block:
+    deletes = sum(listed.acid.kind is DirKind.DELETE_DELTA for listed in group)
+    size = sum(_bytes(listed, insert_only) for listed in group)
+    holds = any(bisect_left(aborted, listed.acid.min_write_id) < bisect_right(aborted, listed.acid.max_write_id) for listed in group)
+    return _Block(len(group), len(group) - deletes, deletes, size, holds)
+
+
+def _under_bytes(state: AcidState, insert_only: bool) -> int:
+    return sum(entry.length for entry in state.originals) if state.base is None else _bytes(state.base, insert_only)
+
+
+def _bytes(listed: ListedDir, insert_only: bool) -> int:
+    return sum(entry.length for entry in data_files(listed, insert_only=insert_only))
+
+
+def _range(groups: Sequence[Sequence[ListedDir]]) -> str:
+    dirs = [listed for group in groups for listed in group]
+    if not dirs:
+        return "no deltas"
+    return f"{len(dirs)} deltas, write ids {min(one.acid.min_write_id for one in dirs)} to {max(one.acid.max_write_id for one in dirs)}"
+
+
+def _counted(total: int) -> str:
+    if total < 2:
+        return "only a part is planned"
+    return f"planned in {f'more than {MOST_COUNTED}' if total > MOST_COUNTED else total} parts"

@@ -1,0 +1,68 @@
+"""Delete events by share and by window: together they are what loading all of them gives."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.acid.row_id import RowKey, decode_bucket
+from compactor.orc.deletes import DeleteEvents
+from compactor.orc.event_share import Share
+from compactor.orc.event_windows import event_windows
+from tests import strategies
+from tests.unit.orc.files import acid_file, delete, opened
+
+NOTHING = np.empty(0, np.int64)
+deleting = st.lists(st.tuples(strategies.row_keys(), st.integers(4, 12)), max_size=40)
+
+
+def files(events, per_file):
+    parts = [events[start : start + per_file] for start in range(0, len(events), per_file)]
+    return [opened(acid_file([delete(key, current) for key, current in sorted(part)])) for part in parts]
+
+
+def listed(events):
+    return list(zip(*(column.tolist() for column in (events.write_id, events.bucket, events.row_id, events.current)), strict=True))
+
+
+@given(deleting, st.integers(1, 7), st.integers(1, 9), st.sets(st.integers(4, 12), max_size=3))
+def test_windows_together_are_everything(events, per_file, most, aborted):
+    """Ascending, none larger than asked for, and joined they are what `load` gives."""
+    ids = np.array(sorted(aborted), np.int64)
+    sources = files(events, per_file)
+    windows = list(event_windows(lambda: sources, most, aborted=ids))
+    assert [event for window in windows for event in listed(window)] == listed(DeleteEvents.load(sources, aborted=ids))
+    assert all(len(window) <= most for window in windows)
+    assert all(len(window) == most for window in windows[:-1])
+
+
+@given(deleting, st.integers(1, 7), strategies.row_keys(), strategies.row_keys())
+def test_a_share_is_what_lies_between_two_keys(events, per_file, one, other):
+    """Both ends belong to it; nothing else does."""
+    first, last = sorted([one, other])
+    sources = files(events, per_file)
+    found = DeleteEvents.load(sources, share=Share(first=first, last=last))
+    everything = DeleteEvents.load(sources)
+    start, stop = everything.between(first, last)
+    assert listed(found) == listed(everything)[start:stop]
+
+
+@given(deleting, st.integers(1, 7), st.integers(1, 5))
+def test_windows_of_one_bucket(events, per_file, most):
+    """What other buckets' rows are deleted by is no part of it."""
+    sources = files(events, per_file)
+    everything = listed(DeleteEvents.load(sources))
+    for bucket in {decode_bucket(key.bucket) for key, _ in events}:
+        windows = event_windows(lambda: sources, most, aborted=NOTHING, share=Share(bucket))
+        assert [event for window in windows for event in listed(window)] == [event for event in everything if decode_bucket(event[1]) == bucket]
+
+
+def test_stripes_outside_the_share_are_not_read(monkeypatch):
+    """Their statistics tell: a task reads the events of its own rows, not of the whole bucket."""
+    near, far = files([(RowKey(1, 536870912, row), 5) for row in (*range(10), *range(1000, 1010))], 10)
+    read = []
+    from compactor.orc import deletes
+
+    real = deletes.read_keys
+    monkeypatch.setattr(deletes, "read_keys", lambda reader, tail, stripe: (read.append(tail), real(reader, tail, stripe))[1])
+    found = DeleteEvents.load([near, far], share=Share(first=RowKey(1, 536870912, 5), last=RowKey(1, 536870912, 500)))
+    assert (len(found), read) == (5, [near[1]])
