@@ -86,12 +86,15 @@ class PostgreSQL(Dialect):
         return column == func.any(cast(bindparam(None, list(values), type_=ARRAY(column.type)), ARRAY(column.type)))
 
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
+        seconds = max(2, round(connect_timeout_seconds))
+        # A host that vanished acknowledges nothing: without a limit TCP would repeat what was sent for a quarter of an hour. A slow statement is acknowledged.
+        silence = {"tcp_user_timeout": 1000 * seconds, "keepalives_idle": 30, "keepalives_interval": seconds, "keepalives_count": 2}
         return {
             "isolation_level": "READ COMMITTED",
             "pool_pre_ping": True,
             "pool_size": 5,
             "max_overflow": 30,
-            "connect_args": {"connect_timeout": max(2, round(connect_timeout_seconds)), "application_name": "compactor", "keepalives_idle": 30},
+            "connect_args": {"connect_timeout": seconds, "application_name": "compactor", **silence},
         }
 
     def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:

@@ -1,7 +1,9 @@
-"""Servers that the cluster tests share: one for a whole run, started when first asked for."""
+"""Servers and networks that the cluster tests share: servers are started when first asked for."""
 
 import pytest
 
+from tests.cluster.network import Island
+from tests.cluster.network import UnavailableError as NoNetworkError
 from tests.cluster.zookeeper_servers import zookeeper
 from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
 from tests.metastore.servers import UnavailableError
@@ -20,11 +22,28 @@ def _ensemble(tmp_path_factory, nodes):
 
 @pytest.fixture(scope="session")
 def zookeeper_1(tmp_path_factory):
-    """One ZooKeeper server."""
+    """One ZooKeeper server, for the whole run."""
     yield from _ensemble(tmp_path_factory, 1)
+
+
+@pytest.fixture(scope="session")
+def zookeeper_trio(tmp_path_factory):
+    """Three ZooKeeper servers, for the whole run: whoever kills one starts it again."""
+    yield from _ensemble(tmp_path_factory, 3)
 
 
 @pytest.fixture
 def zookeeper_3(tmp_path_factory):
     """Three ZooKeeper servers, new for each test: they are killed and stopped."""
     yield from _ensemble(tmp_path_factory, 3)
+
+
+@pytest.fixture
+def island():
+    """A network of its own for a process, with a cable to ours that can be pulled."""
+    try:
+        made = Island().__enter__()
+    except NoNetworkError as error:
+        missing(str(error))
+    yield made
+    made.__exit__(None, None, None)

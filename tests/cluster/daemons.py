@@ -23,6 +23,7 @@ from compactor.errors import CompactorError
 from compactor.metastore.database import Database
 from compactor.settings import Settings, load_settings
 from tests import forked
+from tests.cluster.network import enter
 from tests.compacting import InProcess
 from tests.crash.test_kill import PATIENCE, SETTINGS, Scene
 
@@ -75,13 +76,14 @@ class Fleet(Scene):
         self.coordinator = open_coordinator(Settings(**self.settings), lambda: self.database)
         self.coordinator.connect()
 
-    def daemon(self, name: str, *, stop_at: str | None = None, skew: float = 0.0, **settings: object) -> Running:
+    def daemon(self, name: str, *, stop_at: str | None = None, skew: float = 0.0, network: Path | None = None, **settings: object) -> Running:
         """
         Start one.
 
         Args:
             stop_at: the step at which it stops itself, the first time.
             skew: seconds by which its host's clock is wrong.
+            network: the namespace it lives in; None: ours.
         """
         home = self.folder / name
         home.mkdir()
@@ -89,7 +91,7 @@ class Fleet(Scene):
         config.write_text(yaml.safe_dump(self.settings | {"host": name} | settings), encoding="utf-8")
         environment = {key: value for key, value in os.environ.items() if not key.startswith("COMPACTOR_")} | {"TMPDIR": str(home)}
         log = home / "log"
-        process = forked.start(_run, config, stop_at, skew, environment=environment, folder=home, out=log, err=log)
+        process = forked.start(_run, config, stop_at, skew, network, environment=environment, folder=home, out=log, err=log)
         self.processes.append(process)
         running = Running(name, process, log)
         self.daemons.append(running)
@@ -120,7 +122,9 @@ class Fleet(Scene):
         super().end()
 
 
-def _run(config: Path, stop_at: str | None, skew: float) -> None:
+def _run(config: Path, stop_at: str | None, skew: float, network: Path | None) -> None:
+    if network is not None:
+        enter(network)
     if skew:
         right, right_ns = time.time, time.time_ns
         time.time, time.time_ns = lambda: right() + skew, lambda: right_ns() + round(skew * 1e9)
