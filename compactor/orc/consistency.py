@@ -6,12 +6,12 @@ The same facts stand in several places (counts, minimum, maximum, sum, key index
 Source: the ORC specification, "Column statistics"; Hive's OrcRecordUpdater (rows ascend by ROW__ID); docs/compaction.md.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from compactor.errors import CorruptFileError
+from compactor.orc.key_columns import KeyColumns
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.tail import Tail
 from compactor.reasons import Reason
@@ -22,22 +22,6 @@ _INSERT: Final = 0
 _WRAP: Final = 1 << 64
 Span = tuple[int, int, int]
 """Minimum, maximum, and the sum (right modulo 2**64)."""
-
-
-class DecodedColumns(Protocol):
-    """The five key columns of some rows."""
-
-    @property
-    def operation(self) -> npt.NDArray[np.int32]: ...
-    @property
-    def write_id(self) -> npt.NDArray[np.int64]: ...
-    @property
-    def bucket(self) -> npt.NDArray[np.int32]: ...
-    @property
-    def row_id(self) -> npt.NDArray[np.int64]: ...
-    @property
-    def current(self) -> npt.NDArray[np.int64]: ...
-    def __len__(self) -> int: ...
 
 
 def check_key_statistics(tail: Tail) -> None:
@@ -70,7 +54,7 @@ class DecodedKeys:
         self._stripe = stripe
         self._spans: list[Span] = []
 
-    def add(self, keys: DecodedColumns) -> None:
+    def add(self, keys: KeyColumns) -> None:
         if not len(keys):
             return
         columns = (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)

@@ -7,7 +7,7 @@ Source: docs/orc.md; Hive's VectorizedOrcAcidRowBatchReader.ColumnizedDeleteEven
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,8 +18,10 @@ import numpy.typing as npt
 
 from compactor.acid.row_id import RowKey, decode_buckets
 from compactor.errors import CorruptFileError
+from compactor.orc.event_share import EVERYTHING, Share
 from compactor.orc.handles import RandomReader
-from compactor.orc.keys import DELETE, KeyColumns, StripeBounds, read_keys, search_keys
+from compactor.orc.key_columns import KeyColumns, search_keys
+from compactor.orc.keys import DELETE, StripeBounds, read_keys
 from compactor.orc.tail import Tail
 from compactor.reasons import Reason
 
@@ -59,6 +61,7 @@ class DeleteEvents:
         *,
         aborted: npt.NDArray[np.int64] = _NOTHING,
         high_watermark: int | None = None,
+        share: Share = EVERYTHING,
         spill_directory: str | Path | None = None,
         limit: int = IN_MEMORY_EVENTS,
     ) -> "DeleteEvents":
@@ -68,6 +71,7 @@ class DeleteEvents:
         Args:
             aborted: write ids whose events don't count.
             high_watermark: events of later write ids don't count; None counts all.
+            share: which of them are wanted.
             spill_directory: where events beyond `limit` go; None is the system's temporary directory.
             limit: events held in memory, at least some tens of thousands.
 
@@ -75,13 +79,8 @@ class DeleteEvents:
             CorruptFileError: a file can't be decoded, or holds something else than delete events.
         """
         collector = _Collector(spill_directory, limit)
-        for reader, tail in sources:
-            for stripe in range(len(tail.stripes)):
-                for keys in read_keys(reader, tail, stripe):
-                    if (keys.operation != DELETE).any():
-                        raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name}: stripe {stripe + 1} holds rows that aren't delete events")
-                    valid = visible(keys, aborted, high_watermark)
-                    collector.add(keys if valid.all() else keys.select(valid))
+        for keys in read_events(sources, aborted=aborted, high_watermark=high_watermark, share=lambda: share):
+            collector.add(keys)
         return collector.finish()
 
     @staticmethod
@@ -130,13 +129,7 @@ class DeleteEvents:
 
     def between(self, first: RowKey, last: RowKey) -> tuple[int, int]:
         """Positions [start, stop) of the events whose keys lie between two keys, both included."""
-        needles = KeyColumns(
-            np.zeros(2, np.int32),
-            np.array([first.write_id, last.write_id], np.int64),
-            np.array([first.bucket, last.bucket], np.int32),
-            np.array([first.row_id, last.row_id], np.int64),
-            np.zeros(2, np.int64),
-        )
+        needles = KeyColumns.of([first, last])
         start = int(search_keys(self, needles)[0])
         stop = int(search_keys(self, needles, after=True)[1])
         return start, max(start, stop)
@@ -187,6 +180,33 @@ class DeleteEvents:
             at = np.minimum(search_keys(keys, wanted), len(keys) - 1)
             deleted[at[_equal(keys, at, wanted)]] = True
         return deleted
+
+
+def read_events(
+    sources: Iterable[tuple[RandomReader, Tail]],
+    *,
+    aborted: npt.NDArray[np.int64] = _NOTHING,
+    high_watermark: int | None = None,
+    share: Callable[[], Share] = lambda: EVERYTHING,
+) -> Iterator[KeyColumns]:
+    """
+    The valid events of delete files as they stand there; stripes that can't hold any that are wanted aren't read.
+
+    Args:
+        share: which are wanted; asked again and again, for it may shrink.
+
+    Raises:
+        CorruptFileError: as `DeleteEvents.load`.
+    """
+    for reader, tail in sources:
+        for stripe in range(len(tail.stripes)):
+            if not share().may_be_in(tail, stripe):
+                continue
+            for keys in read_keys(reader, tail, stripe):
+                if (keys.operation != DELETE).any():
+                    raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name}: stripe {stripe + 1} holds rows that aren't delete events")
+                valid = visible(keys, aborted, high_watermark)
+                yield share().of(keys if valid.all() else keys.select(valid))
 
 
 def visible(keys: KeyColumns, aborted: npt.NDArray[np.int64], high_watermark: int | None) -> npt.NDArray[np.bool_]:

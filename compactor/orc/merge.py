@@ -11,7 +11,7 @@ import numpy as np
 from compactor.acid.row_id import RowKey
 from compactor.errors import RefusedError
 from compactor.orc.image import BATCH_ROWS
-from compactor.orc.keys import KeyColumns, keys_up_to
+from compactor.orc.key_columns import KeyColumns, keys_up_to
 from compactor.orc.rows import ArrowRows, Chunk, PythonRows, SourceRows
 from compactor.reasons import Reason
 

@@ -6,20 +6,20 @@ The new stripes go to a splicer, which may put copied ones before and after them
 Source: docs/orc.md; Hive's OrcRawRecordMerger for what a compacted row is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind
 from compactor.orc.arrow import arrow_type
-from compactor.orc.deletes import DeleteEvents
 from compactor.orc.encode import Encoder
 from compactor.orc.handles import Sink
 from compactor.orc.image import BATCH_ROWS
+from compactor.orc.key_columns import KeyColumns
 from compactor.orc.merge import merged
 from compactor.orc.output import OutputFormat, common_calendar
 from compactor.orc.rows import ArrowRows, PythonRows, RowFilter, Source, SourceRows, Synthetic, Tally
@@ -98,7 +98,13 @@ def recode_into(
     return Recoded(tally.rows_in, splicer.rows - before, tally.deleted, tally.aborted)
 
 
-def write_delete_events(events: DeleteEvents, output: OutputFormat, sink: Sink) -> FileSummary:
+class EventBlocks(Protocol):
+    """Delete events in key order, one per key, some at a time: `DeleteEvents`, or what reads them as they are asked for."""
+
+    def blocks(self, rows: int) -> Iterator[KeyColumns]: ...
+
+
+def write_delete_events(events: EventBlocks, output: OutputFormat, sink: Sink) -> FileSummary:
     """Write delete events as one ACID file; each row is NULL, as Hive has it. Arrow ends the process over a NULL struct with a union inside: pyorc's turn."""
     splicer = Splicer(sink, output)
     encoder = Encoder(splicer, None, 0)

@@ -24,7 +24,8 @@ from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.evolve import Conversion, conversion
 from compactor.orc.handles import RandomReader
 from compactor.orc.image import BATCH_ROWS, read_batches, stripe_image
-from compactor.orc.keys import INSERT, KeyColumns, key_columns, stripe_bounds
+from compactor.orc.key_columns import KeyColumns
+from compactor.orc.keys import INSERT, key_columns, stripe_bounds
 from compactor.orc.output import OutputFormat
 from compactor.orc.routes import check_unions, needs_pyorc
 from compactor.orc.tail import Tail

@@ -12,9 +12,9 @@ import pytest
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import CompactorError, CorruptFileError
 from compactor.orc.consistency import check_key_statistics
-from compactor.orc.handles import LocalReader
 from compactor.orc.tail import read_tail
 from compactor.reasons import Reason
+from compactor.storage.local_files import LocalReader
 from tests.bad_input import damage
 from tests.compacting import Attempt, settings
 from tests.reference.compare import read_table
@@ -148,7 +148,7 @@ def test_statistics_changed_everywhere_alike_are_found_when_keys_are_decoded(war
 
     path = bucket(table, directory)
     damage.rewrite_tail(path, metadata=metadata, footer=footer)
-    with LocalReader(path) as reader:
+    with LocalReader(str(path)) as reader:
         check_key_statistics(read_tail(reader))
     attempt = attempt_at(warehouse, table, copy=True)
     with pytest.raises(

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind, parse_hive_type, to_hive_string
 from compactor.orc.deletes import DeleteEvents
-from compactor.orc.handles import LocalReader, LocalSink
 from compactor.orc.output import OutputFormat
 from compactor.orc.recode import RowFilter, Source, recode, write_delete_events
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import read_tail
+from compactor.storage.local_files import LocalReader, LocalWriter
 from tests import strategies
 from tests.fixtures import hive
 from tests.unit.orc.files import acid_file, delete, insert, opened
@@ -29,7 +29,7 @@ def judge(request):
 def spliced(target, data):
     """The rows as the C++ writer put them, with the metadata that Hive 3.1 insists on."""
     reader, tail = opened(data)
-    with LocalSink(target) as sink:
+    with LocalWriter(str(target)) as sink:
         splicer = Splicer(sink, OutputFormat(tail.tree))
         splicer.add_stripe(reader, tail, 0)
         splicer.finish("insert")
@@ -50,7 +50,7 @@ def test_hive_sees_no_difference(judge, tmp_path_factory, data, row):
     spliced(base(directory, "before"), file)
     reader, tail = opened(file)
     gone = DeleteEvents.load([opened(acid_file([delete(RowKey(1, BUCKET, 2), 4)]))])
-    with LocalSink(base(directory, "after")) as sink:
+    with LocalWriter(str(base(directory, "after"))) as sink:
         recode([Source(reader, tail)], OutputFormat(tail.tree), sink, RowFilter(gone))
     schema = to_hive_string(tail.row_tree)
     for mode in ("vector", "row"):
@@ -66,13 +66,13 @@ def test_hives_own_rows_stay_for_hive(hive_4, tmp_path):
     files = [path for path in sorted(warehouse.rglob("bucket_*")) if "delete_delta" not in path.parent.name]
     assert len(files) > 40
     for number, path in enumerate(files):
-        reader = LocalReader(path)
+        reader = LocalReader(str(path))
         tail = read_tail(reader)
         if tail.tree.holds((Kind.TIMESTAMP_INSTANT,)):
             continue
         original, again = base(tmp_path, f"{number}-original"), base(tmp_path, f"{number}-again")
         original.write_bytes(path.read_bytes())
-        with LocalSink(again) as sink:
+        with LocalWriter(str(again)) as sink:
             recode([Source(reader, tail)], OutputFormat(tail.tree), sink)
         schema = to_hive_string(tail.row_tree)
         for mode in ("vector", "row"):
@@ -87,6 +87,6 @@ def test_delete_events_beside_a_union(judge, tmp_path, mode):
     _, tail = opened(file)
     (tmp_path / "t" / "delete_delta_0000006_0000007").mkdir()
     events = DeleteEvents.load([opened(acid_file([delete(RowKey(1, BUCKET, n), 6) for n in (0, 2)]))])
-    with LocalSink(tmp_path / "t" / "delete_delta_0000006_0000007" / "bucket_00000") as sink:
+    with LocalWriter(str(tmp_path / "t" / "delete_delta_0000006_0000007" / "bucket_00000")) as sink:
         write_delete_events(events, OutputFormat(tail.tree), sink)
     assert [key for key, _ in judge.rows(tmp_path / "t", "struct<id:int,u:uniontype<int,string>>", mode=mode)] == [(1, BUCKET, 1), (1, BUCKET, 3)]

@@ -10,10 +10,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from compactor.acid.types import HiveType
-from compactor.orc.handles import LocalReader, LocalSink
 from compactor.orc.output import OutputFormat
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import read_tail
+from compactor.storage.local_files import LocalReader, LocalWriter
 from tests.unit.orc.files import plain_file
 
 COLUMNS = "n int, g bigint, s string, x double, d date, t timestamp, m decimal(12,2), b boolean"
@@ -53,19 +53,19 @@ def main(directory):
     frame = spark.createDataFrame([for_spark(row(n)) for n in range(third)], COLUMNS).coalesce(1)
     frame.write.option("compression", "zlib").option("orc.row.index.stride", STRIDE).orc(str(made))
     (java,) = made.glob("*.orc")
-    reader = LocalReader(java)
+    reader = LocalReader(str(java))
     tail = read_tail(reader)
     tree = HiveType(tail.tree.kind, tail.tree.children, tail.tree.names)
-    with LocalSink(directory / "mixed.orc") as sink:
+    with LocalWriter(str(directory / "mixed.orc")) as sink:
         splicer = Splicer(sink, OutputFormat(tree, stride=STRIDE))
         for index in range(len(tail.stripes)):
             splicer.add_stripe(reader, tail, index)
         for part in (1, 2):
             (directory / f"cpp{part}").write_bytes(plain_file(tree, [row(n) for n in range(part * third, (part + 1) * third)], row_index_stride=STRIDE))
-            other = LocalReader(directory / f"cpp{part}")
+            other = LocalReader(str(directory / f"cpp{part}"))
             splicer.add_stripe(other, read_tail(other), 0)
         splicer.finish(None)
-    label = read_tail(LocalReader(directory / "mixed.orc"))
+    label = read_tail(LocalReader(str(directory / "mixed.orc")))
     whole = spark.read.orc(str(directory / "mixed.orc"))
     whole.createOrReplaceTempView("mixed")
     asked = list(predicates())

@@ -10,11 +10,33 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, acid_type, row_type, to_hive_string
 from compactor.errors import RefusedError
 from compactor.orc.converters import CONVERTERS
-from compactor.orc.handles import MemoryReader, MemorySink
+from compactor.orc.handles import MemoryReader, RandomReader
 from compactor.orc.tail import Tail, read_tail
 
 ROW = row_type([("id", "int"), ("v", "string")])
 Event = tuple[int, int, int, int, int, Any]
+
+
+class MemorySink:
+    """A `Sink` that keeps what is written."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    @property
+    def position(self) -> int:
+        return len(self._data)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._data += data
+
+    def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
+        piece = reader.read_at(offset, length)
+        assert len(piece) == length
+        self._data += piece
+
+    def getvalue(self) -> bytes:
+        return bytes(self._data)
 
 
 def plain_file(tree: HiveType, rows: Iterable[tuple[Any, ...]], **options: Any) -> bytes:

@@ -9,7 +9,8 @@ from compactor.acid.row_id import RowKey, encode
 from compactor.errors import CorruptFileError
 from compactor.orc.consistency import check_key_statistics
 from compactor.orc.deletes import DeleteEvents, Hit, visible
-from compactor.orc.keys import KeyColumns, stripe_bounds
+from compactor.orc.key_columns import KeyColumns
+from compactor.orc.keys import stripe_bounds
 from tests import strategies
 from tests.unit.orc.files import acid_file, delete, insert, opened
 

@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, parse_hive_type
 from compactor.errors import RefusedError
-from compactor.orc.handles import MemorySink
 from compactor.orc.output import OutputFormat, compatible
 from compactor.orc.recode import Source, recode
 from compactor.reasons import Reason
 from tests import strategies
-from tests.unit.orc.files import acid_file, insert, opened, rows_of
+from tests.unit.orc.files import MemorySink, acid_file, insert, opened, rows_of
 
 BUCKET = 536870912
 

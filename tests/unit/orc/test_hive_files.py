@@ -6,15 +6,16 @@ import pytest
 
 from compactor.acid.row_id import RowKey
 from compactor.orc.deletes import DeleteEvents
-from compactor.orc.handles import LocalReader, MemorySink
-from compactor.orc.keys import KeyColumns, acid_stats, last_key, parse_key_index, read_keys, stripe_bounds
+from compactor.orc.key_columns import KeyColumns
+from compactor.orc.keys import acid_stats, last_key, parse_key_index, read_keys, stripe_bounds
 from compactor.orc.output import OutputFormat, compatible
 from compactor.orc.recode import Source, recode
 from compactor.orc.splice import Splicer
 from compactor.orc.statistics import merge_statistics
 from compactor.orc.tail import read_tail
+from compactor.storage.local_files import LocalReader
 from tests.fixtures import hive
-from tests.unit.orc.files import opened, rows_of
+from tests.unit.orc.files import MemorySink, opened, rows_of
 
 
 @pytest.fixture(scope="module", params=hive.SNAPSHOTS)
@@ -33,7 +34,7 @@ def is_delete(path: Path) -> bool:
 def test_statistics_of_the_file_are_those_of_its_stripes(bucket_files):
     """Merging what Hive noted for the stripes gives what Hive noted for the file (but for sums of no strings, which Java leaves unsaid)."""
     for path in bucket_files:
-        tail = read_tail(LocalReader(path))
+        tail = read_tail(LocalReader(str(path)))
         merged = merge_statistics([tail.stripe_stats(index) for index in range(len(tail.stripes))], [node.kind for node in tail.tree.walk()])
         for ours, theirs in zip(merged, tail.footer.statistics, strict=True):
             if not theirs.number_of_values:
@@ -46,7 +47,7 @@ def test_statistics_of_the_file_are_those_of_its_stripes(bucket_files):
 def test_keys_are_where_hive_says(bucket_files):
     """Decoded keys agree with Hive's key index, with its counts, and with the bounds from its statistics."""
     for path in bucket_files:
-        reader = LocalReader(path)
+        reader = LocalReader(str(path))
         tail = read_tail(reader)
         for index, noted in enumerate(parse_key_index(tail)):
             keys = KeyColumns.concat(list(read_keys(reader, tail, index)))
@@ -61,7 +62,7 @@ def test_keys_are_where_hive_says(bucket_files):
 def test_copied_files_keep_hives_label(bucket_files):
     """A spliced file has the rows, the metadata and the label of the one it was copied from."""
     for path in bucket_files:
-        reader = LocalReader(path)
+        reader = LocalReader(str(path))
         tail = read_tail(reader)
         output = OutputFormat(tail.tree)
         assert compatible(tail, output, 0) is None
@@ -80,7 +81,7 @@ def test_recoded_files_hold_the_same_rows(bucket_files):
     for path in bucket_files:
         if is_delete(path):
             continue
-        reader = LocalReader(path)
+        reader = LocalReader(str(path))
         tail = read_tail(reader)
         sink = MemorySink()
         recode([Source(reader, tail)], OutputFormat(tail.tree), sink)
@@ -101,7 +102,7 @@ def test_recoded_files_hold_the_same_rows(bucket_files):
 def test_delete_files_are_loaded_and_name_their_rows(bucket_files):
     """All events of a snapshot, with the write id that deleted."""
     for path in (path for path in bucket_files if is_delete(path)):
-        reader = LocalReader(path)
+        reader = LocalReader(str(path))
         events = DeleteEvents.load([(reader, read_tail(reader))])
         expected = [(RowKey(*row[1:4]), row[4]) for row in rows_of(path.read_bytes())]
         found = zip(events.write_id.tolist(), events.bucket.tolist(), events.row_id.tolist(), events.current.tolist(), strict=True)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from compactor.acid.row_id import RowKey
 from compactor.errors import CorruptFileError
 from compactor.orc.image import read_batches, stripe_image
-from compactor.orc.keys import KeyColumns, acid_stats, format_key_index, keys_up_to, last_key, parse_key_index, read_keys, stripe_bounds
+from compactor.orc.key_columns import KeyColumns, keys_up_to
+from compactor.orc.keys import acid_stats, format_key_index, last_key, parse_key_index, read_keys, stripe_bounds
 from compactor.orc.tail import KEY_INDEX
 from tests import strategies
 from tests.unit.orc.files import ROW, acid_file, insert, opened, plain_file, rows_of

@@ -10,7 +10,6 @@ from compactor.acid.types import HiveType, Kind, acid_type, row_type
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.codec import Compression
 from compactor.orc.deletes import DeleteEvents
-from compactor.orc.handles import MemorySink
 from compactor.orc.keys import parse_key_index
 from compactor.orc.output import OutputFormat
 from compactor.orc.recode import RowFilter, Source, Synthetic, recode, recode_into, write_delete_events
@@ -18,7 +17,7 @@ from compactor.orc.splice import Splicer
 from compactor.orc.tail import read_stripe_footer
 from compactor.reasons import Reason
 from tests import strategies
-from tests.unit.orc.files import ROW, acid_file, delete, insert, opened, plain_file, rows_of
+from tests.unit.orc.files import ROW, MemorySink, acid_file, delete, insert, opened, plain_file, rows_of
 
 BUCKET = 536870912
 OUTPUT = OutputFormat(acid_type(ROW))

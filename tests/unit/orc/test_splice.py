@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, row_type
-from compactor.errors import RefusedError, VerificationError
+from compactor.errors import CorruptFileError, RefusedError, VerificationError
 from compactor.orc.codec import Compression
-from compactor.orc.handles import LocalReader, LocalSink, MemoryReader, MemorySink
+from compactor.orc.handles import MemoryReader
 from compactor.orc.keys import acid_stats, parse_key_index, stripe_bounds
 from compactor.orc.output import OutputFormat, common_calendar, compatible
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import Tail, read_tail
+from compactor.storage.local_files import LocalReader, LocalWriter
 from tests import strategies
-from tests.unit.orc.files import ROW, acid_file, delete, insert, opened, plain_file, rows_of
+from tests.unit.orc.files import ROW, MemorySink, acid_file, delete, insert, opened, plain_file, rows_of
 
 BUCKET = 536870912
 OUTPUT = OutputFormat(acid_type(ROW))
@@ -95,20 +96,22 @@ def test_a_local_file_is_copied_like_memory(tmp_path):
     """Handles on local files give the same bytes."""
     data = acid_file(events(1, 100))
     (tmp_path / "source").write_bytes(data)
-    with LocalReader(tmp_path / "source") as reader, LocalSink(tmp_path / "target") as sink:
+    with LocalReader(str(tmp_path / "source")) as reader, LocalWriter(str(tmp_path / "target")) as sink:
         splicer = Splicer(sink, OUTPUT)
         splicer.add_stripe(reader, read_tail(reader), 0)
         assert splicer.finish("insert").length == sink.position
     assert (tmp_path / "target").read_bytes() == spliced([data])[0].getvalue()
     with pytest.raises(FileExistsError):
-        LocalSink(tmp_path / "target")
+        LocalWriter(str(tmp_path / "target"))
 
 
-def test_a_source_that_ends_early_stops_the_copy():
+def test_a_source_that_ends_early_stops_the_copy(tmp_path):
     """A stripe is copied whole or not at all."""
-    sink = MemorySink()
-    with pytest.raises(OSError, match="5 bytes early"):
-        sink.copy_from(MemoryReader(b"12345"), 0, 10)
+    data = acid_file(events(1, 100))
+    _, tail = opened(data)
+    with pytest.raises(CorruptFileError, match="truncated"), LocalWriter(str(tmp_path / "target")) as sink:
+        Splicer(sink, OUTPUT).add_stripe(MemoryReader(data[: tail.stripes[0].offset + 10]), tail, 0)
+    assert not (tmp_path / "target").exists()
 
 
 def test_an_empty_file_has_columns_and_no_stripes():
