@@ -1,7 +1,7 @@
 """Resolution against rows: whatever happened to a partition, every snapshot reads exactly its rows."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, find, given, settings
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.planning.included import included, overlap
@@ -36,6 +36,30 @@ def test_no_snapshot_ever_loses_or_gains_a_row_in_long_lives(layout):
         history.check()
 
     lives()
+
+
+SIGHTS = {
+    "an aborted writer is forgotten": lambda history: history.forgotten,
+    "somebody who saw a writer open reads on after a cleaning": lambda history: (
+        any(c.cleaned for c in history.compactions) and any(s.ids.open for s in history.snapshots)
+    ),
+    "rows are deleted in a result's range": lambda history: history.deletes and any(name.startswith("delete_delta") for name in history.compacted),
+    "a compaction must leave a directory out": lambda history: any(name.startswith("delta") for name in left_out(history)),
+}
+
+
+def left_out(history):
+    """What a compaction of now may neither take nor reach over."""
+    lists = history.compactor_lists()
+    return () if history.lacks_history(*lists) else tuple(excluded.dir.name for excluded in history.resolve(*lists).excluded)
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("layout", LayoutVersion)
+def test_the_lives_meet_what_they_are_about(layout, sight):
+    """A claim about all lives is empty where none of them comes to what is dangerous."""
+    generated = settings(max_examples=2000, derandomize=True, database=None, phases=[Phase.generate])
+    find(strategies.histories(layout), SIGHTS[sight], settings=generated)
 
 
 def test_rows_that_hives_merge_compaction_kept_never_come_back():
