@@ -28,7 +28,7 @@ def load_settings(path: Path | None, env: Mapping[str, str] | None = None) -> Se
     """
     env = os.environ if env is None else env
     file_values = _read_yaml(path) if path is not None else {}
-    place = str(path) if path is not None else "settings"
+    place = str(path) if path is not None else "no settings file is named (--config or COMPACTOR_CONFIG)"
     _no_secret_in_file(file_values, place)
     variables = _variables(env)
     env_values = _Environment(Settings, env)()

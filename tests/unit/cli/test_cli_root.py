@@ -173,6 +173,15 @@ def test_a_config_mistake_is_one_line_that_names_the_key(tmp_path, text, said):
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_without_a_settings_file_the_line_says_how_to_name_one():
+    """What a new user sees first: not only which key is missing, but where it would be read from."""
+    result = invoke("queue")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: no settings file is named (--config or COMPACTOR_CONFIG): database.url: is required; set it there or as COMPACTOR_DATABASE__URL\n"
+    )
+
+
 def test_a_missing_file_is_a_usage_error():
     """A settings file that isn't there is one line with its name."""
     result = invoke("--config", "/nowhere/compactor.yaml", "config", "check")
