@@ -5,7 +5,7 @@ How often the work on an entry broke down, or took its worker's process with it:
 
 A claim is counted once, whoever counts it and however often. A compaction that kills its daemon each time it is tried would be tried for ever otherwise: after
 `ATTEMPTS` its entry fails. Since a process dies with all that its workers do, entries that were with one that died are suspects: of them a process works on one at a
-time, so that the next death shows which it was. What can't be stored or read isn't counted, and the entry is tried again.
+time, so that the next death shows which it was. What can't be stored now is stored later; where nothing can be read the entry is tried.
 Source: docs/operations.md.
 """
 
@@ -52,28 +52,41 @@ class Breakdowns:
         self._waits = waits
         self._lock = threading.Lock()
         self._suspect: int | None = None
+        self._due: list[tuple[str, str, Mapping[str, Any]]] = []
 
     def count(self, entry: QueueEntry, why: str, *, died: bool) -> None:
         """
-        Note how this claim ended; never fails.
+        Note how this claim ended; never fails: what can't be stored now is stored before the next is asked about.
 
         Args:
             died: with its process, or so that nothing was heard of it any more.
         """
         claim = {"died": died, "why": " ".join(why.split())[:_WHY_LENGTH]}
-        name = str(entry.id)
+        with self._lock:
+            self._due = [*self._due, (str(entry.id), f"{entry.worker_id}@{entry.start_ms}", claim)][-_KEPT:]
+        self._store()
+
+    def _store(self) -> None:
+        with self._lock:
+            due = self._due
+        if not due:
+            return
+        mine = {name for name, _, _ in due}
         try:
-            gone = {other for other in _entries(self._read()) if other != name and not (other.isdecimal() and self._waits(int(other)))}
+            gone = {name for name in _entries(self._read()) if name not in mine and not (name.isdecimal() and self._waits(int(name)))}
 
             def noted(data: dict[str, Any]) -> dict[str, Any]:
-                entries = {other: claims for other, claims in _entries(data).items() if other not in gone}
-                claims = {**entries.pop(name, {}), f"{entry.worker_id}@{entry.start_ms}": claim}
-                kept = list(entries.items())[-(_KEPT - 1) :]
-                return {**data, "entries": dict([*kept, (name, claims)])}
+                entries = {name: claims for name, claims in _entries(data).items() if name not in gone}
+                for name, claim, facts in due:
+                    entries[name] = {**entries.pop(name, {}), claim: facts}
+                return {**data, "entries": dict(list(entries.items())[-_KEPT:])}
 
             self._coordinator().update(KEY, noted)
         except CompactorError as error:
-            _log.warning("a breakdown can't be counted", entry=entry.id, why=claim["why"], error=str(error))
+            _log.debug("breakdowns can't be stored now", entries=sorted(mine), error=str(error))
+            return
+        with self._lock:
+            self._due = [one for one in self._due if one not in due]
 
     def times(self, entry: QueueEntry) -> int:
         """How many claims of this entry ended so; 0 where that can't be told."""
@@ -106,6 +119,7 @@ class Breakdowns:
                 self._suspect = None
 
     def _claims(self, entry: QueueEntry) -> Claims:
+        self._store()
         try:
             return _entries(self._read()).get(str(entry.id), {})
         except CompactorError as error:

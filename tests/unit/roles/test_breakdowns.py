@@ -173,6 +173,22 @@ def test_without_control_state_nothing_is_counted(world):
         pass
 
 
+def test_what_could_not_be_stored_is_stored_later(world):
+    """As at a daemon's start: claims of the dead are given back before ZooKeeper is reached. Asked about the entry, it is counted first, and once."""
+    coordinator, answering = Alone(), []
+    counting = Breakdowns(lambda: coordinator if answering else Away(), lambda _: True)
+    world.table(rows=4, insert_only=True)
+    world.enqueue(Entity("db", "t"))
+    entry = world.services.queue.claim("compactor-a-1", "1")
+    counting.count(entry, "x", died=True)
+    assert coordinator.read(KEY) is None
+    answering.append(True)
+    assert counting.times(entry) == 1
+    version = coordinator.read(KEY).version
+    assert counting.times(entry) == 1
+    assert coordinator.read(KEY).version == version
+
+
 def test_the_place_of_a_suspect_is_free_again(world):
     """Also when the work raised; given up entries never take it."""
     coordinator = Alone()
