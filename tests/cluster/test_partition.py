@@ -4,6 +4,7 @@ A partitioned network: a daemon in a network of its own, whose cable is pulled a
 It reaches its warehouse still, which is the worst that can happen: ZooKeeper and the metastore's database it doesn't. Nobody is told; packets are lost.
 """
 
+import contextlib
 import itertools
 import os
 import signal
@@ -13,18 +14,26 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url, text
 
-from compactor.errors import CompactorError
+from compactor.coordination import Member, Role
+from compactor.coordination.clock import elapsed
+from compactor.coordination.zookeeper import ZooKeeperCoordinator
+from compactor.errors import CompactorError, OwnershipLostError
 from compactor.metastore.database import Database
 from compactor.roles import steps
+from compactor.settings import ZooKeeper
 from tests import forked
 from tests.cluster.daemons import Fleet
 from tests.cluster.network import Relay, enter
+from tests.cluster.test_election import until
 from tests.cluster.test_fencing import assert_as_if_one
+from tests.cluster.zookeeper_servers import TICK_MS, zookeeper
 from tests.crash.test_kill import PATIENCE, ended, url_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(240)]
 _roots = itertools.count(1)
 CONNECT_SECONDS = 3
+LEAD_SECONDS = 1.5
+LEADS = "leads at "
 
 
 @pytest.fixture
@@ -123,6 +132,53 @@ def test_no_statement_waits_for_ever(postgres, island, tmp_path):
             asking.kill()
             asking.join()
     assert said.read_text(encoding="utf-8").splitlines()[-1] == "UnreachableError"
+
+
+def test_a_server_cut_off_from_the_others_elects_nobody(island, tmp_path):
+    """
+    One of three ZooKeeper servers, and a daemon's host with it: it answers for a while, but what it says of leadership isn't taken for true. The daemon has let go when
+    another begins, but for a tick, in which servers tell each other of sessions.
+    """
+    places = [(island.host, island.namespace), (island.shore, None), (island.shore, None)]
+    with zookeeper(tmp_path / "servers", 3, extra={"syncLimit": "60"}, places=places) as servers:
+        assert servers.leader() != 0
+        said = tmp_path / "said"
+        first = forked.start(_lead, servers.address(0), island.namespace, environment=dict(os.environ), folder=tmp_path, out=said, err=tmp_path / "err")
+
+        def led():
+            """When the first led."""
+            whole = said.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
+            return [float(line.removeprefix(LEADS)) for line in whole if line.startswith(LEADS)]
+
+        second = ZooKeeperCoordinator(ZooKeeper(hosts=f"{servers.address(1)},{servers.address(2)}", session_timeout_seconds=LEAD_SECONDS), 0.3)
+        try:
+            until(lambda: said.exists() and led(), "the first leads")
+            second.join(Member("second", "second", 2, "1"), Role)
+            until(lambda: len(second.present() or ()) == 2, "both there")
+            assert second.lead(Role.CLEANER) is None
+            island.cut()
+            until(lambda: second.lead(Role.CLEANER), "succeeded")
+            began = elapsed()
+            until(lambda: elapsed() > began + 3 * LEAD_SECONDS, "so long that a mistake would show")
+            assert led()[-1] < began + TICK_MS / 1000
+        finally:
+            island.mend()
+            second.close()
+            first.kill()
+            first.join()
+
+
+def _lead(hosts: str, network: Path) -> None:
+    """Say when we lead, as often as that is so."""
+    enter(network)
+    coordinator = ZooKeeperCoordinator(ZooKeeper(hosts=hosts, session_timeout_seconds=LEAD_SECONDS), 600)  # only reads, which such a server answers
+    coordinator.join(Member("first", "first", 1, "1"), Role)
+    while True:
+        if (term := coordinator.lead(Role.CLEANER)) is not None:
+            with contextlib.suppress(OwnershipLostError):
+                term.check()
+                print(f"{LEADS}{elapsed()}", flush=True)
+        time.sleep(0.01)
 
 
 def _ask(url: str, network: Path) -> None:

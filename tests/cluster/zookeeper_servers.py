@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.metastore.servers import UnavailableError
@@ -49,22 +49,37 @@ class Ensemble:
         nodes: 1 or 3.
         extra: more lines of zoo.cfg.
         java: more options of the JVM.
+        places: the address of each, and the network namespace it lives in; None: all here.
     """
 
-    def __init__(self, folder: Path, nodes: int = 1, *, extra: Mapping[str, str] | None = None, java: tuple[str, ...] = (), secure: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int = 1,
+        *,
+        extra: Mapping[str, str] | None = None,
+        java: tuple[str, ...] = (),
+        secure: bool = False,
+        places: Sequence[tuple[str, Path | None]] | None = None,
+    ) -> None:
         if shutil.which("java") is None:
             raise UnavailableError("Java isn't installed")
         self.folder, self.nodes, self._extra, self._java = folder, nodes, dict(extra or {}), java
         ports = free_ports(4 * nodes)
         self.ports, self._quorum, self._election, self.secure_ports = (ports[i * nodes : (i + 1) * nodes] for i in range(4))
         self._secure = secure
+        self._places = places or [("127.0.0.1", None)] * nodes
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
 
     @property
     def hosts(self) -> str:
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        return ",".join(map(self.address, range(self.nodes)))
+
+    def address(self, number: int) -> str:
+        """Host and port of one."""
+        return f"{self._places[number][0]}:{self.ports[number]}"
 
     def start(self) -> None:
         for number in range(self.nodes):
@@ -82,7 +97,7 @@ class Ensemble:
             "syncLimit": 8,
             "dataDir": data,
             "clientPort": self.ports[number],
-            "clientPortAddress": "127.0.0.1",
+            "clientPortAddress": self._places[number][0],
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
             "minSessionTimeout": 2 * TICK_MS,
@@ -94,15 +109,17 @@ class Ensemble:
             lines["secureClientPort"] = self.secure_ports[number]
         if self.nodes > 1:
             for other in range(self.nodes):
-                lines[f"server.{other + 1}"] = f"127.0.0.1:{self._quorum[other]}:{self._election[other]}"
+                lines[f"server.{other + 1}"] = f"{self._places[other][0]}:{self._quorum[other]}:{self._election[other]}"
         config = home / "zoo.cfg"
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
         options = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.forceSync=no"]
         options += [f"-Dlog4j2.configurationFile={self.folder}/log4j2.properties", *self._java]
+        network = self._places[number][1]
+        inside = [] if network is None else ["nsenter", f"--net={network}"]
         log = (home / "log").open("ab")
         with log:
             self.processes[number] = subprocess.Popen(
-                ["java", *options, "-cp", jars(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)],
+                [*inside, "java", *options, "-cp", jars(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)],
                 cwd=home,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -123,7 +140,7 @@ class Ensemble:
 
     def mode(self, number: int) -> str:
         """leader, follower, standalone; empty while it doesn't serve."""
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.ports[number]), timeout=2) as connection:
+        with contextlib.suppress(OSError), socket.create_connection((self._places[number][0], self.ports[number]), timeout=2) as connection:
             connection.sendall(b"srvr")
             answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
             return next((line.removeprefix("Mode: ") for line in answer.splitlines() if line.startswith("Mode: ")), "")
