@@ -22,10 +22,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from compactor.engine.java import require_java
+from compactor.engine.running import Runner
 from compactor.engine.spark_conf import common_conf, executor_python, without_contradiction
 from compactor.engine.spark_jobs import POLL_SECONDS, POOLS, SparkJob, first_line
 from compactor.engine.submit import BrokenDownError, JobName
-from compactor.engine.task_results import results_of
+from compactor.engine.task_results import Counted
 from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
@@ -69,7 +70,7 @@ class _Live:
             return False
 
 
-class SparkSubmitter:
+class SparkSubmitter(Runner):
     """
     The `Submitter` of `spark.mode: session`.
 
@@ -85,20 +86,9 @@ class SparkSubmitter:
         self._users = 0
         self._idle: threading.Timer | None = None
 
-    def run(
-        self,
-        job: JobName,
-        function: Callable[[Given], Made],
-        tasks: Sequence[Given],
-        *,
-        progress: Callable[[float], None] = lambda _: None,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> list[Made]:
-        """See `Submitter.run`."""
-        if cancelled():
-            raise CancelledError(f"{job.name} was cancelled before its job started")
-        if not tasks:
-            return []
+    def _answers(
+        self, job: JobName, function: Callable[[Given], Made], tasks: Sequence[Given], progress: Callable[[float], None], cancelled: Callable[[], bool]
+    ) -> list[Counted]:
         with self._session() as live:
             running = SparkJob(live.context, job, function, tasks)
             while not running.wait(POLL_SECONDS):
@@ -110,7 +100,7 @@ class SparkSubmitter:
             progress(1.0)
         if running.error is not None:
             raise self._explained(live, job, running.error)
-        return results_of(running.results)
+        return running.results
 
     def application(self, job: JobName) -> str | None:  # noqa: ARG002 - all jobs run in the same one
         """See `StoppableSubmitter.application`."""

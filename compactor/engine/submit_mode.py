@@ -24,9 +24,10 @@ from compactor.engine.assignment import Assignment
 from compactor.engine.java import require_java
 from compactor.engine.left_over import YARN_ID, end_group, end_on_yarn, end_processes
 from compactor.engine.mailbox import DIRECTORY, Mailbox, Seen
+from compactor.engine.running import Runner
 from compactor.engine.submit import BrokenDownError, JobName
 from compactor.engine.submit_command import command, environment
-from compactor.engine.task_results import results_of
+from compactor.engine.task_results import Counted
 from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
@@ -69,7 +70,7 @@ class _Application:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
 
-class ApplicationSubmitter:
+class ApplicationSubmitter(Runner):
     """
     The `StoppableSubmitter` of `spark.mode: submit`.
 
@@ -84,20 +85,9 @@ class ApplicationSubmitter:
         self._running: dict[str, _Application] = {}
         self._ending: set[threading.Thread] = set()
 
-    def run(
-        self,
-        job: JobName,
-        function: Callable[[Given], Made],
-        tasks: Sequence[Given],
-        *,
-        progress: Callable[[float], None] = lambda _: None,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> list[Made]:
-        """See `Submitter.run`."""
-        if cancelled():
-            raise CancelledError(f"{job.name} was cancelled before its job started")
-        if not tasks:
-            return []
+    def _answers(
+        self, job: JobName, function: Callable[[Given], Made], tasks: Sequence[Given], progress: Callable[[float], None], cancelled: Callable[[], bool]
+    ) -> list[Counted]:
         try:
             application = self._running.get(job.key) or self._start(job)
             application.asked += 1
@@ -109,7 +99,7 @@ class ApplicationSubmitter:
             raise
         if answer.broken is not None:
             raise BrokenDownError(f"Spark job {job.name} failed: {answer.broken}")
-        return results_of(answer.results)
+        return answer.results
 
     def _follow(self, application: _Application, progress: Callable[[float], None], cancelled: Callable[[], bool]) -> None:
         """Until it has answered."""

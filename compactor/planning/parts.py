@@ -12,7 +12,7 @@ Source: docs/compaction.md; Hive's CompactorMR (`hive.compactor.max.num.delta`).
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from compactor.acid.compaction import CompactionKind
@@ -31,7 +31,7 @@ class Limits:
     What one compaction may take.
 
     Args:
-        deltas: directories of deltas and delete deltas (`limits.deltas`).
+        deltas: directories of deltas and delete deltas (`limits.deltas`); exceeded only by those of a single write id, or by the fewest that can be joined.
         bytes: that it may write beside its inputs; None: any.
         limited_by: what sets `bytes`, for a sentence.
         reason: of the refusal when nothing keeps to them.
@@ -88,7 +88,7 @@ class _Block:
 
 def next_part(state: AcidState, kind: CompactionKind, limits: Limits, *, insert_only: bool, minors: bool, aborted: Sequence[int]) -> Part | Excess:
     """
-    What to compact now.
+    What to compact now; an `Excess` only for want of bytes.
 
     Args:
         state: with nothing but the deltas that can be included.
@@ -105,10 +105,12 @@ def next_part(state: AcidState, kind: CompactionKind, limits: Limits, *, insert_
         return Part(kind, deltas)
     if not minors:
         return _lowest_with_base(state, blocks, under, limits, exceeded)
-    found = _best_run(blocks, limits)
+    found = _run(blocks, limits)
     if found is None:
         return Excess(f"{exceeded}; no two neighbouring deltas can be joined within that")
     start, stop = found
+    if kind is CompactionKind.MINOR and stop - start == len(blocks):
+        return Part(kind, deltas)
     total, whole_at_last = _forecast(blocks, kind, under, limits)
     rest = "" if whole_at_last else "; what is left then can't be joined within the limits"
     why = f"{_counted(total)} because {exceeded}; now a minor of {_range(groups[start:stop])}{rest}"
@@ -133,18 +135,42 @@ def _exceeded(kind: CompactionKind, deltas: int, size: int, limits: Limits) -> s
 def _lowest_with_base(state: AcidState, blocks: Sequence[_Block], under: int, limits: Limits, exceeded: str) -> Part | Excess:
     """A major of what is under the deltas and as many of the lowest deltas as the limits allow."""
     count, size, stop = 0, under, 0
+    fewest = 1 if state.base is not None or state.originals else 2
     for block in blocks:
-        if count + block.dirs > limits.deltas or (limits.bytes is not None and size + block.bytes > limits.bytes):
+        if (count >= fewest and count + block.dirs > limits.deltas) or (limits.bytes is not None and size + block.bytes > limits.bytes):
             break
         count, size, stop = count + block.dirs, size + block.bytes, stop + 1
-    if stop == 0 or count + (state.base is not None or bool(state.originals)) < 2:
+    if count < fewest:
         return Excess(f"{exceeded}; nor is there room for a part of it")
+    if stop == len(blocks):
+        return Part(CompactionKind.MAJOR, state.deltas)
     groups = _grouped(state.deltas)[:stop]
     wait = len(state.deltas) <= limits.deltas
     total = 2 if wait else -(-len(state.deltas) // max(count, 1))
     rest = "; the rest when there is room for it" if wait else ""
     why = f"{_counted(total)} because {exceeded}; now a major with {_range(groups)}{rest}"
     return Part(CompactionKind.MAJOR, _among(state.deltas, groups), Parts(total, why, wait=wait))
+
+
+def _run(blocks: Sequence[_Block], limits: Limits) -> tuple[int, int] | None:
+    """What to join next; where that can't be parted further, even if it is more deltas than the limit."""
+    return _best_run(blocks, limits) or _fewest(blocks, replace(limits, deltas=sum(block.dirs for block in blocks)))
+
+
+def _fewest(blocks: Sequence[_Block], limits: Limits) -> tuple[int, int] | None:
+    """The run [start, stop) of the fewest directories that joins any, of those the lowest."""
+    best: tuple[int, int, int] | None = None
+    for start, first in enumerate(blocks):
+        run = _NOTHING
+        for stop in range(start, len(blocks)):
+            run += blocks[stop]
+            if run.joinable or not _fits(run, limits):
+                break
+        if run.joinable and _fits(run, limits) and (best is None or run.dirs < best[0]):
+            best = (run.dirs, start, stop + 1)
+        if first.aborted:
+            break
+    return best[1:] if best is not None else None
 
 
 def _best_run(blocks: Sequence[_Block], limits: Limits) -> tuple[int, int] | None:
@@ -188,7 +214,7 @@ def _forecast(blocks: Sequence[_Block], kind: CompactionKind, under: int, limits
         if _exceeded(kind, whole.dirs, under + whole.bytes, limits) is None:
             last = kind is CompactionKind.MAJOR or whole.joinable
             return count + last, True
-        found = _best_run(left, limits)
+        found = _run(left, limits)
         if found is None:
             return count, False
         left[found[0] : found[1]] = [_sum(left[found[0] : found[1]]).joined]

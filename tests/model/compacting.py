@@ -18,7 +18,7 @@ from compactor.settings import Settings
 from compactor.storage.local import LocalStorage
 from tests import compacting
 
-NOT_WORTH_IT = {Reason.NOT_ENOUGH, Reason.NO_FIXED_POINT, Reason.DUPLICATE_RANGE}
+NOT_WORTH_IT = {Reason.NOT_ENOUGH, Reason.NO_FIXED_POINT, Reason.DUPLICATE_RANGE, Reason.LIMIT_EXCEEDED}
 """Refusals that a random request may meet."""
 
 
