@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.names import AcidDir, DirKind, base_name, delete_delta_name, delta_name
-from compactor.acid.snapshot import AcidState, ListedDir, qualifies, resolve
+from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import CleanerWriteIdList, CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
 from compactor.planning.included import enough, included, overlap, same_range
@@ -357,3 +357,14 @@ class History:
     def _add(self, name: str, events: Sequence[Event]) -> None:
         self.directories[name] = Content(tuple(events), self.lengths[self.files % len(self.lengths)])
         self.files += 1
+
+
+def qualifies(delete_dir: AcidDir, split_dir: AcidDir) -> bool:
+    """
+    Whether delete events of `delete_dir` may hide rows of `split_dir`: written by a later write id, or by a later statement of the same.
+
+    Source: Hive's OrcInputFormat / VectorizedOrcAcidRowBatchReader.isQualifiedDeleteDeltaForSplit.
+    """
+    if split_dir.min_write_id != delete_dir.max_write_id:
+        return split_dir.min_write_id < delete_dir.max_write_id
+    return (split_dir.statement_id or 0) < (delete_dir.statement_id or 0)

@@ -17,7 +17,7 @@ from compactor.acid.write_ids import RangeValidity, ValidTxnList, ValidWriteIdLi
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 
-__all__ = ["AcidState", "Excluded", "ListedDir", "data_files", "qualifies", "resolve", "side_files", "stray_files"]
+__all__ = ["AcidState", "Excluded", "ListedDir", "data_files", "resolve", "side_files", "stray_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +111,6 @@ def resolve(listing: Listing, write_ids: ValidWriteIdList, txns: ValidTxnList | 
         unknown=children.unknown,
         hidden=children.hidden,
     )
-
-
-def qualifies(delete_dir: AcidDir, split_dir: AcidDir) -> bool:
-    """
-    Whether delete events of `delete_dir` may hide rows of `split_dir`: written by a later write id, or by a later statement of the same.
-
-    Source: Hive's OrcInputFormat / VectorizedOrcAcidRowBatchReader.isQualifiedDeleteDeltaForSplit.
-    """
-    if split_dir.min_write_id != delete_dir.max_write_id:
-        return split_dir.min_write_id < delete_dir.max_write_id
-    return (split_dir.statement_id or 0) < (delete_dir.statement_id or 0)
 
 
 @dataclass(slots=True)
