@@ -1,9 +1,11 @@
 """
 Spark properties that follow from our settings, the same for the shared session and for an application of its own.
 
-Pure but for the interpreter's own path. What `spark.conf` says goes over all of it.
+Pure but for the interpreter's own path, and who we are. What `spark.conf` says goes over all of it.
 """
 
+import getpass
+import os
 import sys
 from collections.abc import Mapping
 from typing import Final
@@ -41,13 +43,39 @@ def common_conf(spark: Spark) -> dict[str, str]:
             "spark.executor.memoryOverhead": "2g",
         }
     if spark.master == "yarn":
-        conf = "{{PWD}}/__spark_conf__/__hadoop_conf__"
+        conf = "__spark_conf__/__hadoop_conf__"  # below the container's directory; {{PWD}} would be filled in for the JVM, but not for its Python workers
         wanted |= {"spark.yarn.maxAppAttempts": "1", "spark.yarn.submit.waitAppCompletion": "true", "spark.executorEnv.HADOOP_CONF_DIR": conf}
         if spark.queue:
             wanted["spark.yarn.queue"] = spark.queue
     if spark.archive:
         wanted["spark.archives"] = f"{spark.archive}#{ENVIRONMENT}"
     return wanted
+
+
+def as_user(spark: Spark, user: str | None) -> dict[str, str]:
+    """
+    As whom our tasks and our driver reach HDFS where there is no Kerberos: a container's own user is the cluster's, not ours.
+
+    Args:
+        user: who the application is run as; None: who we are to Hadoop.
+    """
+    if spark.local or spark.principal is not None:
+        return {}
+    name = user or os.environ.get("HADOOP_USER_NAME") or _own_name()
+    if name is None:
+        return {}
+    variables = ["spark.executorEnv.HADOOP_USER_NAME"]
+    if spark.deploy_mode == "cluster":
+        variables.append("spark.yarn.appMasterEnv.HADOOP_USER_NAME" if spark.master == "yarn" else "spark.kubernetes.driverEnv.HADOOP_USER_NAME")
+    return dict.fromkeys(variables, name)
+
+
+def _own_name() -> str | None:
+    """None for a user of a container whom its system doesn't know."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
 
 
 def executor_python(spark: Spark) -> str:
