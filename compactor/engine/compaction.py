@@ -18,6 +18,7 @@ from compactor.engine.manifest import Manifest, ManifestFile, Published
 from compactor.engine.results import OutputFile, StagedResult
 from compactor.engine.staging import Accepted
 from compactor.engine.submit import JobName, Submitter, job_name
+from compactor.engine.task_memory import task_memory
 from compactor.engine.verify import verify_full_acid, verify_listing
 from compactor.engine.ways import publisher_for, staging_for
 from compactor.engine.wishes import wishes
@@ -126,12 +127,13 @@ class Compaction:
 
     @property
     def sizes(self) -> Sizes:
-        stripe, limits = int(self._settings.recode.target_stripe_bytes), self._settings.limits
+        stripe, memory = int(self._settings.recode.target_stripe_bytes), task_memory(self._settings, self.job.wishes)
         return Sizes(
             min_stripe=int(self._settings.splice.min_stripe_bytes),
             chunk=2 * stripe,
-            events=max(1, int(limits.task_memory_bytes) // EVENT_BYTES),
-            spilled_events=int(limits.task_scratch_bytes) // SPILLED_BYTES,
+            events=max(1, memory.bytes // EVENT_BYTES),
+            spilled_events=int(self._settings.limits.task_scratch_bytes) // SPILLED_BYTES,
+            events_limited_by=memory.limited_by,
         )
 
     def observe(self) -> AcidState:

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from compactor.engine.java import require_java
 from compactor.engine.running import Runner
-from compactor.engine.spark_conf import common_conf, executor_python, without_contradiction
+from compactor.engine.spark_conf import as_user, common_conf, executor_python, without_contradiction
 from compactor.engine.spark_jobs import POLL_SECONDS, POOLS, SparkJob, first_line
 from compactor.engine.submit import BrokenDownError, JobName
 from compactor.engine.task_results import Counted
@@ -179,13 +179,17 @@ class SparkSubmitter(Runner):
         pools, logging = files / "pools.xml", files / "log4j2.properties"
         pools.write_text(POOLS, encoding="utf-8")
         logging.write_text(_LOGGING, encoding="utf-8")
-        wanted = common_conf(self._settings) | {
-            "spark.app.name": self._name,
-            "spark.scheduler.mode": "FAIR",
-            "spark.scheduler.allocation.file": pools.as_uri(),
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-        }
+        wanted = (
+            common_conf(self._settings)
+            | as_user(self._settings, None)
+            | {
+                "spark.app.name": self._name,
+                "spark.scheduler.mode": "FAIR",
+                "spark.scheduler.allocation.file": pools.as_uri(),
+                "spark.ui.enabled": "false",
+                "spark.ui.showConsoleProgress": "false",
+            }
+        )
         if self._settings.principal and self._settings.keytab:
             wanted |= {"spark.kerberos.principal": self._settings.principal, "spark.kerberos.keytab": str(self._settings.keytab)}
         wanted |= self._settings.conf

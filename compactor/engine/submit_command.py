@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from compactor.engine.spark_conf import common_conf, executor_python, without_contradiction
+from compactor.engine.spark_conf import as_user, common_conf, executor_python, without_contradiction
 from compactor.engine.submit import JobName
 from compactor.settings.work import Spark
 
@@ -69,9 +69,7 @@ def conf(spark: Spark, job: JobName) -> dict[str, str]:
     wanted = common_conf(spark) | {"spark.ui.port": "0", "spark.pyspark.python": python, "spark.pyspark.driver.python": python}
     if spark.deploy_mode == "client":
         wanted["spark.pyspark.driver.python"] = sys.executable
-    if spark.proxy_user and job.user:
-        wanted["spark.executorEnv.HADOOP_USER_NAME"] = job.user
-    wanted |= spark.conf
+    wanted |= as_user(spark, job.user if spark.proxy_user and job.user else None) | spark.conf
     wanted |= job.wishes.conf
     if spark.master == "yarn":
         if queue := queue_of(spark, job):

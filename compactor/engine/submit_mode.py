@@ -157,7 +157,8 @@ class ApplicationSubmitter(Runner):
             _let_write(storage, job.place, home)
         folder = Path(tempfile.mkdtemp(prefix="compactor-submit-"))
         try:
-            assignment = Assignment(__version__, job.name, job.key, home, secret.hex(), self._settings.silence_seconds, self._options)
+            options = self._options.as_user(job.user) if self._settings.proxy_user and job.user else self._options
+            assignment = Assignment(__version__, job.name, job.key, home, secret.hex(), self._settings.silence_seconds, options)
             assignment.write(folder / "assignment.json")
             line, env = command(self._settings, job, folder / "assignment.json"), environment(job, folder)
             with (folder / "log").open("wb") as log:

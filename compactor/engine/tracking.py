@@ -1,17 +1,20 @@
 """Where a Spark application can be looked at, by what the queue knows of it: its id."""
 
 import os
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from compactor.settings import Settings
 
+_CUT = re.compile(r"spark-[0-9a-f]{26}")
+"""What the queue's column, 32 characters wide, leaves of an id of Kubernetes: no page has that name."""
 _WEB = "yarn.resourcemanager.webapp"
 
 
 def tracking_url(settings: Settings, application: str | None) -> str | None:
     """None when it isn't an application's id, or nobody says where the cluster's pages are."""
-    if application is None or not is_application(application):
+    if application is None or not is_application(application) or _CUT.fullmatch(application):
         return None
     if settings.spark.tracking_url:
         return settings.spark.tracking_url.replace("{id}", application)

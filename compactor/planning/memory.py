@@ -34,13 +34,13 @@ def within_memory(bucket: BucketPlan, sources: Sequence[Source], sizes: Sizes) -
     if len(chunks) > len(before):
         said.append(
             f"{bucket.name} is planned in {len(chunks)} chunks instead of {len(before)} because its {bucket.delete_events} delete events don't fit into the memory "
-            f"of one task: {sizes.events} do (limits.task_memory_bytes)"
+            f"of one task: {sizes.events} do ({sizes.events_limited_by})"
         )
     largest = min(max(chunks.values(), default=0), bucket.delete_events)
     if largest > sizes.spilled_events:
         raise RefusedError(
             Reason.LIMIT_EXCEEDED,
-            f"{bucket.name}: rows that can't be divided have {largest} delete events; a task may hold {sizes.events} in memory (limits.task_memory_bytes) or "
+            f"{bucket.name}: rows that can't be divided have {largest} delete events; a task may hold {sizes.events} in memory ({sizes.events_limited_by}) or "
             f"{sizes.spilled_events} on disk (limits.task_scratch_bytes)",
         )
     if largest > sizes.events:
@@ -55,7 +55,7 @@ def in_windows(side: BucketPlan, sizes: Sizes) -> list[str]:
     if side.delete_events <= sizes.events:
         return []
     windows, memory = -(-side.delete_events // sizes.events), f"a task may hold {sizes.events} of its {side.delete_events} in memory"
-    return [f"the delete events of {side.name} are joined in {windows} passes because {memory} (limits.task_memory_bytes)"]
+    return [f"the delete events of {side.name} are joined in {windows} passes because {memory} ({sizes.events_limited_by})"]
 
 
 def _chunks(laid: Sequence[Segment]) -> dict[int, int]:

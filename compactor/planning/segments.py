@@ -26,6 +26,7 @@ class Sizes:
         min_stripe: smaller stripes are recoded together with their neighbours.
         chunk: about how much one recoding task reads.
         events: delete events that one task may hold in memory.
+        events_limited_by: what sets `events`, for a sentence.
         spilled_events: that it may hold on its machine's disk instead, where even one stripe has more than that.
     """
 
@@ -33,6 +34,7 @@ class Sizes:
     chunk: int = 128 * 1024 * 1024
     events: int = EVENTS_AT_ONCE
     spilled_events: int = 100_000_000
+    events_limited_by: str = "limits.task_memory_bytes"
 
 
 @dataclass(frozen=True, slots=True)

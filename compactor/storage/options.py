@@ -4,7 +4,7 @@ How stores are reached: the settings of every driver in one value, small enough 
 Holds no secret: those are in files, in the environment, or with the machine.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from compactor.settings import Settings
@@ -22,3 +22,7 @@ class StorageOptions:
     def of(cls, settings: Settings) -> Self:
         """Those of the settings."""
         return cls(hdfs=settings.hdfs, s3=settings.s3)
+
+    def as_user(self, user: str) -> "StorageOptions":
+        """The same for somebody else; who we are on HDFS isn't sent along then."""
+        return replace(self, hdfs=self.hdfs.model_copy(update={"user": user})) if self.hdfs.user is not None else self

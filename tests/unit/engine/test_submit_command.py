@@ -100,6 +100,32 @@ def test_proxy_user_and_kerberos():
     assert (options["--principal"], options["--keytab"]) == ("hive@R", "/k")
 
 
+@pytest.mark.parametrize(
+    ("master", "deploy_mode", "variable"),
+    [
+        ("yarn", "cluster", "spark.yarn.appMasterEnv.HADOOP_USER_NAME"),
+        ("k8s://https://h", "cluster", "spark.kubernetes.driverEnv.HADOOP_USER_NAME"),
+        ("yarn", "client", None),
+        ("spark://m:7077", "client", None),
+    ],
+)
+def test_tasks_reach_hdfs_as_we_would(monkeypatch, master, deploy_mode, variable):
+    """A container's own user (`yarn`, as a rule) may not write into our staging directories; who we are is told to executors, and to a driver in the cluster."""
+    monkeypatch.setenv("HADOOP_USER_NAME", "hive")
+    found = conf(spark(master=master, deploy_mode=deploy_mode), JOB)
+    assert {key: value for key, value in found.items() if key.endswith("HADOOP_USER_NAME")} == {
+        key: "hive" for key in ("spark.executorEnv.HADOOP_USER_NAME", variable) if key
+    }
+    proxied = conf(spark(master=master, deploy_mode=deploy_mode, proxy_user=True), JOB)
+    assert proxied["spark.executorEnv.HADOOP_USER_NAME"] == "ann"
+
+
+def test_with_kerberos_nobody_is_named():
+    """Whoever the keytab says."""
+    found = conf(spark(master="yarn", principal="hive@R", keytab="/k"), JOB)
+    assert not [key for key in found if key.endswith("HADOOP_USER_NAME")]
+
+
 def test_the_application_gets_no_settings_of_ours():
     """There are passwords among them; the key by which it is found again is all it gets."""
     found = environment(JOB, Path("/tmp"), {"COMPACTOR_DATABASE__PASSWORD": "s", "PATH": "/bin", "PYSPARK_PYTHON": "/other"})

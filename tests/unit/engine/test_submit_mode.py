@@ -208,6 +208,13 @@ def test_an_assignment_is_what_was_written(tmp_path):
     assert Assignment.read(tmp_path / "a.json") == assignment
 
 
+def test_who_we_are_on_hdfs_is_not_who_somebody_else_is():
+    """An application that runs as another user is told that one, not the daemon's `hdfs.user`; where none is set none is sent."""
+    options = StorageOptions.of(settings(hdfs={"user": "compactor"}))
+    assert options.as_user("ann").hdfs.user == "ann"
+    assert StorageOptions.of(settings()).as_user("ann").hdfs.user is None
+
+
 @pytest.mark.parametrize(
     ("log", "line"),
     [
