@@ -18,6 +18,7 @@ class Hdfs(Section):
     ticket_cache: str | None = Field(default=None, min_length=1)
     replication: int | None = Field(default=None, ge=1, le=512)
     block_size: ByteSize | None = Field(default=None, ge=1 << 20)
+    rpc_timeout_seconds: Seconds = 120
 
     @model_validator(mode="after")
     def _one_way_to_log_in(self) -> Self:

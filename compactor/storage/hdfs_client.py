@@ -15,6 +15,7 @@ from typing import Any, Final
 from compactor.errors import RefusedError, UnreachableError
 from compactor.reasons import Reason
 from compactor.settings.stores import Hdfs
+from compactor.storage.hdfs_patience import Patience, Watched, addresses
 from compactor.storage.location import Parts
 
 _SIZE: Final = re.compile(r"(?P<number>\d+)(?P<unit>[kmgtpe]?)", re.IGNORECASE)
@@ -31,7 +32,7 @@ class FileDefaults:
 
 def connect(parts: Parts, options: Hdfs) -> Any:
     """
-    A client; it connects when it is first used.
+    A client; it connects when it is first used, and waits for no answer longer than the settings say.
 
     Raises:
         RefusedError: UNSUPPORTED_STORE (hdfs-native isn't installed; the location has no host, and no default file system is configured).
@@ -42,8 +43,9 @@ def connect(parts: Parts, options: Hdfs) -> Any:
         os.environ["HADOOP_USER_NAME"] = options.user  # hdfs-native knows no other way; Spark's JVM, started later, is the same user then
     directory = conf_dir(options)
     url = f"{parts.scheme}://{parts.authority}" if parts.authority else None
+    patience = Patience(lambda: addresses(parts.authority, _site(directory)), options.rpc_timeout_seconds)
     try:
-        return native.Client(
+        client = native.Client(
             url,
             config_dir=None if directory is None else str(directory),
             kerberos_principal=options.principal,
@@ -54,6 +56,7 @@ def connect(parts: Parts, options: Hdfs) -> Any:
         where = f"configuration {directory}" if directory is not None else "no configuration (set hdfs.conf_dir or HADOOP_CONF_DIR)"
         shown = url or f"{parts.scheme}:{parts.path}"
         raise RefusedError(Reason.UNSUPPORTED_STORE, f"{shown} can't be used with {where}: {' '.join(str(error).split())}") from error
+    return Watched(client, patience)
 
 
 def require_package() -> Any:
@@ -102,6 +105,12 @@ def file_defaults(options: Hdfs) -> FileDefaults:
     replication = _number(site.get("dfs.replication"))
     block_size = _number(site.get("dfs.blocksize") or site.get("dfs.block.size"))
     return FileDefaults(options.replication or replication, int(options.block_size) if options.block_size else block_size)
+
+
+def _site(directory: Path | None) -> list[tuple[str, str]]:
+    """Names and values of both files."""
+    files = [] if directory is None else [directory / "core-site.xml", directory / "hdfs-site.xml"]
+    return [item for file in files for item in _properties(file).items()]
 
 
 def _path(value: str | None, *below: str) -> Path | None:

@@ -22,6 +22,8 @@ _LATER: Final = frozenset({"RetriableException", "NotReplicatedYetException"})
 _ELSEWHERE: Final = frozenset({"SafeModeException", "StandbyException", "ObserverRetryOnActiveException", "InvalidToken", "SaslException"})
 _NO_PARENT: Final = frozenset({"ParentNotDirectoryException", "PathIsNotDirectoryException"})
 _GONE: Final = frozenset({"LeaseExpiredException"})
+_LONGEST: Final = 300
+"""Characters of what was said that are shown: the client prints whole DataNodes."""
 _NO_NODES: Final = re.compile(r"could only be written to \d+ of the \d+ minReplication nodes")
 
 
@@ -65,7 +67,7 @@ def explanation(error: Exception, doing: str, path: str) -> CompactorError | Fil
         return RetryableError(f"{what}; it was removed while it was written")
     if java == "InvalidPathException":
         return RefusedError(Reason.UNKNOWN_NAME, what)
-    if java in _ELSEWHERE or _NO_NODES.search(said):
+    if java in _ELSEWHERE or _NO_NODES.search(str(error)):
         return UnreachableError(what)
     if "ChecksumError" in str(error):
         return RefusedError(Reason.CORRUPT_FILE, f"{what}; no replica that answers has the right checksum")
@@ -80,4 +82,4 @@ def _first_line(error: Exception) -> str:
     found = _ANSWERED.match(text) if isinstance(error, RuntimeError) else None
     line = re.split(r"\\n|\n", found["text"] if found is not None else text, maxsplit=1)[0]
     line = line.removesuffix('")').replace('\\"', '"').strip().rstrip(".")
-    return line or type(error).__name__
+    return line[:_LONGEST] or type(error).__name__

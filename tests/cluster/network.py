@@ -63,6 +63,9 @@ class Relay:
 
     def _connect(self, client: socket.socket) -> None:
         self._open.wait()
+        if self._ended:
+            client.close()
+            return
         try:
             server = socket.create_connection(("127.0.0.1", self._target), timeout=10)
         except OSError:

@@ -13,6 +13,7 @@ from compactor.storage.location import join, parent
 from compactor.storage.options import StorageOptions
 from compactor.storage.registry import configure, storage_for
 from tests.cluster.mirror import fetch, put
+from tests.cluster.network import Relay
 from tests.cluster.test_hdfs_compaction import Remote, build
 from tests.reference.compare import read_table
 
@@ -53,6 +54,21 @@ def rows_are_the_same(attempt, warehouse, table):
     attempt.commit()
     fetch(attempt.remote, table.location)
     assert read_table(warehouse, table) == before
+
+
+def changed(conf, folder, properties):
+    """A copy of a client's configuration with other values in hdfs-site.xml."""
+    copy = folder / "conf"
+    shutil.copytree(conf, copy)
+    site = ET.parse(copy / "hdfs-site.xml")
+    for item in [item for item in site.getroot() if item.findtext("name") in properties]:
+        site.getroot().remove(item)
+    for name, value in properties.items():
+        item = ET.SubElement(site.getroot(), "property")
+        ET.SubElement(item, "name").text = name
+        ET.SubElement(item, "value").text = value
+    site.write(copy / "hdfs-site.xml")
+    return copy
 
 
 def test_safe_mode_stops_a_publication_that_may_be_repeated(ready, hdfs):
@@ -141,6 +157,7 @@ def test_a_datanode_that_dies_while_a_file_is_read(hdfs_directory, hdfs, node):
     configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, replication=2)))
     storage, data = storage_for(hdfs_directory), bytes(range(256)) * (1 << 16)
     storage.write_small(join(hdfs_directory, "f"), data)
+    hdfs.command("replicas", "wait", join(hdfs_directory, "f").removeprefix(hdfs.root), 2)  # the NameNode hears of the second one a little later
     with storage.open_read(join(hdfs_directory, "f")) as reader:
         pieces = reader.stream(0, reader.size)
         begun = next(pieces)
@@ -202,13 +219,7 @@ def test_a_namenode_that_stays_away(ready, hdfs, tmp_path):
     """As often as the configuration says it is asked again; then the file system is unreachable, and nothing was published."""
     attempt, _, _ = ready
     before = visible(attempt.remote)
-    impatient = tmp_path / "conf"
-    shutil.copytree(hdfs.conf, impatient)
-    site = ET.parse(impatient / "hdfs-site.xml")
-    item = ET.SubElement(site.getroot(), "property")
-    ET.SubElement(item, "name").text = "dfs.client.failover.max.attempts"
-    ET.SubElement(item, "value").text = "1"
-    site.write(impatient / "hdfs-site.xml")
+    impatient = changed(hdfs.conf, tmp_path, {"dfs.client.failover.max.attempts": "1"})
     configure(StorageOptions(hdfs=Hdfs(conf_dir=impatient)))
     storage = storage_for(attempt.remote)
     attempt.compaction._storage = attempt.compaction._staging._storage = storage
@@ -228,6 +239,24 @@ def test_a_namenode_that_stays_away(ready, hdfs, tmp_path):
     assert visible(attempt.remote) == before
 
 
+def test_a_namenode_that_hangs_is_succeeded_by_the_other(ha, tmp_path):
+    """It neither answers nor closes its connection: after the time limit the other one is asked, and what was being done is done once."""
+    name = "dfs.namenode.rpc-address.ns1.nn1"
+    ha.command("namenode", "activate", 0)
+    with Relay(int(ha.setting("hdfs-site.xml", name).rpartition(":")[2])) as relay:
+        conf = changed(ha.conf, tmp_path, {name: f"127.0.0.1:{relay.port}"})
+        configure(StorageOptions(hdfs=Hdfs(conf_dir=conf, rpc_timeout_seconds=2)))
+        top = f"{ha.root}/warehouse/hangs"
+        storage = storage_for(top)
+        storage.mkdir(top)
+        storage.write_small(join(top, "f"), b"x")
+        relay.cut()
+        ha.command("namenode", "activate", 1)
+        storage.rename_noreplace(join(top, "f"), join(top, "g"))
+        assert storage.read_small(join(top, "g")) == b"x"
+        storage.delete_tree(top)
+
+
 def test_a_name_service_goes_on_with_the_other_namenode(warehouse, ha):
     """A compaction on `hdfs://ns1` whose active NameNode is succeeded by the other between its steps, and then dies."""
     location = f"{ha.root}/warehouse/t"
@@ -241,7 +270,10 @@ def test_a_name_service_goes_on_with_the_other_namenode(warehouse, ha):
     ha.command("namenode", "activate", 1)
     attempt.compaction.verify()
     ha.command("namenode", "stop", 0)
-    publish(attempt)
+    try:
+        publish(attempt)
+    finally:
+        ha.command("namenode", "start", 0)
     attempt.commit()
     fetch(location, table.location)
     assert read_table(warehouse, table) == before

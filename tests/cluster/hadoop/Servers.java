@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.hadoop.hdfs.DFSTestUtil;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.apache.hadoop.hdfs.MiniDFSNNTopology;
@@ -129,6 +130,7 @@ public final class Servers {
           stopped.clear();
           cluster.waitActive();
         }
+        case "replicas wait" -> DFSTestUtil.waitReplication(cluster.getFileSystem(), new org.apache.hadoop.fs.Path(words[2]), Short.parseShort(words[3]));
         case "namenode stop" -> cluster.shutdownNameNode(Integer.parseInt(words[2]));
         case "namenode start" -> cluster.restartNameNode(Integer.parseInt(words[2]), true);
         case "namenode activate" -> {

@@ -43,8 +43,10 @@ def answered(java, text):
         (answered("org.apache.hadoop.ipc.StandbyException", "not supported in state standby"), UnreachableError, None),
         (answered("org.apache.hadoop.security.token.SecretManager$InvalidToken", "token expired"), UnreachableError, None),
         (answered("java.io.IOException", "File /x could only be written to 0 of the 1 minReplication nodes."), UnreachableError, None),
+        (answered("java.io.IOException", f"File /{'x' * 400} could only be written to 0 of the 1 minReplication nodes."), UnreachableError, None),
         (answered("java.io.IOException", "whatever"), CompactorError, None),
         (RuntimeError('DataTransferError("All nodes failed for write")'), UnreachableError, None),
+        (RuntimeError(f'DataTransferError("All DataNodes failed: [{"DatanodeInfoProto" * 500}]")'), UnreachableError, None),
         (RuntimeError("ChecksumError"), RefusedError, Reason.CORRUPT_FILE),
         (RuntimeError('GSSAPIError("no credentials")'), UnreachableError, None),
         (OSError("Connection refused (os error 111)"), UnreachableError, None),
@@ -59,6 +61,7 @@ def test_what_an_error_of_hdfs_means(error, kind, reason):
         assert "hdfs://nn/x" in str(found)
         assert "\n" not in str(found)
         assert "\\n" not in str(found)
+        assert len(str(found)) < 500
 
 
 def test_without_the_package_one_line_says_what_to_install(monkeypatch):
