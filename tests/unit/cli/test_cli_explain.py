@@ -177,3 +177,21 @@ def test_the_writer_of_an_open_write_id_is_found(shop):
     assert table.entity == Entity("shop", "orders")
     assert set(moment.writers.values()) <= set(moment.open)
     assert moment.writers
+
+
+def test_a_compaction_in_parts_says_why(shop, monkeypatch):
+    """explain draws what would be done now, and which limit divided it; the plan's document has it for programs."""
+    monkeypatch.setenv("COMPACTOR_LIMITS__DELTAS", "5")
+    why = "planned in 4 parts because 13 deltas are more than limits.deltas = 5; now a minor of 5 deltas, write ids 1 to 5"
+    told = shop.json("explain", "shop.orders")["compaction"]
+    assert (told["kind"], told["directories"], told["warnings"]) == ("minor", ["delta_0000001_0000005"], [why])
+    assert why in " ".join(shop.run("explain", "shop.orders").stdout.split())
+    assert shop.json("plan", "shop.orders", "--type", "major")["parts"] == {"total": 4, "reason": why, "wait": False}
+
+
+def test_a_compaction_that_can_not_be_made_small_enough_says_so(shop, monkeypatch):
+    """With the figures, before anybody asks for it."""
+    monkeypatch.setenv("COMPACTOR_LIMITS__SCRATCH_BYTES", "10")
+    told = shop.json("explain", "shop.orders")["compaction"]
+    assert (told["possible"], told["reason"]) == (False, "limit-exceeded")
+    assert "limits.scratch_bytes" in told["message"]
