@@ -180,7 +180,7 @@ def test_the_writer_of_an_open_write_id_is_found(shop):
 
 
 def test_a_compaction_in_parts_says_why(shop, monkeypatch):
-    """explain draws what would be done now, and which limit divided it; the plan's document has it for programs."""
+    """What would be done now is drawn, with the limit that divided it; the plan's document has it for programs."""
     monkeypatch.setenv("COMPACTOR_LIMITS__DELTAS", "5")
     why = "planned in 4 parts because 13 deltas are more than limits.deltas = 5; now a minor of 5 deltas, write ids 1 to 5"
     told = shop.json("explain", "shop.orders")["compaction"]
