@@ -25,6 +25,7 @@ from compactor.planning.document import (
     FormatSpec,
     InputFile,
     OutputDir,
+    Parts,
     Prediction,
     Segment,
     SyntheticIds,
@@ -178,7 +179,7 @@ def stripe_sources(draw: Any) -> list[Source]:
 def compaction_plans() -> SearchStrategy[CompactionPlan]:
     """Any plan, sensible or not: what its document must be able to say."""
     text, small = st.text(max_size=8), st.integers(0, 1 << 40)
-    segment = st.builds(Segment, st.sampled_from(Action), text, st.lists(small, max_size=3).map(tuple), text, small, small, st.integers(-1, 9))
+    segment = st.builds(Segment, st.sampled_from(Action), text, st.lists(small, max_size=3).map(tuple), text, small, small, st.integers(-1, 9), small)
     bucket = st.builds(BucketPlan, small, text, st.lists(segment, max_size=2).map(tuple), st.lists(text, max_size=2).map(tuple), small)
     copy = st.builds(FileCopy, text, text, small)
     output = st.builds(OutputDir, st.sampled_from(DirKind), text, st.lists(bucket, max_size=2).map(tuple), st.lists(copy, max_size=2).map(tuple))
@@ -223,6 +224,9 @@ def compaction_plans() -> SearchStrategy[CompactionPlan]:
         aborted=st.lists(small, max_size=3).map(tuple),
         prediction=st.builds(Prediction, small, small, small, small, small, st.floats(0, 1e9)),
         warnings=st.lists(text, max_size=2).map(tuple),
+        parts=st.none() | st.builds(Parts, small, text, st.booleans()),
+        events_at_once=small,
+        one_by_one=st.booleans(),
     )
 
 

@@ -28,6 +28,7 @@ LASTING = frozenset(
         Reason.LIST_BUCKETING,
         Reason.UNKNOWN_NAME,
         Reason.NESTED_DIRECTORY,
+        Reason.LIMIT_EXCEEDED,
     }
 )
 """Reasons that stay while nothing is written and the table isn't altered. A lock, a full disk or too little to do passes by itself."""

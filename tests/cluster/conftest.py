@@ -1,7 +1,9 @@
 """Servers and networks that the cluster tests share: servers are started when first asked for."""
 
 import pytest
+from pyspark import SparkContext
 
+from compactor.engine import session
 from tests.cluster.network import Island
 from tests.cluster.network import UnavailableError as NoNetworkError
 from tests.cluster.zookeeper_servers import zookeeper
@@ -47,3 +49,11 @@ def island():
         missing(str(error))
     yield made
     made.__exit__(None, None, None)
+
+
+@pytest.fixture
+def no_session():
+    """PySpark keeps one session per process, and tests of other files may have left theirs, on this machine instead of a cluster; whoever owns it starts another."""
+    if (context := SparkContext._active_spark_context) is not None:
+        context.stop()
+    session._forget_jvm()

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from compactor.engine.left_over import started_for
+from compactor.engine.session import SparkSubmitter
 from compactor.engine.submit_command import spark_home
 from compactor.engine.submit_mode import ApplicationSubmitter
 from compactor.metastore.model import QueueState
@@ -52,10 +53,12 @@ def _start(stack, folder, words, ready):
         time.sleep(0.1)
 
 
-def test_a_compaction_on_a_standalone_cluster(warehouse, master):
+@pytest.mark.usefixtures("no_session")
+@pytest.mark.parametrize(("mode", "kind"), [("submit", ApplicationSubmitter), ("session", SparkSubmitter)])
+def test_a_compaction_on_a_standalone_cluster(warehouse, master, mode, kind):
     """The same rows by an application whose driver is here and whose executor is there; its id is the Master's."""
-    section = settings(spark={"mode": "submit", "master": master, "conf": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}})
-    submitter = ApplicationSubmitter(section)
+    section = settings(spark={"mode": mode, "master": master, "conf": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}})
+    submitter = kind(section)
     seen, end = [], submitter.end
     submitter.end = lambda job: (seen.append(submitter.application(job)), end(job))
     table = warehouse.create_table("db", "t", [("id", "int"), ("v", "string")])

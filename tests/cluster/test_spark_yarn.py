@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
-from pyspark import SparkContext
 
 from compactor.cli.root import cli
-from compactor.engine import session
 from compactor.engine.archive import build as build_archive
 from compactor.engine.session import SparkSubmitter
 from compactor.engine.submit import BrokenDownError, JobName
@@ -95,14 +93,6 @@ def test_a_compaction_is_an_application_of_its_own(warehouse, hdfs_directory, ya
     assert (found.name, found.queue.removeprefix("root."), found.state, found.final) == ("testhost-compactor-db.t", "compaction", "FINISHED", "SUCCEEDED")
     assert attempt.compaction.job.wishes.queue == "compaction"
     assert not [name for name in storage_for(hdfs_directory).directories(hdfs_directory) if name.startswith(".")]
-
-
-@pytest.fixture
-def no_session():
-    """PySpark keeps one session per process, and tests of other files may have left theirs, on this machine instead of YARN; whoever owns it starts another."""
-    if (context := SparkContext._active_spark_context) is not None:
-        context.stop()
-    session._forget_jvm()
 
 
 @pytest.mark.usefixtures("no_session")
