@@ -44,12 +44,11 @@ class FsspecWriter(Writing):
         self._fs = filesystem
         self._path = path
         self._file = tempfile.NamedTemporaryFile(prefix="compactor-")  # noqa: SIM115 - closed by close and abort
-        self.position = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         with said("write", self.name):
             self._file.write(data)
-        self.position += len(memoryview(data).cast("B"))
+        self._position += len(memoryview(data).cast("B"))
 
     def _finish(self) -> None:
         with self._file, said("write", self.name):

@@ -41,6 +41,12 @@ class Writing(ABC):
     def __init__(self, name: str) -> None:
         self.name: Final = name
         self._open = True
+        self._position = 0
+
+    @property
+    def position(self) -> int:
+        """Bytes written so far."""
+        return self._position
 
     @abstractmethod
     def write(self, data: bytes | bytearray | memoryview) -> None:

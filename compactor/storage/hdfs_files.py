@@ -64,11 +64,6 @@ class HdfsWriter(Writing):
         self._path = path
         self._file = file
         self._pending = bytearray()
-        self._position = 0
-
-    @property
-    def position(self) -> int:
-        return self._position
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data).cast("B")

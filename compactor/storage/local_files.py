@@ -57,11 +57,6 @@ class LocalWriter(Writing):
         with explained("create", path):
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._pending = bytearray()
-        self._position = 0
-
-    @property
-    def position(self) -> int:
-        return self._position
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data).cast("B")

@@ -166,11 +166,6 @@ class S3Writer(Writing):
         self._key = key
         self._upload: Upload | None = None
         self._assembler: Assembler[Object] = Assembler(self, own_bytes=client.settings.part_bytes, copy_bytes=client.settings.copy_part_bytes)
-        self._position = 0
-
-    @property
-    def position(self) -> int:
-        return self._position
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data).cast("B")
