@@ -7,6 +7,7 @@ What is replaced, and by what:
 - `useradd` does nothing; `install`, `chown` leave owners out; `runuser -u X` is X to HDFS, and whoever we are to PostgreSQL's trust;
 - `pip` and `python3 -m venv` aren't run: the environment of the tests takes the place of `/opt/compactor`;
 - `hdfs` is Hadoop's own shell from the jars of the test servers;
+- `journalctl` is the daemon's output, as old as it may be; with `-p warning` the grave lines of it;
 - `systemctl` reads the unit and its drop-ins and does what they say: credentials, environment, ExecStartPre, ExecStart until READY=1, TERM and the wait.
 """
 
@@ -57,6 +58,13 @@ if [ "$1 $2" = "-m venv" ]; then
 else
   exec @PYTHON@ "$@"
 fi
+""",
+    "journalctl": """#!/usr/bin/env bash
+level=.
+while [ $# -gt 0 ]; do
+  case $1 in -p) level='"level": "(warning|error|critical)"'; shift 2 ;; *) shift ;; esac
+done
+grep -E "$level" @ROOT@/journal || true
 """,
     "systemctl": """#!/usr/bin/env bash
 exec @PYTHON@ @PROJECT@/tests/deploy/systemctl.py @ROOT@ "$@"
