@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import itertools
 import json
+import os
 import subprocess
 import threading
 import time
@@ -15,9 +16,10 @@ from kazoo.client import KazooClient
 from compactor.coordination import Activity, ConflictError, Connection, Member, Role
 from compactor.coordination.database import DatabaseCoordinator
 from compactor.coordination.zookeeper import ZooKeeperCoordinator
-from compactor.errors import OwnershipLostError, SettingsError, UnreachableError
+from compactor.errors import CompactorError, OwnershipLostError, SettingsError, UnreachableError
 from compactor.metastore.database import Database
 from compactor.settings import ZooKeeper
+from tests import forked
 from tests.cluster.network import Relay
 from tests.cluster.zookeeper_servers import zookeeper
 from tests.needs import missing
@@ -156,6 +158,24 @@ def test_cut_off_it_lets_go_before_the_other_begins(zookeeper_1):
         relay.mend()
         until(lambda: first.connection is Connection.CONNECTED and len(second.present()) == 2, "back")
         assert first.lead(Role.CLEANER) is None
+
+
+def test_suspended_it_ends_what_it_began_and_begins_nothing(tmp_path):
+    """The only server is killed: the connection is suspended at once, and nothing new may be begun. A term goes on until the session may be over; lost, it is let go."""
+    with zookeeper(tmp_path / "servers") as servers, party(servers, session_timeout_seconds=8) as those:
+        first = those.join("first")
+        term = until(lambda: first.lead(Role.CLEANER), "led")
+        servers.kill(0)
+        until(lambda: first.connection is Connection.SUSPENDED, "suspended")
+        assert first.why_not_start() == "nothing new is begun: the connection to zookeeper is suspended"
+        assert first.lead(Role.CLEANER) is None
+        term.check()
+        until(lambda: first.connection is Connection.LOST, "lost")
+        assert first.why_not_start() == "nothing new is begun: the connection to zookeeper is lost"
+        assert is_over(term)
+        assert first.leading() == frozenset()
+        servers.start_one(0)
+        until(lambda: first.lead(Role.CLEANER), "leads again")
 
 
 def test_servers_die_and_the_leader_stays_one(zookeeper_3):
@@ -333,7 +353,7 @@ def test_sasl_digest(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # kazoo leaves sockets open when a handshake fails
 def test_tls(tmp_path):
-    """The servers' certificate is checked against the authority that the settings name, and ours is shown; another authority is refused."""
+    """The servers' certificate and name are checked as the settings say, and ours is shown: another authority or name is refused, and so are we without ours."""
 
     def openssl(*arguments):
         subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=tmp_path)
@@ -348,7 +368,7 @@ def test_tls(tmp_path):
             "-days",
             "2",
             "-subj",
-            "/CN=localhost",
+            "/CN=somebody",
             "-addext",
             "subjectAltName=IP:127.0.0.1",
             "-keyout",
@@ -368,13 +388,36 @@ def test_tls(tmp_path):
         with party(hosts, tls={"enabled": True, "ca_file": tmp_path / "server.pem", **files}) as those:
             first = those.join("first")
             until(lambda: first.lead(Role.CLEANER), "led")
-        stranger = ZooKeeperCoordinator(
-            ZooKeeper(hosts=hosts, session_timeout_seconds=1, tls={"enabled": True, "ca_file": tmp_path / "other.pem", **files}), 0.5
-        )
-        with pytest.raises(UnreachableError):
-            stranger.connect()
-        del stranger
-        gc.collect()
+        named = f"localhost:{servers.secure_ports[0]}"
+        with party(named, tls={"enabled": True, "ca_file": tmp_path / "server.pem", "check_hostname": False, **files}) as those:
+            second = those.join("second")
+            until(lambda: second.lead(Role.CLEANER), "led")
+        for host, given in (
+            (hosts, {"ca_file": tmp_path / "other.pem", **files}),
+            (hosts, {"ca_file": tmp_path / "server.pem"}),
+            (hosts, {"ca_file": tmp_path / "server.pem", "cert_file": tmp_path / "other.pem", "key_file": tmp_path / "other.key"}),
+            (named, {"ca_file": tmp_path / "server.pem", **files}),
+        ):
+            assert refused(tmp_path, host, {"enabled": True, **given}) == "UnreachableError", (host, given)
+
+
+def refused(folder, hosts, tls):
+    """What a process says that tries to connect; one of its own, since kazoo leaves sockets open when a handshake fails."""
+    out = folder / "out"
+    out.unlink(missing_ok=True)
+    trying = forked.start(_connect, hosts, tls, environment=dict(os.environ), folder=folder, out=out, err=folder / "err")
+    trying.join(PATIENCE)
+    assert trying.exitcode == 0
+    return out.read_text(encoding="utf-8").strip()
+
+
+def _connect(hosts, tls):
+    coordinator = ZooKeeperCoordinator(ZooKeeper(hosts=hosts, session_timeout_seconds=1, tls=tls), 0.5)
+    try:
+        coordinator.connect()
+    except CompactorError as error:
+        print(type(error).__name__, flush=True)
+    os._exit(0)
 
 
 def test_nobody_there_is_one_clear_error():
