@@ -4,29 +4,24 @@ One compaction, step by step: observe, plan, run, verify, publish; or discard.
 Knows files and Spark; knows nothing of the metastore: whether it may publish is asked of the caller at the last moment (`guard`). Every step may be repeated.
 """
 
-import socket
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
-from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind, parse_dir
 from compactor.acid.snapshot import AcidState, resolve
-from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
 from compactor.engine.full_acid import plan_full_acid, run_full_acid
 from compactor.engine.insert_only import carry, carry_tasks
 from compactor.engine.manifest import Manifest, ManifestFile, Published
+from compactor.engine.request import CompactionRequest
 from compactor.engine.results import OutputFile, StagedResult
 from compactor.engine.staging import Accepted
-from compactor.engine.submit import JobName, Submitter, job_name
+from compactor.engine.submit import Submitter
 from compactor.engine.task_memory import task_memory
 from compactor.engine.verify import verify_full_acid, verify_listing
 from compactor.engine.ways import publisher_for, staging_for
-from compactor.engine.wishes import wishes
 from compactor.errors import CompactorError, RefusedError, VerificationError
 from compactor.log import get_logger
-from compactor.metastore.model import Entity, PartitionFacts, TableFacts
 from compactor.planning.document import CompactionPlan
-from compactor.planning.facts import TableSpec
 from compactor.planning.memory import EVENT_BYTES, SPILLED_BYTES
 from compactor.planning.parts import Limits
 from compactor.planning.plan import plan_whole_files
@@ -40,64 +35,6 @@ from compactor.storage.base import Room, Storage
 __all__ = ["Compaction", "CompactionRequest", "Manifest", "Published", "StagedResult"]
 
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionRequest:
-    """
-    What is to be compacted, and under which snapshot.
-
-    Args:
-        entry_id, attempt: together unique for ever: they name the staging directory.
-        location: of the partition, or of an unpartitioned table; a Hadoop path string.
-        txns: the transactions a `_v` suffix is judged by, the compaction's own not valid; None on Hive 3.1.
-        visibility_txn: the compaction's own transaction; None on Hive 3.1.
-        properties: of the queue entry.
-        pool: compaction pool, for scheduling.
-        run_as: the user that an application is run as, where that is wanted.
-    """
-
-    entry_id: int
-    attempt: str
-    entity: Entity
-    table: TableFacts
-    partition: PartitionFacts | None
-    location: str
-    kind: CompactionKind
-    layout: LayoutVersion
-    write_ids: CompactorWriteIdList
-    txns: ValidTxnList | None
-    visibility_txn: int | None
-    properties: Mapping[str, str] = field(default_factory=dict)
-    host: str = field(default_factory=socket.getfqdn)
-    pool: str | None = None
-    run_as: str | None = None
-
-    @property
-    def job(self) -> JobName:
-        """
-        Name, group, pool and wishes of its Spark jobs.
-
-        Raises:
-            RefusedError: BAD_PROPERTY, a wish that can't be meant.
-        """
-        name = job_name(self.host, self.entity.database, self.entity.table, self.entity.partition)
-        asked = wishes([self.properties, self.table.parameters, self.table.database_parameters])
-        return JobName(name, f"{self.entry_id}.{self.attempt}", self.pool, wishes=asked, user=self.run_as)
-
-    @property
-    def spec(self) -> TableSpec:
-        """The table as far as planning needs it: always its current columns, never a partition's."""
-        return TableSpec(
-            name=str(self.entity),
-            columns=tuple((column.name, column.type) for column in self.table.columns),
-            insert_only=self.table.insert_only,
-            transactional=self.table.transactional,
-            sorted=self.table.sorted,
-            buckets=self.table.buckets,
-            parameters=dict(self.table.parameters),
-            properties=dict(self.properties),
-        )
 
 
 class Compaction:

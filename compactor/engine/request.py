@@ -1,0 +1,70 @@
+"""What is asked of the engine: which partition is to be compacted, how, and under which snapshot."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
+from compactor.engine.submit import JobName, job_name
+from compactor.engine.wishes import wishes
+from compactor.metastore.model import Entity, PartitionFacts, TableFacts
+from compactor.planning.facts import TableSpec
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRequest:
+    """
+    What is to be compacted, and under which snapshot.
+
+    Args:
+        entry_id, attempt: together unique for ever: they name the staging directory.
+        location: of the partition, or of an unpartitioned table; a Hadoop path string.
+        txns: the transactions a `_v` suffix is judged by, the compaction's own not valid; None on Hive 3.1.
+        visibility_txn: the compaction's own transaction; None on Hive 3.1.
+        properties: of the queue entry.
+        pool: compaction pool, for scheduling.
+        run_as: the user that an application is run as, where that is wanted.
+    """
+
+    entry_id: int
+    attempt: str
+    entity: Entity
+    table: TableFacts
+    partition: PartitionFacts | None
+    location: str
+    kind: CompactionKind
+    layout: LayoutVersion
+    write_ids: CompactorWriteIdList
+    txns: ValidTxnList | None
+    visibility_txn: int | None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    host: str = field(default_factory=socket.getfqdn)
+    pool: str | None = None
+    run_as: str | None = None
+
+    @property
+    def job(self) -> JobName:
+        """
+        Name, group, pool and wishes of its Spark jobs.
+
+        Raises:
+            RefusedError: BAD_PROPERTY, a wish that can't be meant.
+        """
+        name = job_name(self.host, self.entity.database, self.entity.table, self.entity.partition)
+        asked = wishes([self.properties, self.table.parameters, self.table.database_parameters])
+        return JobName(name, f"{self.entry_id}.{self.attempt}", self.pool, wishes=asked, user=self.run_as)
+
+    @property
+    def spec(self) -> TableSpec:
+        """The table as far as planning needs it: always its current columns, never a partition's."""
+        return TableSpec(
+            name=str(self.entity),
+            columns=tuple((column.name, column.type) for column in self.table.columns),
+            insert_only=self.table.insert_only,
+            transactional=self.table.transactional,
+            sorted=self.table.sorted,
+            buckets=self.table.buckets,
+            parameters=dict(self.table.parameters),
+            properties=dict(self.properties),
+        )
