@@ -17,10 +17,12 @@ from compactor.reasons import Reason
 from compactor.roles.identity import parse_worker_id
 
 COLUMNS = (Column("id", "ID", right=True), Column("entity", "COMPACTION OF"), Column("kind", "KIND"), Column("state", "STATE"), Column("message", "MESSAGE"))
+HIGHEST_ID = (1 << 63) - 1
+"""Of CQ_ID."""
 
 
 @click.command(cls=Command)
-@click.argument("number", metavar="ID", type=click.IntRange(min=1))
+@click.argument("number", metavar="ID", type=click.IntRange(1, HIGHEST_ID))
 @wait_options("Wait until the worker has stopped; the exit code tells whether it could.")
 @pass_session
 def cancel(session: Session, *, number: int, wait: bool, timeout: float | None) -> int:

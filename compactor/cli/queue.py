@@ -61,8 +61,8 @@ HISTORY_COLUMNS = (
 @pass_session
 def queue(session: Session, target: str | None, states: tuple[str, ...]) -> None:
     """Show what is waiting, being worked on, or ready for cleaning; oldest first."""
-    database = session.database()
     wanted = _wanted(session, target)
+    database = session.database()
     entries = [entry for entry in Queue(database).entries(*_states(states)) if _fits(entry, wanted)]
     now = database.read(database.now_ms)
     denied = holds.waiting(session, entries)

@@ -191,7 +191,10 @@ def _folder(directory: Path | None, *, keep: bool) -> Iterator[Path]:
         if root.exists() and (not root.is_dir() or (any(root.iterdir()) and not (root / MARKER).exists())):
             raise UsageError(f"--dir {directory} is not empty and not of an earlier demo: name another directory")
         shutil.rmtree(root, ignore_errors=True)
-        root.mkdir(parents=True)
+        try:
+            root.mkdir(parents=True)
+        except OSError as error:
+            raise UsageError(f"--dir {directory} can't be made: {error.strerror or error}") from None
     (root / MARKER).touch()
     try:
         yield root
