@@ -21,9 +21,9 @@ test: ## set up, run the tests (ARGS="-k name" to choose)
 	@$(SETUP) test
 	@$(BIN)/python -m pytest -m "not long and not cluster and not deploy" -n 2 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 
-test-long: ## the tests that take too long for every day
+test-long: ## hundreds of long random lives of tables (tens of minutes of both cores)
 	@$(SETUP) test
-	@$(BIN)/python -m pytest -m "long and not cluster" $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -m "long and not cluster" -n 2 --dist load $(TESTS) $(ARGS)
 
 test-cluster: ## the tests that start the servers of a cluster: HDFS and others
 	@$(SETUP) test

@@ -34,6 +34,7 @@ def test_no_snapshot_loses_a_row(tmp_path, kind, seed):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(100, 400))
 def test_no_snapshot_loses_a_row_in_long_histories(tmp_path, seed):
     """Many seeds, longer lives."""

@@ -107,6 +107,7 @@ def test_results_of_hives_merge_compaction_are_compacted_and_cleaned(hive_4, see
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(80))
 def test_no_row_and_no_file_is_lost_in_long_histories(world, seed):
     """Many seeds."""

@@ -39,6 +39,7 @@ def test_no_snapshot_loses_a_row(tmp_path, submitter, kind, layout, stripes):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(60))
 def test_no_snapshot_loses_a_row_in_long_histories(tmp_path, submitter, seed):
     """Many seeds, longer lives, everything chosen by the seed."""

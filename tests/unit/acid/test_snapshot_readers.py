@@ -26,11 +26,12 @@ def test_no_snapshot_ever_loses_or_gains_a_row(layout):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("layout", LayoutVersion)
 def test_no_snapshot_ever_loses_or_gains_a_row_in_long_lives(layout):
     """The same with longer lives and many more of them."""
 
-    @settings(max_examples=20_000)
+    @settings(max_examples=1500)
     @given(strategies.histories(layout, steps=40))
     def lives(history: History) -> None:
         history.check()

@@ -79,6 +79,25 @@ def test_a_hit_is_never_overlooked(events, keys):
     assert not (hit is Hit.CERTAIN and not touched)
 
 
+@pytest.mark.parametrize(
+    ("keys", "event", "hit"),
+    [
+        ([(1, 0), (1, 1), (1, 2)], (1, 0), Hit.CERTAIN),
+        ([(1, 0), (1, 1), (1, 2)], (1, 1), Hit.CERTAIN),
+        ([(1, 0), (1, 1), (1, 2)], (1, 2), Hit.CERTAIN),
+        ([(1, 0), (1, 1), (1, 2)], (1, 3), Hit.NONE),
+        ([(1, 0), (1, 2), (1, 4)], (1, 4), Hit.CERTAIN),
+        ([(1, 0), (1, 2), (1, 4)], (1, 3), Hit.POSSIBLE),
+        ([(1, 0), (2, 1)], (1, 1), Hit.POSSIBLE),  # as many row ids as rows, but of two writes
+    ],
+)
+def test_what_bounds_tell_of_a_hit(keys, event, hit):
+    """Both ends count; inside, an event is certain to hit only where no key of one write is missing."""
+    (named, *rows) = (RowKey(write_id, encode(0, 0), row_id) for write_id, row_id in (event, *keys))
+    _, tail = opened(acid_file([insert(key, (1, "v")) for key in rows]))
+    assert DeleteEvents.of(columns([named])).hit(stripe_bounds(tail, 0)) is hit
+
+
 def files(events, per_file):
     parts = [events[start : start + per_file] for start in range(0, len(events), per_file)]
     return [opened(acid_file([delete(key, current) for key, current in sorted(part)])) for part in parts]
