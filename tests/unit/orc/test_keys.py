@@ -46,6 +46,15 @@ def test_bounds_hold_every_key(keys):
     assert bounds.rows == len(keys)
 
 
+@pytest.mark.parametrize("column", [2, 3, 4])
+def test_statistics_that_count_fewer_values_than_rows_bound_nothing(column):
+    """A key that they leave out could lie anywhere."""
+    _, tail = opened(acid_file([insert(RowKey(1, BUCKET, number), (1, "v")) for number in range(3)]))
+    assert stripe_bounds(tail, 0) is not None
+    tail.metadata.stripe_stats[0].columns[column].number_of_values = 2
+    assert stripe_bounds(tail, 0) is None
+
+
 @given(strategies.sorted_keys(min_size=1))
 def test_the_last_key_is_found_without_an_index(keys):
     """By statistics where they prove it, else by decoding."""
