@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from sqlalchemy import update
 
 from compactor.errors import OwnershipLostError
 from compactor.metastore.model import Entity, QueueState
@@ -74,6 +75,15 @@ def test_a_claim_given_back_is_anybodys(database):
     assert again.id == entry.id
     with pytest.raises(OwnershipLostError):
         queue.give_back(entry)
+
+
+def test_a_later_claim_by_the_same_worker_is_not_given_back(database, hive):
+    """Given back and claimed again meanwhile, as workers' names are used again: the second claim stands, whoever still believes in the first."""
+    entry = claimed(database)
+    hive.change(update(database.schema.compaction_queue).values(cq_start=entry.start_ms + 1000))
+    with pytest.raises(OwnershipLostError):
+        Queue(database).give_back(entry)
+    assert Queue(database).entry(entry.id).state is QueueState.WORKING
 
 
 def test_timed_out_claims_are_revoked(database, hive):

@@ -146,6 +146,13 @@ def test_stripes_out_of_order_are_noticed():
         spliced([acid_file(events(1, 3)), acid_file(events(1, 3))])
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_stripe_that_comes_twice_is_noticed(rows):
+    """Its rows would be there twice: keys must ascend, equal ones don't."""
+    with pytest.raises(VerificationError, match="don't come after"):
+        spliced([acid_file(events(1, rows))] * 2)
+
+
 def test_a_wrong_last_key_is_noticed():
     """The caller's last key has to be inside the statistics."""
     reader, tail = opened(acid_file(events(1, 3)))
