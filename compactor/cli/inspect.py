@@ -154,7 +154,7 @@ def judge(found: Found, compactor: AcidState, candidate: Candidate | None, momen
 
 def candidates(database: Database) -> Mapping[Entity, Candidate]:
     """What the metastore remembers of writes and aborts, for everything."""
-    return {candidate.entity: candidate for candidate in Initiating(database).candidates(None)}
+    return {candidate.entity: candidate for candidate in Initiating(database).candidates()}
 
 
 def partitions(catalog: Catalog, table: TableFacts, limit: int | None = None) -> list[Found]:

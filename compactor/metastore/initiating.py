@@ -6,7 +6,7 @@ CheckFailedCompactionsHandler, TableOptimizer.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -18,8 +18,6 @@ from compactor.metastore.rows import read_history
 from compactor.metastore.snapshots import snapshots_for
 from compactor.metastore.sql import batches, entity_columns, maximum, of_entity, same_entity
 
-_LOOKS_KEPT = 100
-
 _FETCHED = 5000
 """Rows taken from the driver at a time: one by one costs more than the rows, all at once holds them twice."""
 
@@ -29,36 +27,47 @@ _FEW = 1000
 _CONDITIONS = 100
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """
+    What one look found.
+
+    Args:
+        reached: every transaction below this id had ended: for a look from here on only commits of this and later ones are new, however long they ran.
+    """
+
+    candidates: list[Candidate]
+    reached: int
+
+
 class Initiating:
-    """The Initiator's view of one metastore. Remembers how far each of its looks reached."""
+    """The Initiator's view of one metastore."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._schema = database.schema
         self._snapshots = snapshots_for(self._schema, database.now)
-        self._looks: list[tuple[int, int]] = []
 
     def last_cycle_ms(self) -> int | None:
         """Start of the last completed cycle, ours or Hive's, where Hive 4 stores it; None when it isn't known."""
         aux = self._schema.aux_table.c
         return self._database.read(lambda connection: maximum(connection, aux.mt_key2, aux.mt_key1 == "Initiator")) or None
 
-    def candidates(
-        self, since_ms: int | None, *, also: Collection[Entity] = (), aborted_count: int | None = None, aborted_age_ms: int | None = None
-    ) -> list[Candidate]:
+    def look(self, first: int | None, *, also: Collection[Entity] = (), aborted_count: int | None = None, aborted_age_ms: int | None = None) -> Look:
         """
         What may be worth a look.
 
         Args:
-            since_ms: only what was written since then (database clock), besides aborts and what didn't initiate or failed last; None: everything
+            first: what an earlier look reached: only what was committed since, besides aborts and what didn't initiate or failed last; None: everything
                 that was written and isn't compacted and cleaned.
             also: look at these too, if there is anything to see.
             aborted_count, aborted_age_ms: what only aborts brought here must have more components, or an older transaction, than that; None: any.
-
-        Commits since a time that we looked at ourselves are told by transaction id and none is missed, however long its transaction ran. For another
-        time (after a restart) they are those of transactions that started since.
         """
-        return self._database.read(lambda connection: self._candidates(connection, since_ms, set(also), (aborted_count, aborted_age_ms)))
+        return self._database.read(lambda connection: self._look(connection, first, set(also), (aborted_count, aborted_age_ms)))
+
+    def candidates(self) -> list[Candidate]:
+        """Everything that was written, or aborted, and isn't compacted and cleaned."""
+        return self.look(None).candidates
 
     def failing(self, entities: Iterable[Entity], threshold: int, retry_days: float) -> set[Entity]:
         """
@@ -71,23 +80,13 @@ class Initiating:
 
     # Candidates
 
-    def _candidates(self, connection: Connection, since_ms: int | None, also: set[Entity], aborts: tuple[int | None, int | None]) -> list[Candidate]:
+    def _look(self, connection: Connection, first: int | None, also: set[Entity], aborts: tuple[int | None, int | None]) -> Look:
         now = self._database.now_ms(connection)
-        unfinished = self._snapshots.min_open_or_next(connection)
-        first = None if since_ms is None else self._first_txn(connection, since_ms)
-        self._looks = [*self._looks[-_LOOKS_KEPT:], (now, unfinished)]
+        reached = self._snapshots.min_open_or_next(connection)  # before the commits are read: what ends in between is told twice rather than never
         covered = self._covered(connection)
         found = self._committed(connection, first, also | (self._unlucky(connection) if first is not None else set()))
         self._add_aborted(connection, found, now=now, aborts=aborts, always=also)
-        return [self._with_queue(candidate, covered) for candidate in found.values()] if covered else list(found.values())
-
-    def _first_txn(self, connection: Connection, since_ms: int) -> int:
-        """The first transaction whose commit a look at `since_ms` may have missed."""
-        reached = [unfinished for at, unfinished in self._looks if at <= since_ms]
-        if reached:
-            return reached[-1]
-        txns = self._schema.txns.c
-        return maximum(connection, txns.txn_id, txns.txn_started < since_ms) + 1
+        return Look([self._with_queue(candidate, covered) for candidate in found.values()] if covered else list(found.values()), reached)
 
     def _committed(self, connection: Connection, first: int | None, also: set[Entity]) -> dict[Entity, Candidate]:
         completed = self._schema.completed_txn_components

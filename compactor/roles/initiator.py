@@ -4,8 +4,8 @@ Looks for tables and partitions that are due, and queues them, the most urgent f
 Asks the metastore in few set-based statements what was written or aborted since the last look, joins the catalog in bulk, lists the directories of what is left in
 a pool of threads, and lets the pure picker decide. One bad table is recorded and never stops the cycle.
 
-What was written is stamped when its transaction starts and seen when it commits: so each look goes back beyond the start of the last completed cycle. What is
-skipped for a reason that passes by itself is looked at again in the next cycle; everything else in a full scan.
+What is new is told by transactions, not by times: a write is stamped when its transaction starts and seen when it commits. What is
+queued, or skipped for a reason that passes by itself, is looked at again in the next cycle; everything else in a full scan.
 Source: docs/operations.md; Hive's Initiator, TableOptimizer, AcidTableOptimizer.
 """
 
@@ -102,7 +102,7 @@ class Initiator:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._recovery = Recovery(services)
-        self._last_start_ms: int | None = None
+        self._reached: int | None = None
         self._last_full_ms: int | None = None
         self._again: set[Entity] = set()
         self._quiet = Quiet()
@@ -126,10 +126,9 @@ class Initiator:
             settings = services.settings.initiator
             resumed = bool(self._waited_for - paused)  # what was written meanwhile was passed over
             full = resumed or self._last_full_ms is None or start - self._last_full_ms >= settings.full_scan_seconds * 1000
-            since = None if full or self._last_start_ms is None else self._last_start_ms - round(settings.look_back_seconds * 1000)
-            tally = self._cycle(held, since, start, judge)
+            tally, reached = self._cycle(held, None if full else self._reached, start, judge)
             held.keep(start)
-        self._last_start_ms = start
+        self._reached = reached
         if full:
             self._last_full_ms = start
         self._again = tally.again
@@ -138,17 +137,18 @@ class Initiator:
         freed = self._recovery.give_back_timed_out()
         return self._sentence(tally, full=full, freed=len(freed))
 
-    def _cycle(self, held: Held, since_ms: int | None, now_ms: int, judge: Judge) -> _Tally:
+    def _cycle(self, held: Held, first: int | None, now_ms: int, judge: Judge) -> tuple[_Tally, int]:
         services = self._services
         limits = thresholds_from(services.settings.initiator.thresholds)
-        candidates = services.initiating.candidates(since_ms, also=self._again, aborted_count=limits.aborted_count, aborted_age_ms=limits.aborted_age_ms)
+        look = services.initiating.look(first, also=self._again, aborted_count=limits.aborted_count, aborted_age_ms=limits.aborted_age_ms)
+        candidates = look.candidates
         self._refusals.begin(now_ms)
         tally = _Tally(candidates=len(candidates))
         services.steps.enter(steps.INITIATOR_SEARCHED)
         settings = services.settings.initiator
         failing = services.initiating.failing((candidate.entity for candidate in candidates), settings.failed_threshold, settings.failed_retry_days)
         oldest_open_ms = self._oldest_open_ms(now_ms)
-        self._quiet.begin(everything=since_ms is None)
+        self._quiet.begin(everything=first is None)
         for batch in batches(candidates, _AT_ONCE):
             self._judge_all(self._subjects(batch, failing, tally, now_ms, judge), tally, now_ms, oldest_open_ms)
         self._quiet.end()
@@ -156,7 +156,7 @@ class Initiator:
         self._enqueue(held, tally)
         services.steps.enter(steps.INITIATOR_QUEUED)
         self._count(tally)
-        return tally
+        return tally, look.reached
 
     # Who is looked at
 
@@ -317,6 +317,7 @@ class Initiator:
         for (subject, picked), answer in zip(chosen, self._services.queue.enqueue_all(requests, held.check), strict=True):
             if answer.accepted:
                 queued.append((subject, picked))
+                tally.again.add(subject.candidate.entity)
                 self._refusals.asked(subject.candidate, subject.place.table, answer.id)
                 with about_entity(subject.candidate.entity):
                     _log.info(

@@ -23,7 +23,6 @@ class Initiator(Section):
     enabled: bool = True
     interval_seconds: Seconds = 300
     full_scan_seconds: Seconds = 3600
-    look_back_seconds: NotNegative = 600
     listing_threads: int = Field(default=16, ge=1, le=512)
     thresholds: Thresholds = Thresholds()
     failed_threshold: int = Field(default=2, ge=1, le=20)

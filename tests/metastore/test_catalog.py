@@ -150,7 +150,7 @@ def test_hives_own_snapshots_are_read(written_by_hive):
 @pytest.mark.postgres
 def test_hives_own_commits_are_candidates(written_by_hive):
     """Every table that Hive wrote to is a candidate, the aborted partition write with its count."""
-    found = {str(candidate.entity): candidate for candidate in Initiating(written_by_hive).candidates(None)}
+    found = {str(candidate.entity): candidate for candidate in Initiating(written_by_hive).candidates()}
     assert found["fx.part_acid/dt=2024-01-01"].newest_write_id == 6
     assert found["fx.aborted_part/dt=p3"].aborted_count == 1
     assert found["fx.aborted"].aborted_count == 2

@@ -153,12 +153,12 @@ def test_duplicates_go_and_the_newest_of_each_kind_stay(database, hive):
         hive.write("db.t", "p=1", operation=operation)
     hive.write("db.t", "p=2")
     hive.write("db.t", None)
-    before = {candidate.entity: candidate.newest_write_id for candidate in Initiating(database).candidates(None)}
+    before = {candidate.entity: candidate.newest_write_id for candidate in Initiating(database).candidates()}
     hive.begin()
     Housekeeping(database).remove_duplicate_components()
     completed = database.schema.completed_txn_components
     assert hive.rows(completed, "ctc_writeid", "ctc_update_delete", where=completed.c.ctc_partition == "p=1") == [(4, "Y"), (6, "N")]
-    assert {candidate.entity: candidate.newest_write_id for candidate in Initiating(database).candidates(None)} == before
+    assert {candidate.entity: candidate.newest_write_id for candidate in Initiating(database).candidates()} == before
 
 
 def test_history_keeps_the_newest_of_each_state(database, hive):

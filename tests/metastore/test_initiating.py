@@ -19,7 +19,7 @@ def test_everything_uncleaned_is_a_candidate(database, hive):
     hive.write("db.t", "p=1")
     txn_id, write_id = hive.write("db.t", "p=1")
     hive.write("db.t", None)
-    found = {candidate.entity: candidate for candidate in Initiating(database).candidates(None)}
+    found = {candidate.entity: candidate for candidate in Initiating(database).candidates()}
     assert set(found) == {P, T}
     assert (found[P].newest_write_id, found[P].newest_txn_id, found[P].commits, found[P].aborted_count) == (write_id, txn_id, 2, 0)
 
@@ -30,41 +30,29 @@ def test_only_what_was_written_since_the_last_look(database, hive):
     slow = hive.begin(age=10 * HOUR_MS)
     hive.touch(slow, "db.slow")
     initiating = Initiating(database)
-    assert names(initiating.candidates(None)) == ["db.old"]
-    looked = database.read(database.now_ms)
+    look = initiating.look(None)
+    assert names(look.candidates) == ["db.old"]
     hive.write("db.new", age=0)
     hive.commit(slow)
-    assert names(initiating.candidates(looked)) == ["db.new", "db.slow"]
+    assert names(initiating.look(look.reached).candidates) == ["db.new", "db.slow"]
 
 
 def test_nothing_is_lost_when_a_cycle_failed(database, hive):
-    """A look whose cycle didn't complete moves nothing: asked again for the time of an earlier one, everything since then is told again."""
+    """A look whose cycle didn't complete moves nothing: asked again from where an earlier one reached, everything since then is told again."""
     initiating = Initiating(database)
-    initiating.candidates(None)
-    completed = database.read(database.now_ms)
+    completed = initiating.look(None).reached
     hive.write("db.new", age=0)
-    assert names(initiating.candidates(completed)) == ["db.new"]
-    assert names(initiating.candidates(completed)) == ["db.new"]
-
-
-def test_after_a_restart_what_started_since_is_told(database, hive):
-    """An Initiator that never looked goes by the start of transactions; what it can't tell apart it tells too."""
-    hive.write("db.old", age=5 * HOUR_MS)
-    hive.write("db.new", age=1000)
-    found = names(Initiating(database).candidates(database.read(database.now_ms) - HOUR_MS))
-    assert "db.new" in found
-    if database.schema.hive_4:
-        assert found == ["db.new"]
+    assert names(initiating.look(completed).candidates) == ["db.new"]
+    assert names(initiating.look(completed).candidates) == ["db.new"]
 
 
 def test_others_can_be_asked_for(database, hive):
     """Entities that were skipped are told again when asked for, unless there is nothing of them any more."""
     hive.write("db.t")
     initiating = Initiating(database)
-    initiating.candidates(None)
-    now = database.read(database.now_ms)
-    assert names(initiating.candidates(now)) == []
-    assert names(initiating.candidates(now, also=[T, P])) == ["db.t"]
+    reached = initiating.look(None).reached
+    assert names(initiating.look(reached).candidates) == []
+    assert names(initiating.look(reached, also=[T, P]).candidates) == ["db.t"]
 
 
 @pytest.mark.parametrize("more", [0, 1200])
@@ -73,11 +61,10 @@ def test_asking_for_others_brings_nothing_else(database, hive, more):
     for name, partition in (("db.t", "p=1"), ("db.t", "p=2"), ("db.t", None), ("db.u", None), ("other.t", "p=1")):
         hive.write(name, partition)
     initiating = Initiating(database)
-    initiating.candidates(None)
-    now = database.read(database.now_ms)
+    reached = initiating.look(None).reached
     hive.write("db.new", age=0)
     also = [P, T, *(Entity("db", "absent", f"p={number}") for number in range(more))]
-    assert names(initiating.candidates(now, also=also)) == ["db.new", "db.t", "db.t/p=1"]
+    assert names(initiating.look(reached, also=also).candidates) == ["db.new", "db.t", "db.t/p=1"]
 
 
 def test_what_failed_or_did_not_initiate_is_told_again(database, hive):
@@ -87,8 +74,8 @@ def test_what_failed_or_did_not_initiate_is_told_again(database, hive):
         for state in states:
             hive.finished(name, state=state)
     initiating = Initiating(database)
-    initiating.candidates(None)
-    assert names(initiating.candidates(database.read(database.now_ms))) == ["db.a", "db.b"]
+    reached = initiating.look(None).reached
+    assert names(initiating.look(reached).candidates) == ["db.a", "db.b"]
 
 
 def test_aborts_are_counted_beside_commits(database, hive):
@@ -98,7 +85,7 @@ def test_aborts_are_counted_beside_commits(database, hive):
     failed, _ = hive.fail_write("db.t", "p=1", age=1000)
     hive.touch(failed, "db.t", "p=1", operation="c", write_id=9)
     hive.fail_write("db.u")
-    found = {str(candidate.entity): candidate for candidate in Initiating(database).candidates(None)}
+    found = {str(candidate.entity): candidate for candidate in Initiating(database).candidates()}
     assert found["db.t/p=1"].aborted_count == 2
     assert abs(database.read(database.now_ms) - 9 * HOUR_MS - found["db.t/p=1"].oldest_abort_ms) < 60_000
     assert (found["db.u"].aborted_count, found["db.u"].newest_write_id) == (1, 0)
@@ -108,7 +95,7 @@ def test_aborts_are_counted_beside_commits(database, hive):
 def test_aborts_alone_can_be_bounded(database, hive, count, age_ms, told):
     """What only aborts brought up is left out when it has neither more components nor an older transaction than asked for."""
     hive.fail_write(age=2 * HOUR_MS)
-    found = Initiating(database).candidates(None, aborted_count=count, aborted_age_ms=age_ms)
+    found = Initiating(database).look(None, aborted_count=count, aborted_age_ms=age_ms).candidates
     assert names(found) == (["db.t"] if told or age_ms is None else [])
 
 
@@ -118,7 +105,7 @@ def test_aborts_that_a_ready_entry_covers_do_not_count(database, hive):
     hive.fail_write("db.t", "p=1")
     hive.fail_write("db.t", "p=2")
     hive.queued("db.t/p=1", state="r", highest_write_id=covered)
-    found = {str(candidate.entity): candidate for candidate in Initiating(database).candidates(None)}
+    found = {str(candidate.entity): candidate for candidate in Initiating(database).candidates()}
     assert found["db.t/p=1"].aborted_count == 1
     assert found["db.t/p=1"].ready_for_cleaning_hwm == covered
     assert found["db.t/p=2"].aborted_count == 1
@@ -132,7 +119,7 @@ def test_what_is_in_the_queue_is_said(database, hive):
     hive.queued("db.b", state="w", worker_id="x", start=1)
     hive.queued("db.c", state="r", highest_write_id=4)
     hive.queued("db.c", state="r", highest_write_id=7)
-    found = {str(candidate.entity): (candidate.active, candidate.ready_for_cleaning_hwm) for candidate in Initiating(database).candidates(None)}
+    found = {str(candidate.entity): (candidate.active, candidate.ready_for_cleaning_hwm) for candidate in Initiating(database).candidates()}
     assert found == {"db.a": (QueueState.INITIATED, None), "db.b": (QueueState.WORKING, None), "db.c": (None, 7)}
 
 
@@ -142,7 +129,7 @@ def test_candidates_take_few_statements(database, hive):
         hive.write(f"db.t{number}")
     statements = []
     event.listen(database.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
-    assert len(Initiating(database).candidates(None)) == 40
+    assert len(Initiating(database).candidates()) == 40
     assert len(statements) < 12
 
 
@@ -185,8 +172,10 @@ def test_hives_last_cycle_is_known(database_4):
 
 
 def test_purged_transactions_do_not_hide_commits(database_4, hive_4):
-    """When the rows of committed transactions have been purged, more is told rather than less."""
+    """What was committed after a look is told, though the rows of its transaction and of all before it have been purged meanwhile."""
+    initiating = Initiating(database_4)
     hive_4.write("db.a", age=5 * HOUR_MS)
-    hive_4.write("db.b", age=1000)
-    hive_4.change(delete(database_4.schema.txns).where(database_4.schema.txns.c.txn_id < 2))
-    assert "db.b" in names(Initiating(database_4).candidates(database_4.read(database_4.now_ms) - HOUR_MS))
+    reached = initiating.look(None).reached
+    hive_4.write("db.b", age=HOUR_MS)
+    hive_4.change(delete(database_4.schema.txns))
+    assert "db.b" in names(initiating.look(reached).candidates)

@@ -109,7 +109,6 @@ def test_between_full_scans_only_new_writes_are_candidates(world):
     """An incremental look doesn't see what was written long before the last one."""
     world.table("old", rows=3)
     world.settle_time()
-    world.configure(initiator={"look_back_seconds": 0})
     initiator = world.initiator()
     assert "of 1 candidates" in initiator.run_once()
     world.table("new", rows=3)
