@@ -71,6 +71,7 @@ def test_the_pod_fits_the_daemon_and_the_image():
     pod = MANIFESTS["statefulset.yaml"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     settings = load_settings(FOLDER / "compactor.yaml", {})
+    assert settings.members.expected == MANIFESTS["statefulset.yaml"]["spec"]["replicas"]
     assert [port["containerPort"] for port in container["ports"]] == [settings.http.port]
     assert MANIFESTS["service.yaml"]["spec"]["ports"][0]["port"] == settings.http.port
     assert MANIFESTS["networkpolicy.yaml"]["spec"]["ingress"][0]["ports"][0]["port"] == settings.http.port
