@@ -20,6 +20,7 @@ from compactor.storage.hdfs_access import carry_over
 from compactor.storage.hdfs_client import FileDefaults, connect, file_defaults, require_package
 from compactor.storage.hdfs_failures import explained, explanation, java_class, missing
 from compactor.storage.hdfs_files import HdfsReader, HdfsWriter
+from compactor.storage.hdfs_patience import data_seconds
 from compactor.storage.location import Parts, parent, split
 from compactor.storage.options import StorageOptions
 from compactor.storage.renaming import RenamingStorage
@@ -50,6 +51,7 @@ class HdfsStorage(RenamingStorage):
         self._parts = Parts(parts.scheme, parts.authority, "/")
         self._all = options
         self._options: Hdfs = options.hdfs
+        self._data_seconds: Final = data_seconds(options.hdfs.rpc_timeout_seconds)
         self._lock = threading.Lock()
         self._made: tuple[Any, FileDefaults] | None = None
         self._rooms: dict[str, tuple[float, Room]] = {}
@@ -96,14 +98,14 @@ class HdfsStorage(RenamingStorage):
         return self._info(location) is not None
 
     def open_read(self, location: str) -> HdfsReader:
-        return HdfsReader(self._client, self._path(location), location)
+        return HdfsReader(self._client, self._path(location), location, self._data_seconds)
 
     def create(self, location: str) -> HdfsWriter:
         client, path = self._client, self._path(location)
         defaults = self._defaults
         how = require_package().WriteOptions(block_size=defaults.block_size, replication=defaults.replication, overwrite=False, create_parent=False)
         with explained("create", location):
-            return HdfsWriter(client, client.create(path, how), path, location)
+            return HdfsWriter(client, client.create(path, how), path, location, self._data_seconds)
 
     def mkdir(self, location: str) -> None:
         """HDFS' own mkdir is content with a directory that is there; a rename isn't, so a hidden one is made beside it and renamed."""

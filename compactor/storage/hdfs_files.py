@@ -10,18 +10,27 @@ from compactor.errors import RetryableError
 from compactor.orc.handles import RandomReader
 from compactor.storage.handles import Reading, Writing, truncated
 from compactor.storage.hdfs_failures import explained
+from compactor.storage.overdue import within
 
 _PIECE: Final = 1 << 20
 """Bytes given to the client at once: each call crosses from Python to Rust."""
+_LARGEST: Final = 8 << 20
+"""Bytes that are given to the client in one call at most: what a time limit is for."""
 _AHEAD: Final = 16
 """Pieces that are read before they are asked for."""
 
 
 class HdfsReader(Reading):
-    """A `ReadHandle`: the client keeps no position, so threads may share it."""
+    """
+    A `ReadHandle`: the client keeps no position, so threads may share it.
 
-    def __init__(self, client: Any, path: str, name: str) -> None:
+    Args:
+        seconds: how long DataNodes may take for one answer; None: for ever.
+    """
+
+    def __init__(self, client: Any, path: str, name: str, seconds: float | None = None) -> None:
         self.name: Final = name
+        self._seconds: Final = seconds
         with explained("read", name):
             self._file: Final = client.read(path)
         self.size: Final = len(self._file)
@@ -31,7 +40,7 @@ class HdfsReader(Reading):
         if length <= 0:
             return b""
         with explained("read", self.name):
-            found: bytes = self._file.read_range(offset, length)
+            found: bytes = within(self._seconds, self._file.read_range, offset, length)
         return found
 
     def stream(self, offset: int, length: int) -> Iterator[bytes]:
@@ -39,15 +48,10 @@ class HdfsReader(Reading):
         length = min(length, self.size - offset)
         if length <= 0:
             return
-        gathered = bytearray()
         with explained("read", self.name):
-            for part in self._file.read_range_stream(offset, length):
-                gathered += part
-                if len(gathered) >= _PIECE:
-                    yield bytes(gathered)
-                    gathered = bytearray()
-        if gathered:
-            yield bytes(gathered)
+            parts = iter(self._file.read_range_stream(offset, length))
+            while piece := within(self._seconds, _gathered, parts):
+                yield piece
 
 
 class HdfsWriter(Writing):
@@ -56,10 +60,12 @@ class HdfsWriter(Writing):
 
     Args:
         file: the client's open file.
+        seconds: how long DataNodes may take for one piece; None: for ever.
     """
 
-    def __init__(self, client: Any, file: Any, path: str, name: str) -> None:
+    def __init__(self, client: Any, file: Any, path: str, name: str, seconds: float | None = None) -> None:
         super().__init__(name)
+        self._seconds: Final = seconds
         self._client = client
         self._path = path
         self._file = file
@@ -75,7 +81,8 @@ class HdfsWriter(Writing):
         if len(view) < _PIECE:
             self._pending += view
         else:
-            self._put(data if isinstance(data, bytes | bytearray) else bytes(view))
+            for start in range(0, len(view), _LARGEST):
+                self._put(bytes(view[start : start + _LARGEST]) if len(view) > _LARGEST or not isinstance(data, bytes | bytearray) else data)
 
     def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
         copied = 0
@@ -101,7 +108,7 @@ class HdfsWriter(Writing):
         """The client takes a memoryview too, but byte by byte: ten times as slowly."""
         try:
             with explained("write", self.name):
-                self._file.write(data)
+                within(self._seconds, self._file.write, data)
         except FileNotFoundError:
             raise self._removed() from None
 
@@ -109,12 +116,22 @@ class HdfsWriter(Writing):
         self._flush()
         try:
             with explained("write", self.name):
-                self._file.close()
+                within(self._seconds, self._file.close)
         except FileNotFoundError:
             raise self._removed() from None
 
     def _removed(self) -> RetryableError:
         return RetryableError(f"{self.name!r} was removed while it was written")
+
+
+def _gathered(parts: Iterator[bytes]) -> bytes:
+    """The next parts as one piece; empty at the end."""
+    gathered = bytearray()
+    for part in parts:
+        gathered += part
+        if len(gathered) >= _PIECE:
+            break
+    return bytes(gathered)
 
 
 @runtime_checkable

@@ -4,7 +4,8 @@ A time limit for what is asked of a NameNode, which hdfs-native doesn't have: on
 The connection of a question that waits for too long is shut down from outside, as if the NameNode had closed it. The client then does what it does for a NameNode
 that died: it asks again, of the other one where there are two, and in the end says that nobody answers. Calls cost nothing for it, and need no threads.
 
-What goes to a NameNode is known by the address at its other end. Reading from a DataNode isn't limited: where those are, only the NameNode knows.
+What goes to a NameNode is known by the address at its other end. Where DataNodes are only the NameNode knows: who reads or writes a file has a time limit of its
+own, `data_seconds`, after which it is left behind.
 Source: Hadoop's ipc.client.rpc-timeout.ms; shutdown(2).
 """
 
@@ -28,12 +29,19 @@ _LOOKS: Final = 8
 """How often a limit's time is divided for looking whether it is over."""
 _WRITES: Final = 5
 """A file that is written also waits for DataNodes, each of which the client gives a minute: so many limits are its own."""
+_DATA: Final = _WRITES + 1
+"""Who waits for DataNodes may be waiting for a NameNode, too: that one's connection is shut down first."""
 _AGAIN: Final = 1.0
 """Seconds until the next connection of an overdue question is shut down: the client makes a new one at once."""
 _URL: Final = re.compile(r"hdfs://(?P<address>[^/,\s]+:\d+)")
 _ADDRESS: Final = "dfs.namenode.rpc-address"
 
 Address = tuple[str, int]
+
+
+def data_seconds(rpc_seconds: float) -> float:
+    """How long DataNodes may take for one piece of a file, where a NameNode's answer may take so long."""
+    return _DATA * rpc_seconds
 
 
 class Patience:

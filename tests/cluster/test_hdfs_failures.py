@@ -170,7 +170,8 @@ def test_a_datanode_that_dies_while_a_file_is_read(hdfs_directory, hdfs, node):
 
 
 def test_no_datanode_left_while_a_file_is_written(hdfs_directory, hdfs):
-    """The file can't be finished: unreachable, in one line, and it is gone."""
+    """The file can't be finished: unreachable, in one line, and it is gone. The client itself waits for ever now and then; we don't."""
+    configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, rpc_timeout_seconds=5)))
     storage = storage_for(hdfs_directory)
     location = join(hdfs_directory, "f")
     try:
