@@ -10,6 +10,7 @@ from compactor.acid.types import HiveType, Kind, acid_type, row_type
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.codec import Compression
 from compactor.orc.deletes import DeleteEvents
+from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import parse_key_index
 from compactor.orc.output import OutputFormat
 from compactor.orc.recode import RowFilter, Source, Synthetic, recode, recode_into, write_delete_events
@@ -211,6 +212,21 @@ def test_row_ids_of_a_later_stripe_count_from_the_file():
     splicer.finish(None)
     made, _ = run([source(sink.getvalue(), synthetic=Synthetic(0, BUCKET, 10), stripes=(1, 2))])
     assert [row[3] for row in rows_of(made)] == list(range(13, 19))
+
+
+@pytest.mark.parametrize("value", [(100, 1), (-100, 1)], ids=["arrow", "pyorc"])
+def test_row_ids_go_on_from_batch_to_batch(monkeypatch, value):
+    """An original file of several stripes, each decoded some rows at a time: numbered from its first row to its last, whoever decodes them."""
+    monkeypatch.setattr("compactor.orc.rows.BATCH_ROWS", 4)
+    tree = row_type([("id", "int"), ("t", "timestamp")])
+    sink = MemorySink()
+    splicer = Splicer(sink, OutputFormat(tree))
+    for _ in range(2):
+        splicer.add_stripe(*opened(plain_file(tree, [(n, value) for n in range(10)])), 0)
+    splicer.finish(None)
+    gone = DeleteEvents.of(KeyColumns.of([RowKey(0, BUCKET, 100 + n) for n in (5, 17)]))
+    made, _ = run([source(sink.getvalue(), synthetic=Synthetic(0, BUCKET, 100))], OutputFormat(acid_type(tree)), RowFilter(gone))
+    assert [(row[3] - 100, row[5][0]) for row in rows_of(made)] == [(n, n % 10) for n in range(20) if n not in (5, 17)]
 
 
 def test_keys_are_given_where_there_are_none_and_only_there():
