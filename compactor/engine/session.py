@@ -158,7 +158,7 @@ class SparkSubmitter(Runner):
             return result
         if isinstance(result, CompactorError):
             raise result
-        raise UnreachableError(f"Spark can't be started with master {self._settings.master}: {first_line(result)}") from result
+        raise self._cannot_start(first_line(result)) from result
 
     def _create(self) -> _Live:
         require_java()
@@ -168,12 +168,18 @@ class SparkSubmitter(Runner):
         try:
             conf = self._conf(files)
             spark = SparkSession.builder.config(conf=conf).getOrCreate()
-        except BaseException:
+        except BaseException as error:
+            why = first_line(error)  # while there is still a JVM to ask what it meant
             shutil.rmtree(files, ignore_errors=True)
             _forget_jvm()
-            raise
+            if isinstance(error, CompactorError) or not isinstance(error, Exception):
+                raise
+            raise self._cannot_start(why) from error
         _log.info("spark session started", master=self._settings.master, application=spark.sparkContext.applicationId)
         return _Live(spark, files, spark.sparkContext.applicationId)
+
+    def _cannot_start(self, why: str) -> UnreachableError:
+        return UnreachableError(f"Spark can't be started with master {self._settings.master}: {why}")
 
     def _conf(self, files: Path) -> SparkConf:
         pools, logging = files / "pools.xml", files / "log4j2.properties"

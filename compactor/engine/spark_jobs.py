@@ -82,10 +82,11 @@ class SparkJob:
 
 def first_line(error: BaseException) -> str:
     """The sentence in an error that is worth showing: PySpark buries the task's own in one or two stack traces."""
-    text = str(error)
-    if isinstance(error, Py4JJavaError):
-        text = str(error.java_exception)
-    elif isinstance(error, PySparkException):
+    try:
+        text = str(error.java_exception if isinstance(error, Py4JJavaError) else error)
+    except (Py4JError, OSError):  # what it says is in the JVM, which is gone
+        text = f"{type(error).__name__}; the JVM ended before it could be asked"
+    if isinstance(error, PySparkException):
         text = error.getMessage() or text
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)

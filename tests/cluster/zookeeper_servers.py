@@ -147,7 +147,15 @@ class Ensemble:
         return ""
 
     def leader(self) -> int:
-        return next(number for number in self.processes if self.mode(number) in {"leader", "standalone"})
+        """The server that leads the others; waits while they elect one."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            for number in self.processes:
+                if self.mode(number) in {"leader", "standalone"}:
+                    return number
+            if time.monotonic() > deadline:
+                raise RuntimeError("no server of ZooKeeper leads")
+            time.sleep(0.05)
 
     def kill(self, number: int) -> None:
         process = self.processes.pop(number)

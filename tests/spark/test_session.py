@@ -20,6 +20,15 @@ def name(key, pool=None):
     return JobName(job_name("h1", "db", "t", "dt=2024-01-01"), key, pool)
 
 
+def test_what_java_said_when_it_cannot_be_started(submitter):
+    """Unreachable, in Java's words: the JVM that said them has been ended by then, and asking it again fails. The next start is a new one."""
+    submitter.stop()
+    other = SparkSubmitter(settings(spark={"master": "local[1]", "conf": {"spark.driver.maxResultSize": "a lot"}}))
+    with pytest.raises(UnreachableError, match=r"Spark can't be started with master local\[1\]: .*a lot"):
+        other.run(name("0.a"), jobs.double, [1])
+    assert submitter.run(name("0.b"), jobs.double, [1]) == [2]
+
+
 def test_results_come_in_the_order_of_the_tasks(submitter):
     """Whatever finishes first."""
     assert submitter.run(name("1.a"), jobs.double, list(range(20))) == [number * 2 for number in range(20)]
