@@ -1,6 +1,7 @@
 """Under which lists a finished compaction is cleaned, and what is forgotten afterwards."""
 
 import pytest
+from sqlalchemy import update
 
 from compactor.errors import OwnershipLostError
 from compactor.metastore.cleaning import Cleaning
@@ -35,6 +36,22 @@ def test_cleaned_is_history_and_forgets_what_was_covered(database, hive):
     (found,) = Queue(database).history()
     assert (found.id, found.state, found.highest_write_id) == (number, QueueState.SUCCEEDED, covered)
     assert Queue(database).entries() == []
+
+
+def test_what_is_not_ready_any_more_is_not_cleaned(database, hive):
+    """An entry that is back in the queue, or with a worker: it stays, and nothing of what it covered is forgotten."""
+    _, covered = hive.write()
+    hive.fail_write()
+    number, _ = compacted(database, hive, write_id=covered + 1)
+    entry = Queue(database).entry(number)
+    queue, schema = database.schema.compaction_queue, database.schema
+    for state in (QueueState.INITIATED, QueueState.WORKING):
+        hive.change(update(queue).values(cq_state=state.code))
+        with pytest.raises(OwnershipLostError, match="isn't ready for cleaning any more"):
+            Cleaning(database).mark_cleaned(entry)
+        assert Queue(database).entry(number).state is state
+    assert hive.rows(schema.completed_txn_components, "ctc_writeid") == [(covered,)]
+    assert hive.rows(schema.txn_components, "tc_writeid") == [(covered + 1,)]
 
 
 def test_cleaned_forgets_aborted_components_below_and_no_open_ones(database, hive):

@@ -229,3 +229,19 @@ def test_who_holds_a_lock_here_counts_whatever_it_registered(database_4, hive_4)
     hive_4.lock("db.t", "p=1", txn_id=reader)
     number, _ = compacted(database_4, hive_4, "db.t/p=1")
     assert Reason.OPEN_TRANSACTION in reasons(Cleaning(database_4), number)
+
+
+def test_a_young_gap_is_no_reader_of_another_table(database_4, hive_4):
+    """A transaction whose row is about to appear may turn out to read this table, though all that can be seen have registered others."""
+    elsewhere = hive_4.begin()
+    hive_4.register(elsewhere, "db.other", 99)
+    unseen = hive_4.begin()
+    number, _ = compacted(database_4, hive_4)
+    txns, level = database_4.schema.txns, database_4.schema.min_history_level
+    hive_4.change(delete(txns).where(txns.c.txn_id == unseen))
+    hive_4.change(delete(level).where(level.c.mhl_txnid == unseen))
+    cleaning = Cleaning(database_4)
+    assert reasons(cleaning, number) == []
+    hive_4.change(update(txns).where(txns.c.txn_id > unseen).values(txn_started=database_4.read(database_4.now_ms)))
+    (blocker,) = judged(cleaning, number).blockers
+    assert "about to open" in blocker.sentence

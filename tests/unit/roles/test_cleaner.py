@@ -133,6 +133,18 @@ def test_a_change_during_the_removal_puts_everything_back(world):
     assert world.states() == ["ready for cleaning"]
 
 
+def test_an_entry_that_is_not_ready_any_more_puts_everything_back(world):
+    """Somebody took it back while its files are in the trash: they come back."""
+    table = compacted(world)
+    before = visible(table)
+    queue = world.database.schema.compaction_queue
+    world.at_step[steps.CLEANER_TRASHED] = lambda: world.hive.change(update(queue).values(cq_state="w"))
+    world.clean()
+    assert visible(table) == before
+    assert hidden(table) == []
+    assert world.states() == ["working"]
+
+
 @pytest.mark.parametrize("step", [steps.CLEANER_SELECTED, steps.CLEANER_LISTED, steps.CLEANER_TRASHED, steps.CLEANER_COMPARED, steps.CLEANER_DELETED])
 def test_a_cleaner_that_breaks_at_any_step_is_followed_by_one_that_finishes(any_world, step):
     """Whatever it left, the next cycle converges to the same end."""
