@@ -4,6 +4,7 @@ One output file's stripes, checked on an executor: recoded ones by decoding thei
 Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMerger, OrcAcidUtils.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,7 @@ from compactor.engine.memory import trimmed
 from compactor.engine.open_inputs import OpenInputs
 from compactor.engine.results import OutputFile
 from compactor.engine.task_events import BucketEvents, Span
-from compactor.errors import RefusedError, VerificationError
+from compactor.errors import CorruptFileError, RefusedError, VerificationError
 from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import DELETE, INSERT, acid_stats, read_keys, stripe_bounds
@@ -156,7 +157,7 @@ class _Check:
         last = self._last_before(index)
         rows = 0
         spans: list[tuple[int, int]] = []
-        for keys in read_keys(self._reader, self._tail, index):
+        for keys in self._decoded(index):
             if not keys.ascending() or (last is not None and keys.key(0) <= last):
                 raise self._wrong(f"stripe {index + 1}: keys don't ascend after row {rows}")
             self._keys(index, keys, events)
@@ -168,6 +169,13 @@ class _Check:
         columns = self._tail.stripe_stats(index)
         if columns is not None and [(column.integers.minimum, column.integers.maximum) for column in columns[1:6]] != spans:
             raise self._wrong(f"stripe {index + 1} has statistics that aren't those of its keys")
+
+    def _decoded(self, index: int) -> Iterator[KeyColumns]:
+        """A stripe of ours that contradicts its tail, or can't be decoded, isn't what it must be."""
+        try:
+            yield from read_keys(self._reader, self._tail, index)
+        except CorruptFileError as error:
+            raise different(error.message) from error
 
     def _keys(self, index: int, keys: KeyColumns, events: DeleteEvents | None) -> None:
         low, high = self._task.write_ids

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from compactor.acid.row_id import RowKey
 from compactor.errors import CorruptFileError
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.proto import orc_pb2 as pb
@@ -47,16 +48,21 @@ def check_key_statistics(tail: Tail) -> None:
 
 
 class DecodedKeys:
-    """Minimum, maximum and sum of a stripe's keys as they are decoded, batch by batch; then held against what the stripe's statistics say."""
+    """
+    Minimum, maximum and sum of a stripe's keys as they are decoded, batch by batch, and their ends; then held against what the stripe's statistics say and,
+    for rows, the key index: it tells which delete events a stripe's rows may have.
+    """
 
     def __init__(self, tail: Tail, stripe: int) -> None:
         self._tail = tail
         self._stripe = stripe
         self._spans: list[Span] = []
+        self._ends: tuple[RowKey, RowKey] | None = None
 
     def add(self, keys: KeyColumns) -> None:
         if not len(keys):
             return
+        self._ends = (keys.key(0) if self._ends is None else self._ends[0], keys.key(-1))
         columns = (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
         spans = [(int(column.min()), int(column.max()), int(column.sum(dtype=np.int64))) for column in columns]
         if self._spans:
@@ -68,8 +74,9 @@ class DecodedKeys:
         All batches were added.
 
         Raises:
-            CorruptFileError: the statistics are of other keys.
+            CorruptFileError: the statistics, or the key index, are of other keys.
         """
+        self._check_index()
         columns = self._tail.stripe_stats(self._stripe)
         if columns is None or not self._spans:
             return
@@ -79,6 +86,15 @@ class DecodedKeys:
             if differs or (noted.HasField("sum") and (noted.sum - total) % _WRAP):
                 what = f"{_NAMES[number - 1]} {low} to {high} where its statistics say {noted.minimum} to {noted.maximum}"
                 raise _contradiction(self._tail, self._stripe, what if differs else f"{_NAMES[number - 1]}s whose sum isn't the one in its statistics")
+
+    def _check_index(self) -> None:
+        noted = self._tail.key_index
+        if noted is None or self._ends is None or self._spans[0][1] != _INSERT:
+            return
+        (first, last), before = self._ends, noted[self._stripe - 1] if self._stripe else None
+        if last != noted[self._stripe] or (before is not None and first <= before):
+            what = f"keys from {tuple(first)} to {tuple(last)}, which hive.acid.key.index excludes"
+            raise _contradiction(self._tail, self._stripe, what)
 
 
 def _check_column(tail: Tail, index: int, column: int, found: pb.ColumnStatistics, rows: int) -> None:

@@ -28,13 +28,19 @@ class Share:
     last: RowKey | None = None
 
     def may_be_in(self, tail: Tail, stripe: int) -> bool:
-        """Whether a stripe can hold such events; what its statistics don't tell is possible."""
+        """
+        Whether a stripe can hold such events; what its statistics don't tell is possible.
+
+        Its ranges alone count, not the key index: a row may have several events, some in the next stripe (one of a writer that was aborted, then one that
+        counts), and a streaming writer's events ascend only inside each transaction.
+        """
         if self.first is None and self.last is None:
             return True
         bounds = stripe_bounds(tail, stripe)
         if bounds is None:
             return True
-        return (self.first is None or bounds.last >= self.first) and (self.last is None or bounds.first <= self.last)
+        low, high = (RowKey(bounds.write_id[end], bounds.bucket[end], bounds.row_id[end]) for end in (0, 1))
+        return (self.first is None or high >= self.first) and (self.last is None or low <= self.last)
 
     def of(self, keys: KeyColumns) -> KeyColumns:
         """Those of some events that belong to it."""

@@ -5,11 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowKey, decode_bucket
+from compactor.acid.types import acid_type
 from compactor.orc.deletes import DeleteEvents
 from compactor.orc.event_share import Share
 from compactor.orc.event_windows import event_windows
+from compactor.orc.output import OutputFormat
+from compactor.orc.splice import Splicer
 from tests import strategies
-from tests.unit.orc.files import acid_file, delete, opened
+from tests.unit.orc.files import ROW, MemorySink, acid_file, delete, opened
 
 NOTHING = np.empty(0, np.int64)
 deleting = st.lists(st.tuples(strategies.row_keys(), st.integers(4, 12)), max_size=40)
@@ -66,3 +69,37 @@ def test_stripes_outside_the_share_are_not_read(monkeypatch):
     monkeypatch.setattr(deletes, "read_keys", lambda reader, tail, stripe: (read.append(tail), real(reader, tail, stripe))[1])
     found = DeleteEvents.load([near, far], share=Share(first=RowKey(1, 536870912, 5), last=RowKey(1, 536870912, 500)))
     assert (len(found), read) == (5, [near[1]])
+
+
+def stripes(*parts):
+    """A file with these stripes, whose key index notes the last key of each, as Hive's writer does."""
+    sink = MemorySink()
+    splicer = Splicer(sink, OutputFormat(acid_type(ROW)))
+    for part in parts:
+        reader, tail = opened(acid_file([delete(key, current) for key, current in part]))
+        splicer.add_stripe(reader, tail, 0, part[-1][0])
+    splicer.finish("delete")
+    return opened(sink.getvalue())
+
+
+def test_a_row_deleted_twice_across_stripes_stays_deleted():
+    """A stream's transaction deletes a row and is aborted, a later one deletes it again: the second event may be the first of the next stripe."""
+    row, near = RowKey(1, 536870912, 5), RowKey(1, 536870912, 3)
+    source = stripes([(near, 3), (row, 3)], [(row, 4), (RowKey(2, 536870912, 0), 4)])
+    found = DeleteEvents.load([source], aborted=np.array([3]), share=Share(first=near, last=row))
+    assert listed(found) == [(*row, 4)]
+
+
+def test_events_that_ascend_only_inside_each_transaction_are_all_found():
+    """The key index of such a file notes keys that aren't the greatest of their stripes."""
+    one, two, three = ([(RowKey(write_id, 536870912, row), current) for write_id, row in keys] for current, keys in STREAM.items())
+    source = stripes([*one, *two], three)
+    everything = listed(DeleteEvents.load([source]))
+    assert len(everything) == 5
+    assert [event for window in event_windows(lambda: [source], 2, aborted=NOTHING) for event in listed(window)] == everything
+    for event in everything:
+        assert listed(DeleteEvents.load([source], share=Share(first=RowKey(*event[:3]), last=RowKey(*event[:3])))) == [event]
+
+
+STREAM = {5: [(1, 3), (3, 0)], 6: [(2, 5)], 7: [(4, 0), (5, 0)]}
+"""Deleted rows (write id, row id) by the transaction that deleted them."""

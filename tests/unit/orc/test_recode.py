@@ -9,13 +9,14 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, Kind, acid_type, row_type
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.codec import Compression
+from compactor.orc.consistency import check_key_statistics
 from compactor.orc.deletes import DeleteEvents
 from compactor.orc.key_columns import KeyColumns
-from compactor.orc.keys import parse_key_index
+from compactor.orc.keys import format_key_index, parse_key_index
 from compactor.orc.output import OutputFormat
 from compactor.orc.recode import RowFilter, Source, Synthetic, recode, recode_into, write_delete_events
 from compactor.orc.splice import Splicer
-from compactor.orc.tail import read_stripe_footer
+from compactor.orc.tail import KEY_INDEX, read_stripe_footer
 from compactor.reasons import Reason
 from tests import strategies
 from tests.unit.orc.files import ROW, MemorySink, acid_file, delete, insert, opened, plain_file, rows_of
@@ -350,3 +351,15 @@ def test_wide_rows_are_decoded_in_small_batches():
     told = []
     recode([source(file)], OUTPUT, MemorySink(), None, told.append)
     assert max(told) == 64
+
+
+@pytest.mark.parametrize("noted", [RowKey(2, BUCKET, 3), RowKey(2, BUCKET, 8)])
+def test_a_key_index_of_other_rows_is_found_when_they_are_decoded(noted):
+    """Which delete events a task holds is told by it: one that its statistics admit, but its rows don't, would let a deleted row through."""
+    reader, tail = opened(
+        acid_file([insert(key, (1, "v")) for key in (RowKey(1, BUCKET, 0), RowKey(1, BUCKET, 9), RowKey(2, BUCKET, 3), RowKey(2, BUCKET, 9))])
+    )
+    tail.footer.metadata.add(name=KEY_INDEX, value=format_key_index([noted]))
+    check_key_statistics(tail)
+    with pytest.raises(CorruptFileError, match=r"which hive[.]acid[.]key[.]index excludes"):
+        run([Source(reader, tail)])
