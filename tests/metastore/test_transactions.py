@@ -119,6 +119,16 @@ def test_a_compactor_stops_below_the_first_open_write_id(database, hive):
     assert (ids.high_watermark, ids.aborted, ids.min_open) == (opened - 1, (aborted,), opened)
 
 
+def test_write_ids_end_with_the_snapshots_own(database, hive):
+    """What only transactions above a list's high watermark allocated is above the high watermark, as in Hive's own lists; not open below it."""
+    _, write_id = hive.write()
+    transactions = Transactions(database)
+    before = transactions.valid_txns()
+    hive.write()
+    ids = transactions.valid_write_ids("db.t", before)
+    assert (ids.high_watermark, ids.open, ids.aborted) == (write_id, (), ())
+
+
 def test_a_write_id_of_a_later_transaction_is_open(database_4, hive_4):
     """An id allocated by a transaction above the snapshot's high watermark, below an id of an earlier one, is open."""
     early, late = hive_4.begin(), hive_4.begin()
