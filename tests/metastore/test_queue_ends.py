@@ -38,6 +38,21 @@ def test_a_lost_entry_is_not_marked(database, hive):
     assert len(Queue(database).entries()) == 1
 
 
+@pytest.mark.parametrize(("believed", "found"), [("i", "r"), ("r", "i"), ("i", "w")])
+def test_an_entry_that_nobody_has_is_not_marked_in_another_state(database, hive, believed, found):
+    """Initiated and ready for cleaning look alike but for their state: what went on meanwhile isn't ended, nor stopped."""
+    number = hive.queued(state=believed, start=1, highest_write_id=1)
+    queue = Queue(database)
+    entry = queue.entry(number)
+    hive.change(update(database.schema.compaction_queue).values(cq_state=found))
+    there = queue.entry(number)
+    for end in (queue.mark_failed, queue.mark_refused, queue.mark_aborted):
+        with pytest.raises(OwnershipLostError):
+            end(entry, "x")
+    assert not queue.ask_to_stop(entry, "ann")
+    assert queue.entry(number) == there
+
+
 def test_what_did_not_initiate_is_noted(database):
     """A note that something wasn't queued is a history row with an id of its own."""
     number = Queue(database).record_did_not_initiate(P, "failed too often")
