@@ -27,7 +27,7 @@ test-long: ## hundreds of long random lives of tables (tens of minutes of both c
 
 test-cluster: ## the tests that start the servers of a cluster: HDFS and others
 	@$(SETUP) test
-	@$(BIN)/python -m pytest -m cluster $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -m cluster -n 3 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 
 test-deploy: ## what is in deploy/: unit, alert rules, dashboard, container, manifests, rights, with the real tools
 	@$(SETUP) deploy
