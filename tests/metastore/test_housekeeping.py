@@ -273,3 +273,18 @@ def test_an_aborted_transaction_with_files_is_never_forgotten(database, hive):
     for duty in Duty:
         Housekeeping(database).run(duty)
     assert aborted in Transactions(database).valid_txns().aborted
+
+
+def test_mappings_stay_for_whoever_saw_their_transaction_open(database, hive):
+    """A reader that began while a writer was open may ask for its lists only now: what the writer wrote isn't committed for it. When the reader ends, the mapping goes."""
+    writer = hive.begin()
+    write_id = hive.touch(writer)
+    reader = hive.begin()
+    hive.commit(writer)
+    hive.begin()
+    housekeeping, mappings = Housekeeping(database), database.schema.txn_to_write_id
+    housekeeping.run(Duty.WRITE_ID_MAPPINGS)
+    assert hive.rows(mappings, "t2w_writeid") == [(write_id,)]
+    hive.commit(reader)
+    housekeeping.run(Duty.WRITE_ID_MAPPINGS)
+    assert hive.rows(mappings, "t2w_writeid") == []

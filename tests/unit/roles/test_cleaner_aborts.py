@@ -204,6 +204,28 @@ def test_an_aborted_write_to_a_table_re_created_during_the_cleaning_stays_known(
     assert world.hive.rows(schema.txn_components, "tc_writeid") == [(1,)]
 
 
+@pytest.mark.parametrize("by", ["entry", "group"])
+def test_an_aborted_writer_that_still_writes_stays_known(any_world, by):
+    """It was only asleep: its directory is there again right after it was removed, and as long as that is so its rows must count as aborted."""
+    world = any_world
+    table = world.table(rows=3, insert_only=True)
+    world.aborted_insert(table, [(9, "never")])
+    aborted = table.location / visible(table)[-1]
+    if by == "entry":
+        world.compact(table)
+    else:
+        world.configure(initiator={"thresholds": {"aborted_count": 0}})
+
+    def woken() -> None:
+        aborted.mkdir()
+        (aborted / "000000_0").write_bytes(b"never")
+
+    world.at_step[steps.CLEANER_DELETED] = woken
+    world.clean()
+    assert aborted.exists()
+    assert world.hive.rows(world.database.schema.txn_components, "tc_writeid") == [(4,)]
+
+
 def test_a_failed_abort_cleaning_is_put_off(world):
     """Five minutes at first; the metastore carries the row that says so."""
     table = world.table(rows=1, insert_only=True)

@@ -24,6 +24,22 @@ def test_aborted_writes_among_committed_ones_stay_known(any_world):
     assert world.services.aborts.groups(0, -1) == []
 
 
+def test_aborted_writes_beside_an_open_one_stay_known(any_world):
+    """A streaming delta whose last transaction is still open is no part of what is judged: the aborted one before it is remembered, even so."""
+    world = any_world
+    table = world.table(rows=0)
+    batch = world.warehouse.stream(table, [[(1, "a")], [(2, "ABORTED")], [(3, "c")]])
+    batch.finish(0, commit=True)
+    batch.finish(1, commit=False)
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.clean()
+    assert (2,) in world.hive.rows(world.database.schema.txn_components, "tc_writeid")
+    batch.finish(2, commit=True)
+    batch.close()
+    world.settle_time()
+    world.assert_rows()
+
+
 def stream_then_minor(world):
     """Two inserts, a stream whose second transaction was rolled back, and a minor compaction over all: ids 1 to 4, of which 4 is aborted."""
     table = world.table(rows=2)
