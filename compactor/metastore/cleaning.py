@@ -98,6 +98,7 @@ class Cleaning:
         *,
         uncompacted_aborts: bool = False,
         txns: ValidTxnList | None = None,
+        unjoined: bool = False,
         gone: bool = False,
     ) -> None:
         """
@@ -110,6 +111,7 @@ class Cleaning:
             aborted_write_ids: aborted ids whose directories were removed.
             uncompacted_aborts: aborted ids at or below the covered one still lie inside directories with others: only `aborted_write_ids` are forgotten.
             txns: under which the directories were judged: what it doesn't know as ended wasn't judged, and isn't forgotten. None: no bound.
+            unjoined: it was a part of a larger compaction and left out something below: the committed components stay, or nobody would look at the rest again.
             gone: the table or partition was dropped: forget all of its components; those of aborted transactions only with the whole table, for
                 such a one may have left a directory in a partition that isn't in the catalog.
 
@@ -127,7 +129,8 @@ class Cleaning:
                 connection.execute(delete(completed).where(of_entity(completed, "ctc", entry.entity)))
                 forget_vanished(connection, self._database, entry.entity)
             elif covered:
-                connection.execute(delete(completed).where(of_entity(completed, "ctc", entry.entity), completed.c.ctc_writeid <= covered))
+                if not unjoined:
+                    connection.execute(delete(completed).where(of_entity(completed, "ctc", entry.entity), completed.c.ctc_writeid <= covered))
                 up_to, these = self._ids(covered, aborted_write_ids, uncompacted_aborts)
                 forget_aborted(connection, self._database, entry.entity, up_to, these, txns=txns)
 

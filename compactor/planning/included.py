@@ -94,6 +94,18 @@ def is_minor_result(deltas: Sequence[ListedDir], *, told_by_name: bool) -> bool:
     return one_range and all(d.compacted if told_by_name else d.acid.statement_id is None for d in deltas)
 
 
+def left_below(state: AcidState, *, told_by_name: bool) -> bool:
+    """
+    Whether a compaction has joined deltas and left out others below them, as only a part of a larger one does.
+
+    Args:
+        told_by_name: as in `is_minor_result`.
+    """
+    lowest = min((d.acid.max_write_id for d in state.deltas), default=0)
+    results = (d for d in state.deltas if (d.compacted if told_by_name else d.acid.statement_id is None and d.acid.min_write_id < d.acid.max_write_id))
+    return any(result.acid.min_write_id > lowest for result in results)
+
+
 def _first_write_id(listed: ListedDir) -> int | None:
     """The smallest write id that a directory may hold on its own; a compacted base that isn't visible yet holds only what others hold too."""
     if listed.acid.is_base:

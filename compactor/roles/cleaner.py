@@ -23,6 +23,7 @@ from compactor.errors import CompactorError, OwnershipLostError, RefusedError, R
 from compactor.log import get_logger
 from compactor.metastore.cleaning import ReadyEntry
 from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts, duration
+from compactor.planning.included import left_below
 from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
 from compactor.roles import steps
@@ -151,7 +152,7 @@ class Cleaner:
             tally.wait(entry, f"{swept.left[0]} is still there", Reason.INPUT_CHANGED)
             return
         mixed = aborted_with_rows(services.storage(location), location, swept.state, write_ids, insert_only=table.insert_only)
-        self._mark_cleaned(item, mixed, write_ids)
+        self._mark_cleaned(item, mixed, write_ids, unjoined=left_below(swept.state, told_by_name=layout is LayoutVersion.HIVE_4))
         self._marked(entry, tally, f"removed {_names(swept)}")
 
     def _write_ids(self, item: ReadyEntry) -> CleanerWriteIdList:
@@ -165,15 +166,15 @@ class Cleaner:
         reader = services.transactions.valid_write_ids(entry.entity.full_name, services.transactions.valid_txns())
         return CleanerWriteIdList.from_reader(reader, entry.highest_write_id or 0)
 
-    def _mark_cleaned(self, item: ReadyEntry, mixed: frozenset[int], write_ids: CleanerWriteIdList) -> None:
-        """Forget aborted ids only where none of their rows are left, and only of transactions that were judged."""
+    def _mark_cleaned(self, item: ReadyEntry, mixed: frozenset[int], write_ids: CleanerWriteIdList, *, unjoined: bool) -> None:
+        """Forget aborted ids only where none of their rows are left, and only of transactions that were judged; commits only where nothing was left out."""
         entry, txns = item.entry, item.txns
         covered = entry.highest_write_id or 0
         if mixed:
             gone = [write_id for write_id in write_ids.aborted if write_id <= covered and write_id not in mixed]
-            self._services.cleaning.mark_cleaned(entry, gone, uncompacted_aborts=True, txns=txns)
+            self._services.cleaning.mark_cleaned(entry, gone, uncompacted_aborts=True, txns=txns, unjoined=unjoined)
         else:
-            self._services.cleaning.mark_cleaned(entry, txns=txns)
+            self._services.cleaning.mark_cleaned(entry, txns=txns, unjoined=unjoined)
 
     def _still_right(self, entry: QueueEntry, table: TableFacts, location: str) -> None:
         """Before the move, and after it before the deletion: we are the Cleaner, the entry is still ready, and the table is the one that was looked at."""

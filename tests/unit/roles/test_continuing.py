@@ -72,3 +72,23 @@ def test_a_next_part_is_forgotten_after_a_day(world):
     assert continuing.go_on() == []
     world.clean()
     assert continuing.go_on() == []
+
+
+def test_what_a_part_left_below_is_found_after_a_restart(any_world):
+    """The Cleaner forgets no commits of it: whoever starts anew looks there; when all is joined they are forgotten."""
+    world = any_world
+    table = world.table(rows=0)
+    for number in range(8):
+        world.insert(table, [(number, f"{row * 2654435761 % (1 << 32):x}" * 9) for row in range(300 if number < 2 else 1)])
+    world.configure(limits={"scratch_bytes": 6000})
+    world.settle_time()
+    world.enqueue(Entity("db", "t"), "minor")
+    assert "now a minor of 6 deltas, write ids 3 to 8" in world.worker().run_once()
+    world.clean()
+    assert [candidate.entity for candidate in world.services.initiating.candidates()] == [Entity("db", "t")]
+    world.configure()
+    world.compact(table, "minor")
+    world.clean()
+    assert [name[:21] for name in world.names(table.location)] == ["delta_0000001_0000008"]
+    assert world.services.initiating.candidates() == []
+    world.assert_rows()
