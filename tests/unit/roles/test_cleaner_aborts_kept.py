@@ -89,6 +89,30 @@ def test_aborted_rows_that_a_merge_compaction_kept_stay_aborted(world, by):
     assert world.hive.rows(world.database.schema.txn_components, "tc_writeid") == []
 
 
+def test_an_aborted_delete_that_a_merge_compaction_kept_stays_aborted(world):
+    """Its event names a row that was committed; who deleted it is told by another column."""
+    table = world.table(rows=3)
+    world.delete(table, 0)
+    txn = world.warehouse.begin()
+    txn.delete(table, lambda row: row[0] == 1)
+    txn.abort()
+    world.delete(table, 2)
+    copies = []
+    for number, path in enumerate(sorted(table.location.glob("delete_delta_*/bucket_*"))):
+        copies.append(world.folder / f"input{number}")
+        copies[-1].write_bytes(path.read_bytes())
+    world.compact(table, "minor")
+    (result,) = table.location.glob("delete_delta_*_v*")
+    (result / "bucket_00000").unlink()
+    assert join_files(copies, result / "bucket_00000")
+    world.assert_rows()
+    world.clean()
+    assert len(visible(table)) == 2
+    assert world.hive.rows(world.database.schema.txn_components, "tc_writeid") == [(5,)]
+    insert_and_forget(world, table)
+    world.assert_rows()
+
+
 def test_aborted_rows_that_a_compaction_left_out_are_forgotten(world):
     """The keys in its result prove it, so the id needn't be kept until the next major compaction."""
     table, result, _ = stream_then_minor(world)
