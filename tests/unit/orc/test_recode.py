@@ -256,6 +256,15 @@ def test_rows_that_cant_be_are_corruption(events, words):
         run([source(acid_file(events))])
 
 
+@pytest.mark.parametrize("again", [3, 2])
+def test_disorder_between_two_batches_is_noticed(monkeypatch, again):
+    """Rows that are decoded some at a time: the first of a batch lies above the last of the one before."""
+    monkeypatch.setattr("compactor.orc.rows.BATCH_ROWS", 4)
+    file = acid_file([insert(RowKey(1, BUCKET, row), (row, "x")) for row in (0, 1, 2, 3, again, 5, 6)])
+    with pytest.raises(CorruptFileError, match="isn't sorted"):
+        run([source(file)])
+
+
 def test_the_same_key_in_two_files_is_refused():
     """Two rows with one ROW__ID: nobody can say which one a reader sees."""
     with pytest.raises(RefusedError) as refused:

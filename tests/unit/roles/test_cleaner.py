@@ -1,10 +1,14 @@
 """Cleaner: what was replaced goes, what can't be explained stays, and whatever breaks halfway is finished or put back."""
 
+from contextlib import suppress
+
 import pytest
 from sqlalchemy import update
 
 from compactor.demo.rows import CatalogRows
+from compactor.errors import OwnershipLostError
 from compactor.roles import steps
+from compactor.roles.leadership import Held
 from tests.unit.roles.tables import bases, compacted, hidden, visible
 
 
@@ -143,6 +147,24 @@ def test_an_entry_that_is_not_ready_any_more_puts_everything_back(world):
     assert visible(table) == before
     assert hidden(table) == []
     assert world.states() == ["working"]
+
+
+@pytest.mark.parametrize("step", [steps.CLEANER_SELECTED, steps.CLEANER_TRASHED])
+def test_who_is_not_the_cleaner_any_more_deletes_nothing(world, monkeypatch, step):
+    """Another daemon leads by now: what was moved away comes back, and the entry is left to that one."""
+    table = compacted(world)
+    before = visible(table)
+
+    def check(self) -> None:
+        raise OwnershipLostError("another daemon leads")
+
+    world.at_step[step] = lambda: monkeypatch.setattr(Held, "check", check)
+    with suppress(OwnershipLostError):
+        world.clean()
+    assert visible(table) == before
+    assert hidden(table) == []
+    assert world.states() == ["ready for cleaning"]
+    assert steps.CLEANER_DELETED not in world.passed
 
 
 @pytest.mark.parametrize("step", [steps.CLEANER_SELECTED, steps.CLEANER_LISTED, steps.CLEANER_TRASHED, steps.CLEANER_COMPARED, steps.CLEANER_DELETED])

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from tests.reference.compare import read_table
-from tests.unit.roles.tables import compacted, visible
+from tests.unit.roles.tables import bases, compacted, visible
 
 
 def test_a_reader_that_began_before_keeps_its_files(any_world):
@@ -138,3 +138,25 @@ def test_a_base_that_is_not_visible_to_all_replaces_nothing(world):
     world.hive.queued("db.t", state="r", txn_id=txn, highest_write_id=4)
     assert f"its own transaction {txn} isn't committed yet" in world.clean()
     assert len(visible(table)) == 5
+
+
+def test_what_a_reader_does_not_see_replaces_nothing_for_it(world):
+    """A minor, a reader, a major of the same write ids: when the minor's entry is cleaned the reader needs the minor's result, which the major has replaced for others."""
+    table = world.table(rows=3)
+    world.delete(table, 0)
+    world.compact(table, "minor")
+    world.settle_time()
+    reader = world.hive.begin()
+    world.hive.queued("db.t", type="a")  # as an older client queues it: ours refuses before the first is cleaned
+    world.worker().run_once()
+    world.settle_time()
+    assert len(bases(table)) == 1
+    (needed,) = table.location.glob("delta_0000001_0000004_v*")
+    world.clean()
+    assert needed.exists()
+    assert not (table.location / "delta_0000001_0000001_0000").exists()
+    world.hive.commit(reader)
+    world.clean()
+    world.clean()
+    assert visible(table) == bases(table)
+    world.assert_rows()
