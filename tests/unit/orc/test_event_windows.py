@@ -1,6 +1,7 @@
 """Delete events by share and by window: together they are what loading all of them gives."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,3 +104,11 @@ def test_events_that_ascend_only_inside_each_transaction_are_all_found():
 
 STREAM = {5: [(1, 3), (3, 0)], 6: [(2, 5)], 7: [(4, 0), (5, 0)]}
 """Deleted rows (write id, row id) by the transaction that deleted them."""
+
+
+@pytest.mark.parametrize("deleters", [1, 9])
+def test_many_events_of_one_row_do_not_close_a_window(deleters):
+    """They are one event in the end: what comes after them in other files has room still."""
+    first = [(RowKey(1, 536870912, 0), 5 + number) for number in range(deleters)]
+    sources = files([*first, *((RowKey(1, 536870912, row), 5) for row in (1, 2))], max(deleters, 2))
+    assert [event[2] for window in event_windows(lambda: sources, 4, aborted=NOTHING) for event in listed(window)] == [0, 1, 2]
