@@ -17,6 +17,7 @@ from compactor.metastore.database import Database
 from compactor.metastore.model import DEFAULT_CATALOG, Entity, QueueEntry, QueueState, duration
 from compactor.metastore.readers import Blocker, Readers, read_readers
 from compactor.metastore.rows import labelled, move_to_history, queue_entry
+from compactor.metastore.sights import Sight, together
 from compactor.metastore.snapshots import snapshots_for
 from compactor.metastore.sql import batches, fitting, of_entity
 from compactor.reasons import Reason
@@ -42,15 +43,6 @@ class ReadyEntry:
         return any(blocker.reason is Reason.COMPACTION_ABORTED for blocker in self.blockers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sight:
-    """What was there when an entry was first seen ready: at its commit or later, so holding back for longer than needed is all it can do wrong."""
-
-    at_ms: int
-    high_watermark: int
-    locks: frozenset[int]
-
-
 class Cleaning:
     """The Cleaner's view of one metastore. Remembers, for as long as it lives, who was there when each entry was first seen ready."""
 
@@ -58,7 +50,7 @@ class Cleaning:
         self._database = database
         self._schema = database.schema
         self._snapshots = snapshots_for(self._schema, database.now)
-        self._sights: dict[int, _Sight] = {}
+        self._sights: dict[int, Sight] = {}
 
     def ready_for_cleaning(self, retention_ms: int = 0) -> list[ReadyEntry]:
         """
@@ -170,7 +162,10 @@ class Cleaning:
             other = first.get(entry.entity)
             if other is None or (entry.highest_write_id or 0, entry.id) < (other.highest_write_id or 0, other.id):
                 first[entry.entity] = entry
-        return [self._judge(entry, state, readers, first=first[entry.entity], now=now, retention_ms=retention_ms) for entry, state in entries]
+        return [
+            self._judge(entry, state, readers, first=first[entry.entity], sight=self._sight(entry, entries), now=now, retention_ms=retention_ms)
+            for entry, state in entries
+        ]
 
     def _look(self, entries: list[tuple[QueueEntry, str | None]], readers: Readers, now: int) -> None:
         """Remember what is there when an entry is first seen with its transaction ended; forget entries that are gone."""
@@ -180,11 +175,22 @@ class Cleaning:
         for entry, own_state in entries:
             if entry.id not in self._sights or own_state == "o":
                 held = frozenset(lock.lock_id for lock in readers.locks_on(entry.entity))
-                self._sights[entry.id] = _Sight(now, readers.snapshot.high_watermark, held)
+                self._sights[entry.id] = Sight(now, readers.snapshot.high_watermark, held)
 
-    def _judge(self, entry: QueueEntry, own_state: str | None, readers: Readers, *, first: QueueEntry, now: int, retention_ms: int) -> ReadyEntry:
+    def _sight(self, entry: QueueEntry, entries: list[tuple[QueueEntry, str | None]]) -> Sight:
+        """
+        Who was there when an entry was first seen; on 3.1 also when later ones were whose results may lie within what it covers.
+
+        Names don't tell there which compaction made a directory, so what those replaced is removed with what this one did.
+        """
+        if self._schema.hive_4:
+            return self._sights[entry.id]
+        covered = entry.highest_write_id or 0
+        alike = (other for other, _ in entries if other.entity == entry.entity and other.id >= entry.id and (other.highest_write_id or 0) <= covered)
+        return together(self._sights[other.id] for other in alike)
+
+    def _judge(self, entry: QueueEntry, own_state: str | None, readers: Readers, *, first: QueueEntry, sight: Sight, now: int, retention_ms: int) -> ReadyEntry:
         blockers: list[Blocker] = []
-        sight = self._sights[entry.id]
         if first.id != entry.id:
             blockers.append(
                 Blocker(Reason.EARLIER_ENTRY, f"compaction {first.id} of the same {'partition' if entry.entity.partition else 'table'} is cleaned first")
@@ -195,12 +201,12 @@ class Cleaning:
         if not self._schema.hive_4:
             # Hive 3.1's Cleaner asks for locks only; but a query has its snapshot before it has its locks
             blockers += readers.open_at(entry.entity, sight.high_watermark)
-            return ReadyEntry(entry, None, (*blockers, *self._locks(entry, readers, None)))
+            return ReadyEntry(entry, None, (*blockers, *self._locks(entry, readers, sight, None)))
         blockers += self._own_transaction(entry, own_state)
         horizon = readers.horizon(entry.entity)
         committed_at = entry.next_txn_id if entry.next_txn_id is not None else sight.high_watermark
         blockers += readers.open_at(entry.entity, committed_at)
-        blockers += self._locks(entry, readers, committed_at)
+        blockers += self._locks(entry, readers, sight, committed_at)
         txns = readers.snapshot.capped(min(committed_at, horizon - 1))
         if not blockers and entry.txn_id is not None and not txns.is_valid(entry.txn_id):
             blockers += readers.began_while_open(entry.entity, entry.txn_id)
@@ -221,9 +227,9 @@ class Cleaning:
             return [Blocker(Reason.COMPACTION_ABORTED, f"its own transaction {entry.txn_id} was rolled back")]
         return []
 
-    def _locks(self, entry: QueueEntry, readers: Readers, committed_at: int | None) -> list[Blocker]:
+    @staticmethod
+    def _locks(entry: QueueEntry, readers: Readers, sight: Sight, committed_at: int | None) -> list[Blocker]:
         """Locks that were there from the beginning; of transactions only those that the transaction rule may have let pass."""
-        sight = self._sights[entry.id]
         left = [lock for lock in readers.locks_on(entry.entity) if lock.lock_id in sight.locks]
         if committed_at is not None:
             left = [lock for lock in left if lock.txn_id <= committed_at]

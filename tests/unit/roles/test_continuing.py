@@ -92,3 +92,34 @@ def test_what_a_part_left_below_is_found_after_a_restart(any_world):
     assert [name[:21] for name in world.names(table.location)] == ["delta_0000001_0000008"]
     assert world.services.initiating.candidates() == []
     world.assert_rows()
+
+
+def test_a_later_part_takes_nothing_from_readers_of_the_one_before(any_world):
+    """Hive 3.1's names don't tell which compaction made a directory: when the earlier part is cleaned, the later one's inputs would look as obsolete as its own."""
+    world = any_world
+    world.configure(limits={"deltas": 5})
+    table = world.table(rows=0)
+    for number in range(8):
+        world.insert(table, [(row, "v") for row in range(300 if number < 3 else 1)])
+    before = world.hive.begin(age=0)
+    world.settle_time()
+    world.enqueue(Entity("db", "t"), "minor")
+    worker = world.worker()
+    assert "write ids 4 to 8" in worker.run_once()
+    cleaner = world.cleaner()
+    assert "1 wait" in cleaner.run_once()
+    reader = world.hive.begin(age=0)
+    read = {name for name in world.names(table.location) if name < "delta_0000004" or name.startswith("delta_0000004_0000008")}
+    for _ in range(6):
+        worker.run_once()
+    world.hive.commit(before)
+    for _ in range(3):
+        world.settle_time()
+        cleaner.run_once()
+    assert read <= set(world.names(table.location))
+    world.hive.commit(reader)
+    while worker.run_once() != "nothing is queued" or world.services.queue.entries(QueueState.READY_FOR_CLEANING):
+        world.settle_time()
+        cleaner.run_once()
+    assert [name[:21] for name in world.names(table.location)] == ["delta_0000001_0000008"]
+    world.assert_rows()
