@@ -46,6 +46,26 @@ def test_nothing_is_lost_when_a_cycle_failed(database, hive):
     assert names(initiating.look(completed).candidates) == ["db.new"]
 
 
+@pytest.mark.postgres
+def test_what_ends_while_a_look_is_taken_is_told_by_the_next(shared_database, shared_hive, monkeypatch):
+    """A transaction that commits after the commits were read isn't counted among those that had ended."""
+    slow = shared_hive.begin()
+    shared_hive.touch(slow, "db.slow")
+    initiating = Initiating(shared_database)
+    real = initiating._committed
+
+    def committed(*arguments):
+        found = real(*arguments)
+        shared_hive.commit(slow)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(initiating, "_committed", committed)
+        look = initiating.look(None)
+    assert names(look.candidates) == []
+    assert names(initiating.look(look.reached).candidates) == ["db.slow"]
+
+
 def test_others_can_be_asked_for(database, hive):
     """Entities that were skipped are told again when asked for, unless there is nothing of them any more."""
     hive.write("db.t")

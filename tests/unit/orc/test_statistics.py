@@ -81,6 +81,15 @@ def test_a_part_without_minimum_leaves_the_whole_message_out():
     assert not merged.HasField("integers")
 
 
+@pytest.mark.parametrize("absent", ["minimum", "maximum"])
+def test_a_part_that_tells_only_one_end_leaves_no_range(absent):
+    """Its message is there, and one end isn't: no end of the whole is known, and 0 is not one."""
+    part = integers(5, 9, 14, 2)
+    part.integers.ClearField(absent)
+    for parts in ([integers(5, 9, 14, 2), part], [part, integers(5, 9, 14, 2)]):
+        assert not merge_column(parts, Kind.INT).HasField("integers")
+
+
 def test_a_part_of_nothing_but_null_adds_only_its_null():
     """Minimum and maximum of the other parts stay."""
     empty = pb.ColumnStatistics(number_of_values=0, has_null=True)

@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import insert
 
+from compactor.errors import UnreachableError
 from compactor.metastore.model import Entity, QueueState
 
 T = Entity("db", "t")
@@ -113,6 +114,26 @@ def test_between_full_scans_only_new_writes_are_candidates(world):
     assert "of 1 candidates" in initiator.run_once()
     world.table("new", rows=3)
     assert initiator.run_once() == "queued 0 of 1 candidates, 1 listed"
+
+
+def test_what_a_cycle_that_failed_had_found_is_found_again(world, monkeypatch):
+    """It looked, and broke before anything was queued: the next one looks from where the last whole one did."""
+    world.table("old", rows=3)
+    world.settle_time()
+    initiator = world.initiator()
+    initiator.run_once()
+    world.table("new", rows=12)
+    world.settle_time()
+
+    def lost(*_):
+        raise UnreachableError("the metastore is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(initiator, "_enqueue", lost)
+        with pytest.raises(UnreachableError):
+            initiator.run_once()
+    world.settle_time()
+    assert initiator.run_once().startswith("queued 1 of 1 candidates")
 
 
 @pytest.mark.parametrize(
