@@ -5,7 +5,7 @@ Which files are obsolete is `acid.snapshot`'s to say; deleting them is the Clean
 MarkCleanedFunction, CompactionCleaner; HIVE-29572 (entries whose own transaction was aborted).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, not_, select, update
@@ -157,13 +157,13 @@ class Cleaning:
         now = self._database.now_ms(connection)
         entries = [(entry, row.get("own_state")) for row in rows if (entry := queue_entry(row)) is not None]
         self._look(entries, readers, now)
-        first: dict[Entity, QueueEntry] = {}
+        alike: dict[Entity, list[QueueEntry]] = {}
         for entry, _ in entries:
-            other = first.get(entry.entity)
-            if other is None or (entry.highest_write_id or 0, entry.id) < (other.highest_write_id or 0, other.id):
-                first[entry.entity] = entry
+            alike.setdefault(entry.entity, []).append(entry)
+        first = {entity: min(found, key=lambda entry: (entry.highest_write_id or 0, entry.id)) for entity, found in alike.items()}
+        sights = {entry.id: self._sight(entry, alike[entry.entity]) for entry, _ in entries}
         return [
-            self._judge(entry, state, readers, first=first[entry.entity], sight=self._sight(entry, entries), now=now, retention_ms=retention_ms)
+            self._judge(entry, state, readers, first=first[entry.entity], sight=sights[entry.id], now=now, retention_ms=retention_ms)
             for entry, state in entries
         ]
 
@@ -177,7 +177,7 @@ class Cleaning:
                 held = frozenset(lock.lock_id for lock in readers.locks_on(entry.entity))
                 self._sights[entry.id] = Sight(now, readers.snapshot.high_watermark, held)
 
-    def _sight(self, entry: QueueEntry, entries: list[tuple[QueueEntry, str | None]]) -> Sight:
+    def _sight(self, entry: QueueEntry, alike: Iterable[QueueEntry]) -> Sight:
         """
         Who was there when an entry was first seen; on 3.1 also when later ones were whose results may lie within what it covers.
 
@@ -186,8 +186,7 @@ class Cleaning:
         if self._schema.hive_4:
             return self._sights[entry.id]
         covered = entry.highest_write_id or 0
-        alike = (other for other, _ in entries if other.entity == entry.entity and other.id >= entry.id and (other.highest_write_id or 0) <= covered)
-        return together(self._sights[other.id] for other in alike)
+        return together(self._sights[other.id] for other in alike if other.id >= entry.id and (other.highest_write_id or 0) <= covered)
 
     def _judge(self, entry: QueueEntry, own_state: str | None, readers: Readers, *, first: QueueEntry, sight: Sight, now: int, retention_ms: int) -> ReadyEntry:
         blockers: list[Blocker] = []
