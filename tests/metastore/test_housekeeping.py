@@ -288,3 +288,16 @@ def test_mappings_stay_for_whoever_saw_their_transaction_open(database, hive):
     hive.commit(reader)
     housekeeping.run(Duty.WRITE_ID_MAPPINGS)
     assert hive.rows(mappings, "t2w_writeid") == []
+
+
+def test_a_mapping_stays_above_a_smaller_one_that_stays(database, hive):
+    """Write ids needn't ascend with transactions: the largest mapping found is the high watermark, and one that is committed mustn't fall above it."""
+    early, late = hive.begin(), hive.begin()
+    of_late, of_early = hive.touch(late), hive.touch(early)
+    hive.commit(early)
+    hive.abort(late)
+    transactions = Transactions(database)
+    before = transactions.valid_write_ids("db.t", transactions.valid_txns())
+    assert (before.high_watermark, before.aborted) == (of_early, (of_late,))
+    Housekeeping(database).run(Duty.WRITE_ID_MAPPINGS)
+    assert transactions.valid_write_ids("db.t", transactions.valid_txns()) == before

@@ -153,6 +153,28 @@ def test_a_stripe_that_comes_twice_is_noticed(rows):
         spliced([acid_file(events(1, rows))] * 2)
 
 
+def test_stripes_that_overlap_at_their_ends_are_noticed():
+    """The later one ends after the earlier, and begins before its end."""
+    with pytest.raises(VerificationError, match="don't come after"):
+        spliced([acid_file(events(1, 10)), acid_file(events(1, 15, start=5))])
+
+
+def test_each_stripe_keeps_its_own_statistics():
+    """Those of a file's second stripe aren't its first's: readers skip by them."""
+    source, _ = spliced([acid_file(events(1, 3)), acid_file(events(2, 5, start=7))])
+    made, _ = spliced([source.getvalue()])
+    before, after = (opened(sink.getvalue())[1] for sink in (source, made))
+    assert [stripe_bounds(after, index) for index in (0, 1)] == [stripe_bounds(before, index) for index in (0, 1)]
+    assert stripe_bounds(after, 1).first == RowKey(2, BUCKET, 7)
+
+
+def test_a_stripe_begins_right_after_the_last_key_of_the_one_before():
+    """As far as the key index tells, where statistics give only ranges; its first row is no later than that."""
+    made, _ = spliced([acid_file(events(1, 10)), acid_file([*events(1, 1, start=10), *events(2, 1)])])
+    _, tail = opened(made.getvalue())
+    assert (stripe_bounds(tail, 1).first, stripe_bounds(tail, 1).exact) == (RowKey(1, BUCKET, 10), False)
+
+
 def test_a_wrong_last_key_is_noticed():
     """The caller's last key has to be inside the statistics."""
     reader, tail = opened(acid_file(events(1, 3)))
