@@ -3,6 +3,7 @@
 import pytest
 
 from compactor.metastore.model import Entity, QueueState
+from compactor.planning.document import Parts
 from compactor.roles.continuing import Continuing
 from tests.unit.roles.world import Clock
 
@@ -123,3 +124,16 @@ def test_a_later_part_takes_nothing_from_readers_of_the_one_before(any_world):
         cleaner.run_once()
     assert [name[:21] for name in world.names(table.location)] == ["delta_0000001_0000008"]
     world.assert_rows()
+
+
+@pytest.mark.parametrize(("total", "follows"), [(1, 0), (2, 1)])
+def test_nothing_follows_the_only_part(world, total, follows):
+    """Where no more than a part can be planned, another entry would only be refused."""
+    table = world.table(rows=4)
+    world.compact(table)
+    after = world.services.queue.entry(1)
+    world.clean()
+    world.insert(table, [(9, "more")])
+    continuing = Continuing(world.services.queue)
+    continuing.remember(after, Parts(total, "why", wait=False))
+    assert len(continuing.go_on()) == follows
