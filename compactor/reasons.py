@@ -69,6 +69,7 @@ class Reason(StrEnum):
     NOT_YET_COMMITTED = "not-yet-committed"
     COMPACTION_ABORTED = "compaction-aborted"
     EARLIER_ENTRY = "earlier-entry"
+    AT_WORK = "at-work"
 
     # a compaction may not begin now (docs/control.md)
     PAUSED = "paused"

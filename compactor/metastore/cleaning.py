@@ -5,18 +5,19 @@ Which files are obsolete is `acid.snapshot`'s to say; deleting them is the Clean
 MarkCleanedFunction, CompactionCleaner; HIVE-29572 (entries whose own transaction was aborted).
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, not_, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
-from compactor.errors import OutcomeUnknownError, OwnershipLostError
+from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError
 from compactor.metastore.database import Database
 from compactor.metastore.model import DEFAULT_CATALOG, Entity, QueueEntry, QueueState, duration
 from compactor.metastore.readers import Blocker, Readers, read_readers
 from compactor.metastore.rows import labelled, move_to_history, queue_entry
+from compactor.metastore.siblings import at_work, newest_commits, within
 from compactor.metastore.sights import Sight, together
 from compactor.metastore.snapshots import snapshots_for
 from compactor.metastore.sql import batches, fitting, of_entity
@@ -30,12 +31,14 @@ class ReadyEntry:
 
     Args:
         txns: under which visibility is decided: what everybody who may still read the table sees as committed. None on 3.1.
+        known: entries of the same table or partition that were ready, too (3.1).
         blockers: empty: clean it now. COMPACTION_ABORTED among them: it must be marked failed, and nothing deleted for it.
     """
 
     entry: QueueEntry
     txns: ValidTxnList | None
     blockers: tuple[Blocker, ...] = ()
+    known: frozenset[int] = frozenset()
 
     @property
     def failed(self) -> bool:
@@ -161,11 +164,39 @@ class Cleaning:
         for entry, _ in entries:
             alike.setdefault(entry.entity, []).append(entry)
         first = {entity: min(found, key=lambda entry: (entry.highest_write_id or 0, entry.id)) for entity, found in alike.items()}
-        sights = {entry.id: self._sight(entry, alike[entry.entity]) for entry, _ in entries}
-        return [
+        newest = {} if schema.hive_4 else newest_commits(connection, schema, (entry for entry, _ in entries))
+        sights = {entry.id: self._sight(entry, alike[entry.entity], newest) for entry, _ in entries}
+        judged = [
             self._judge(entry, state, readers, first=first[entry.entity], sight=sights[entry.id], now=now, retention_ms=retention_ms)
             for entry, state in entries
         ]
+        return judged if schema.hive_4 else self._beside(judged, at_work(connection, schema), alike)
+
+    @staticmethod
+    def _beside(judged: list[ReadyEntry], working: Mapping[Entity, int], alike: Mapping[Entity, list[QueueEntry]]) -> list[ReadyEntry]:
+        """On 3.1 an entry waits for a compaction that is at work on the same: its result would make obsolete what readers still read."""
+        found = []
+        for item in judged:
+            entity = item.entry.entity
+            more = [Blocker(Reason.AT_WORK, f"compaction {working[entity]} is at work there")] if entity in working else []
+            found.append(replace(item, blockers=(*item.blockers, *more), known=frozenset(entry.id for entry in alike[entity])))
+        return found
+
+    def check_alone(self, ready: ReadyEntry) -> None:
+        """
+        On 3.1: nobody began or finished a compaction of the same since `ready` was judged.
+
+        Raises:
+            RetryableError: somebody did.
+        """
+        if self._schema.hive_4:
+            return
+        queue = self._schema.compaction_queue
+        active = queue.c.cq_state.in_((QueueState.WORKING.code, QueueState.READY_FOR_CLEANING.code))
+        query = select(queue.c.cq_id).where(active, queue.c.cq_type != "c", of_entity(queue, "cq", ready.entry.entity), queue.c.cq_id.not_in(ready.known))
+        number = self._database.read(lambda connection: connection.scalar(query))
+        if number is not None:
+            raise RetryableError(f"compaction {number} of {ready.entry.entity} began while it was cleaned; everything was put back")
 
     def _look(self, entries: list[tuple[QueueEntry, str | None]], readers: Readers, now: int) -> None:
         """Remember what is there when an entry is first seen with its transaction ended; forget entries that are gone."""
@@ -177,7 +208,7 @@ class Cleaning:
                 held = frozenset(lock.lock_id for lock in readers.locks_on(entry.entity))
                 self._sights[entry.id] = Sight(now, readers.snapshot.high_watermark, held)
 
-    def _sight(self, entry: QueueEntry, alike: Iterable[QueueEntry]) -> Sight:
+    def _sight(self, entry: QueueEntry, alike: Iterable[QueueEntry], newest: Mapping[Entity, int]) -> Sight:
         """
         Who was there when an entry was first seen; on 3.1 also when later ones were whose results may lie within what it covers.
 
@@ -186,7 +217,7 @@ class Cleaning:
         if self._schema.hive_4:
             return self._sights[entry.id]
         covered = entry.highest_write_id or 0
-        return together(self._sights[other.id] for other in alike if other.id >= entry.id and (other.highest_write_id or 0) <= covered)
+        return together(self._sights[other.id] for other in alike if within(covered, entry, other, newest))
 
     def _judge(self, entry: QueueEntry, own_state: str | None, readers: Readers, *, first: QueueEntry, sight: Sight, now: int, retention_ms: int) -> ReadyEntry:
         blockers: list[Blocker] = []

@@ -37,7 +37,7 @@ from compactor.roles.sweep import Sweep, Swept
 
 _log = get_logger(__name__)
 REPLICATION_SOURCE = "repl.source.for"
-INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY})
+INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.AT_WORK})
 """Waiting that is meant, or that another entry is counted for: nobody has to be told."""
 
 
@@ -144,7 +144,7 @@ class Cleaner:
         def state_of(listing: Listing) -> AcidState:
             return resolve(listing, write_ids, item.txns, layout)
 
-        sweep = Sweep(services, location, entry.id, entry, lambda: self._still_right(entry, table, location), table_location=table.location)
+        sweep = Sweep(services, location, entry.id, entry, lambda: self._still_right(item, table, location), table_location=table.location)
         swept = sweep.run(state_of, _obsolete_and_aborted, originals=True)
         tally.add(swept.removed, swept.evidence)
         if swept.left:
@@ -176,11 +176,12 @@ class Cleaner:
         else:
             self._services.cleaning.mark_cleaned(entry, txns=txns, unjoined=unjoined)
 
-    def _still_right(self, entry: QueueEntry, table: TableFacts, location: str) -> None:
+    def _still_right(self, item: ReadyEntry, table: TableFacts, location: str) -> None:
         """Before the move, and after it before the deletion: we are the Cleaner, the entry is still ready, and the table is the one that was looked at."""
-        services = self._services
+        services, entry = self._services, item.entry
         assert self._held is not None
         self._held.check()
+        services.cleaning.check_alone(item)
         now = services.queue.entry(entry.id)
         if now is None or now.state is not QueueState.READY_FOR_CLEANING:
             raise OwnershipLostError(f"entry {entry.id} is no longer ready for cleaning")

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from compactor.demo.rows import CatalogRows
 from compactor.errors import OwnershipLostError
@@ -135,6 +135,23 @@ def test_a_change_during_the_removal_puts_everything_back(world):
     assert visible(table) == before
     assert hidden(table) == []
     assert world.states() == ["ready for cleaning"]
+
+
+def test_a_compaction_that_begins_meanwhile_puts_everything_back_on_hive_3(world_3):
+    """Its result could be in the listing by which it was decided what goes: the files come back, and go when it has ended."""
+    world = world_3
+    table = compacted(world)
+    before = visible(table)
+    queue = world.database.schema.compaction_queue
+    world.at_step[steps.CLEANER_TRASHED] = lambda: world.hive.queued("db.t", state="w")
+    assert "compaction 2 of db.t began while it was cleaned; everything was put back" in world.clean()
+    assert visible(table) == before
+    assert hidden(table) == []
+    world.at_step.clear()
+    assert "1 wait" in world.clean()
+    world.hive.change(delete(queue).where(queue.c.cq_state == "w"))
+    world.clean()
+    assert len(visible(table)) == 1
 
 
 def test_an_entry_that_is_not_ready_any_more_puts_everything_back(world):
