@@ -17,6 +17,7 @@ from benchmarks.initiator import build
 from compactor.acid.compaction import CompactionKind
 from compactor.log import configure
 from compactor.metastore.database import Database
+from compactor.metastore.initiating import Initiating
 from compactor.metastore.model import Entity, QueueState
 from compactor.metastore.queue import Queue
 from compactor.roles.initiator import Initiator
@@ -38,7 +39,9 @@ def run() -> list[harness.Result]:
         url = server.create("4.0.0")
         build(folder, url, PARTITIONS)
         scan = _full_scan(url)
+        looked = _last_look(url)
         with _daemon(folder, url) as process:
+            _wait("the Initiator's first look didn't end", lambda: _last_look(url) != looked, process)
             _compact_one(url, process)
             _wait("Spark's JVM wasn't stopped", lambda: not _children(process.pid), process)
             before, begin = _cpu(process.pid), time.monotonic()
@@ -66,6 +69,15 @@ def _full_scan(url: str) -> float:
         return time.process_time() - begin
     finally:
         services.close()
+
+
+def _last_look(url: str) -> int | None:
+    """When the last completed cycle of an Initiator began."""
+    client = Database(url).connect()
+    try:
+        return Initiating(client).last_cycle_ms()
+    finally:
+        client.close()
 
 
 @contextmanager
