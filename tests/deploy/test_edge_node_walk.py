@@ -277,7 +277,8 @@ def test_on_yarn(site, machine, yarn):
     service, attempt = shell(7)
     host.follow(service)
     assert compacted(host.follow(attempt))
-    (application,) = yarn.applications()
-    assert (application.name, application.user, application.queue.removeprefix("root.")) == ("edge1-compactor", "compactor", "default")
+    # one that a busy machine didn't let start in time is followed by another
+    seen = {(application.name, application.user, application.queue.removeprefix("root.")) for application in yarn.applications()}
+    assert seen == {("edge1-compactor", "compactor", "default")}
     host.follow("systemctl stop compactor")
     site.assert_rows()
