@@ -189,14 +189,7 @@ def test_a_cleaner_that_breaks_at_any_step_is_followed_by_one_that_finishes(any_
     """Whatever it left, the next cycle converges to the same end."""
     world = any_world
     table = compacted(world)
-
-    def broken() -> None:
-        raise KeyboardInterrupt
-
-    world.at_step[step] = broken
-    with pytest.raises(KeyboardInterrupt):
-        world.clean()
-    world.at_step.clear()
+    world.clean_until_it_breaks(step)
     world.assert_rows()
     world.clean()
     assert len(visible(table)) == 1

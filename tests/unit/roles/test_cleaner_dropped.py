@@ -70,14 +70,7 @@ def test_a_dropped_table_is_removed_after_a_crash(world, step):
     table = world.table(rows=2, insert_only=True)
     CatalogRows(world.database).drop_table(table)
     soft_deleted(world, table)
-
-    def broken() -> None:
-        raise KeyboardInterrupt
-
-    world.at_step[step] = broken
-    with pytest.raises(KeyboardInterrupt):
-        world.clean()
-    world.at_step.clear()
+    world.clean_until_it_breaks(step)
     world.clean()
     assert world.names(table.location.parent) == []
     assert world.ended() == [("succeeded", None)]

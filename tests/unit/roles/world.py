@@ -3,6 +3,8 @@
 import threading
 from pathlib import Path
 
+import pytest
+
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.engine.submit import JobName
@@ -154,6 +156,17 @@ class World:
     def clean(self) -> str:
         self.settle_time()
         return self.cleaner().run_once()
+
+    def clean_until_it_breaks(self, step: str) -> None:
+        """A cycle of the Cleaner that ends at this step, as if it had been killed."""
+
+        def broken() -> None:
+            raise KeyboardInterrupt
+
+        self.at_step[step] = broken
+        with pytest.raises(KeyboardInterrupt):
+            self.clean()
+        self.at_step.clear()
 
     # Looking
 
