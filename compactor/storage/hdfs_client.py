@@ -36,12 +36,19 @@ def connect(parts: Parts, options: Hdfs) -> Any:
 
     Raises:
         RefusedError: UNSUPPORTED_STORE (hdfs-native isn't installed; the location has no host, and no default file system is configured).
-        UnreachableError: the directory of the configuration isn't there, or can't be read.
+        UnreachableError: the directory of the configuration isn't there, or can't be read; nor can the keytab.
     """
     native = require_package()
+    if options.keytab is not None and not os.access(options.keytab, os.R_OK):  # Kerberos' library says only that there is no ticket cache
+        raise UnreachableError(f"hdfs.keytab leads to {options.keytab}, which isn't there or may not be read by the user of this process")
     if options.user is not None:
         os.environ["HADOOP_USER_NAME"] = options.user  # hdfs-native knows no other way; Spark's JVM, started later, is the same user then
     directory = conf_dir(options)
+    if options.principal is not None and dict(_site(directory)).get("hadoop.security.authentication", "simple").lower() != "kerberos":
+        where = "no configuration names" if directory is None else f"core-site.xml in {directory} doesn't name"  # the client would come without a ticket
+        raise UnreachableError(
+            f"hdfs.principal is set, but {where} kerberos as hadoop.security.authentication: set hdfs.conf_dir to the cluster's configuration"
+        )
     url = f"{parts.scheme}://{parts.authority}" if parts.authority else None
     patience = Patience(lambda: addresses(parts.authority, _site(directory)), options.rpc_timeout_seconds)
     try:

@@ -16,6 +16,8 @@ from compactor.errors import CompactorError, RefusedError, RetryableError, Unrea
 from compactor.reasons import Reason
 
 _ANSWERED: Final = re.compile(r'^(?P<kind>\w+)\((?:"(?P<java>[\w.]+(?:\$\w+)*)", )?"(?P<text>.*)', re.DOTALL)
+_NO_LOGIN: Final = re.compile(r'^GSSAPIError\((?:GssMajorCodes ?[({].*?[)}], \d+, )?"(?P<text>.*)"\)$', re.DOTALL)
+"""Kerberos' library, its codes as numbers, and its words."""
 _QUOTAS: Final = frozenset({"NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException", "QuotaExceededException"})
 _FORBIDDEN: Final = frozenset({"AccessControlException", "AuthorizationException"})
 _LATER: Final = frozenset({"RetriableException", "NotReplicatedYetException"})
@@ -55,6 +57,11 @@ def explanation(error: Exception, doing: str, path: str) -> CompactorError | Fil
     """The error to raise for one of the client's."""
     java, said = java_class(error), _first_line(error)
     what = f"can't {doing} {path!r}: {said}"
+    if (login := _NO_LOGIN.match(str(error))) is not None:
+        said = login["text"].replace('\\"', '"').strip()
+        return UnreachableError(
+            f"can't {doing} {path!r}: Kerberos: {said[:_LONGEST]}; hdfs.principal must be in hdfs.keytab, or have a valid ticket in the cache"
+        )
     if java in _NO_PARENT:
         return missing(path)
     if java in _QUOTAS:

@@ -28,10 +28,13 @@ import org.apache.hadoop.yarn.server.MiniYARNCluster;
  *   Servers hdfs CONF DATA DATANODES       one NameNode
  *   Servers ha CONF DATA DATANODES         two NameNodes, name service "ns1", the first active
  *   Servers yarn CONF DATA NODEMANAGERS MEMORY_MB     CONF names the file system to use
+ *
+ * What CONF's given-site.xml says, where there is one, holds for the servers of HDFS and for their clients.
  */
 public final class Servers {
   private static final String HOST = "127.0.0.1";
   private static final String SERVICE = "ns1";
+  private static final String GIVEN = "given-site.xml";
 
   private interface Commands extends AutoCloseable {
     void obey(String[] words) throws Exception;
@@ -66,7 +69,12 @@ public final class Servers {
     private final Map<Integer, MiniDFSCluster.DataNodeProperties> stopped = new TreeMap<>();
 
     Hdfs(Path conf, Path data, int dataNodes, boolean ha) throws Exception {
+      Configuration given = new Configuration(false);
+      if (Files.exists(conf.resolve(GIVEN))) {
+        given.addResource(conf.resolve(GIVEN).toUri().toURL());
+      }
       Configuration c = new Configuration();
+      given.forEach(one -> c.set(one.getKey(), one.getValue()));
       c.set(MiniDFSCluster.HDFS_MINIDFS_BASEDIR, data.resolve("dfs").toString());
       c.setBoolean("dfs.permissions.enabled", true);
       c.setBoolean("dfs.namenode.acls.enabled", true);
@@ -112,7 +120,9 @@ public final class Servers {
         fs.mkdirs(new org.apache.hadoop.fs.Path(directory));
         fs.setPermission(new org.apache.hadoop.fs.Path(directory), FsPermission.createImmutable((short) 01777));
       }
-      write(conf.resolve("core-site.xml"), Map.of("fs.defaultFS", root));
+      Map<String, String> core = new TreeMap<>(Map.of("fs.defaultFS", root));
+      given.forEach(one -> core.put(one.getKey(), one.getValue()));
+      write(conf.resolve("core-site.xml"), core);
       write(conf.resolve("hdfs-site.xml"), hdfs);
     }
 

@@ -37,21 +37,25 @@ class HadoopServer:
         folder: an empty one; `conf` in it becomes the clients' HADOOP_CONF_DIR, `log` what the server says.
         conf: for yarn, the HDFS server's `conf`: both then share it.
         arguments: number of DataNodes or NodeManagers; for yarn then MiB of each NodeManager.
+        given: more settings of HDFS' servers and clients, by name.
+        java: more options of the JVM.
 
     Raises:
         UnavailableError: it can't be built or started here.
     """
 
-    def __init__(self, kind, folder, *arguments, conf=None, memory="512m"):
+    def __init__(self, kind, folder, *arguments, conf=None, memory="512m", given=None, java=()):
         home, classpath = built()
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.conf = Path(conf or self.folder / "conf")
         self.conf.mkdir(parents=True, exist_ok=True)
+        if given:
+            write_site(self.conf / "given-site.xml", given)
         self.log = self.folder / f"{kind}.log"
         self._lock = threading.Lock()
         command = ["java", f"-Xmx{memory}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
-        command += ["-Djava.net.preferIPv4Stack=true", "-cp", f"{home}:{self.conf}:{classpath}", "Servers", kind, str(self.conf), str(self.folder)]
+        command += ["-Djava.net.preferIPv4Stack=true", *java, "-cp", f"{home}:{self.conf}:{classpath}", "Servers", kind, str(self.conf), str(self.folder)]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, encoding="utf-8", cwd=self.folder
@@ -109,6 +113,16 @@ class HadoopServer:
                 raise RuntimeError(line.strip())
         said = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
         raise UnavailableError(f"the server ended: {said[-1] if said else self._process.wait()}")
+
+
+def write_site(file, properties):
+    """Settings in Hadoop's form."""
+    root = ET.Element("configuration")
+    for name, value in properties.items():
+        item = ET.SubElement(root, "property")
+        ET.SubElement(item, "name").text = name
+        ET.SubElement(item, "value").text = str(value)
+    ET.ElementTree(root).write(file)
 
 
 def built():

@@ -64,6 +64,33 @@ def test_what_an_error_of_hdfs_means(error, kind, reason):
         assert len(str(found)) < 500
 
 
+@pytest.mark.parametrize(
+    "codes",
+    ['GssMajorCodes { raw: "0x00070000", calling_error: "none", routine_error: "GSS_S_NO_CRED", supplementary_info: "0x0000" }', "GssMajorCodes(458752)"],
+)
+def test_what_the_library_of_kerberos_said_is_shown_without_its_numbers(codes):
+    """All of its words are, which name the cache, and what to look at."""
+    words = f"No credentials were supplied: No Kerberos credentials available (default cache: {'/long' * 20})"
+    assert str(explanation(RuntimeError(f'GSSAPIError({codes}, 2529639053, "{words}")'), "list", "hdfs://nn/x")) == (
+        f"can't list 'hdfs://nn/x': Kerberos: {words}; hdfs.principal must be in hdfs.keytab, or have a valid ticket in the cache"
+    )
+
+
+def test_a_keytab_that_cannot_be_read_is_named(tmp_path):
+    """Without it Kerberos would only say that no ticket cache was found."""
+    driver = HdfsStorage(split("hdfs://nn/x"), StorageOptions(hdfs=Hdfs(conf_dir=tmp_path, principal="a@B", keytab=tmp_path / "none")))
+    with pytest.raises(UnreachableError, match=r"hdfs.keytab leads to .*none, which isn't there"):
+        driver.exists("hdfs://nn/x")
+
+
+def test_a_principal_where_the_configuration_knows_no_kerberos(tmp_path):
+    """It would go unused, and a NameNode that wants tickets isn't understood without: each of them has to be waited for."""
+    (tmp_path / "k").touch()
+    driver = HdfsStorage(split("hdfs://nn/x"), StorageOptions(hdfs=Hdfs(conf_dir=tmp_path, principal="a@B", keytab=tmp_path / "k")))
+    with pytest.raises(UnreachableError, match=r"hdfs.principal is set, but core-site.xml in .* doesn't name kerberos"):
+        driver.exists("hdfs://nn/x")
+
+
 def test_without_the_package_one_line_says_what_to_install(monkeypatch):
     """hdfs-native is an extra."""
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
