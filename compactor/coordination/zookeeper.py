@@ -66,6 +66,8 @@ class ZooKeeperCoordinator(Coordinator):
         self._changed: Changed = lambda: None
         self._told: object = (Connection.LOST, ())
         self._troubled = ""
+        self._ended = False
+        """Whether a connection was lost since the client was started last: only then is one that is closed at its end, and not at its beginning."""
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -82,7 +84,7 @@ class ZooKeeperCoordinator(Coordinator):
             refused = isinstance(error, AuthFailedError) or self._client.client_state is KeeperState.AUTH_FAILED
             self._end_client()
             if refused:
-                raise SettingsError("zookeeper.user: ZooKeeper refused our user or password") from None
+                raise SettingsError(f"zookeeper.{'auth' if self._settings.auth == 'kerberos' else 'user'}: {self._refusal}") from None
             raise UnreachableError(f"ZooKeeper {self._settings.hosts} can't be reached, or doesn't let us in") from None
 
     def join(self, me: Member, candidate_for: Iterable[Role], changed: Changed = lambda: None) -> None:
@@ -155,17 +157,34 @@ class ZooKeeperCoordinator(Coordinator):
             if self._state is Connection.LOST:
                 self._terms.clear()
                 self._heard = None
+                self._ended = True
         self._wake.set()
 
+    @property
+    def _refusal(self) -> str:
+        if self._settings.auth == "kerberos":
+            return "ZooKeeper refused us: the process needs a valid ticket in its cache (KRB5CCNAME), and zookeeper.hosts must name hosts as the servers' principals do"
+        return "ZooKeeper refused our user or password"
+
     def _run(self) -> None:
+        again = 0.0
         while not self._closing:
             try:
-                if self._client.client_state is KeeperState.AUTH_FAILED:
-                    self._complain("ZooKeeper refused our user or password")
-                    self._client.restart()
+                if self._ended and self._client.client_state in {KeeperState.AUTH_FAILED, KeeperState.CLOSED}:
+                    if elapsed() >= again:  # kazoo gives up for good where SASL fails, though a ticket or a password may come
+                        again = elapsed() + self._seconds
+                        self._complain(self._refusal)
+                        self._ended = False
+                        try:  # without stop, which would leave an order to close for the next connection
+                            self._client.start_async()
+                        except Exception:
+                            self._ended = True
+                            raise
                 elif self._client.connected:
                     self._confirm()
                     self._troubled = ""
+            except AuthFailedError:
+                self._complain(self._refusal)
             except NO_ANSWER as error:
                 _log.debug("no answer from ZooKeeper", error=type(error).__name__)
             except NoAuthError:

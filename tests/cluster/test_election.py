@@ -351,6 +351,35 @@ def test_sasl_digest(tmp_path):
         gc.collect()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as above
+def test_who_is_refused_by_sasl_for_a_while_comes_back(tmp_path, capsys):
+    """Servers that don't know us after a restart, as with a ticket that ran out: it is said, and once they know us again we lead, without a restart of ours."""
+    if importlib.util.find_spec("puresasl") is None:
+        missing("the Python package pure-sasl isn't installed")
+    jaas = tmp_path / "jaas.conf"
+
+    def known(password):
+        jaas.write_text(f'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_compactor="{password}"; }};\n', encoding="utf-8")
+
+    known("geheim")
+    extra = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
+    with (
+        zookeeper(tmp_path / "servers", java=(f"-Djava.security.auth.login.config={jaas}",), extra=extra) as servers,
+        party(servers, auth="sasl-digest", user="compactor", password="geheim") as those,
+    ):
+        first = those.join("first")
+        until(lambda: first.lead(Role.CLEANER), "led")
+        said = []
+        for password in ("anders", "geheim"):
+            servers.kill(0)
+            known(password)
+            servers.start()
+            if password == "anders":
+                until(lambda: said.append(capsys.readouterr().out) or "refused our user or password" in "".join(said), "said")
+        until(lambda: first.lead(Role.CLEANER), "led again")
+    gc.collect()
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # kazoo leaves sockets open when a handshake fails
 def test_tls(tmp_path):
     """The servers' certificate and name are checked as the settings say, and ours is shown: another authority or name is refused, and so are we without ours."""
