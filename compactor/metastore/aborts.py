@@ -13,8 +13,8 @@ from sqlalchemy import Connection, and_, delete, func, insert, or_, select, upda
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
-from compactor.metastore.cleaning import forget_aborted, forget_vanished
 from compactor.metastore.database import Database
+from compactor.metastore.forgetting import forget_aborted, forget_vanished
 from compactor.metastore.model import KIND_CODES, Entity, QueueState
 from compactor.metastore.rows import read_queue
 from compactor.metastore.snapshots import snapshots_for

@@ -14,10 +14,10 @@ from typing import Self, TypeVar
 from sqlalchemy import URL, ColumnElement, Connection, Engine, create_engine, insert, make_url, select, update
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
-from compactor.errors import CompactorError, MutexHeldError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
+from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
 from compactor.metastore.dialects import DIALECTS, Dialect, Failure
 from compactor.metastore.embedded import EmbeddedFile
-from compactor.metastore.mutex import Keeper, Mutex
+from compactor.metastore.mutex import Keeper, Mutex, locked_row, roll_back, store_value
 from compactor.metastore.schema import HiveSchema, create_embedded, detect
 from compactor.settings.address import mistake
 
@@ -158,7 +158,7 @@ class Database:
                     yield connection
             except BaseException:
                 if transaction is not None:
-                    _roll_back(connection)
+                    roll_back(connection)
                 raise
             with self._translating(committing=True):
                 transaction.commit()
@@ -231,44 +231,13 @@ class Database:
 
     @contextmanager
     def _shared_mutex(self, name: str, wait_seconds: float) -> Iterator[Mutex]:
-        aux = self.schema.aux_table
-        row = aux.c.mt_key1 == name
-        if not self.schema.hive_4:
-            row = row & (aux.c.mt_key2 == 0)
-        with self._translating(), self.engine.connect() as connection:
-            value = self._lock_row(connection, name, row, wait_seconds)
-            try:
-                with Keeper(connection, self._idle_transaction_seconds / 4, f"mutex {name}") as keeper:
-                    mutex = Mutex(value, keeper)
-                    yield mutex
-            except BaseException:
-                _roll_back(connection)
-                raise
+        with self._translating(), self.engine.connect() as connection, locked_row(connection, self.dialect, self.schema, name, wait_seconds) as value:
+            with Keeper(connection, self._idle_transaction_seconds / 4, f"mutex {name}") as keeper:
+                mutex = Mutex(value, keeper)
+                yield mutex
             if mutex.kept is not None and self.schema.hive_4:
                 mutex.check()
-                connection.execute(update(aux).where(row).values(mt_key2=mutex.kept))
-                connection.commit()
-            else:
-                _roll_back(connection)
-
-    def _lock_row(self, connection: Connection, name: str, row: ColumnElement[bool], wait_seconds: float) -> int:
-        aux = self.schema.aux_table
-        for _ in range(3):
-            self.dialect.limit_waiting(connection, int(wait_seconds * 1000))
-            try:
-                value = connection.scalar(select(aux.c.mt_key2).where(row).with_for_update())
-            except DBAPIError as error:
-                if self.dialect.classify(error) is Failure.CONFLICT:
-                    raise MutexHeldError(f"mutex {name} is held by another process") from error
-                raise
-            if value is not None:
-                return int(value)
-            try:
-                connection.execute(insert(aux).values(mt_key1=name, mt_key2=0))
-                connection.commit()
-            except IntegrityError:
-                connection.rollback()
-        raise RetryableError(f"mutex {name} could not be taken")
+                store_value(connection, self.schema, name, mutex.kept)
 
     def _make_engine(self) -> Engine:
         engine = create_engine(self._url, **self.dialect.options(self._connect_timeout_seconds))
@@ -340,13 +309,6 @@ def _parse(url: str, password: str | None) -> URL:
         raise SettingsError("database.url: not a database URL; expected for example postgresql://hive@host/metastore or sqlite:////path/file.db") from error
     parsed = parsed.set(drivername="sqlite" if parsed.get_backend_name() == "sqlite" else "postgresql+psycopg")
     return parsed.set(password=password) if password is not None else parsed
-
-
-def _roll_back(connection: Connection) -> None:
-    try:
-        connection.rollback()
-    except DBAPIError:
-        connection.invalidate()
 
 
 def _retry(once: Callable[[], T], repeat_on: tuple[type[CompactorError], ...]) -> T:

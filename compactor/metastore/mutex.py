@@ -6,13 +6,17 @@ now and then, and asks before it acts whether it holds the mutex still.
 """
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import Connection, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import ColumnElement, Connection, insert, select, text, update
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from compactor.errors import OwnershipLostError
+from compactor.errors import MutexHeldError, OwnershipLostError, RetryableError
+from compactor.metastore.dialects import Dialect, Failure
+from compactor.metastore.schema import HiveSchema
 
 
 class Mutex:
@@ -87,3 +91,60 @@ class Keeper:
                 self.ask()
             except OwnershipLostError:
                 return
+
+
+@contextmanager
+def locked_row(connection: Connection, dialect: Dialect, schema: HiveSchema, name: str, wait_seconds: float) -> Iterator[int]:
+    """
+    The row of a named mutex, locked in this connection's transaction, which is rolled back at the end unless it was committed; yields MT_KEY2.
+
+    Raises:
+        MutexHeldError: somebody else held it for `wait_seconds`.
+
+    Source: Hive's TxnStoreMutex.
+    """
+    value = _lock(connection, dialect, schema, name, wait_seconds)
+    try:
+        yield value
+    finally:
+        roll_back(connection)
+
+
+def store_value(connection: Connection, schema: HiveSchema, name: str, value: int) -> None:
+    """Write MT_KEY2 of the row that is locked, and release it."""
+    connection.execute(update(schema.aux_table).where(_row(schema, name)).values(mt_key2=value))
+    connection.commit()
+
+
+def roll_back(connection: Connection) -> None:
+    """Roll back; a connection that can't is thrown away."""
+    try:
+        connection.rollback()
+    except DBAPIError:
+        connection.invalidate()
+
+
+def _row(schema: HiveSchema, name: str) -> ColumnElement[bool]:
+    aux = schema.aux_table
+    row = aux.c.mt_key1 == name
+    return row if schema.hive_4 else row & (aux.c.mt_key2 == 0)
+
+
+def _lock(connection: Connection, dialect: Dialect, schema: HiveSchema, name: str, wait_seconds: float) -> int:
+    aux = schema.aux_table
+    for _ in range(3):
+        dialect.limit_waiting(connection, int(wait_seconds * 1000))
+        try:
+            value = connection.scalar(select(aux.c.mt_key2).where(_row(schema, name)).with_for_update())
+        except DBAPIError as error:
+            if dialect.classify(error) is Failure.CONFLICT:
+                raise MutexHeldError(f"mutex {name} is held by another process") from error
+            raise
+        if value is not None:
+            return int(value)
+        try:
+            connection.execute(insert(aux).values(mt_key1=name, mt_key2=0))
+            connection.commit()
+        except IntegrityError:
+            connection.rollback()
+    raise RetryableError(f"mutex {name} could not be taken")

@@ -10,9 +10,10 @@ import numpy as np
 
 from compactor.acid.row_id import RowKey
 from compactor.errors import RefusedError
+from compactor.orc.chunks import ArrowRows, Chunk, PythonRows
 from compactor.orc.image import BATCH_ROWS
 from compactor.orc.key_columns import KeyColumns, keys_up_to
-from compactor.orc.rows import ArrowRows, Chunk, PythonRows, SourceRows
+from compactor.orc.rows import SourceRows
 from compactor.reasons import Reason
 
 _LOWEST = RowKey(-(1 << 63), -(1 << 31), -(1 << 63))

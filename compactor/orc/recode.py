@@ -16,13 +16,14 @@ import pyarrow as pa
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind
 from compactor.orc.arrow import arrow_type
+from compactor.orc.chunks import ArrowRows, PythonRows
 from compactor.orc.encode import Encoder
 from compactor.orc.handles import Sink
 from compactor.orc.image import BATCH_ROWS
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.merge import merged
 from compactor.orc.output import OutputFormat, common_calendar
-from compactor.orc.rows import ArrowRows, PythonRows, RowFilter, Source, SourceRows, Synthetic, Tally
+from compactor.orc.rows import RowFilter, Source, SourceRows, Synthetic, Tally
 from compactor.orc.splice import FileSummary, Splicer
 
 __all__ = ["RecodeResult", "Recoded", "RowFilter", "Source", "Synthetic", "recode", "recode_into", "write_delete_events"]

@@ -17,7 +17,8 @@ import pyorc
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError, RefusedError
-from compactor.orc.arrow import arrow_type, check_recodable, has_nested, settled
+from compactor.orc.arrow import arrow_type, check_recodable, has_nested
+from compactor.orc.chunks import ArrowRows, Chunk, PythonRows
 from compactor.orc.consistency import DecodedKeys
 from compactor.orc.converters import CONVERTERS
 from compactor.orc.deletes import DeleteEvents, visible
@@ -35,8 +36,6 @@ ROW_COLUMN: Final = 6
 """Column id of the row struct in an ACID file; its fields follow from 7 on."""
 _BATCH_BYTES: Final = 16 << 20
 _FEWEST_ROWS: Final = 64
-_MANY_SLICES: Final = 1024
-_MANY_NESTED_SLICES: Final = 16
 _NO_IDS: Final = np.empty(0, np.int64)
 
 
@@ -115,84 +114,6 @@ class Tally:
     rows_in: int = 0
     aborted: int = 0
     deleted: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ArrowRows:
-    """Record batches of the output's six columns; zero-copy slices of what was decoded."""
-
-    parts: tuple[Any, ...]
-    nested: bool
-
-    def slice(self, start: int, stop: int) -> "ArrowRows":
-        kept: list[Any] = []
-        for part in self.parts:
-            low, high = max(start, 0), min(stop, part.num_rows)
-            if low < high:
-                kept.append(part.slice(low, high - low))
-            start, stop = start - part.num_rows, stop - part.num_rows
-        return ArrowRows(tuple(kept), self.nested)
-
-    def select(self, kept: npt.NDArray[np.bool_]) -> "ArrowRows":
-        """The rows where `kept` is true: as slices between the gaps, or copied where there are too many of them."""
-        edges = np.flatnonzero(np.diff(kept.astype(np.int8), prepend=0, append=0))
-        if len(self.parts) == 1 and len(edges) // 2 <= (_MANY_NESTED_SLICES if self.nested else _MANY_SLICES):
-            (whole,) = self.parts
-            return ArrowRows(tuple(whole.slice(start, stop - start) for start, stop in edges.reshape(-1, 2).tolist()), self.nested)
-        return ArrowRows((self._joined().filter(pa.array(kept)),), self.nested)
-
-    def take(self, order: npt.NDArray[np.intp]) -> "ArrowRows":
-        return ArrowRows((self._joined().take(pa.array(order)),), self.nested)
-
-    def writable(self) -> list[Any]:
-        """The batches in a form that Arrow's ORC writer gets right."""
-        if not self.nested:
-            return list(self.parts)
-        return [pa.RecordBatch.from_arrays([*part.columns[:-1], settled(part.columns[-1])], schema=part.schema) for part in self.parts]
-
-    @staticmethod
-    def join(several: Sequence["ArrowRows"]) -> "ArrowRows":
-        return ArrowRows(tuple(part for rows in several for part in rows.parts), several[0].nested)
-
-    def _joined(self) -> Any:
-        return self.parts[0] if len(self.parts) == 1 else pa.concat_batches(self.parts)
-
-
-@dataclass(frozen=True, slots=True)
-class PythonRows:
-    """Rows as pyorc takes them."""
-
-    rows: list[tuple[Any, ...]]
-
-    def slice(self, start: int, stop: int) -> "PythonRows":
-        return PythonRows(self.rows[start:stop])
-
-    def select(self, kept: npt.NDArray[np.bool_]) -> "PythonRows":
-        return PythonRows([row for row, keep in zip(self.rows, kept.tolist(), strict=True) if keep])
-
-    def take(self, order: npt.NDArray[np.intp]) -> "PythonRows":
-        return PythonRows([self.rows[position] for position in order.tolist()])
-
-    @staticmethod
-    def join(several: Sequence["PythonRows"]) -> "PythonRows":
-        return PythonRows([row for rows in several for row in rows.rows])
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some rows in key order, with their keys."""
-
-    keys: KeyColumns
-    rows: ArrowRows | PythonRows
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def slice(self, start: int, stop: int) -> "Chunk":
-        return Chunk(self.keys.select(slice(start, stop)), self.rows.slice(start, stop))
-
-    def select(self, kept: npt.NDArray[np.bool_]) -> "Chunk":
-        return Chunk(self.keys.select(kept), self.rows.select(kept))
 
 
 class SourceRows:

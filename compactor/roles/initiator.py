@@ -9,18 +9,15 @@ queued, or skipped for a reason that passes by itself, is looked at again in the
 Source: docs/operations.md; Hive's Initiator, TableOptimizer, AcidTableOptimizer.
 """
 
-import logging
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.snapshot import resolve
-from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
 from compactor.control import Denial, Judge, Subject
 from compactor.coordination import Role
 from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
-from compactor.metastore.model import Candidate, Entity, Place
+from compactor.metastore.model import Candidate, Entity
 from compactor.metastore.requests import Request
 from compactor.metastore.sql import batches
 from compactor.metrics import version
@@ -29,6 +26,7 @@ from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.absence import require_removed
 from compactor.roles.holding import pool_of
+from compactor.roles.initiator_tally import DueSubject, Moment, Tally, Verdict
 from compactor.roles.leadership import Held, leading
 from compactor.roles.quiet import Quiet
 from compactor.roles.recovery import Recovery
@@ -36,64 +34,12 @@ from compactor.roles.refusals import Refusals
 from compactor.roles.rules import TableRules, decide, thresholds_from
 from compactor.roles.services import Services, about_entity
 from compactor.roles.spread import spread
+from compactor.roles.turn import NoTurn
 
 _log = get_logger(__name__)
 _AT_ONCE = 10_000
 """Candidates that are described and judged at a time: bounds what a look at a large warehouse holds in memory."""
 _UNCHANGED = {reason: Skip(reason, "nothing changed since it was listed") for reason in Reason}
-PASSING = frozenset({Reason.ALREADY_QUEUED, Reason.OPEN_WRITER})
-"""Reasons that go away without another write: looked at again in the next cycle."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    candidate: Candidate
-    place: Place
-    rules: TableRules
-    fingerprint: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    """Under what the directories of one batch are judged."""
-
-    now_ms: int
-    oldest_open_ms: int | None
-    txns: ValidTxnList
-    write_ids: Mapping[str, CompactorWriteIdList]
-    parameters: Mapping[int, Mapping[str, str]]
-
-
-_Verdict = Pick | Skip | Exception
-
-
-@dataclass(slots=True)
-class _Tally:
-    """
-    What one cycle did.
-
-    Args:
-        away: what couldn't be reached first; no fault of the table's, and so no row in the history.
-    """
-
-    candidates: int = 0
-    listed: int = 0
-    skips: dict[Reason, int] = field(default_factory=dict)
-    errors: int = 0
-    away: str = ""
-    again: set[Entity] = field(default_factory=set)
-    picks: list[tuple[_Subject, Pick]] = field(default_factory=list)
-    tells_all: bool = field(default_factory=lambda: logging.getLogger(__name__).isEnabledFor(logging.DEBUG))
-    """Asked once: even a line that isn't written costs more than the rest of a skip."""
-
-    def skip(self, entity: Entity, skip: Skip) -> None:
-        self.skips[skip.reason] = self.skips.get(skip.reason, 0) + 1
-        if skip.reason in PASSING:
-            self.again.add(entity)
-        if self.tells_all:
-            _log.debug("skipped", entity=str(entity), reason=skip.reason.value, why=skip.explanation)
-        for finding in skip.findings:
-            _log.warning(finding, db=entity.database, table=entity.table, partition=entity.partition)
 
 
 class Initiator:
@@ -119,7 +65,7 @@ class Initiator:
         services.database.connect()
         judge = services.control.judge()
         if (unknown := judge.uncertain()) is not None:
-            return f"nothing is queued: {unknown.sentence}"
+            return NoTurn(f"nothing is queued: {unknown.sentence}")
         paused = frozenset(str(pause.scope) for pause in judge.pauses)
         with leading(services, Role.INITIATOR) as held:
             start = services.now_ms()
@@ -135,15 +81,15 @@ class Initiator:
         missed = paused if tally.skips.get(Reason.PAUSED) else frozenset[str]()
         self._waited_for = missed if full else self._waited_for | missed
         freed = self._recovery.give_back_timed_out()
-        return self._sentence(tally, full=full, freed=len(freed))
+        return tally.sentence(full=full, freed=len(freed))
 
-    def _cycle(self, held: Held, first: int | None, now_ms: int, judge: Judge) -> tuple[_Tally, int]:
+    def _cycle(self, held: Held, first: int | None, now_ms: int, judge: Judge) -> tuple[Tally, int]:
         services = self._services
         limits = thresholds_from(services.settings.initiator.thresholds)
         look = services.initiating.look(first, also=self._again, aborted_count=limits.aborted_count, aborted_age_ms=limits.aborted_age_ms)
         candidates = look.candidates
         self._refusals.begin(now_ms)
-        tally = _Tally(candidates=len(candidates))
+        tally = Tally(candidates=len(candidates))
         services.steps.enter(steps.INITIATOR_SEARCHED)
         settings = services.settings.initiator
         failing = services.initiating.failing((candidate.entity for candidate in candidates), settings.failed_threshold, settings.failed_retry_days)
@@ -155,7 +101,7 @@ class Initiator:
         services.steps.enter(steps.INITIATOR_LISTED)
         self._enqueue(held, tally)
         services.steps.enter(steps.INITIATOR_QUEUED)
-        self._count(tally)
+        tally.count(services.metrics)
         return tally, look.reached
 
     # Who is looked at
@@ -166,7 +112,7 @@ class Initiator:
         self._services.metrics.open_writer_age.set((oldest or 0) / 1000)
         return oldest
 
-    def _subjects(self, candidates: Sequence[Candidate], failing: Collection[Entity], tally: _Tally, now_ms: int, judge: Judge) -> list[_Subject]:
+    def _subjects(self, candidates: Sequence[Candidate], failing: Collection[Entity], tally: Tally, now_ms: int, judge: Judge) -> list[DueSubject]:
         """Join the catalog; leave out what no listing is needed for."""
         services = self._services
         places = services.catalog.places_for(candidate.entity for candidate in candidates)
@@ -202,21 +148,21 @@ class Initiator:
                 if (before := self._quiet.reason(fingerprint, now_ms)) is not None:
                     tally.skip(entity, _UNCHANGED[before])
                 else:
-                    subjects.append(_Subject(candidate, place, of_table, fingerprint))
+                    subjects.append(DueSubject(candidate, place, of_table, fingerprint))
         return subjects
 
     # Whether it is due
 
-    def _judge_all(self, pending: list[_Subject], tally: _Tally, now_ms: int, oldest_open_ms: int | None) -> None:
+    def _judge_all(self, pending: list[DueSubject], tally: Tally, now_ms: int, oldest_open_ms: int | None) -> None:
         if not pending:
             return
         services = self._services
         parameters = services.catalog.parameters_of([subject.place.part_id for subject in pending if subject.place.part_id is not None])
         txns = services.transactions.valid_txns()
         write_ids = services.transactions.compactor_write_ids_of({subject.place.table.full_name for subject in pending}, txns)
-        moment = _Moment(now_ms, oldest_open_ms, txns, write_ids, parameters)
+        moment = Moment(now_ms, oldest_open_ms, txns, write_ids, parameters)
 
-        def judge(subject: _Subject) -> tuple[_Verdict, bool]:
+        def judge(subject: DueSubject) -> tuple[Verdict, bool]:
             try:
                 return self._judge(subject, moment)
             except Exception as error:  # whatever it is, it is this table's alone
@@ -229,7 +175,7 @@ class Initiator:
             self._take(subject, verdict, tally)
         tally.listed += len(pending)
 
-    def _judge(self, subject: _Subject, moment: _Moment) -> tuple[Pick | Skip, bool]:
+    def _judge(self, subject: DueSubject, moment: Moment) -> tuple[Pick | Skip, bool]:
         """The picker's word, and whether it stays the same until something changes."""
         candidate, place, layout = subject.candidate, subject.place, self._services.layout
         if not place.location:
@@ -257,7 +203,7 @@ class Initiator:
         )
         return verdict, not state.excluded and not candidate.aborted_count
 
-    def _take(self, subject: _Subject, verdict: _Verdict, tally: _Tally) -> None:
+    def _take(self, subject: DueSubject, verdict: Verdict, tally: Tally) -> None:
         entity = subject.candidate.entity
         match verdict:
             case Pick():
@@ -298,7 +244,7 @@ class Initiator:
     def _initiator_id(self) -> str:
         return self._services.identity.worker_id("initiator")
 
-    def _enqueue(self, held: Held, tally: _Tally) -> None:
+    def _enqueue(self, held: Held, tally: Tally) -> None:
         chosen = self._still_wanted(sorted(tally.picks, key=lambda item: (-item[1].score, str(item[0].candidate.entity))), tally)
         if not chosen:
             return
@@ -327,7 +273,7 @@ class Initiator:
                 tally.skip(subject.candidate.entity, Skip(Reason.ALREADY_QUEUED, answer.message))
         tally.picks = queued
 
-    def _still_wanted(self, chosen: list[tuple[_Subject, Pick]], tally: _Tally) -> list[tuple[_Subject, Pick]]:
+    def _still_wanted(self, chosen: list[tuple[DueSubject, Pick]], tally: Tally) -> list[tuple[DueSubject, Pick]]:
         """Without what was paused while it was judged; that is looked at again in the next cycle."""
         if not chosen:
             return []
@@ -343,22 +289,3 @@ class Initiator:
                 tally.again.add(subject.candidate.entity)
         tally.picks = wanted
         return wanted
-
-    def _count(self, tally: _Tally) -> None:
-        metrics = self._services.metrics
-        metrics.candidates.inc(tally.candidates)
-        metrics.partitions_scanned.inc(tally.listed)
-        metrics.scan_errors.inc(tally.errors)
-        for reason, count in tally.skips.items():
-            metrics.skips.labels(reason.value).inc(count)
-        for _, picked in tally.picks:
-            metrics.picks.labels(picked.kind.value, picked.reason.value).inc()
-
-    @staticmethod
-    def _sentence(tally: _Tally, *, full: bool, freed: int) -> str:
-        parts = [f"{'full scan: ' if full else ''}queued {len(tally.picks)} of {tally.candidates} candidates, {tally.listed} listed"]
-        if tally.errors:
-            parts.append(f"{tally.errors} could not be judged{f' ({tally.away})' if tally.away else ''}")
-        if freed:
-            parts.append(f"{freed} timed-out claims given back")
-        return ", ".join(parts)
