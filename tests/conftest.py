@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from collections import Counter
 from dataclasses import replace
 
 import fsspec
@@ -90,12 +91,13 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(items):
-    """Files in the order of `LONG_FIRST`; otherwise they stay as they were shuffled."""
+    """Files in the order of `LONG_FIRST`, of a cluster's those that start YARN applications and then those with the most tests first; otherwise as they were shuffled."""
     rank = {}
     for item in items:
         own = min((LONG_FIRST.index(mark.name) for mark in item.iter_markers() if mark.name in LONG_FIRST), default=len(LONG_FIRST))
-        rank[item.path] = min(own, rank.get(item.path, own))
-    items.sort(key=lambda item: rank[item.path])
+        rank[item.path] = min((own, "yarn_server" not in item.fixturenames), rank.get(item.path, (own, True)))
+    tests = Counter(item.path for item in items if item.get_closest_marker("cluster"))
+    items.sort(key=lambda item: (*rank[item.path], -tests[item.path]))
 
 
 def pytest_sessionfinish(session):

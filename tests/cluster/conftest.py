@@ -1,15 +1,21 @@
 """Servers and networks that the cluster tests share: servers are started when first asked for."""
 
+import itertools
+
 import pytest
 from pyspark import SparkContext
 
 from compactor.engine import session
+from tests.cluster.daemons import Fleet
 from tests.cluster.network import Island
 from tests.cluster.network import UnavailableError as NoNetworkError
 from tests.cluster.zookeeper_servers import zookeeper
+from tests.crash.test_kill import url_of
 from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
 from tests.metastore.servers import UnavailableError
 from tests.needs import missing
+
+_ROOTS = itertools.count(1)
 
 
 def _ensemble(tmp_path_factory, nodes):
@@ -57,3 +63,14 @@ def no_session():
     if (context := SparkContext._active_spark_context) is not None:
         context.stop()
     session._forget_jvm()
+
+
+@pytest.fixture
+def fleet(request, tmp_path):
+    """Daemons on PostgreSQL; the parameter says of which Hive, and how many ZooKeeper servers elect."""
+    version, servers = getattr(request, "param", ("4.0.0", 1))
+    name = {1: "zookeeper_1", 3: "zookeeper_trio"}.get(servers)
+    section = {"hosts": request.getfixturevalue(name).hosts, "root": f"/fencing-{next(_ROOTS)}"} if name else None
+    made = Fleet(url_of(version, request, tmp_path), tmp_path, section)
+    yield made
+    made.end()

@@ -23,9 +23,9 @@ from compactor.roles import steps
 from compactor.settings import ZooKeeper
 from tests import forked
 from tests.cluster.daemons import Fleet
+from tests.cluster.fencing import assert_as_if_one
 from tests.cluster.network import Relay, enter
 from tests.cluster.test_election import until
-from tests.cluster.test_fencing import assert_as_if_one
 from tests.cluster.zookeeper_servers import TICK_MS, zookeeper
 from tests.crash.test_kill import PATIENCE, ended, url_of
 
