@@ -6,7 +6,6 @@ which refuses whatever is at the target. Source: docs/storage.md.
 """
 
 import threading
-import time
 import uuid
 from typing import Any, Final
 
@@ -21,18 +20,10 @@ from compactor.storage.hdfs_client import FileDefaults, connect, file_defaults, 
 from compactor.storage.hdfs_failures import explained, explanation, java_class, missing
 from compactor.storage.hdfs_files import HdfsReader, HdfsWriter
 from compactor.storage.hdfs_patience import data_seconds
-from compactor.storage.location import Parts, parent, split
+from compactor.storage.hdfs_quotas import Quotas
+from compactor.storage.location import Parts, split
 from compactor.storage.options import StorageOptions
 from compactor.storage.renaming import RenamingStorage
-
-_UNLIMITED: Final = 1 << 62
-"""A quota that isn't set is -1, seen as an unsigned number."""
-_REPLICATION: Final = 3
-"""How often a byte counts against a space quota where only the NameNode knows: HDFS' own default."""
-_BLOCK: Final = 128 << 20
-_ROOM_SECONDS: Final = 60.0
-_COUNTED: Final = 1_000_000
-"""The NameNode counts everything below a directory to answer what its quota has left: directories above one that holds more aren't asked."""
 
 
 class HdfsStorage(RenamingStorage):
@@ -54,7 +45,7 @@ class HdfsStorage(RenamingStorage):
         self._data_seconds: Final = data_seconds(options.hdfs.rpc_timeout_seconds)
         self._lock = threading.Lock()
         self._made: tuple[Any, FileDefaults] | None = None
-        self._rooms: dict[str, tuple[float, Room]] = {}
+        self._quotas: Final = Quotas(lambda: self._client, lambda: self._defaults)
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self._parts, self._all)
@@ -143,16 +134,7 @@ class HdfsStorage(RenamingStorage):
 
     def room(self, location: str) -> Room:
         """What the nearest quotas above leave; how full the cluster itself is, clients aren't told here."""
-        path = self._path(location)
-        with self._lock:
-            at, known = self._rooms.get(path, (0.0, None))
-        if known is not None and time.monotonic() - at < _ROOM_SECONDS:
-            return known
-        found = self._room(path)
-        with self._lock:
-            self._rooms = {key: value for key, value in self._rooms.items() if time.monotonic() - value[0] < _ROOM_SECONDS}
-            self._rooms[path] = (time.monotonic(), found)
-        return found
+        return self._quotas.room(self._path(location))
 
     def adopt(self, source: str, target: str) -> None:
         carry_over(self._client, self._path(source), self._path(target))
@@ -228,26 +210,6 @@ class HdfsStorage(RenamingStorage):
             with explained("rename", new):
                 raise FileExistsError from error
         raise explanation(error, f"rename {old!r} to", new) from error
-
-    def _room(self, path: str) -> Room:
-        """Quotas from the directory upwards, until both kinds are known or the next directory is too large to be counted."""
-        free: int | None = None
-        names: int | None = None
-        said: list[str] = []
-        while path != "/":
-            with explained("look at", path):
-                found = self._client.get_content_summary(path)
-            if free is None and found.space_quota < _UNLIMITED:
-                left = (found.space_quota - found.space_consumed) // (self._defaults.replication or _REPLICATION)
-                free = max(0, left - (self._defaults.block_size or _BLOCK))  # a file that is being written holds a whole block of the quota
-                said.append(f"the space quota of {path}")
-            if names is None and found.quota < _UNLIMITED:
-                names = max(0, found.quota - found.file_count - found.directory_count)
-                said.append(f"the name quota of {path}")
-            if None not in (free, names) or found.file_count + found.directory_count > _COUNTED:
-                break
-            path = parent(path)
-        return Room(free, names, " or ".join(said) or "no quota", Reason.QUOTA_EXCEEDED)
 
 
 def _is_there(client: Any, path: str) -> bool:

@@ -9,7 +9,8 @@ import pytest
 from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
 from compactor.settings.stores import Hdfs
-from compactor.storage.location import join, parent
+from compactor.storage.hdfs_client import require_package
+from compactor.storage.location import join, parent, split
 from compactor.storage.options import StorageOptions
 from compactor.storage.registry import configure, storage_for
 from tests.cluster.mirror import fetch, put
@@ -105,6 +106,42 @@ def test_a_quota_is_told_before_anything_is_written(warehouse, hdfs_directory, h
     assert storage_for(hdfs_directory).directories(hdfs_directory) == before
 
 
+@pytest.fixture
+def as_mallory(hdfs, monkeypatch):
+    """What it is called with is done by an ordinary user."""
+    monkeypatch.setenv("HADOOP_USER_NAME", "root")  # put back afterwards, for the driver sets it
+
+    def ask(question):
+        configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, user="mallory")))
+        try:
+            return question()
+        finally:
+            monkeypatch.setenv("HADOOP_USER_NAME", "root")
+            configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf)))
+
+    return ask
+
+
+def test_a_private_directory_beside_the_table_refuses_no_compaction(hdfs_directory, hdfs, as_mallory):
+    """The NameNode counts what is below a directory only for who may look into all of it; a table's and a database's quota are noticed all the same."""
+    storage, path = storage_for(hdfs_directory), split(hdfs_directory).path
+    for name in ("db", "db/t", "db/t/p=1", "private"):
+        storage.mkdir(join(hdfs_directory, name))
+    client = require_package().Client(hdfs.root, config_dir=str(hdfs.conf))
+    client.set_permission(f"{path}/private", 0o700)
+
+    def room():
+        return as_mallory(lambda: storage_for(hdfs_directory).room(join(hdfs_directory, "db/t/p=1")))
+
+    assert (room().bytes, room().names) == (None, None)
+    hdfs.command("quota", "set", f"{path}/db", 8, 1 << 30)
+    assert (room().names, room().limited_by) == (5, f"the space quota of {path}/db or the name quota of {path}/db")
+    storage.mkdir(join(hdfs_directory, "db/private"))
+    client.set_permission(f"{path}/db/private", 0o700)
+    hdfs.command("quota", "set", f"{path}/db/t", 4, "-")
+    assert (room().names, room().bytes) == (2, None)
+
+
 @pytest.mark.parametrize("quota", [(11, "-"), ("-", 1 << 20)], ids=["names", "space"])
 def test_a_quota_that_fills_up_meanwhile(warehouse, hdfs_directory, hdfs, quota):
     """A refusal with its reason from the task that met it; discarding leaves the directory as it was."""
@@ -121,16 +158,10 @@ def test_a_quota_that_fills_up_meanwhile(warehouse, hdfs_directory, hdfs, quota)
     assert storage_for(hdfs_directory).directories(hdfs_directory) == before
 
 
-def test_what_may_not_be_written_is_refused(hdfs_directory, hdfs, monkeypatch):
+def test_what_may_not_be_written_is_refused(hdfs_directory, as_mallory):
     """Another user's directory: the reason is named. The user is the settings'."""
-    monkeypatch.setenv("HADOOP_USER_NAME", "root")  # put back afterwards, for the driver sets it
-    configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, user="mallory")))
-    try:
-        with pytest.raises(RefusedError, match="Permission denied: user=mallory") as caught:
-            storage_for(hdfs_directory).mkdir(join(hdfs_directory, "d"))
-    finally:
-        monkeypatch.undo()
-        configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf)))
+    with pytest.raises(RefusedError, match="Permission denied: user=mallory") as caught:
+        as_mallory(lambda: storage_for(hdfs_directory).mkdir(join(hdfs_directory, "d")))
     assert caught.value.reason is Reason.PERMISSION_DENIED
     one_line(caught.value)
 
