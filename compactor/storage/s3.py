@@ -12,13 +12,14 @@ from itertools import islice
 from typing import Any, Final
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.errors import RefusedError, RetryableError
+from compactor.errors import RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
 from compactor.storage.location import Parts, parent, split
 from compactor.storage.object_storage import ObjectStorage
 from compactor.storage.objects import FOLDER_SUFFIX, files_and_directories
 from compactor.storage.options import StorageOptions
-from compactor.storage.s3_client import S3Client, explained
+from compactor.storage.s3_client import BUSY, S3Client, explained
+from compactor.storage.s3_conditions import put_new
 from compactor.storage.s3_files import OWNER, Object, S3Reader, S3Writer, Upload, abort_upload
 from compactor.storage.s3_parts import whole_parts
 
@@ -155,7 +156,10 @@ class S3Storage(ObjectStorage):
             with explained("delete", location):
                 answer = self.client.call.delete_objects(Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in batch], "Quiet": True})
             if errors := answer.get("Errors"):
-                code, key = errors[0].get("Code"), errors[0].get("Key")
+                worst = next((error for error in errors if error.get("Code") not in BUSY), errors[0])
+                code, key = worst.get("Code"), worst.get("Key")
+                if code in BUSY:
+                    raise UnreachableError(f"can't delete {key!r} of bucket {self._bucket}: {code}")
                 reason = Reason.PERMISSION_DENIED if code == "AccessDenied" else Reason.UNSUPPORTED_STORE
                 raise RefusedError(reason, f"can't delete {key!r} of bucket {self._bucket}: {code}")
 
@@ -167,9 +171,11 @@ class S3Storage(ObjectStorage):
     # Keys
 
     def _mark(self, location: str, *, exclusive: bool) -> None:
-        condition = {"IfNoneMatch": "*"} if exclusive else {}
+        if exclusive:
+            put_new(self.client, self._bucket, _prefix(location), b"", location)
+            return
         with explained("make directory", location):
-            self.client.call.put_object(Bucket=self._bucket, Key=_prefix(location), Body=b"", **condition)
+            self.client.call.put_object(Bucket=self._bucket, Key=_prefix(location), Body=b"")
 
     def _is_directory(self, location: str) -> bool:
         prefix = _prefix(location)

@@ -28,10 +28,25 @@ NO_UPLOAD: Final = frozenset({"NoSuchUpload"})
 _FORBIDDEN: Final = frozenset({"403", "AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"})
 _FULL: Final = frozenset({"507", "QuotaExceeded", "InsufficientStorage", "XMinioStorageFull", "EntityTooLarge"})
 _UNABLE: Final = frozenset({"501", "NotImplemented", "MethodNotAllowed"})
-_BUSY: Final = frozenset(
-    {"SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "RequestTimeTooSkewed", "ConditionalRequestConflict", "OperationAborted"}
-)
+BUSY: Final = frozenset({"SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "RequestTimeTooSkewed"})
+_CONFLICT: Final = frozenset({"ConditionalRequestConflict", "OperationAborted"})
 _NO_BUCKET: Final = frozenset({"NoSuchBucket", "PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"})
+
+
+class ConflictError(UnreachableError):
+    """
+    Somebody else was writing or deleting the same key; this request did nothing.
+
+    Args:
+        what: a location.
+    """
+
+    def __init__(self, message: str, what: str) -> None:
+        super().__init__(message)
+        self.what: Final = what
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (*self.args, self.what)
 
 
 class S3Client:
@@ -122,6 +137,8 @@ def _answered(error: boto.ClientError, doing: str, what: str, *, may_have_happen
         return RefusedError(Reason.DISK_FULL, sentence)
     if code in _UNABLE or status in {405, 501}:
         return RefusedError(Reason.UNSUPPORTED_STORE, f"{sentence}: this store lacks what compacting on it needs (docs/storage.md)")
-    if code in _BUSY or status >= 500 or status == 429:
+    if code in _CONFLICT:
+        return ConflictError(sentence, what)
+    if code in BUSY or status >= 500 or status == 429:
         return OutcomeUnknownError(sentence) if may_have_happened else UnreachableError(sentence)
     return CompactorError(sentence)

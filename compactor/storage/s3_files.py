@@ -14,7 +14,8 @@ from compactor.errors import CompactorError, CorruptFileError, OutcomeUnknownErr
 from compactor.orc.handles import RandomReader
 from compactor.reasons import Reason
 from compactor.storage.handles import Reading, Writing, truncated
-from compactor.storage.s3_client import S3Client, explained
+from compactor.storage.s3_client import ConflictError, S3Client, explained
+from compactor.storage.s3_conditions import WRITE, mark_of, new_mark, persistently, put_new
 from compactor.storage.s3_parts import SMALLEST, Assembler
 
 
@@ -67,20 +68,28 @@ class Upload:
         self.bucket: Final = bucket
         self.key: Final = key
         self.target: Final = target
-        with explained("write", target):
-            metadata = {"Metadata": {OWNER: owner}} if owner else {}
-            self._id: Final[str] = client.call.create_multipart_upload(Bucket=bucket, Key=key, **metadata)["UploadId"]
-        self._parts: list[Future[str]] = []
-        self._pool: Final = ThreadPoolExecutor(client.settings.threads, thread_name_prefix="s3-parts")
+        self._mark: Final = new_mark()
+        self._metadata: Final = {WRITE: self._mark} | ({OWNER: owner} if owner else {})
+        self._copies: list[tuple[Object, int, int]] | None = []
         self._room: Final = threading.Semaphore(client.settings.threads)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._parts: list[Future[str]] = []
+        with explained("write", self.target):
+            self._id: str = self.client.call.create_multipart_upload(Bucket=self.bucket, Key=self.key, Metadata=self._metadata)["UploadId"]
+        self._pool = ThreadPoolExecutor(self.client.settings.threads, thread_name_prefix="s3-parts")
 
     def put(self, data: bytes) -> None:
         """Send the next part; waits while as many as there are threads are on the way, for they are held in memory."""
+        self._copies = None  # what passed through us is forgotten: this upload can't be made a second time
         self._room.acquire()
         self._add(lambda number: self._put(number, data), self._room.release)
 
     def copy(self, source: Object, offset: int, length: int) -> None:
         """Have the store copy the next part."""
+        if self._copies is not None:
+            self._copies.append((source, offset, length))
         self._add(lambda number: self._copy(number, source, offset, length))
 
     def wait(self) -> None:
@@ -103,14 +112,34 @@ class Upload:
         """
         Make it an object, in one step, only if none is there.
 
+        After a conflict it is made anew from its sources: if it was given up by whoever fences us off, these are gone.
+
         Raises:
-            FileExistsError: an object is there, be it this one.
-            FileNotFoundError: the upload isn't there (any more): given up, or complete already.
+            FileExistsError: an object is there that this upload didn't make.
+            FileNotFoundError: the upload isn't there any more: given up; or what it is made from is gone.
+            ConflictError: somebody else is at the same key, and it can't be made anew, or not any more often.
             OutcomeUnknownError: no answer; it may have happened.
         """
+        persistently(self._complete, self._is_there, self._renew)
+
+    def _complete(self) -> None:
         parts = [{"PartNumber": number, "ETag": part.result()} for number, part in enumerate(self._parts, 1)]
         with explained("complete", self.target, may_have_happened=True):
             self.client.call.complete_multipart_upload(Bucket=self.bucket, Key=self.key, UploadId=self._id, MultipartUpload={"Parts": parts}, IfNoneMatch="*")
+
+    def _is_there(self) -> bool:
+        return mark_of(self.client, self.bucket, self.key, self.target) == self._mark
+
+    def _renew(self) -> None:
+        """Begin another upload of the same content."""
+        if self._copies is None:
+            raise ConflictError(f"can't complete {self.target!r}: somebody else was at it, and it can't be made anew from here", self.target)
+        abort_upload(self.client, self.bucket, self.key, self._id, self.target)
+        copies, self._copies = self._copies, []
+        self._begin()
+        for source, offset, length in copies:
+            self.copy(source, offset, length)
+        self.wait()
 
     def abort(self) -> None:
         """Give it up; parts that are still on the way are waited for, or the store would keep them."""
@@ -212,8 +241,7 @@ class S3Writer(Writing):
         return self._upload
 
     def _put_whole(self, content: bytes) -> None:
-        with explained("write", self.name):
-            self._client.call.put_object(Bucket=self._bucket, Key=self._key, Body=content, IfNoneMatch="*")
+        put_new(self._client, self._bucket, self._key, content, self.name)
         self._client.count(sent=len(content))
 
     def _complete(self) -> None:
