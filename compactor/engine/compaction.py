@@ -73,6 +73,11 @@ class Compaction:
             events_limited_by=memory.limited_by,
         )
 
+    @property
+    def staged_bytes(self) -> int | None:
+        """Of the result's files; None before it has run."""
+        return None if self._result is None else sum(file.length for file in self._result.files)
+
     def observe(self) -> AcidState:
         """
         List the directory and resolve it, once: what is decided on doesn't change under the decision.
@@ -206,7 +211,7 @@ class Compaction:
         if self._manifests is None:
             self._manifests = tuple(self._manifest(directory, plan) for directory in result.directories)
         publisher_for(self._storage, plan, self._staging, self.request.txns).publish(self._manifests, guard)
-        written = sum(file.length for file in result.files)
+        written = self.staged_bytes or 0
         return Published(self._manifests, result.copied_bytes, result.recoded_bytes, written, len(result.files))
 
     def _manifest(self, directory: str, plan: CompactionPlan) -> Manifest:

@@ -99,6 +99,7 @@ class ApplicationSubmitter(Runner):
             raise
         if answer.broken is not None:
             raise BrokenDownError(f"Spark job {job.name} failed: {answer.broken}")
+        progress(1.0)
         return answer.results
 
     def _follow(self, application: _Application, progress: Callable[[float], None], cancelled: Callable[[], bool]) -> None:
@@ -120,7 +121,6 @@ class ApplicationSubmitter(Runner):
                 seen_at = time.monotonic()
                 self._notice(application, seen)
                 if seen.answered >= application.asked:
-                    progress(1.0)
                     return
                 if seen.asked == application.asked:
                     progress(seen.part)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from compactor.acid.snapshot import AcidState
 from compactor.acid.write_ids import CompactorWriteIdList
+from compactor.control.control import Charge
 from compactor.engine.compaction import Compaction, Published
 from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError
 from compactor.log import get_logger
@@ -71,7 +72,8 @@ class Attempt:
         self._facts: Facts | None = None
         self._storage: Storage | None = None
         self._compaction: Compaction | None = None
-        self._tenth = 0
+        self._charge: Charge | None = None
+        self._done = 0.0
         self.entry = entry
         self.state_stored = False
         self.visible = False
@@ -96,6 +98,8 @@ class Attempt:
             if not isinstance(error, RefusedError) or error.reason in _MISSING:
                 require_there(self._services, self.entry.entity, facts, storage)
             raise
+        finally:
+            self._services.control.correct(self._charge, self._written)
 
     def _run(self, facts: Facts, storage: Storage) -> Result:
         services, entry = self._services, self.entry
@@ -111,7 +115,7 @@ class Attempt:
         if plan is None:
             return self._leave_to_the_cleaner(state, request.write_ids, run_as)
         self._step(steps.WORKER_PLANNED)
-        charge = services.control.charge(subject_of(entry), plan.prediction.written)
+        self._charge = services.control.charge(subject_of(entry), plan.prediction.written)
         self._store_state(plan.highest_write_id, run_as)
         services.queue.set_job_id(entry, compaction.job.key)
         compaction.run(self._progress, self._cancellation)
@@ -129,7 +133,6 @@ class Attempt:
         self._step(steps.WORKER_COMMITTED)
         with contextlib.suppress(CompactorError, OSError):
             compaction.discard()  # what is left of the staging directory; the Cleaner removes it otherwise
-        services.control.correct(charge, published.written_bytes)
         return Result(plan, published)
 
     def undo(self, reason: str) -> bool:
@@ -271,9 +274,15 @@ class Attempt:
 
     def _progress(self, done: float) -> None:
         """Told ten times a second; said when another tenth is done."""
-        if (tenth := int(done * 10)) > self._tenth:
-            self._tenth = tenth
+        if (tenth := int(done * 10)) > int(self._done * 10):
             _log.debug("progress", done=f"{tenth * 10} %")
+        self._done = max(self._done, done)
+
+    @property
+    def _written(self) -> int:
+        """Bytes: of the staged files, and until these are known what the tasks that have ended were predicted to write."""
+        staged = self._compaction.staged_bytes if self._compaction is not None else None
+        return staged if staged is not None else int(self._done * self._charge.bytes) if self._charge is not None else 0
 
     def _step(self, step: str) -> None:
         self._services.steps.enter(step, self.entry)

@@ -74,9 +74,11 @@ def test_a_task_that_fails_is_tried_again(submitter, tmp_path):
 
 
 def test_a_task_that_always_fails_is_one_line(submitter):
-    """The task's own error, not Java's stack trace."""
+    """The task's own error, not Java's stack trace; its progress doesn't say that it was done."""
+    seen = []
     with pytest.raises(RetryableError) as caught:
-        submitter.run(name("6.a"), jobs.crash, [0])
+        submitter.run(name("6.a"), jobs.crash, [0], progress=seen.append)
+    assert 1.0 not in seen
     assert str(caught.value) == "Spark job h1-compactor-db.t.dt=2024-01-01 failed: ValueError: never works"
 
 

@@ -135,6 +135,60 @@ def test_what_is_written_is_charged(tables):
     assert value(world, "budget_used_bytes", budget="small") == written
 
 
+def spent(world, budget):
+    """Bytes that count for a budget."""
+    return sum(world.services.coordinator.read(SPENT).data["budgets"][budget].values())
+
+
+def test_what_was_not_written_is_not_charged(tables):
+    """Spark is away, and the entry is tried again and again: the budget is left for others."""
+    world, _, _ = tables
+    world.configure(control={"budgets": [{"name": "small", "bytes_per_hour": 1}]})
+    charged = []
+
+    def away(_):
+        charged.append(spent(world, "small"))
+        raise UnreachableError("Java isn't installed")
+
+    world.submitter.before = away
+    assert "given back" in world.worker().run_once()
+    assert charged[0] > 0
+    assert spent(world, "small") == 0
+    world.clock.forward(400)
+    world.submitter.before = lambda _: None
+    assert "published" in world.worker().run_once()
+
+
+def test_what_a_broken_job_had_written_stays_charged(tables):
+    """As much of the prediction as its tasks had ended, and of a result that was staged what it holds: the cluster's disks have borne it."""
+    world, _, _ = tables
+    world.configure(control={"budgets": [{"name": "large", "bytes_per_hour": 1 << 40}]})
+    charged, run = [], world.submitter.run
+
+    def broken(job, function, tasks, *, progress, **how):
+        charged.append(spent(world, "large"))
+        progress(0.25)
+        raise UnreachableError("Spark's JVM died")
+
+    world.submitter.run = broken
+    assert "given back" in world.worker().run_once()
+    assert spent(world, "large") == charged[0] // 4
+    world.submitter.run = run
+    world.clock.forward(400)
+
+    def break_off():
+        raise UnreachableError("no answer")
+
+    world.at_step[steps.WORKER_VERIFIED] = break_off
+    assert "given back" in world.worker().run_once()
+    del world.at_step[steps.WORKER_VERIFIED]
+    staged = spent(world, "large") - charged[0] // 4
+    world.clock.forward(400)
+    before = value(world, "written_bytes_total") or 0
+    assert "published" in world.worker().run_once()
+    assert staged == value(world, "written_bytes_total") - before > 0
+
+
 def test_one_at_a_time(tables):
     """While one is being worked on, wherever, the other waits."""
     world, _, _ = tables
