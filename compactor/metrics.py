@@ -78,8 +78,12 @@ class Metrics:
         self.cycle_duration = Histogram(
             "compactor_cycle_duration_seconds", "Time one cycle of a role took.", ("role",), registry=registry, buckets=_CYCLE_SECONDS
         )
-        self.cycles = counter("cycles_total", "Cycles of a role.", "role", "outcome")
-        self.last_cycle = gauge("last_cycle_timestamp_seconds", "When a role last completed a cycle without an error (Unix time).", "role")
+        self.cycles = counter("cycles_total", "Cycles of a role; no-turn: another daemon leads, or holds the mutex.", "role", "outcome")
+        self.last_cycle = gauge(
+            "last_cycle_timestamp_seconds",
+            "When a role here last completed a cycle of its own without an error (Unix time; 0: never). Standing by and waiting for a mutex are none.",
+            "role",
+        )
         self.stuck_threads = gauge("stuck_threads", "Threads that ended or completed no cycle for too long: the lines of /-/healthy.")
         self.steps = counter("steps_total", "Named steps the roles went through.", "step")
 

@@ -31,6 +31,7 @@ from compactor.roles.initiator import Initiator
 from compactor.roles.recovery import Recovery
 from compactor.roles.services import Services
 from compactor.roles.steps import Observer
+from compactor.roles.turn import NoTurn
 from compactor.roles.watch import Watch
 from compactor.roles.worker import DRAINING, IDLE, WAITING, Worker
 from compactor.settings import Settings
@@ -280,15 +281,15 @@ class Daemon:
     def _as_leader(services: Services, role: Role, run_once: Callable[[], str]) -> str:
         """One cycle, if we are elected; standing by and letting go are no failures."""
         if (why := services.coordinator.why_not_start()) is not None:
-            return f"{WAITING}: {why}"
+            return NoTurn(f"{WAITING}: {why}")
         if services.coordinator.lead(role) is None:
-            return f"{_STANDS_BY}: another daemon leads the {role}"
+            return NoTurn(f"{_STANDS_BY}: another daemon leads the {role}")
         try:
             return run_once()
         except MutexHeldError as error:
-            return f"{_HELD}: {error}"
+            return NoTurn(f"{_HELD}: {error}")
         except OwnershipLostError as error:
-            return f"{_STANDS_BY}: {error}"
+            return NoTurn(f"{_STANDS_BY}: {error}")
         except UnreachableError:
             services.coordinator.step_back(role)  # what we can't reach another daemon may
             raise

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from compactor.errors import CompactorError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metrics import Metrics
+from compactor.roles.turn import NoTurn
 
 _log = get_logger(__name__)
 _LONGEST_PAUSE = 320.0
@@ -26,7 +27,7 @@ class RoleLoop:
     Args:
         name: for thread, log and health: `initiator`, `worker-1`.
         role: for metrics: `initiator`, `worker`.
-        run_once: one cycle; returns a sentence.
+        run_once: one cycle; returns a sentence, a `NoTurn` when nothing could come of it.
         interval: seconds between the starts of two cycles, asked before each pause since settings may change.
         limit: seconds after which a loop that didn't complete a cycle counts as stuck.
         again: whether to go on at once after this sentence (a worker that found work looks for more).
@@ -58,6 +59,9 @@ class RoleLoop:
         self.succeeded = False
         """Whether the latest cycle ended without an error; False before the first."""
         self._running = False
+        metrics.last_cycle.labels(role)  # there from the start: a role that never got anywhere shows 0
+        for outcome in ("ok", "no-turn", "unreachable", "error"):
+            metrics.cycles.labels(role, outcome)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -130,8 +134,10 @@ class RoleLoop:
         finally:
             self._metrics.cycle_duration.labels(self._role).observe(time.monotonic() - began)
         self.succeeded, self._failures = True, 0
-        self._metrics.cycles.labels(self._role, "ok").inc()
-        self._metrics.last_cycle.labels(self._role).set_to_current_time()
+        turn = not isinstance(sentence, NoTurn)
+        self._metrics.cycles.labels(self._role, "ok" if turn else "no-turn").inc()
+        if turn:
+            self._metrics.last_cycle.labels(self._role).set_to_current_time()
         (_log.info if self._is_news(sentence) else _log.debug)(sentence, role=self.name)
         self._said = sentence
         return sentence

@@ -15,6 +15,7 @@ from compactor.metastore.history import Retention
 from compactor.metastore.housekeeping import Duty
 from compactor.roles.recovery import Recovery
 from compactor.roles.services import Services
+from compactor.roles.turn import NoTurn
 from compactor.settings import History
 
 _log = get_logger(__name__)
@@ -56,6 +57,8 @@ class Housekeeper:
             self._services.metrics.housekeeping_rows.labels(duty.value).inc(count)
             if count:
                 done.append(f"{duty.value} {count}")
+        if not self._leads():
+            return NoTurn("; ".join(done) or "stands by: another daemon keeps house")
         return "; ".join(done + failed) or "nothing to keep"
 
     def _leads(self) -> bool:

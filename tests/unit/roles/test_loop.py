@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from compactor.daemon.loop import RoleLoop
 from compactor.errors import UnreachableError
 from compactor.metrics import Metrics
+from compactor.roles.turn import NoTurn
 
 LONG = 60.0
 
@@ -53,6 +54,21 @@ def test_an_error_does_not_end_it(error):
     assert value(metrics, "compactor_cycles_total", role="cleaner", outcome="unreachable" if isinstance(error, UnreachableError) else "error") == 1
     assert value(metrics, "compactor_cycles_total", role="cleaner", outcome="ok") >= 1
     assert value(metrics, "compactor_cycle_duration_seconds_count", role="cleaner") >= 2
+    assert value(metrics, "compactor_last_cycle_timestamp_seconds", role="cleaner") > 0
+
+
+def test_a_cycle_without_a_turn_is_alive_and_no_progress():
+    """A standby's cycle is counted by itself and ends all failures, but is no cycle by which somebody could tell that the role gets on."""
+    metrics = Metrics()
+    loop = make(Script(UnreachableError("away"), NoTurn("stands by"), "cleaned 1"), metrics)
+    assert value(metrics, "compactor_last_cycle_timestamp_seconds", role="cleaner") == 0
+    loop._cycle()
+    loop._cycle()
+    assert loop.succeeded
+    assert value(metrics, "compactor_cycles_total", role="cleaner", outcome="no-turn") == 1
+    assert value(metrics, "compactor_cycles_total", role="cleaner", outcome="ok") == 0
+    assert metrics.registry.get_sample_value("compactor_last_cycle_timestamp_seconds", {"role": "cleaner"}) == 0
+    loop._cycle()
     assert value(metrics, "compactor_last_cycle_timestamp_seconds", role="cleaner") > 0
 
 
