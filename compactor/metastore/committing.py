@@ -10,6 +10,7 @@ from compactor.errors import OutcomeUnknownError, OwnershipLostError
 from compactor.metastore.database import Database
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metastore.owning import lock_open, lost, owned, update_owned
+from compactor.metastore.rests import Rest, noted
 from compactor.metastore.rows import find
 from compactor.metastore.sql import maximum, of_entity
 from compactor.metastore.transactions import Transactions, TxnState, forget_readers
@@ -59,17 +60,17 @@ class Commits:
         row = {"mh_txnid": txn_id, "mh_database": entry.entity.database, "mh_table": entry.entity.table, "mh_writeid": highest_write_id + 1}
         connection.execute(insert(history).values(row))
 
-    def mark_compacted_and_commit(self, entry: QueueEntry, worker_id: str, txn_id: int | None) -> None:
+    def mark_compacted_and_commit(self, entry: QueueEntry, worker_id: str, txn_id: int | None, rest: Rest | None = None) -> None:
         """As `Queue.mark_compacted_and_commit`."""
         mine = and_(owned(self._table, entry), self._table.c.cq_worker_id == worker_id)
         try:
-            self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id))
+            self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id, rest))
         except OutcomeUnknownError:
             if self._settled(entry, txn_id):
                 return
-            self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id))
+            self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id, rest))
 
-    def _commit(self, connection: Connection, entry: QueueEntry, mine: ColumnElement[bool], txn_id: int | None) -> None:
+    def _commit(self, connection: Connection, entry: QueueEntry, mine: ColumnElement[bool], txn_id: int | None, rest: Rest | None) -> None:
         schema, queue = self._schema, self._table
         values: dict[str, object] = {"cq_state": QueueState.READY_FOR_CLEANING.code, "cq_worker_id": None}
         if schema.hive_4:
@@ -79,6 +80,8 @@ class Commits:
             lock_open(connection, schema, txn_id)
             values |= {"cq_next_txn_id": maximum(connection, schema.txns.c.txn_id), "cq_commit_time": self._database.now}
             mine = and_(mine, queue.c.cq_txn_id == txn_id)
+        if rest is not None and (text := noted(connection.scalar(select(queue.c.cq_tblproperties).where(mine)), rest)) is not None:
+            values["cq_tblproperties"] = text
         if connection.execute(update(queue).where(mine).values(values)).rowcount != 1:
             raise lost(entry)
         if not schema.hive_4 or txn_id is None:

@@ -33,6 +33,43 @@ def decode_properties(text: str | None) -> dict[str, str]:
     return decoded
 
 
+def with_property(text: str | None, key: str, value: str) -> str:
+    """
+    CQ_TBLPROPERTIES with one property more, the others as they stand; one of that name is replaced.
+
+    Raises:
+        ValueError: the text isn't of that form.
+    """
+    pairs = [raw for name, raw in _pairs(text) if name != key] + [_encode(key) + _encode(value)]
+    return f"{len(pairs)}:{''.join(pairs)}"
+
+
+def without_property(text: str | None, key: str) -> str | None:
+    """
+    CQ_TBLPROPERTIES without this property, the others as they stand; None when nothing is left.
+
+    Raises:
+        ValueError: the text isn't of that form.
+    """
+    pairs = [raw for name, raw in _pairs(text) if name != key]
+    return f"{len(pairs)}:{''.join(pairs)}" if pairs else None
+
+
+def _pairs(text: str | None) -> list[tuple[str, str]]:
+    """Each key, and how it stands there with its value."""
+    if not text:
+        return []
+    units = text.encode("utf-16-le", "surrogatepass")
+    count, position = _number(units, 0)
+    pairs = []
+    for _ in range(count):
+        start = position
+        key, position = _string(units, position)
+        _, position = _string(units, position)
+        pairs.append((key, units[start:position].decode("utf-16-le", "surrogatepass")))
+    return pairs
+
+
 def _encode(value: str) -> str:
     return f"{len(value.encode('utf-16-le', 'surrogatepass')) // 2}:{value}"
 

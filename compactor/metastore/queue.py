@@ -17,6 +17,7 @@ from compactor.metastore.database import Database
 from compactor.metastore.model import KIND_CODES, Enqueued, Entity, HistoryEntry, QueueEntry, QueueState
 from compactor.metastore.owning import lost, owned, update_owned
 from compactor.metastore.requests import Request, Requests
+from compactor.metastore.rests import Rest, Rests
 from compactor.metastore.rows import find, move_to_history, read_history, read_queue
 from compactor.metastore.sql import fitting, next_number, of_entity, same
 
@@ -34,6 +35,7 @@ class Queue:
         self._requests = Requests(database)
         self._claims = Claims(database)
         self._commits = Commits(database)
+        self.rests = Rests(database, self._requests)
 
     # Coming in
 
@@ -90,9 +92,9 @@ class Queue:
         """
         self._commits.set_compactor_state(entry, txn_id, highest_write_id, run_as)
 
-    def mark_compacted_and_commit(self, entry: QueueEntry, worker_id: str, txn_id: int | None) -> None:
+    def mark_compacted_and_commit(self, entry: QueueEntry, worker_id: str, txn_id: int | None, rest: Rest | None = None) -> None:
         """
-        Hand the entry to the Cleaner and, on 4.x, commit its transaction: both or neither.
+        Hand the entry to the Cleaner and, on 4.x, commit its transaction: both or neither; and with them the note that a rest is to follow, if any.
 
         When the answer of the commit is lost, the tables are read again before anything is said.
 
@@ -101,7 +103,7 @@ class Queue:
             OutcomeUnknownError: the commit was sent and the database can't be asked; leave all files where they are.
             RetryableError: nothing happened.
         """
-        self._commits.mark_compacted_and_commit(entry, worker_id, txn_id)
+        self._commits.mark_compacted_and_commit(entry, worker_id, txn_id, rest)
 
     # Ending otherwise
 

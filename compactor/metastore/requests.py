@@ -19,7 +19,9 @@ from compactor.metastore.properties import encode_properties
 from compactor.metastore.snapshots import snapshots_for
 from compactor.metastore.sql import batches, entity_columns, fitting, next_number
 
-_PROPERTIES_LIMIT = 2048
+PROPERTIES_LIMIT = 2048
+REST = "compactor.rest"
+"""A property that only a commit notes (`rests`): nobody asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,15 @@ class Requests:
             OutcomeUnknownError: the connection was lost while committing; look at the queue.
         """
         for request in requests:
-            if len(encode_properties(request.properties) or "") > _PROPERTIES_LIMIT:
-                raise UsageError(f"{request.entity}: properties are longer than the queue's {_PROPERTIES_LIMIT} characters")
+            if len(encode_properties(request.properties) or "") > PROPERTIES_LIMIT:
+                raise UsageError(f"{request.entity}: properties are longer than the queue's {PROPERTIES_LIMIT} characters")
         if not requests:
             return []
         with self._database.mutex("CompactionScheduler"):
-            return self._database.write(lambda connection: self._insert(connection, requests, still))
+            return self._database.write(lambda connection: self.insert(connection, requests, still))
 
-    def _insert(self, connection: Connection, requests: Sequence[Request], still: Callable[[], None]) -> list[Enqueued]:
+    def insert(self, connection: Connection, requests: Sequence[Request], still: Callable[[], None] = lambda: None) -> list[Enqueued]:
+        """As `enqueue_all`, in a transaction of the caller's, who holds the scheduler's mutex."""
         # The counter's row lock makes looking and inserting one: whoever was stopped after it took the scheduler's mutex may have lost it by now.
         next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, 0)
         still()  # stopped after this, our transaction is ended before the asker's mutex is: it has been silent for longer
@@ -147,7 +150,7 @@ class Requests:
             "cq_partition": request.entity.partition,
             "cq_state": QueueState.INITIATED.code,
             "cq_type": KIND_CODES[request.kind],
-            "cq_tblproperties": encode_properties(request.properties),
+            "cq_tblproperties": encode_properties({key: value for key, value in request.properties.items() if key != REST}),
             "cq_run_as": request.run_as,
             "cq_pool_name": request.pool,
             "cq_initiator_id": request.initiator_id,

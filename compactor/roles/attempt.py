@@ -18,6 +18,7 @@ from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError
 from compactor.log import get_logger
 from compactor.metastore.committing import committed
 from compactor.metastore.model import QueueEntry, QueueState
+from compactor.metastore.rests import Rest
 from compactor.metastore.transactions import TxnState
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import enough
@@ -25,6 +26,7 @@ from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.absence import require_removed
 from compactor.roles.cancellation import Cancellation
+from compactor.roles.continuing import rest_of
 from compactor.roles.fence import remove_staging, remove_uncommitted
 from compactor.roles.holding import subject_of
 from compactor.roles.liveness import Liveness
@@ -129,7 +131,7 @@ class Attempt:
             raise
         self.visible = not services.hive_4
         self._step(steps.WORKER_PUBLISHED)
-        self._commit()
+        self._commit(rest_of(plan.parts))
         self._step(steps.WORKER_COMMITTED)
         with contextlib.suppress(CompactorError, OSError):
             compaction.discard()  # what is left of the staging directory; the Cleaner removes it otherwise
@@ -259,9 +261,9 @@ class Attempt:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was re-created or moved while it was compacted")
         self._liveness.renew()
 
-    def _commit(self) -> None:
-        """Mark compacted and commit, in one database transaction."""
-        self._services.queue.mark_compacted_and_commit(self.entry, self._worker_id, self.txn_id)
+    def _commit(self, rest: Rest | None = None) -> None:
+        """Mark compacted, note what follows, and commit, in one database transaction."""
+        self._services.queue.mark_compacted_and_commit(self.entry, self._worker_id, self.txn_id, rest)
         self._rest()
 
     def _run_as(self, storage: Storage, location: str) -> str:

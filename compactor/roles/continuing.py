@@ -1,76 +1,75 @@
 """
 What follows a part: a compaction that was too large for one goes back into the queue until all of it is done.
 
-Remembered by the worker that did the part, for as long as its process lives. Nothing depends on it: whatever is left is found by the Initiator, by its thresholds,
-or asked for again by whoever wanted it.
+That something follows is noted with the part's entry, by the same transaction that commits it (`metastore.rests`): whoever dies afterwards, somebody asks for it. The
+worker that did the part does at once; the Housekeeper finds what is left of the dead, and of those who have no worker any more.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from compactor.errors import CompactorError
 from compactor.log import get_logger
-from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metastore.queue import Queue
+from compactor.metastore.rests import Rest
 from compactor.planning.document import Parts
 
 _log = get_logger(__name__)
-_FORGET_SECONDS: Final = 24 * 3600.0
-"""A next part that couldn't be queued for so long is forgotten: the Initiator has looked many times since."""
+_HISTORY_SECONDS: Final = 600.0
+"""So often the whole history is looked through: for what was cleaned while nobody was there who had seen it wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Next:
-    after: QueueEntry
-    parts: Parts
-    since: float
+def rest_of(parts: Parts | None) -> Rest | None:
+    """What the commit of this part notes; None: nothing follows."""
+    if parts is None or parts.total < 2:
+        return None
+    return Rest.WHEN_CLEANED if parts.wait else Rest.NOW
 
 
 class Continuing:
-    """The next parts of one worker's compactions."""
+    """
+    The entries that a rest may follow, as far as one thread knows of them.
+
+    Args:
+        clock: seconds.
+    """
 
     def __init__(self, queue: Queue, clock: Callable[[], float] = time.monotonic) -> None:
         self._queue = queue
         self._clock = clock
-        self._next: list[_Next] = []
+        self._after: set[int] = set()
+        self._looked: float | None = None
 
-    def remember(self, after: QueueEntry, parts: Parts | None) -> None:
-        """A compaction is done, and was a part of a larger one unless `parts` is None."""
-        if parts is not None and parts.total > 1:
-            self._next.append(_Next(after, parts, self._clock()))
+    def remember(self, entry_id: int) -> None:
+        """A compaction is committed, and may be a part of a larger one."""
+        self._after.add(entry_id)
+
+    def find(self) -> None:
+        """
+        Remember all that are noted in the metastore, whoever did the parts.
+
+        Raises:
+            CompactorError: it can't be asked.
+        """
+        now = self._clock()
+        history = self._looked is None or now - self._looked >= _HISTORY_SECONDS
+        self._after.update(entry.id for entry in self._queue.rests.noted(history=history))
+        if history:
+            self._looked = now
 
     def go_on(self) -> list[str]:
         """Queue what can be queued by now; returns what was. What can't be asked now is asked later."""
         queued = []
-        for one in list(self._next):
+        for entry_id in sorted(self._after):
             try:
-                sentence, settled = self._try(one)
+                answer, settled = self._queue.rests.ask(entry_id)
             except CompactorError as error:
-                _log.debug("the next part can't be queued yet", entity=str(one.after.entity), why=str(error))
+                _log.debug("the next part can't be queued yet", after=entry_id, why=str(error))
                 continue
-            if settled or self._clock() - one.since > _FORGET_SECONDS:
-                self._next.remove(one)
-            if sentence:
-                _log.info("next part queued", after=one.after.id, answer=sentence)
-                queued.append(sentence)
+            if settled:
+                self._after.remove(entry_id)
+            if answer is not None and answer.accepted:
+                _log.info("next part queued", after=entry_id, answer=answer.message)
+                queued.append(answer.message)
         return queued
-
-    def _try(self, one: _Next) -> tuple[str, bool]:
-        """What was queued, and whether there is nothing more to do about it."""
-        after = one.after
-        if one.parts.wait and (now := self._queue.entry(after.id)) is not None and now.state is QueueState.READY_FOR_CLEANING:
-            return "", False
-        answer = self._queue.enqueue(
-            after.entity,
-            after.kind,
-            pool=after.pool,
-            properties=after.properties,
-            run_as=after.run_as,
-            initiator_id=after.initiator_id,
-            initiator_version=after.initiator_version,
-        )
-        if answer.accepted:
-            return answer.message, True
-        return "", answer.state is not QueueState.READY_FOR_CLEANING

@@ -1,7 +1,7 @@
 """
 What somebody has to do so that the transaction tables stay small and the dead stay dead.
 
-Claims of our own dead workers are always ours to give back. Hive's housekeeping duties are done here when the settings say so, or when it is found out that nobody
+Claims of our own dead workers are always ours to give back, and so is what was to follow a part that they did. Hive's housekeeping duties are done here when the settings say so, or when it is found out that nobody
 does them: then for a day, after which it is found out again.
 Source: docs/operations.md; Hive's AcidHouseKeeperService, AcidTxnCleanerService, CompactionHouseKeeperService.
 """
@@ -13,6 +13,7 @@ from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.metastore.history import Retention
 from compactor.metastore.housekeeping import Duty
+from compactor.roles.continuing import Continuing
 from compactor.roles.recovery import Recovery
 from compactor.roles.services import Services
 from compactor.roles.turn import NoTurn
@@ -30,6 +31,7 @@ class Housekeeper:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._recovery = Recovery(services)
+        self._continuing = Continuing(services.queue)
         self._ours_until: dict[Duty, float] = {}
         self._looked = -_LOOK_SECONDS
         for duty in Duty:
@@ -41,9 +43,15 @@ class Housekeeper:
             CompactorError: the metastore can't be asked.
         """
         freed = self._recovery.give_back_claims_of_the_dead()
+        parts: list[str] = []
         if self._leads():
             freed += self._recovery.give_back_claims_of_the_lost()
+            self._continuing.find()
+            parts = self._continuing.go_on()
+        if parts:
+            self._services.emptiness.over()
         done: list[str] = [f"gave back {len(freed)} claims of dead workers"] if freed else []
+        done += [f"queued what follows {len(parts)} parts"] if parts else []
         failed: list[str] = []
         for duty in self._duties() if self._leads() else ():
             if self._services.stopping.is_set() or not self._leads():

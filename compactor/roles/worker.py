@@ -145,7 +145,8 @@ class Worker:
             return f"{_name(entry)}: not enough to compact, but {result.cleaning_only}: left to the Cleaner"
         metrics.jobs.labels(entry.kind.value, "compacted").inc()
         self._count(result.plan, result.published)
-        self._continuing.remember(entry, result.plan.parts)
+        if result.plan.parts is not None:
+            self._continuing.remember(entry.id)
         published = result.published
         names = " and ".join(published.directories) or "nothing"
         _log.info(
@@ -179,6 +180,7 @@ class Worker:
                 self._services.setbacks.ended(entry, compacted=True)
                 sentence = f"{_name(entry)}: committed, though no answer came"
             else:
+                self._continuing.remember(entry.id)
                 sentence = self._mark(unsettled.attempt, entry, error)
         self._unsettled = None
         return sentence

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from compactor.acid.compaction import CompactionKind
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.metastore.database import Database
-from compactor.metastore.model import QueueState
+from compactor.metastore.model import Entity, QueueState
 from compactor.metastore.queue import Queue
 from compactor.roles import steps
 from tests.crash import launcher
@@ -189,6 +190,43 @@ SHARED = [steps.WORKER_LOCKED, steps.WORKER_STAGED, steps.WORKER_PUBLISHED, step
 def test_killed_on_a_shared_metastore_it_converges(scene, step):
     """There others could be alive: the dead one is known by its file, its transaction or lock times out."""
     kill_and_converge(scene, step)
+
+
+NOTHING_BY_ITSELF = {"thresholds": {"delta_count": 1000, "delta_ratio": 1000.0, "aborted_count": 1000}}
+
+
+@pytest.mark.parametrize(("step", "waits"), [(steps.WORKER_COMMITTED, False), (steps.WORKER_COMMITTED, True), (steps.CLEANER_MARKED, True)])
+def test_killed_between_two_parts_the_rest_is_done(scene, step, waits):
+    """A compaction that somebody asked for, and that is too large for one: nobody else would look at the table, and all of it is done all the same."""
+    rest_is_done(scene, step, waits=waits)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("scene", ["4.0.0", "3.1.0"], indirect=True)
+@pytest.mark.parametrize(("step", "waits"), [(steps.WORKER_COMMITTED, False), (steps.CLEANER_MARKED, True)])
+def test_killed_between_two_parts_on_a_shared_metastore(scene, step, waits):
+    """As above, by the leader among several daemons."""
+    rest_is_done(scene, step, waits=waits)
+
+
+def rest_is_done(scene: Scene, step: str, *, waits: bool) -> None:
+    size = sum(path.stat().st_size for path in scene.table.location.glob("d*/bucket*"))
+    changed = yaml.safe_load(scene.config.read_text(encoding="utf-8"))
+    changed["initiator"] |= NOTHING_BY_ITSELF
+    changed["limits"] = {"scratch_bytes": size * 3 // 5} if waits else {"deltas": 3}
+    scene.config.write_text(yaml.safe_dump(changed), encoding="utf-8")
+    with Database(scene.url) as database:
+        assert Queue(database).enqueue(Entity("db", "t"), CompactionKind.MAJOR, initiator_id="here-manual").accepted
+    killed = scene.start(kill_at=step)
+    assert ended(killed) == -signal.SIGKILL, scene.said()[-4000:]
+    assert len(scene.names()) > 1
+    changed["limits"] = {}
+    scene.config.write_text(yaml.safe_dump(changed), encoding="utf-8")
+    before = scene.starts()
+    again = scene.start()
+    scene.until(again, lambda: scene.starts() > before and scene.settled() and len(scene.names()) == 1, "settled as one directory")
+    assert scene.drain(again) == 0
+    scene.assert_rows()
 
 
 @pytest.mark.spark

@@ -2,9 +2,12 @@
 
 import pytest
 
+from compactor.errors import OutcomeUnknownError
 from compactor.metastore.model import Entity, QueueState
+from compactor.metastore.rests import Rest
 from compactor.planning.document import Parts
-from compactor.roles.continuing import Continuing
+from compactor.roles import steps
+from compactor.roles.continuing import Continuing, rest_of
 from tests.unit.roles.world import Clock
 
 
@@ -45,34 +48,118 @@ def test_a_part_that_needs_room_waits_for_the_cleaner(world):
     world.assert_rows()
 
 
-def test_what_somebody_else_queued_meanwhile_is_enough(world):
-    """The next part isn't queued beside another entry of the same table, nor remembered any longer."""
+@pytest.mark.parametrize("queued", ["major", "minor"])
+def test_what_somebody_else_queued_meanwhile(any_world, queued):
+    """The rest isn't queued beside another entry of the same table. One that does as much is enough; after one that doesn't it is queued all the same."""
+    world = any_world
     world.configure(limits={"deltas": 3})
     world.table(rows=8)
     world.settle_time()
     world.enqueue(Entity("db", "t"), "major")
     worker = world.worker()
     worker.run_once()
-    world.enqueue(Entity("db", "t"), "minor")
-    worker.run_once()
-    assert [entry.kind.value for entry in world.services.queue.entries() if entry.id > 1] == ["minor"]
+    world.enqueue(Entity("db", "t"), queued)
+    housekeeper = world.housekeeper()
+    housekeeper.run_once()
+    assert [entry.kind.value for entry in world.services.queue.entries(QueueState.INITIATED)] == [queued]
+    world.services.queue.cancel(2, "taken back")
+    housekeeper.run_once()
+    assert [entry.kind.value for entry in world.services.queue.entries(QueueState.INITIATED)] == (["major"] if queued == "minor" else [])
 
 
-def test_a_next_part_is_forgotten_after_a_day(world):
-    """If the Cleaner is held back for so long, the Initiator has looked many times since."""
-    table = world.table(rows=4)
+@pytest.mark.parametrize("waits", [False, True])
+def test_the_rest_outlives_its_worker(any_world, waits):
+    """It died right after the commit of the first part: whoever keeps house queues the rest, as it was asked for, once; where it needs room not before the Cleaner came."""
+    world = any_world
+    table = world.table(rows=8)
+    size = sum(path.stat().st_size for path in table.location.glob("delta_*/bucket*"))
+    pool = "etl" if world.services.hive_4 else None
+    world.configure(limits={"scratch_bytes": size * 3 // 5} if waits else {"deltas": 3}, worker={"pool": pool})
+    world.settle_time()
+    world.enqueue(Entity("db", "t"), "minor", properties={"orc.compress": "ZLIB"}, pool=pool, initiator_id="edge1-manual")
+
+    def dies():
+        raise KeyboardInterrupt
+
+    world.at_step[steps.WORKER_COMMITTED] = dies
+    with pytest.raises(KeyboardInterrupt):
+        world.worker().run_once()
+    world.at_step.clear()
+    assert world.states() == ["ready for cleaning"]
+    if waits:
+        assert "parts" not in world.housekeeper().run_once()
+        world.clean()
+    housekeepers = [world.housekeeper(), world.housekeeper()]
+    assert "queued what follows 1 parts" in housekeepers[0].run_once()
+    (rest,) = world.services.queue.entries(QueueState.INITIATED)
+    assert (rest.kind.value, dict(rest.properties), rest.initiator_id) == ("minor", {"orc.compress": "ZLIB"}, "edge1-manual" if pool else None)
+    assert rest.pool == pool
+    world.services.queue.cancel(rest.id, "not wanted")
+    for housekeeper in housekeepers:
+        housekeeper.run_once()
+    assert world.services.queue.entries(QueueState.INITIATED) == []
+    world.assert_rows()
+
+
+def test_the_rest_of_a_part_whose_commit_was_not_answered(world, monkeypatch):
+    """It turns out that it happened: what follows it is queued as after any other."""
+    world.configure(limits={"deltas": 3})
+    world.table(rows=8)
+    queue = world.services.queue
+    commit = queue.mark_compacted_and_commit
+
+    def unanswered(*arguments):
+        commit(*arguments)
+        raise OutcomeUnknownError("the connection was lost while committing")
+
+    world.settle_time()
+    world.enqueue(Entity("db", "t"), "major")
+    worker = world.worker()
+    with monkeypatch.context() as patched:
+        patched.setattr(queue, "mark_compacted_and_commit", unanswered, raising=False)
+        assert worker.run_once().endswith("committed, though no answer came")
+    assert "published" in worker.run_once()
+    world.assert_rows()
+
+
+def test_properties_that_leave_no_room_for_the_note(world):
+    """The part is committed all the same; the rest is left to whoever looks at the table next."""
+    world.configure(limits={"deltas": 3})
+    world.table(rows=8)
+    world.settle_time()
+    world.enqueue(Entity("db", "t"), "major", properties={"a": "x" * 2030})
+    worker = world.worker()
+    assert "now a minor of 3 deltas" in worker.run_once()
+    assert worker.run_once() == "nothing is queued"
+    world.assert_rows()
+
+
+def test_nobody_asks_for_a_rest(world):
+    """The note is a commit's alone: a request that carries it loses it."""
+    world.table(rows=4)
+    world.enqueue(Entity("db", "t"), "major", properties={"compactor.rest": "now", "orc.compress": "ZSTD"})
+    (entry,) = world.services.queue.entries()
+    assert dict(entry.properties) == {"orc.compress": "ZSTD"}
+    assert world.services.queue.rests.noted(history=True) == []
+
+
+def test_the_history_is_looked_through_now_and_then(world):
+    """What was cleaned before anybody saw it wait is found at the first look, or ten minutes later at most."""
+    table = world.table(rows=8)
     size = sum(path.stat().st_size for path in table.location.glob("delta_*/bucket*"))
     world.configure(limits={"scratch_bytes": size * 3 // 5})
+    clock = Clock()
+    continuing = Continuing(world.services.queue, clock)
+    continuing.find()
     world.settle_time()
     world.enqueue(Entity("db", "t"), "minor")
-    worker, clock = world.worker(), Clock()
-    worker._continuing = continuing = Continuing(world.services.queue, clock)
-    worker.run_once()
-    assert continuing.go_on() == []
-    clock.forward(25 * 3600)
-    assert continuing.go_on() == []
+    world.worker().run_once()
     world.clean()
+    continuing.find()
     assert continuing.go_on() == []
+    clock.forward(600)
+    continuing.find()
+    assert len(continuing.go_on()) == 1
 
 
 def test_what_a_part_left_below_is_found_after_a_restart(any_world):
@@ -126,14 +213,16 @@ def test_a_later_part_takes_nothing_from_readers_of_the_one_before(any_world):
     world.assert_rows()
 
 
-@pytest.mark.parametrize(("total", "follows"), [(1, 0), (2, 1)])
-def test_nothing_follows_the_only_part(world, total, follows):
+@pytest.mark.parametrize(
+    ("parts", "noted"),
+    [
+        (None, None),
+        (Parts(1, "why", wait=False), None),
+        (Parts(1, "why", wait=True), None),
+        (Parts(2, "why", wait=False), Rest.NOW),
+        (Parts(2, "why", wait=True), Rest.WHEN_CLEANED),
+    ],
+)
+def test_what_is_noted(parts, noted):
     """Where no more than a part can be planned, another entry would only be refused."""
-    table = world.table(rows=4)
-    world.compact(table)
-    after = world.services.queue.entry(1)
-    world.clean()
-    world.insert(table, [(9, "more")])
-    continuing = Continuing(world.services.queue)
-    continuing.remember(after, Parts(total, "why", wait=False))
-    assert len(continuing.go_on()) == follows
+    assert rest_of(parts) is noted
