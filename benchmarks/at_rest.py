@@ -1,13 +1,18 @@
 """
 What a daemon costs that has nothing to do: 100,000 partitions, all looked at, one of them compacted; Spark's JVM has been stopped, and isn't counted.
 
-CPU is that of five minutes, an ordinary look of the Initiator included, plus its share of the hourly full scan.
+ZooKeeper elects, and Prometheus' place is taken by a reader of /metrics every 15 s. CPU is that of five minutes, an ordinary look of the Initiator included, plus
+its share of the hourly full scan.
 """
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,11 +28,13 @@ from compactor.metastore.queue import Queue
 from compactor.roles.initiator import Initiator
 from compactor.roles.services import Services
 from compactor.settings import Settings
+from tests.cluster.zookeeper_servers import free_ports, zookeeper
 from tests.metastore.servers import postgres_server
 
 PARTITIONS = 100_000
 WINDOW = 310.0
 FULL_SCAN = 3600.0
+SCRAPE = 15.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PATIENCE = 600.0
 
@@ -35,12 +42,13 @@ _PATIENCE = 600.0
 def run() -> list[harness.Result]:
     """The two bars."""
     configure("error", "console")
-    with postgres_server() as server, harness.scratch() as folder:
+    with postgres_server() as server, harness.scratch() as folder, zookeeper(folder / "zookeeper", 1) as servers:
         url = server.create("4.0.0")
         build(folder, url, PARTITIONS)
         scan = _full_scan(url)
         looked = _last_look(url)
-        with _daemon(folder, url) as process:
+        (port,) = free_ports(1)
+        with _daemon(folder, url, servers.hosts, port) as process, _scraper(port):
             _wait("the Initiator's first look didn't end", lambda: _last_look(url) != looked, process)
             _compact_one(url, process)
             _wait("Spark's JVM wasn't stopped", lambda: not _children(process.pid), process)
@@ -81,16 +89,42 @@ def _last_look(url: str) -> int | None:
 
 
 @contextmanager
-def _daemon(folder: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
+def _daemon(folder: Path, url: str, zookeepers: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run `compactor run`, as delivered but for how soon Spark is stopped."""
-    config = folder / "compactor.yaml"
-    config.write_text(f"database:\n  url: {url}\nspark:\n  idle_seconds: 5\nhttp:\n  enabled: false\nlog:\n  level: error\n", encoding="utf-8")
+    config = folder / "compactor.json"
+    settings = {
+        "database": {"url": url},
+        "zookeeper": {"hosts": zookeepers},
+        "spark": {"idle_seconds": 5},
+        "http": {"host": "127.0.0.1", "port": port},
+        "log": {"level": "error"},
+    }
+    config.write_text(json.dumps(settings), encoding="utf-8")
     process = subprocess.Popen([sys.executable, "-m", "compactor.cli", "--config", str(config), "run"])
     try:
         yield process
     finally:
         process.terminate()
         process.wait()
+
+
+@contextmanager
+def _scraper(port: int) -> Iterator[None]:
+    """Read the metrics as Prometheus would."""
+    over = threading.Event()
+
+    def scrape() -> None:
+        while not over.wait(SCRAPE):
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                answer.read()
+
+    thread = threading.Thread(target=scrape)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _compact_one(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -9,7 +9,7 @@ Source: docs/metastore.md, docs/control.md; Hive's NextCompactionFunction.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, or_, select, true, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.database import Database
@@ -43,6 +43,7 @@ class Claims:
         self._database = database
         self._schema = database.schema
         self._table = self._schema.compaction_queue
+        self._looks: dict[str | None, Select[tuple[Any]]] = {}
 
     def claim(self, worker_id: str, version: str, pool: str | None, *, without: Collection[int], gate: Gate | None) -> QueueEntry | None:
         """As `Queue.claim`."""
@@ -52,17 +53,23 @@ class Claims:
         return self._database.write(lambda connection: self._claim_by(connection, values, pool, without, gate))
 
     def _claim(self, connection: Connection, values: Mapping[str, object], pool: str | None, without: Collection[int]) -> QueueEntry | None:
-        queue = self._table.c
         after = 0
         while True:
-            query = select(queue.cq_id).where(self._waiting(pool), queue.cq_id > after).order_by(queue.cq_id).limit(_CLAIM_AT_ONCE)
-            numbers = connection.scalars(query).all()
+            numbers = connection.scalars(self._look(pool), {"after": after}).all()
             for number in numbers:
                 if number not in without and (entry := self._take(connection, number, values)) is not None:
                     return entry
             if len(numbers) < _CLAIM_AT_ONCE:
                 return None
             after = numbers[-1]
+
+    def _look(self, pool: str | None) -> Select[tuple[Any]]:
+        """Those that wait, beyond a number. Made once: idle workers ask every second, and making it costs more than asking."""
+        if (known := self._looks.get(pool)) is None:
+            queue = self._table.c
+            known = select(queue.cq_id).where(self._waiting(pool), queue.cq_id > bindparam("after")).order_by(queue.cq_id).limit(_CLAIM_AT_ONCE)
+            self._looks[pool] = known
+        return known
 
     def _claim_by(self, connection: Connection, values: Mapping[str, object], pool: str | None, without: Collection[int], gate: Gate) -> QueueEntry | None:
         """The oldest that the gate lets through. It is asked once for each table and pool: however many partitions of a table wait, they are one row here."""
