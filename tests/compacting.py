@@ -92,6 +92,7 @@ class Attempt:
     attempt: str = "a"
     properties: dict = field(default_factory=dict)
     pool: str | None = None
+    run_as: str | None = None
 
     def __post_init__(self):
         ledger = self.warehouse.ledger
@@ -114,6 +115,7 @@ class Attempt:
             properties=self.properties,
             host="testhost",
             pool=self.pool,
+            run_as=self.run_as,
         )
         self.compaction = Compaction(self.request, storage_for(str(self.location)), self.submitter, self.settings)
 

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -28,6 +29,12 @@ class Context:
     """As much of a SparkContext as a job needs."""
 
     applicationId = "application_1700000000000_0001"  # noqa: N815 - PySpark's names
+
+    _jvm = SimpleNamespace(
+        org=SimpleNamespace(
+            apache=SimpleNamespace(hadoop=SimpleNamespace(security=SimpleNamespace(UserGroupInformation=SimpleNamespace(isSecurityEnabled=lambda: False))))
+        )
+    )
 
     def __init__(self):
         self._cancelled = threading.Event()

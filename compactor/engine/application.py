@@ -14,6 +14,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from compactor.engine.assignment import Assignment
+from compactor.engine.delegation import in_a_container, keep_current
 from compactor.engine.mailbox import Answer, Mailbox, Seen
 from compactor.engine.spark_jobs import SparkJob, first_line
 from compactor.errors import CancelledError, CompactorError
@@ -25,6 +26,8 @@ LOOK_SECONDS: Final = 1.0
 BLIND_SECONDS: Final = 300.0
 """How long the store may not answer before we give up."""
 CANCEL_SECONDS: Final = 10.0
+TOKEN_SECONDS: Final = 600.0
+"""How often a driver in the cluster takes new delegation tokens from Spark, which gets them hours before the old ones run out."""
 CONTAINER_CONF: Final = "__spark_conf__/__hadoop_conf__"
 """Where Spark puts Hadoop's configuration in each of YARN's containers."""
 
@@ -42,6 +45,7 @@ class Driver:
         self._mailbox = mailbox
         self._assignment = assignment
         self._seen_at = time.monotonic()
+        self._tokens_at = time.monotonic()
 
     def serve(self) -> str:
         """Until there is nothing more to do; returns why."""
@@ -85,6 +89,9 @@ class Driver:
 
     def _look(self) -> Seen | None:
         """As `Mailbox.look`; a store that doesn't answer is asked again for a while, for the job may have taken hours."""
+        if time.monotonic() - self._tokens_at > TOKEN_SECONDS:
+            self._tokens_at = time.monotonic()
+            keep_current(self._context)
         while True:
             try:
                 seen = self._mailbox.look()
@@ -108,6 +115,7 @@ def main(path: str) -> str:
     if "HADOOP_CONF_DIR" not in os.environ and (conf := Path(CONTAINER_CONF)).is_dir():
         os.environ["HADOOP_CONF_DIR"] = str(conf.resolve())
     assignment = Assignment.read(Path(path))
+    in_a_container()
     configure(assignment.storage)
     mailbox = Mailbox(storage_for(assignment.home), assignment.home, bytes.fromhex(assignment.secret))
     if mailbox.look() is None:

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
+from compactor.engine.delegation import tokens_of
 from compactor.engine.submit import JobName
 from compactor.engine.task_results import Counted, run_elsewhere
 from compactor.storage.registry import configured
@@ -45,7 +46,8 @@ class SparkJob:
         try:
             self._context.setJobGroup(self._job.group, self._job.name, interruptOnCancel=False)
             self._context.setLocalProperty("spark.scheduler.pool", self._job.pool or POOL)
-            self.results = self._context.parallelize(tasks, len(tasks)).mapPartitions(partial(run_elsewhere, function, storage=configured())).collect()
+            run = partial(run_elsewhere, function, storage=configured(), tokens=tokens_of(self._context))
+            self.results = self._context.parallelize(tasks, len(tasks)).mapPartitions(run).collect()
         except BaseException as error:
             self.error = error
         finally:

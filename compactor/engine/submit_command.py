@@ -14,10 +14,13 @@ from typing import Final
 from compactor.engine.spark_conf import as_user, common_conf, executor_python, without_contradiction
 from compactor.engine.submit import JobName
 from compactor.settings.work import Spark
+from compactor.storage.location import split
 
 SCRIPT: Final = Path(__file__).with_name("application.py")
 JOB_VARIABLE: Final = "COMPACTOR_SPARK_JOB"
 """In the environment of what we start; by it the processes of a daemon that died are found again."""
+_STORES: Final = "spark.kerberos.access.hadoopFileSystems"
+"""With Kerberos Spark gets delegation tokens for these, besides the default file system's; without, it doesn't look there."""
 _LOGGING: Final = """rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -71,6 +74,9 @@ def conf(spark: Spark, job: JobName) -> dict[str, str]:
         wanted["spark.pyspark.driver.python"] = sys.executable
     wanted |= as_user(spark, job.user if spark.proxy_user and job.user else None) | spark.conf
     wanted |= job.wishes.conf
+    if spark.elastic and (store := _hdfs(job)):
+        named = [wanted[_STORES]] if wanted.get(_STORES) else []
+        wanted[_STORES] = ",".join([*named, store])
     if spark.master == "yarn":
         if queue := queue_of(spark, job):
             wanted["spark.yarn.queue"] = queue
@@ -80,6 +86,12 @@ def conf(spark: Spark, job: JobName) -> dict[str, str]:
         wanted |= {"spark.kubernetes.driver.label.compactor-job": job.key, "spark.kubernetes.submission.waitAppCompletion": "true"}
     wanted.pop("spark.master", None)  # said before
     return without_contradiction(wanted)
+
+
+def _hdfs(job: JobName) -> str | None:
+    """The HDFS that the compaction's directory is on, where it is named."""
+    parts = split(job.place) if job.place is not None else None
+    return f"{parts.scheme}://{parts.authority}" if parts is not None and parts.scheme in {"hdfs", "viewfs"} and parts.authority else None
 
 
 def environment(job: JobName, folder: Path, given: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from compactor.errors import CompactorError
 from compactor.storage.base import ReadHandle
+from compactor.storage.hdfs_tokens import HELD
 from compactor.storage.options import StorageOptions
 from compactor.storage.registry import configure
 from compactor.storage.traffic import TASKS, Moved, measured
@@ -34,13 +35,16 @@ class Counted:
     moved: Moved
 
 
-def run_partition(function: Callable[[Any], Any], tasks: Iterable[Any], storage: StorageOptions | None = None) -> Iterator[Any]:
+def run_partition(function: Callable[[Any], Any], tasks: Iterable[Any], storage: StorageOptions | None = None, tokens: bytes = b"") -> Iterator[Any]:
     """
     What Spark calls for each partition; every partition holds one task.
 
     Args:
         storage: how stores are reached; None: as this process knows already.
+        tokens: by which HDFS is reached; see `delegation.tokens_of`.
     """
+    if tokens:
+        HELD.take(tokens)
     if storage is not None:
         configure(storage)
     for task in tasks:
@@ -50,11 +54,11 @@ def run_partition(function: Callable[[Any], Any], tasks: Iterable[Any], storage:
             yield Failed(error)
 
 
-def run_elsewhere(function: Callable[[Any], Any], tasks: Iterable[Any], storage: StorageOptions) -> Iterator[Counted]:
+def run_elsewhere(function: Callable[[Any], Any], tasks: Iterable[Any], storage: StorageOptions, tokens: bytes = b"") -> Iterator[Counted]:
     """As `run_partition`, in another process than the one that asked: its traffic travels with the result."""
     for task in tasks:
         with measured() as traffic:
-            (result,) = run_partition(function, [task], storage)
+            (result,) = run_partition(function, [task], storage, tokens)
         yield Counted(result, traffic.moved)
 
 

@@ -15,7 +15,9 @@ from typing import Any, Final
 from compactor.errors import RefusedError, UnreachableError
 from compactor.reasons import Reason
 from compactor.settings.stores import Hdfs
-from compactor.storage.hdfs_patience import Patience, Watched, addresses
+from compactor.storage.hdfs_patience import Address, Patience, Watched, addresses
+from compactor.storage.hdfs_question import SECONDS, wants_kerberos
+from compactor.storage.hdfs_tokens import HELD
 from compactor.storage.location import Parts
 
 _SIZE: Final = re.compile(r"(?P<number>\d+)(?P<unit>[kmgtpe]?)", re.IGNORECASE)
@@ -36,34 +38,72 @@ def connect(parts: Parts, options: Hdfs) -> Any:
 
     Raises:
         RefusedError: UNSUPPORTED_STORE (hdfs-native isn't installed; the location has no host, and no default file system is configured).
-        UnreachableError: the directory of the configuration isn't there, or can't be read; nor can the keytab.
+        UnreachableError: the directory of the configuration isn't there, or can't be read; nor can the keytab; or the NameNode wants Kerberos and the
+            configuration doesn't, or a task was given tokens for others only.
     """
     native = require_package()
-    if options.keytab is not None and not os.access(options.keytab, os.R_OK):  # Kerberos' library says only that there is no ticket cache
-        raise UnreachableError(f"hdfs.keytab leads to {options.keytab}, which isn't there or may not be read by the user of this process")
     if options.user is not None:
         os.environ["HADOOP_USER_NAME"] = options.user  # hdfs-native knows no other way; Spark's JVM, started later, is the same user then
     directory = conf_dir(options)
-    if options.principal is not None and dict(_site(directory)).get("hadoop.security.authentication", "simple").lower() != "kerberos":
-        where = "no configuration names" if directory is None else f"core-site.xml in {directory} doesn't name"  # the client would come without a ticket
-        raise UnreachableError(
-            f"hdfs.principal is set, but {where} kerberos as hadoop.security.authentication: set hdfs.conf_dir to the cluster's configuration"
-        )
+    by_token = reached_by_token(parts, options)
     url = f"{parts.scheme}://{parts.authority}" if parts.authority else None
     patience = Patience(lambda: addresses(parts.authority, _site(directory)), options.rpc_timeout_seconds)
     try:
         client = native.Client(
             url,
             config_dir=None if directory is None else str(directory),
-            kerberos_principal=options.principal,
-            kerberos_keytab=None if options.keytab is None else str(options.keytab),
-            kerberos_cache=options.ticket_cache,
+            kerberos_principal=None if by_token else options.principal,
+            kerberos_keytab=None if by_token or options.keytab is None else str(options.keytab),
+            kerberos_cache=None if by_token else options.ticket_cache,
         )
     except (OSError, RuntimeError, ValueError) as error:
         where = f"configuration {directory}" if directory is not None else "no configuration (set hdfs.conf_dir or HADOOP_CONF_DIR)"
         shown = url or f"{parts.scheme}:{parts.path}"
         raise RefusedError(Reason.UNSUPPORTED_STORE, f"{shown} can't be used with {where}: {' '.join(str(error).split())}") from error
     return Watched(client, patience)
+
+
+def reached_by_token(parts: Parts, options: Hdfs) -> bool:
+    """
+    Whether a delegation token says who we are, for there is one: a task has no other login but where a keytab lies on every node.
+
+    Raises:
+        UnreachableError: nobody could log in so; the client would try for minutes, or say so in other words.
+    """
+    directory = conf_dir(options)
+    site = _site(directory)
+    kerberos = dict(site).get("hadoop.security.authentication", "simple").lower() == "kerberos"
+    services = HELD.services(addresses(parts.authority, site))
+    wanted = parts.authority if ":" in parts.authority else f"ha-hdfs:{parts.authority}"
+    if kerberos and services and (wanted in services or parts.scheme != "hdfs" or not parts.authority):  # the client knows where a mount table leads
+        return True
+    if options.keytab is not None and not os.access(options.keytab, os.R_OK):  # Kerberos' library says only that there is no ticket cache
+        without = f"; {_only_for(parts, wanted, services)}" if services else ""
+        raise UnreachableError(f"hdfs.keytab leads to {options.keytab}, which isn't there or may not be read by the user of this process{without}")
+    if kerberos:
+        if services and options.principal is None:
+            raise UnreachableError(_only_for(parts, wanted, services))
+        return False
+    where = "no configuration names" if directory is None else f"core-site.xml in {directory} doesn't name"
+    what = f"but {where} kerberos as hadoop.security.authentication: set hdfs.conf_dir to the cluster's configuration"
+    if options.principal is not None:  # the client would come without a ticket
+        raise UnreachableError(f"hdfs.principal is set, {what}")
+    if (asked := wants_kerberos(_names(parts, site), min(SECONDS, options.rpc_timeout_seconds))) is not None:
+        raise UnreachableError(f"the NameNode at {asked[0]}:{asked[1]} wants Kerberos, {what}")
+    return False
+
+
+def _only_for(parts: Parts, wanted: str, services: frozenset[str]) -> str:
+    there = f"Spark has no delegation token for {wanted}, only for {', '.join(sorted(services))}"
+    return f"{there}: name {parts.scheme}://{parts.authority} in spark.kerberos.access.hadoopFileSystems of spark.conf"
+
+
+def _names(parts: Parts, site: list[tuple[str, str]]) -> list[Address]:
+    """NameNodes of this authority alone; none for a mount table."""
+    if parts.scheme != "hdfs":
+        return []
+    prefix = f"dfs.namenode.rpc-address.{parts.authority}."
+    return sorted(addresses(parts.authority, [("dfs.namenode.rpc-address", value) for name, value in site if name.startswith(prefix)]))
 
 
 def require_package() -> Any:

@@ -65,7 +65,7 @@ class Yarn:
 
 
 @contextmanager
-def running(folder, hdfs):
+def running(folder, hdfs, java=()):
     """A ResourceManager and a NodeManager of 6 GiB, over a HDFS server."""
-    with HadoopServer("yarn", folder, 1, 6144, conf=hdfs.conf) as server:
+    with HadoopServer("yarn", folder, 1, 6144, conf=hdfs.conf, java=java) as server:
         yield Yarn(server)

@@ -6,9 +6,11 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.security.PrivilegedExceptionAction;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hdfs.DFSTestUtil;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
@@ -16,6 +18,8 @@ import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.apache.hadoop.hdfs.MiniDFSNNTopology;
 import org.apache.hadoop.hdfs.protocol.HdfsConstants;
 import org.apache.hadoop.hdfs.protocol.HdfsConstants.SafeModeAction;
+import org.apache.hadoop.security.Credentials;
+import org.apache.hadoop.security.UserGroupInformation;
 import org.apache.hadoop.yarn.conf.YarnConfiguration;
 import org.apache.hadoop.yarn.server.MiniYARNCluster;
 
@@ -29,7 +33,7 @@ import org.apache.hadoop.yarn.server.MiniYARNCluster;
  *   Servers ha CONF DATA DATANODES         two NameNodes, name service "ns1", the first active
  *   Servers yarn CONF DATA NODEMANAGERS MEMORY_MB     CONF names the file system to use
  *
- * What CONF's given-site.xml says, where there is one, holds for the servers of HDFS and for their clients.
+ * What CONF's given-site.xml says, where there is one, holds for the servers and for their clients.
  */
 public final class Servers {
   private static final String HOST = "127.0.0.1";
@@ -66,15 +70,15 @@ public final class Servers {
 
   private static final class Hdfs implements Commands {
     private final MiniDFSCluster cluster;
+    private final Path conf;
     private final Map<Integer, MiniDFSCluster.DataNodeProperties> stopped = new TreeMap<>();
 
     Hdfs(Path conf, Path data, int dataNodes, boolean ha) throws Exception {
-      Configuration given = new Configuration(false);
-      if (Files.exists(conf.resolve(GIVEN))) {
-        given.addResource(conf.resolve(GIVEN).toUri().toURL());
-      }
+      this.conf = conf;
+      Configuration given = given(conf);
       Configuration c = new Configuration();
       given.forEach(one -> c.set(one.getKey(), one.getValue()));
+      UserGroupInformation.setConfiguration(c);   // who is in which group is read once, by whoever asks first
       c.set(MiniDFSCluster.HDFS_MINIDFS_BASEDIR, data.resolve("dfs").toString());
       c.setBoolean("dfs.permissions.enabled", true);
       c.setBoolean("dfs.namenode.acls.enabled", true);
@@ -140,6 +144,15 @@ public final class Servers {
           stopped.clear();
           cluster.waitActive();
         }
+        case "token get" -> {   // as who logs in by a keytab would get one: for a principal, its keytab, into a file
+          Configuration client = new Configuration();
+          client.addResource(conf.resolve("core-site.xml").toUri().toURL());
+          client.addResource(conf.resolve("hdfs-site.xml").toUri().toURL());
+          Credentials tokens = new Credentials();
+          UserGroupInformation.loginUserFromKeytabAndReturnUGI(words[2], words[3]).doAs((PrivilegedExceptionAction<Object>) () ->
+              FileSystem.newInstance(client).addDelegationTokens("nobody", tokens));
+          tokens.writeTokenStorageFile(new org.apache.hadoop.fs.Path("file:" + words[4]), client);
+        }
         case "replicas wait" -> DFSTestUtil.waitReplication(cluster.getFileSystem(), new org.apache.hadoop.fs.Path(words[2]), Short.parseShort(words[3]));
         case "namenode stop" -> cluster.shutdownNameNode(Integer.parseInt(words[2]));
         case "namenode start" -> cluster.restartNameNode(Integer.parseInt(words[2]), true);
@@ -178,7 +191,16 @@ public final class Servers {
       for (String address : new String[] {"scheduler.address", "resource-tracker.address", "address", "admin.address", "webapp.address"}) {
         manager.put("yarn.resourcemanager." + address, HOST + ":" + freePort());
       }
+      given(conf).forEach(one -> {
+        if (one.getKey().startsWith("yarn.")) {   // in core-site.xml YARN's own defaults go over it
+          manager.put(one.getKey(), one.getValue());
+        }
+      });
       manager.forEach(c::set);
+      if (c.get(YarnConfiguration.RM_KEYTAB) != null) {   // the mini cluster doesn't log in by itself
+        UserGroupInformation.setConfiguration(c);
+        UserGroupInformation.loginUserFromKeytab(c.get(YarnConfiguration.RM_PRINCIPAL), c.get(YarnConfiguration.RM_KEYTAB));
+      }
       c.setBoolean(YarnConfiguration.YARN_MINICLUSTER_FIXED_PORTS, true);
       c.setInt(YarnConfiguration.YARN_MINICLUSTER_NM_PMEM_MB, memory);
       c.setInt("yarn.nodemanager.resource.cpu-vcores", 8);
@@ -211,6 +233,14 @@ public final class Servers {
     public void close() {
       cluster.stop();
     }
+  }
+
+  private static Configuration given(Path conf) throws Exception {
+    Configuration given = new Configuration(false);
+    if (Files.exists(conf.resolve(GIVEN))) {
+      given.addResource(conf.resolve(GIVEN).toUri().toURL());
+    }
+    return given;
   }
 
   private static int freePort() throws Exception {

@@ -126,6 +126,16 @@ def test_with_kerberos_nobody_is_named():
     assert not [key for key in found if key.endswith("HADOOP_USER_NAME")]
 
 
+def test_spark_gets_tokens_for_the_store_of_the_compaction():
+    """It may be another than the default file system, where Spark's own files are; what the settings name is kept. Elsewhere than on HDFS there is nothing to get."""
+    key = "spark.kerberos.access.hadoopFileSystems"
+    there = JobName(NAME, "1.a", place="hdfs://ns2/w/t/.compactor-1-a")
+    assert conf(spark(master="yarn", principal="hive@R", keytab="/k"), there)[key] == "hdfs://ns2"
+    assert conf(spark(master="yarn", conf={key: "hdfs://ns1"}), there)[key] == "hdfs://ns1,hdfs://ns2"
+    for place in ("s3://b/w", "/w", "hdfs:///w", None):
+        assert key not in conf(spark(master="yarn"), JobName(NAME, "1.a", place=place))
+
+
 def test_the_application_gets_no_settings_of_ours():
     """There are passwords among them; the key by which it is found again is all it gets."""
     found = environment(JOB, Path("/tmp"), {"COMPACTOR_DATABASE__PASSWORD": "s", "PATH": "/bin", "PYSPARK_PYTHON": "/other"})

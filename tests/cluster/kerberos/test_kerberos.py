@@ -1,6 +1,5 @@
 """HDFS that lets nobody in without Kerberos, with a real KDC: keytab, ticket cache, no ticket, and tickets that run out."""
 
-import ctypes.util
 import time
 
 import pytest
@@ -10,71 +9,20 @@ from compactor.settings.stores import Hdfs
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.location import split
 from compactor.storage.options import StorageOptions
-from tests.cluster.hadoop.servers import HadoopServer
-from tests.cluster.hadoop.servers import UnavailableError as NoHadoopError
-from tests.cluster.kdc import REALM, Kdc
-from tests.metastore.servers import UnavailableError
-from tests.needs import missing
+from tests.cluster.hadoop.servers import write_site
+from tests.cluster.kdc import REALM
+from tests.cluster.kerberos.secured import hdfs, works
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 LIFE = 8
 """Seconds that short tickets are valid."""
 
 
-def settings(keytab):
-    """What a cluster with Kerberos says in its core-site.xml and hdfs-site.xml; one principal serves all its daemons."""
-    servers = {f"dfs.{daemon}.keytab.file": keytab for daemon in ("namenode", "datanode")}
-    servers |= {f"dfs.{daemon}.kerberos.principal": f"hdfs/localhost@{REALM}" for daemon in ("namenode", "datanode")}
-    return servers | {
-        "hadoop.security.authentication": "kerberos",
-        "hadoop.security.authorization": "true",
-        "hadoop.security.auth_to_local": "DEFAULT",
-        "dfs.web.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
-        "dfs.web.authentication.kerberos.keytab": keytab,
-        "dfs.block.access.token.enable": "true",
-        "dfs.data.transfer.protection": "authentication",
-        "ignore.secure.ports.for.testing": "true",
-    }
-
-
-@pytest.fixture(scope="module")
-def kdc(tmp_path_factory):
-    """A realm with its server."""
-    try:
-        with Kdc(tmp_path_factory.mktemp("kdc")) as started:
-            yield started
-    except UnavailableError as error:
-        missing(str(error))
-
-
 @pytest.fixture(scope="module")
 def server(kdc, tmp_path_factory):
-    """HDFS that wants tickets and block tokens, and signs what DataNodes send."""
-    given = settings(kdc.keytab("hdfs/localhost", "HTTP/localhost"))
-    try:
-        started = HadoopServer("hdfs", tmp_path_factory.mktemp("hdfs"), 1, given=given, java=(f"-Djava.security.krb5.conf={kdc.config}",))
-    except NoHadoopError as error:
-        missing(str(error))
-    with started:
+    """HDFS that wants tickets."""
+    with hdfs(kdc, tmp_path_factory.mktemp("hdfs")) as started:
         yield started
-
-
-@pytest.fixture
-def realm(kdc, tmp_path, monkeypatch):
-    """This process knows the realm, and its default cache is empty."""
-    if ctypes.util.find_library("gssapi_krb5") is None:
-        missing("Kerberos' library isn't installed (in Debian's libgssapi-krb5-2)")
-    for name, value in kdc.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/default")
-    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
-    return kdc
-
-
-@pytest.fixture(scope="module")
-def keytab(kdc):
-    """Of the daemon."""
-    return kdc.keytab("compactor")
 
 
 @pytest.fixture
@@ -91,19 +39,6 @@ def log_in(server, realm):
 def directory(server, request):
     """One for each test; the driver makes it."""
     return f"{server.root}/warehouse/{request.node.name}"
-
-
-def works(driver, location):
-    """Whatever a compaction does on HDFS; files are the principal's."""
-    driver.mkdir(location)
-    driver.write_small(f"{location}/one", b"x" * 100_000)
-    with driver.create(f"{location}/two") as file:
-        file.write(b"y" * 100)
-    driver.rename_noreplace(f"{location}/two", f"{location}/three")
-    assert [file.path for file in driver.list_tree(location).files] == ["one", "three"]
-    assert driver.read_small(f"{location}/one") == b"x" * 100_000
-    assert driver.read_small(f"{location}/three") == b"y" * 100
-    return driver.owner(f"{location}/one")
 
 
 def refused(driver, location):
@@ -215,3 +150,14 @@ def test_without_the_kdc(log_in, realm, directory, keytab, tmp_path):
     finally:
         realm.start()
     works(driver, f"{directory}/again")
+
+
+def test_a_configuration_without_kerberos(server, tmp_path, monkeypatch):
+    """One line says at once what is wrong, whoever says where the NameNode is; hdfs-native would try for minutes."""
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    write_site(tmp_path / "core-site.xml", {"fs.defaultFS": server.root})
+    write_site(tmp_path / "hdfs-site.xml", {"dfs.ha.namenodes.ns1": "nn1", "dfs.namenode.rpc-address.ns1.nn1": server.root.removeprefix("hdfs://")})
+    for location, conf in ((server.root, tmp_path), ("hdfs://ns1", tmp_path), (server.root, None)):
+        driver = HdfsStorage(split(location), StorageOptions(hdfs=Hdfs(conf_dir=conf)))
+        with pytest.raises(UnreachableError, match=r"the NameNode at .* wants Kerberos, but .* kerberos as hadoop.security.authentication: set hdfs.conf_dir"):
+            driver.exists(f"{location}/warehouse")

@@ -1,0 +1,136 @@
+"""Compactions on a YARN with Kerberos, over a HDFS with Kerberos: by keytab in each way to run Spark, and as somebody else."""
+
+import itertools
+import os
+
+import hdfs_native
+import pytest
+
+from compactor.engine.session import SparkSubmitter
+from compactor.engine.submit import JobName
+from compactor.engine.submit_mode import ApplicationSubmitter
+from compactor.storage.hdfs_tokens import VARIABLE
+from compactor.storage.location import join, split
+from compactor.storage.registry import configure, configured, storage_for
+from tests.cluster import yarn as yarn_module
+from tests.cluster.hadoop.servers import UnavailableError
+from tests.cluster.kdc import REALM
+from tests.cluster.kerberos.secured import ME, hdfs, java
+from tests.cluster.test_hdfs_compaction import build, compact_there
+from tests.compacting import settings
+from tests.needs import missing
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+NUMBERS = itertools.count(1)
+YARN = f"yarn/localhost@{REALM}"
+
+
+@pytest.fixture(scope="module")
+def yarn_server(kdc, tmp_path_factory):
+    """YARN and HDFS, of which we are the superuser and may be anybody."""
+    own = str(kdc.keytab("yarn/localhost"))
+    more = {f"yarn.{daemon}.{key}": value for daemon in ("resourcemanager", "nodemanager") for key, value in (("principal", YARN), ("keytab", own))}
+    more |= {f"hadoop.proxyuser.compactor.{what}": "*" for what in ("hosts", "groups")}
+    more |= {"hadoop.user.group.static.mapping.overrides": "compactor=supergroup;ann=users"}
+    with hdfs(kdc, tmp_path_factory.mktemp("hdfs"), **more) as server:
+        try:
+            with yarn_module.running(tmp_path_factory.mktemp("yarn"), server, (java(kdc),)) as started:
+                yield started
+        except UnavailableError as error:
+            missing(str(error))
+
+
+class Cluster(yarn_module.Yarn):
+    """
+    YARN, and how we are configured for it.
+
+    Args:
+        cache: where a ticket would be looked for.
+    """
+
+    def __init__(self, server, realm, keytab, cache):
+        super().__init__(server)
+        self._realm, self._keytab, self._cache = realm, keytab, cache
+
+    def log_in(self):
+        """Put a ticket of ours into the cache."""
+        self._realm.login("compactor", self._keytab, self._cache)
+
+    @property
+    def login(self):
+        """Principal and keytab as a section of the settings names them."""
+        return {"principal": ME, "keytab": str(self._keytab)}
+
+    def settings(self, **spark):
+        """Ours; processes in the cluster know the realm, but no Python does."""
+        conf = yarn_module.SMALL | {f"spark.{where}.extraJavaOptions": java(self._realm) for where in ("driver", "executor", "yarn.am")}
+        return settings(spark={"master": "yarn", "queue": "default", "conf": conf} | spark, hdfs={"conf_dir": str(self.conf)} | self.login)
+
+
+@pytest.fixture
+def cluster(yarn_server, realm, keytab, tmp_path, monkeypatch):
+    """And this process configured for it: our keytab, no ticket."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn_server.conf))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", java(realm))
+    made = Cluster(yarn_server.server, realm, keytab, tmp_path / "default")
+    before = configured()
+    configure(made.settings())
+    yield made
+    configure(before)
+
+
+@pytest.fixture
+def directory(cluster):
+    """The location of an empty directory, by a name of the NameNode: in its tokens there is a number."""
+    location = f"{cluster.server.root.replace('127.0.0.1', 'localhost')}/warehouse/test{next(NUMBERS)}"
+    storage_for(location).mkdir(location)
+    return location
+
+
+def owners(location, published):
+    """Of what was published."""
+    storage = storage_for(location)
+    return {storage.owner(join(location, name)) for name in published.directories}
+
+
+def compacted(warehouse, directory, submitter, **how):
+    """A whole compaction there, rows as before; returns whose files the result are."""
+    try:
+        _, published = compact_there(warehouse, build(warehouse), directory, submitter=submitter, **how)
+    finally:
+        submitter.stop()
+    return owners(directory, published)
+
+
+@pytest.mark.parametrize("deploy_mode", ["client", "cluster"])
+def test_an_application_by_keytab(warehouse, directory, cluster, deploy_mode):
+    """Rows are as before; tasks, and a driver in the cluster, reached HDFS by what Spark had been given for them, under the same name."""
+    given = cluster.settings(mode="submit", deploy_mode=deploy_mode, **cluster.login)
+    found = compacted(warehouse, directory, ApplicationSubmitter(given), settings=given, entry_id=61, attempt=deploy_mode)
+    assert found == {"compactor"}
+    cluster.log_in()
+    (application,) = cluster.applications(f"compactor-61.{deploy_mode}")
+    assert (application.user, application.state, application.final) == ("compactor", "FINISHED", "SUCCEEDED")
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_session_by_keytab(warehouse, directory, cluster):
+    """One application for many compactions; tasks have no realm to log in to, but tokens that came with them, newer than those of their container one day."""
+    given = cluster.settings(mode="session", **cluster.login)
+    submitter = SparkSubmitter(given)
+    realm_there, tokens_there = submitter.run(JobName("n", "1.a"), os.getenv, ["KRB5_CONFIG", VARIABLE])
+    assert realm_there is None
+    assert tokens_there.startswith("/proc/self/fd/")
+    assert compacted(warehouse, directory, submitter, settings=given) == {"compactor"}
+
+
+@pytest.mark.parametrize("deploy_mode", ["client", "cluster"])
+def test_as_somebody_else(warehouse, directory, cluster, deploy_mode):
+    """By our ticket an application of the compaction's user: YARN runs it as that user, and tasks write as that user, whose directory it is."""
+    cluster.log_in()
+    hdfs_native.Client(cluster.server.root, config_dir=str(cluster.conf)).set_owner(split(directory).path, "ann", "users")
+    given = cluster.settings(mode="submit", deploy_mode=deploy_mode, proxy_user=True)
+    how = {"settings": given, "entry_id": 62, "attempt": deploy_mode, "run_as": "ann"}
+    assert compacted(warehouse, directory, ApplicationSubmitter(given), **how) == {"ann"}
+    (application,) = cluster.applications(f"compactor-62.{deploy_mode}")
+    assert (application.user, application.state, application.final) == ("ann", "FINISHED", "SUCCEEDED")
