@@ -5,7 +5,7 @@ Knows names, labels and units (seconds, bytes; counters end in `_total`); the ro
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
@@ -93,6 +93,9 @@ class Metrics:
 
         # metastore
         self.database_up = gauge("database_up", "Whether the metastore's database answered the latest look at it.")
+        self.open_writer_age = gauge(
+            "oldest_open_writer_age_seconds", "Age of the oldest open transaction, which others wait for; those of replication are left out (0: none)."
+        )
         self.aborted_writes = gauge("aborted_writes", "Aborted writes whose files aren't cleaned yet.")
         self.aborted_writes_age = gauge("aborted_writes_oldest_age_seconds", "Time since the start of the oldest aborted write that isn't cleaned (0: none).")
         self.tables_with_many_aborts = gauge(
@@ -110,7 +113,6 @@ class Metrics:
         for reason in Reason:
             self.skips.labels(reason.value)
         self.scan_errors = counter("scan_errors_total", "Tables and partitions the Initiator could not judge because of an error.")
-        self.open_writer_age = gauge("oldest_open_writer_age_seconds", "Age of the oldest open transaction that holds back a compaction (0: none).")
 
         # worker
         self.jobs = counter("jobs_total", "Queue entries a Worker finished.", "kind", "outcome")
@@ -154,6 +156,15 @@ class Metrics:
 
         # housekeeper
         self.housekeeping_rows = counter("housekeeping_rows_total", "Rows a housekeeping duty removed or changed.", "duty")
+
+    @staticmethod
+    def show(gauge: Gauge, values: Mapping[str, float]) -> None:
+        """Let a gauge of one label have these series and no others; whoever looks meanwhile misses none that stays."""
+        for label, value in values.items():
+            gauge.labels(label).set(value)
+        for family in gauge.collect():
+            for gone in {next(iter(sample.labels.values())) for sample in family.samples} - values.keys():
+                gauge.remove(gone)
 
     def render(self) -> bytes:
         """The text exposition of the registry."""

@@ -242,9 +242,16 @@ class Daemon:
         def now() -> Settings:
             return services.settings
 
-        def led(role: Role, run_once: Callable[[], str]) -> Callable[[], str]:
+        def led(role: Role, run_once: Callable[[], str], no_turn: Callable[[], None] = lambda: None) -> Callable[[], str]:
             self._led[role.value] = role
-            return lambda: self._as_leader(services, role, run_once)
+
+            def cycle() -> str:
+                sentence = self._as_leader(services, role, run_once)
+                if isinstance(sentence, NoTurn):
+                    no_turn()
+                return sentence
+
+            return cycle
 
         self._led[Role.HOUSEKEEPER.value] = Role.HOUSEKEEPER
         add(
@@ -269,7 +276,8 @@ class Daemon:
             limit = lambda: now().worker.timeout_hours * _HOUR + _HOUR  # noqa: E731
             add(f"worker-{number}", "worker", worker.run_once, lambda: now().worker.poll_seconds, limit, worker=True)
         if services.settings.cleaner.enabled:
-            clean = led(Role.CLEANER, Cleaner(services).run_once)
+            cleaner = Cleaner(services)
+            clean = led(Role.CLEANER, cleaner.run_once, cleaner.no_turn)
             add("cleaner", "cleaner", clean, lambda: now().cleaner.interval_seconds, lambda: 3 * now().cleaner.interval_seconds + _HOUR)
         holding = Holding(services, self._workers, self._control_changed)
         add("control", "control", holding.run_once, lambda: now().control.refresh_seconds, lambda: _HOUR / 4)

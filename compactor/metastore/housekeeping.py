@@ -16,11 +16,10 @@ from compactor.errors import RetryableError
 from compactor.metastore.database import Database
 from compactor.metastore.history import Retention, expired
 from compactor.metastore.model import duration
-from compactor.metastore.snapshots import SETTLED_MS, snapshots_for
+from compactor.metastore.snapshots import REPLICATION, SETTLED_MS, snapshots_for
 from compactor.metastore.sql import batches, entity_columns, same_entity
 from compactor.metastore.transactions import abort_transactions
 
-REPLICATION = 1
 REPLICATION_TIMEOUT_MS = 11 * 24 * 3_600_000
 _AT_ONCE = 50_000
 _SILENT_MS = 24 * 3_600_000

@@ -270,7 +270,7 @@ class HeldLock:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """An open transaction; `read_only` ones write nothing yet still read files."""
+    """An open transaction; `read_only` ones write nothing yet still read files, those of `replication` stay open for as long as their source's."""
 
     txn_id: int
     user: str
@@ -279,6 +279,7 @@ class OpenTransaction:
     heartbeat_ms: int
     age_ms: int
     read_only: bool = False
+    replication: bool = False
 
     def __str__(self) -> str:
         return f"transaction {self.txn_id} of {self.user}@{self.host}, open for {duration(self.age_ms)}"

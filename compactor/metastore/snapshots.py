@@ -16,6 +16,7 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.metastore.schema import HiveSchema
 from compactor.metastore.sql import batches, least, maximum, minimum
 
+REPLICATION = 1
 READ_ONLY = 2
 COMPACTION = 3
 REBALANCE_COMPACTION = 6

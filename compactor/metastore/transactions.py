@@ -17,7 +17,7 @@ from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWr
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError
 from compactor.metastore.database import Database
 from compactor.metastore.model import OpenTransaction
-from compactor.metastore.snapshots import COMPACTION, OPENING_MS, READ_ONLY, REBALANCE_COMPACTION, Snapshot, snapshots_for
+from compactor.metastore.snapshots import COMPACTION, OPENING_MS, READ_ONLY, REBALANCE_COMPACTION, REPLICATION, Snapshot, snapshots_for
 from compactor.reasons import Reason
 
 _ATTEMPTS = 10
@@ -238,7 +238,10 @@ def read_open_transactions(connection: Connection, database: Database) -> list[O
     age = (database.now - txns.txn_started).label("age")
     query = select(txns.txn_id, txns.txn_user, txns.txn_host, txns.txn_started, txns.txn_last_heartbeat, age, func.coalesce(txns.txn_type, 0))
     rows = connection.execute(query.where(txns.txn_state == "o").order_by(txns.txn_id))
-    return [OpenTransaction(int(i), user, host, int(started), int(beat), int(old), kind == READ_ONLY) for i, user, host, started, beat, old, kind in rows]
+    return [
+        OpenTransaction(int(i), user, host, int(started), int(beat), int(old), kind == READ_ONLY, kind == REPLICATION)
+        for i, user, host, started, beat, old, kind in rows
+    ]
 
 
 def _state(code: str | None) -> TxnState:

@@ -72,6 +72,12 @@ class Cleaner:
         self._count(tally)
         return tally.sentence()
 
+    def no_turn(self) -> None:
+        """Another daemon is the Cleaner: what this one said last of who is in the way isn't so any more."""
+        metrics = self._services.metrics
+        metrics.cleaner_blocked_age.set(0)
+        metrics.show(metrics.cleaner_blocked, {})
+
     def _clean_all(self, due: list[ReadyEntry], tally: CleanerTally) -> None:
         if not due:
             return
@@ -258,9 +264,7 @@ class Cleaner:
 
     def _count(self, tally: CleanerTally) -> None:
         metrics = self._services.metrics
-        metrics.cleaner_blocked.clear()
-        for reason, count in tally.reasons.items():
-            metrics.cleaner_blocked.labels(reason.value).set(count)
+        metrics.show(metrics.cleaner_blocked, {reason.value: count for reason, count in tally.reasons.items()})
         metrics.cleaned_bytes.inc(tally.bytes)
         for kind, count in tally.kinds.items():
             metrics.cleaned_directories.labels(kind).inc(count)

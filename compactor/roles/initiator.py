@@ -108,9 +108,7 @@ class Initiator:
 
     def _oldest_open_ms(self, now_ms: int) -> int | None:
         started = min((transaction.started_ms for transaction in self._services.transactions.open_transactions()), default=None)
-        oldest = None if started is None else now_ms - started
-        self._services.metrics.open_writer_age.set((oldest or 0) / 1000)
-        return oldest
+        return None if started is None else now_ms - started
 
     def _subjects(self, candidates: Sequence[Candidate], failing: Collection[Entity], tally: Tally, now_ms: int, judge: Judge) -> list[DueSubject]:
         """Join the catalog; leave out what no listing is needed for."""

@@ -1,4 +1,8 @@
-"""Looks at the metastore for the metrics: whether it answers, how many queue entries in each state and how old the oldest is, what aborted writes left."""
+"""
+Looks at the metastore for the metrics: whether it answers, how many queue entries in each state and how old the oldest is, who is open, what aborted writes left.
+
+Every daemon looks, whoever leads: what only a leader told would stay in the metrics of one that leads no more.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -30,10 +34,12 @@ class Watch:
         try:
             entries, now, aborts = self._services.queue.entries(), self._services.now_ms(), self._services.aborts.totals(MANY_ABORTS)
             held = self._held(entries)
+            open_ages = [one.age_ms for one in self._services.transactions.open_transactions() if not one.replication]
         except CompactorError:
             metrics.database_up.set(0)
             raise
         metrics.database_up.set(1)
+        metrics.open_writer_age.set(max(open_ages, default=0) / 1000)
         metrics.aborted_writes.set(aborts.count)
         metrics.aborted_writes_age.set(0 if aborts.oldest_ms is None else max(0, now - aborts.oldest_ms) / 1000)
         metrics.tables_with_many_aborts.set(aborts.crowded)

@@ -4,9 +4,14 @@ import contextlib
 
 import pytest
 
+from compactor.acid.compaction import CompactionKind
 from compactor.coordination import Alone, Role, Term
 from compactor.daemon import Daemon
+from compactor.metastore.cleaning import ReadyEntry
 from compactor.metastore.database import Database
+from compactor.metastore.model import Entity, QueueEntry, QueueState
+from compactor.metastore.readers import Blocker
+from compactor.reasons import Reason
 from compactor.settings import Settings
 from tests.compacting import InProcess
 from tests.daemon.lab import pass_cycles, until
@@ -21,6 +26,8 @@ SECTIONS = {
     "http": {"enabled": False},
     "user": "compactor",
 }
+_ENTRY = QueueEntry(1, Entity("db", "t"), CompactionKind.MAJOR, QueueState.READY_FOR_CLEANING, commit_ms=1)
+_BLOCKED = ReadyEntry(_ENTRY, None, (Blocker(Reason.OPEN_TRANSACTION, "transaction 9 of ann@edge2, open for 3 d"),))
 LED = tuple(role.value for role in Role)
 
 
@@ -120,6 +127,19 @@ def test_waiting_for_the_mutex_is_no_progress(pair, url):
         assert (pair.value(0, "cycles_total", role="cleaner", outcome="no-turn") or 0) > 0
         assert pair.daemons[0].troubles() == pair.daemons[0].unready() == []
     until(lambda: (pair.last_cycle(0, "cleaner") or 0) > (before or 0), "cleaned again")
+
+
+def test_who_was_the_cleaner_no_longer_tells_who_is_in_the_way(pair):
+    """The figures of a daemon that leads no more would stand for ever, though what they told of was cleaned by another long ago."""
+    blocked = "cleaner_blocked_entries"
+    pair.pass_cycles()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pair.daemons[0]._services.cleaning, "ready_for_cleaning", lambda _: [_BLOCKED])
+        until(lambda: pair.value(0, blocked, reason="open-transaction") == 1, "blocked")
+        assert (pair.value(0, "cleaner_blocked_age_seconds") or 0) > 86400
+        pair.elected[0].leads, pair.elected[1].leads = frozenset(), frozenset(Role)
+        until(lambda: pair.value(0, blocked, reason="open-transaction") is None, "forgotten")
+        assert pair.value(0, "cleaner_blocked_age_seconds") == 0
 
 
 def _broken(*_: object) -> None:

@@ -40,3 +40,16 @@ def test_a_database_that_does_not_answer(world, monkeypatch):
         assert up() == 0
     watch.run_once()
     assert up() == 1
+
+
+def test_the_oldest_open_transaction_is_told_whoever_leads(world):
+    """Its age while it is open and 0 afterwards; a transaction of replication, which stays open for as long as its source's, is none."""
+    value = world.services.metrics.registry.get_sample_value
+    watch = Watch(world.services)
+    forgotten = world.hive.begin(age=7_200_000)
+    world.hive.begin(age=1_000_000_000, kind=1)
+    watch.run_once()
+    assert 7200 <= (value("compactor_oldest_open_writer_age_seconds") or 0) < 8000
+    world.hive.commit(forgotten)
+    watch.run_once()
+    assert value("compactor_oldest_open_writer_age_seconds") == 0
