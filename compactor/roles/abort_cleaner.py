@@ -5,7 +5,7 @@ Aborted rows are invisible to everybody: no reader holds this up. Directories th
 Source: docs/operations.md; Hive's AbortedTxnCleaner; HIVE-24481.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from compactor.acid.listing import Listing
@@ -44,9 +44,12 @@ class AbortCleaner:
         self._services = services
         self._held: Held | None = None
 
-    def run(self, held: Held, tally: CleanerTally) -> None:
+    def run(self, held: Held, tally: CleanerTally, time_is_up: Callable[[], bool]) -> None:
         """
         Clean every group that is due: more aborted writes than the threshold, or older ones.
+
+        Args:
+            time_is_up: no group is begun any more; the next cycle begins with it.
 
         Raises:
             OwnershipLostError: somebody else is the Cleaner by now.
@@ -57,6 +60,9 @@ class AbortCleaner:
         for group in self._services.aborts.groups(limits.aborted_count, round(limits.aborted_age_hours * _HOUR_MS)):
             if self._services.stopping.is_set():
                 return
+            if time_is_up():
+                tally.put_off()
+                continue
             with about_entity(group.entity):
                 try:
                     held.check()  # what a successor is at must not be settled under its hands

@@ -8,10 +8,12 @@ Source: docs/operations.md; Hive's Cleaner, CompactionCleaner, FSRemover; HIVE-2
 """
 
 import math
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Final
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
@@ -39,13 +41,22 @@ _log = get_logger(__name__)
 REPLICATION_SOURCE = "repl.source.for"
 INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.AT_WORK})
 """Waiting that is meant, or that another entry is counted for: nobody has to be told."""
+CYCLE_SECONDS: Final = 300.0
+"""No entry is begun after that, nor aborted writes after as long again: a backlog of hours mustn't look like a thread that is stuck."""
 
 
 class Cleaner:
-    """One cycle at a time; holds Hive's mutex `Cleaner` while it works."""
+    """
+    One cycle at a time; holds Hive's mutex `Cleaner` while it works.
 
-    def __init__(self, services: Services) -> None:
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, services: Services, clock: Callable[[], float] = time.monotonic) -> None:
         self._services = services
+        self._clock = clock
+        self._reached = 0
         self._held: Held | None = None
         self._aborts = AbortCleaner(services)
         self._failures: Counter[int] = Counter()
@@ -68,7 +79,7 @@ class Cleaner:
                 if item.failed:
                     self._end_as_failed(item, tally)
             self._clean_all([item for item in ready if not item.blockers], tally)
-            self._aborts.run(held, tally)
+            self._aborts.run(held, tally, self._time_is_up())
         self._count(tally)
         return tally.sentence()
 
@@ -81,10 +92,15 @@ class Cleaner:
     def _clean_all(self, due: list[ReadyEntry], tally: CleanerTally) -> None:
         if not due:
             return
+        time_is_up = self._time_is_up()
 
         def guarded(item: ReadyEntry) -> None:
             if self._services.stopping.is_set():
                 return
+            if time_is_up():
+                tally.put_off()
+                return
+            self._reached = item.entry.id
             with about_entity(item.entry.entity, item.entry):
                 if (denial := self._services.control.judge().cleaning(subject_of(item.entry))) is None:
                     self._clean_one(item, tally)
@@ -92,7 +108,11 @@ class Cleaner:
                     tally.wait(item.entry, denial.sentence, denial.reason)
 
         with ThreadPoolExecutor(self._services.settings.cleaner.threads, thread_name_prefix="cleaning") as pool:
-            list(pool.map(guarded, due))
+            list(pool.map(guarded, sorted(due, key=lambda item: item.entry.id <= self._reached)))  # those that the latest cycle didn't come to are first
+
+    def _time_is_up(self) -> Callable[[], bool]:
+        until = self._clock() + CYCLE_SECONDS
+        return lambda: self._clock() >= until
 
     # One entry
 

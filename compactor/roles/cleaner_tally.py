@@ -20,6 +20,7 @@ class CleanerTally:
         cleaned: entries marked cleaned.
         ended: entries that ended without cleaning: refused or failed.
         forgotten: rows about aborted writes whose directories are gone.
+        later: what the cycle didn't come to.
         evidence: what refused verifications left in the partitions that were looked at.
         waiting: a sentence for each entry that is held back.
     """
@@ -29,6 +30,7 @@ class CleanerTally:
     forgotten: int = 0
     directories: int = 0
     bytes: int = 0
+    later: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     reasons: Counter[Reason] = field(default_factory=Counter)
     evidence: list[Evidence] = field(default_factory=list)
@@ -47,6 +49,11 @@ class CleanerTally:
     def wait(self, entry: QueueEntry, sentence: str, reason: Reason) -> None:
         with self._lock:
             self.waiting.append(f"{entry.entity} (compaction {entry.id}): {sentence}")
+    def put_off(self) -> None:
+        """One entry, or the aborted writes of one table or partition: left for the next cycle."""
+        with self._lock:
+            self.later += 1
+
             self.reasons[reason] += 1
 
     def hold(self, entity: Entity, sentence: str, reason: Reason) -> None:
@@ -77,6 +84,8 @@ class CleanerTally:
         return "; ".join(parts) or "nothing to clean"
 
 
+        if self.later:
+            parts.append(f"{self.later} left for the next cycle")
 def _kind(name: str) -> str:
     for prefix in ("delete_delta", "delta", "base"):
         if name.startswith(f"{prefix}_"):

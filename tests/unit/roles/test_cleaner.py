@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import delete, update
 
 from compactor.demo.rows import CatalogRows
-from compactor.errors import OwnershipLostError
+from compactor.errors import OwnershipLostError, UnreachableError
 from compactor.roles import steps
+from compactor.roles.cleaner import CYCLE_SECONDS, Cleaner
 from compactor.roles.leadership import Held
 from tests.unit.roles.tables import bases, compacted, hidden, visible
 
@@ -31,6 +32,42 @@ def test_what_was_replaced_is_removed(any_world):
 def test_nothing_to_clean_says_so(world):
     """One sentence, always the same."""
     assert world.clean() == "nothing to clean"
+
+def test_a_backlog_is_cleaned_in_cycles_that_end(world):
+    """A cycle of hours would look like a thread that is stuck; the next one goes on behind the last entry, so that a store that is away holds up nobody for long."""
+    world.configure(cleaner={"threads": 1})
+    for name in ("t", "u", "v"):
+        compacted(world, name=name)
+    world.settle_time()
+    cleaner = Cleaner(world.services, clock=world.clock)
+
+    def slow():
+        world.clock.forward(CYCLE_SECONDS)
+
+    def away():
+        slow()
+        raise UnreachableError("no answer")
+
+    world.at_step[steps.CLEANER_SELECTED] = away
+    assert cleaner.run_once() == "2 left for the next cycle; 1 failed: db.t: no answer"
+    world.at_step = {steps.CLEANER_MARKED: slow}
+    for left in (["t", "v"], ["t"], []):
+        assert cleaner.run_once().startswith("cleaned 1 entries, ")
+        assert [entry.entity.table for entry in world.services.queue.entries()] == left
+
+
+def test_aborted_writes_are_cleaned_in_cycles_that_end(world):
+    """As entries are, with as much time of their own."""
+    for name in ("t", "u"):
+        world.aborted_insert(world.table(name, rows=1), [(9, "x")])
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.settle_time()
+    cleaner = Cleaner(world.services, clock=world.clock)
+    world.at_step[steps.CLEANER_DELETED] = lambda: world.clock.forward(CYCLE_SECONDS)
+    assert cleaner.run_once().endswith("forgot 1 aborted writes; 1 left for the next cycle")
+    assert cleaner.run_once().endswith("forgot 1 aborted writes")
+    assert cleaner.run_once() == "nothing to clean"
+
 
 
 def test_quarantine_keeps_what_was_removed_aside(world):
