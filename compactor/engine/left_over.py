@@ -37,19 +37,19 @@ def end_group(process: "subprocess.Popen[bytes]", patience: float) -> None:
             return
 
 
-def end_processes(keys: Collection[str]) -> list[int]:
-    """KILL processes of this user and machine that were started for one of these jobs; returns their ids. Where there is no /proc, none are found."""
+def end_processes(keys: Collection[str], variable: str = JOB_VARIABLE) -> list[int]:
+    """KILL processes of this user and machine that were started for one of these keys; returns their ids. Where there is no /proc, none are found."""
     ended = []
-    for pid in started_for(keys):
+    for pid in started_for(keys, variable):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
             ended.append(pid)
     return ended
 
 
-def started_for(keys: Collection[str]) -> Iterator[int]:
-    """Processes of this machine that were started for one of these jobs, as far as we may look into them."""
-    wanted = {f"{JOB_VARIABLE}={key}".encode() for key in keys}
+def started_for(keys: Collection[str], variable: str = JOB_VARIABLE) -> Iterator[int]:
+    """Processes of this machine that were started with one of these values of an environment variable, as far as we may look into them."""
+    wanted = {f"{variable}={key}".encode() for key in keys}
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if int(entry.parent.name) != os.getpid() and not wanted.isdisjoint(entry.read_bytes().split(b"\0")):

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from pyspark import SparkContext
 
-from compactor.engine import session
+from compactor.engine.session_jvm import forget_jvm
 from tests.cluster.daemons import Fleet
 from tests.cluster.network import Island
 from tests.cluster.network import UnavailableError as NoNetworkError
@@ -62,7 +62,7 @@ def no_session():
     """PySpark keeps one session per process, and tests of other files may have left theirs, on this machine instead of a cluster; whoever owns it starts another."""
     if (context := SparkContext._active_spark_context) is not None:
         context.stop()
-    session._forget_jvm()
+    forget_jvm()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from compactor.engine.archive import build as build_archive
 from compactor.engine.session import SparkSubmitter
 from compactor.engine.submit import BrokenDownError, JobName
 from compactor.engine.submit_mode import ApplicationSubmitter
+from compactor.errors import CancelledError
 from compactor.metastore.model import QueueState
 from compactor.metastore.queue import Queue
 from compactor.storage.registry import storage_for
@@ -102,7 +103,7 @@ def test_a_session_comes_back_after_its_application_was_killed(yarn):
     try:
         assert submitter.run(JobName("n", "1.a"), abs, [-1, -2]) == [1, 2]
         first = submitter.application(JobName("n", "1.a"))
-        context = submitter._live.context
+        context = submitter._shared.live.context
         until(lambda: len(context._jsc.sc().statusTracker().getExecutorInfos()) == 1, "without executors")
         failure = []
 
@@ -121,6 +122,44 @@ def test_a_session_comes_back_after_its_application_was_killed(yarn):
         assert submitter.application(JobName("n", "3.a")) != first
     finally:
         submitter.stop()
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_session_for_which_there_is_no_room_can_be_cancelled(yarn, tmp_path):
+    """YARN takes its application and keeps it waiting. Who waits is cancelled all the same; the application, which nobody waits for any more, is ended."""
+    half = {"spark.yarn.am.memory": "3500m"}
+    holder = ApplicationSubmitter(settings(spark=spark(**IDLE, **half)))
+    submitter = SparkSubmitter(settings(spark=spark("session", **half) | {"queue": "compaction"}))
+    release, cancel = threading.Event(), threading.Event()
+    threads = [
+        threading.Thread(target=cancelled, args=(holder, JobName("holder", "91.a", place=str(tmp_path)), release)),
+        threading.Thread(target=cancelled, args=(submitter, JobName("waiting", "92.a"), cancel)),
+    ]
+    try:
+        threads[0].start()
+        until(lambda: [found for found in yarn.applications("compactor-91.a") if found.state == "RUNNING"], "room taken")
+        threads[1].start()
+        until(lambda: submitter._start is not None, "started")
+        start = submitter._start
+        until(lambda: [found for found in yarn.applications(f"compactor-{start.key}") if found.state == "ACCEPTED"], "waiting")
+        cancel.set()
+        threads[1].join(PATIENCE)
+        assert not threads[1].is_alive()
+        assert start.wait_until_cleared(PATIENCE)
+        (found,) = yarn.applications(f"compactor-{start.key}")
+        assert (found.name, found.queue.removeprefix("root."), found.state) == ("testhost-compactor", "compaction", "KILLED")
+    finally:
+        release.set()
+        cancel.set()
+        submitter.stop()
+        threads[0].join(PATIENCE)
+        holder.stop()
+
+
+def cancelled(submitter, job, event):
+    """A job that ends by being cancelled, as the event says."""
+    with pytest.raises(CancelledError):
+        submitter.run(job, abs, [-1], cancelled=event.is_set)
 
 
 class OnYarn(Scene):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from compactor.engine.session import SparkSubmitter, require_java
+from compactor.engine.java import require_java
+from compactor.engine.session import SparkSubmitter
 from compactor.errors import UnreachableError
 from tests.compacting import settings
 from tests.needs import missing

@@ -5,8 +5,9 @@ import threading
 import pytest
 from pyspark import SparkContext
 
-from compactor.engine import session as session_module
-from compactor.engine.session import SparkSubmitter, require_java
+from compactor.engine import session_start
+from compactor.engine.java import require_java
+from compactor.engine.session import SparkSubmitter
 from compactor.engine.submit import JobName, job_name
 from compactor.errors import CancelledError, RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
@@ -154,10 +155,10 @@ def test_a_session_nobody_uses_is_stopped(submitter, monkeypatch):
     submitter.run(name("10.a"), jobs.double, [1])
     stopped = threading.Event()
     for _ in range(300):
-        if submitter._live is None:
+        if submitter._shared is None:
             break
         stopped.wait(0.1)
-    assert submitter._live is None
+    assert submitter._shared is None
     monkeypatch.undo()
     assert submitter.run(name("10.b"), jobs.double, [1]) == [2]
 
@@ -168,6 +169,6 @@ def test_java_is_looked_for_before_anything_starts(monkeypatch):
     def gone():
         raise UnreachableError("Java isn't installed")
 
-    monkeypatch.setattr(session_module, "require_java", gone)
+    monkeypatch.setattr(session_start, "require_java", gone)
     with pytest.raises(UnreachableError, match="Java isn't installed"):
         SparkSubmitter(settings()).run(name("11.a"), jobs.double, [1])

@@ -1,0 +1,92 @@
+"""
+The Spark session of a process and the JVM behind it: whether they live, and their end.
+
+PySpark knows one of each in a process, and keeps them in its classes; so whoever starts or ends one holds `ALONE` meanwhile.
+"""
+
+import contextlib
+import shutil
+import threading
+import time
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+ALONE: Final = threading.Lock()
+STOP_SECONDS: Final = 15.0
+"""How long Spark may take to stop in order, which its cluster may not let it; after that its JVM ends."""
+_END_SECONDS: Final = 10.0
+
+
+@dataclass(slots=True)
+class Live:
+    """
+    A started session.
+
+    Args:
+        files: the directory with what it was started with; goes with it.
+        application: its id.
+    """
+
+    spark: SparkSession
+    files: Path
+    application: str
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def context(self) -> SparkContext:
+        return self.spark.sparkContext
+
+    def alive(self) -> bool:
+        """Asks its JVM."""
+        process = gateway_process()
+        if process is not None and process.poll() is not None:
+            return False
+        try:
+            return not self.context._jsc.sc().isStopped()  # noqa: SLF001 - PySpark has no public question for this
+        except (Py4JError, OSError, AttributeError):
+            return False
+
+    def end(self) -> None:
+        """Stop it and its JVM, within half a minute whatever their state. `ALONE` is held."""
+        thread = threading.Thread(target=self._stop, name="spark-stop", daemon=True)
+        thread.start()
+        thread.join(STOP_SECONDS)
+        forget_jvm()
+        shutil.rmtree(self.files, ignore_errors=True)
+
+    def _stop(self) -> None:
+        with warnings.catch_warnings(), contextlib.suppress(Exception):
+            warnings.simplefilter("ignore")  # PySpark warns about a JVM that is gone already, which may be why we are here
+            self.spark.stop()
+
+
+def gateway_process() -> Any:
+    """The process of the JVM; None while there is none, or somebody else started it."""
+    return getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+
+
+def forget_jvm() -> None:
+    """Let PySpark start a new JVM next time: end the old one and clear what PySpark keeps about it in its classes."""
+    gateway = SparkContext._gateway  # noqa: SLF001
+    if gateway is not None:
+        process = gateway_process()
+        with contextlib.suppress(Exception):
+            gateway.shutdown()
+        if process is not None:
+            with contextlib.suppress(Exception):
+                process.stdin.close()  # the JVM ends when its standard input does
+            try:
+                process.wait(_END_SECONDS)
+            except Exception:
+                process.kill()
+                process.wait()
+    SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001

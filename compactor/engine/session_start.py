@@ -1,0 +1,183 @@
+"""
+One try to start the shared Spark session: in a thread of its own, waited for by any number of others, given up when it takes too long or nobody waits any more.
+
+PySpark's own start can't be interrupted, and lasts as long as YARN keeps the application in its queue. What gives it up ends its JVM, at which PySpark fails;
+and what that JVM had submitted, which knows nothing of its end, is ended by the tag that only this try has.
+Source: docs/spark.md.
+"""
+
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+from compactor.engine.java import require_java
+from compactor.engine.left_over import end_on_yarn, end_processes
+from compactor.engine.session_jvm import ALONE, Live, forget_jvm, gateway_process
+from compactor.engine.spark_conf import as_user, common_conf, executor_python, without_contradiction
+from compactor.engine.spark_jobs import POLL_SECONDS, POOLS, first_line
+from compactor.engine.submit_command import tag
+from compactor.errors import CompactorError
+from compactor.log import get_logger
+from compactor.settings.work import Spark
+
+_log = get_logger(__name__)
+VARIABLE: Final = "SPARK_SESSION_START"
+"""In the environment of all that is started for a try, by which it is found; a name of our settings' own would be read as one."""
+_LOGGING: Final = """rootLogger.level = fatal
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark %p %c{1}: %m%n
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = fatal
+"""
+"""A failed task comes back as an error of ours; its Java stack trace on standard error helps nobody. Who wants it gives a configuration of their own."""
+
+
+class Start:
+    """
+    Begins at once. When it is settled there is either `live`, or `why_not` in one line.
+
+    Args:
+        spark: where and how.
+        name: of the application.
+        before: a session that is ended first; None: there is none.
+    """
+
+    def __init__(self, spark: Spark, name: str, before: Live | None = None) -> None:
+        self._spark = spark
+        self._name = name
+        self._before = before
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._settled = threading.Event()
+        self._over = threading.Event()
+        self._cleared = threading.Event()
+        self._trying = False
+        self.key = f"session-{secrets.token_hex(6)}"
+        self.live: Live | None = None
+        self.why_not: str | None = None
+        threading.Thread(target=self._run, name="spark-start", daemon=True).start()
+
+    @property
+    def settled(self) -> bool:
+        return self._settled.is_set()
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._began
+
+    def wait(self, seconds: float) -> bool:
+        """Until it is settled, or so long; whether it is."""
+        return self._settled.wait(seconds)
+
+    def give_up(self, why: str) -> bool:
+        """Settle it so, and have ended what it has started, without waiting; False when it is settled already."""
+        if not self._settle(None, why):
+            return False
+        _log.warning("the start of a spark session was given up", why=why, seconds=round(self.seconds))
+        threading.Thread(target=self._clear, name="spark-give-up", daemon=True).start()
+        return True
+
+    def wait_until_cleared(self, seconds: float) -> bool:
+        """After it was given up: until nothing of it is left, or so long; whether nothing is."""
+        return self._cleared.wait(seconds)
+
+    def _settle(self, live: Live | None, why_not: str | None) -> bool:
+        with self._lock:
+            if self._settled.is_set():
+                return False
+            self.live, self.why_not = live, why_not
+            self._settled.set()
+            return True
+
+    def _run(self) -> None:
+        try:
+            with ALONE:
+                if self._before is not None:
+                    self._before.end()
+                if not self.settled:
+                    self._try()
+        except BaseException as error:
+            self._settle(None, str(error) if isinstance(error, CompactorError) else self._cannot(first_line(error)))
+        finally:
+            self._over.set()
+
+    def _try(self) -> None:
+        self._trying = True
+        try:
+            live = self._create()
+            if not self._settle(live, None):
+                live.end()
+        finally:
+            self._trying = False
+
+    def _clear(self) -> None:
+        """Kill until the start has noticed: its JVM may only be about to be started."""
+        while not self._over.wait(POLL_SECONDS):
+            end_processes([self.key], VARIABLE)
+            if self._trying and (process := gateway_process()) is not None:  # where there is no /proc
+                process.kill()
+        if self._spark.master == "yarn" and (ended := end_on_yarn([self.key], None, os.environ)):
+            _log.info("ended what was still to start on YARN", applications=ended)
+        self._cleared.set()
+
+    def _create(self) -> Live:
+        require_java()
+        os.environ["PYSPARK_PYTHON"] = executor_python(self._spark)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        files = Path(tempfile.mkdtemp(prefix="compactor-spark-"))
+        os.environ[VARIABLE] = self.key
+        try:
+            spark = SparkSession.builder.config(conf=self._conf(files)).getOrCreate()
+        except BaseException as error:
+            why = first_line(error)  # while there is still a JVM to ask what it meant
+            shutil.rmtree(files, ignore_errors=True)
+            forget_jvm()
+            if not isinstance(error, Exception):
+                raise
+            raise CompactorError(self._cannot(why)) from error
+        finally:
+            os.environ.pop(VARIABLE, None)
+        _log.info("spark session started", master=self._spark.master, application=spark.sparkContext.applicationId)
+        return Live(spark, files, spark.sparkContext.applicationId)
+
+    def _cannot(self, why: str) -> str:
+        return f"Spark can't be started with master {self._spark.master}: {why}"
+
+    def _conf(self, files: Path) -> SparkConf:
+        pools, logging = files / "pools.xml", files / "log4j2.properties"
+        pools.write_text(POOLS, encoding="utf-8")
+        logging.write_text(_LOGGING, encoding="utf-8")
+        wanted = (
+            common_conf(self._spark)
+            | as_user(self._spark, None)
+            | {
+                "spark.app.name": self._name,
+                "spark.scheduler.mode": "FAIR",
+                "spark.scheduler.allocation.file": pools.as_uri(),
+                "spark.ui.enabled": "false",
+                "spark.ui.showConsoleProgress": "false",
+            }
+        )
+        if self._spark.principal and self._spark.keytab:
+            wanted |= {"spark.kerberos.principal": self._spark.principal, "spark.kerberos.keytab": str(self._spark.keytab)}
+        wanted |= self._spark.conf
+        if self._spark.master == "yarn":
+            own = wanted.get("spark.yarn.tags")
+            wanted["spark.yarn.tags"] = ",".join([*([own] if own else []), "compactor", tag(self.key)])
+        options = f"-Dlog4j2.configurationFile={logging.as_uri()}"
+        wanted["spark.driver.extraJavaOptions"] = f"{options} {wanted.get('spark.driver.extraJavaOptions', '')}".strip()
+        return SparkConf().setAll(list(without_contradiction(wanted).items()))

@@ -1,0 +1,155 @@
+"""A shared session that doesn't start, as while YARN keeps its application in a full queue: nobody hangs on it. Spark's place is taken by a process that waits."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from compactor.engine.left_over import started_for
+from compactor.engine.session import SparkSubmitter
+from compactor.engine.session_start import VARIABLE
+from compactor.engine.submit import JobName
+from compactor.errors import CancelledError, UnreachableError
+from tests import fake_spark
+from tests.compacting import settings
+from tests.spark import jobs
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # PySpark leaves a pipe open when its JVM ends before it was there
+PATIENCE = 60
+
+
+def submitter_with(**spark):
+    return SparkSubmitter(settings(spark={"master": "local[1]"} | spark))
+
+
+@pytest.fixture(autouse=True)
+def never(tmp_path, monkeypatch):
+    """Spark that never comes."""
+    monkeypatch.setenv("SPARK_HOME", str(fake_spark.install(tmp_path / "spark")))
+    monkeypatch.setenv("FAKE_SPARK", "wait")
+
+
+@pytest.fixture
+def submitter():
+    """Nothing of it is left afterwards."""
+    found = submitter_with()
+    yield found
+    found.stop()
+
+
+class Waiting(threading.Thread):
+    """A worker whose job waits for the session."""
+
+    def __init__(self, submitter, key):
+        super().__init__()
+        self.cancel = threading.Event()
+        self.outcome = None
+        self._submitter, self._key = submitter, key
+        self.start()
+
+    def run(self):
+        try:
+            self.outcome = self._submitter.run(JobName("n", self._key), jobs.double, [1], cancelled=self.cancel.is_set)
+        except Exception as error:
+            self.outcome = error
+
+    def ended(self):
+        self.join(PATIENCE)
+        assert not self.is_alive()
+        return self.outcome
+
+
+def until(done):
+    wait = threading.Event()
+    for _ in range(PATIENCE * 50):
+        if found := done():
+            return found
+        wait.wait(0.02)
+    raise AssertionError("not in time")
+
+
+def begun(submitter, workers=1):
+    """The start, when its process is there and so many wait for it."""
+    start = until(lambda: submitter._start)
+    until(lambda: processes(start))
+    until(lambda: submitter._waiting == workers)
+    return start
+
+
+def processes(start):
+    return list(started_for({start.key}, VARIABLE))
+
+
+def test_who_waits_for_the_start_can_be_cancelled(submitter):
+    """`compactor cancel`, `pause --cancel`, the daemon's end, `worker.timeout_hours`: all are asked. What was started and nobody waits for is ended."""
+    worker = Waiting(submitter, "1.a")
+    start = begun(submitter)
+    worker.cancel.set()
+    assert isinstance(worker.ended(), CancelledError)
+    assert start.wait_until_cleared(PATIENCE)
+    assert processes(start) == []
+    assert VARIABLE not in os.environ
+
+
+def test_a_second_worker_waits_for_the_same_start(submitter):
+    """And goes on waiting when the first one is cancelled; it can be cancelled as well."""
+    first = Waiting(submitter, "1.a")
+    start = begun(submitter)
+    second = Waiting(submitter, "2.a")
+    until(lambda: submitter._waiting == 2)
+    first.cancel.set()
+    assert isinstance(first.ended(), CancelledError)
+    assert submitter._start is start
+    assert not start.settled
+    assert second.is_alive()
+    second.cancel.set()
+    assert isinstance(second.ended(), CancelledError)
+    assert start.settled
+
+
+def test_what_does_not_start_in_time_is_given_up(request):
+    """Unreachable, for all that wait: no entry is to blame, and each is given back with a pause. The next one makes a new try."""
+    submitter = submitter_with(start_seconds=0.01)
+    request.addfinalizer(submitter.stop)
+    outcome = Waiting(submitter, "1.a").ended()
+    assert isinstance(outcome, UnreachableError)
+    assert str(outcome) == "Spark hasn't started with master local[1] within 0.01 s (spark.start_seconds)"
+    assert isinstance(Waiting(submitter, "1.b").ended(), UnreachableError)
+    submitter.stop()
+    assert not [start for start in submitter._given_up if processes(start)]
+
+
+def test_stop_ends_a_start(submitter):
+    """The daemon's end doesn't wait for a queue that is full; who waits is told, and the process is gone when it returns."""
+    workers = [Waiting(submitter, f"{number}.a") for number in (1, 2)]
+    start = begun(submitter, workers=2)
+    submitter.stop()
+    assert processes(start) == []
+    for worker in workers:
+        assert isinstance(worker.ended(), UnreachableError)
+
+
+def test_after_a_start_that_was_given_up_another_one_begins(submitter, monkeypatch):
+    """Nothing of the first is in its way."""
+    worker = Waiting(submitter, "1.a")
+    first = begun(submitter)
+    worker.cancel.set()
+    worker.ended()
+    monkeypatch.setenv("FAKE_SPARK", "refuse")
+    outcome = Waiting(submitter, "1.b").ended()
+    assert isinstance(outcome, UnreachableError)
+    assert str(outcome).startswith("Spark can't be started with master local[1]: ")
+    assert first.wait_until_cleared(PATIENCE)
+
+
+def test_files_of_a_start_that_was_given_up_go_with_it(submitter, tmp_path, monkeypatch):
+    """The directory that Spark was given is removed."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    worker = Waiting(submitter, "1.a")
+    start = begun(submitter)
+    assert list(Path(tmp_path).glob("compactor-spark-*"))
+    worker.cancel.set()
+    worker.ended()
+    assert start.wait_until_cleared(PATIENCE)
+    assert not list(Path(tmp_path).glob("compactor-spark-*"))
