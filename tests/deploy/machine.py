@@ -8,7 +8,7 @@ What is replaced, and by what:
 - `pip` and `python3 -m venv` aren't run: the environment of the tests takes the place of `/opt/compactor`;
 - `hdfs` is Hadoop's own shell from the jars of the test servers;
 - `journalctl` is the daemon's output, as old as it may be; with `-p warning` the grave lines of it;
-- `systemctl` reads the unit and its drop-ins and does what they say: credentials, environment, ExecStartPre, ExecStart until READY=1, TERM and the wait.
+- `systemctl` reads the unit and its drop-ins and does what they say: credentials, environment, ExecStart until READY=1, TERM and the wait.
 """
 
 import os

@@ -47,7 +47,7 @@ class Unit:
 
 
 def start(root: Path) -> None:
-    """Credentials, ExecStartPre, ExecStart, and the wait for READY=1."""
+    """Credentials, ExecStart, and the wait for READY=1."""
     if running(root) is not None:
         return
     unit = Unit(root)
@@ -58,8 +58,6 @@ def start(root: Path) -> None:
         (credentials / name).write_bytes(Path(file).read_bytes())
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "JAVA_HOME") if name in os.environ}
     environment = kept | unit.environment()
-    for command in unit.all("ExecStartPre"):
-        subprocess.run(shlex.split(command), env=environment, check=True, cwd=next(unit.all("WorkingDirectory")))
     address = root / "notify"
     address.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, (root / "journal").open("ab") as journal:

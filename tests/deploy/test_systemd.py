@@ -7,9 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from compactor.daemon import daemon
+from compactor.errors import RefusedError, SettingsError
 from compactor.settings.service import Drain
+from tests import forked
 from tests.deploy.service import DEPLOY
 from tests.needs import missing
 
@@ -86,3 +89,25 @@ def test_the_end_has_time_for_the_drain():
     assert int(minutes[1]) * 60 > Drain().timeout_seconds + daemon._CANCEL_SECONDS + daemon._CLOSE_SECONDS
     assert (unit["KillMode"], unit["Type"]) == ("mixed", "notify")
     assert "WatchdogSec" in unit
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"worker": {"threads": "many"}}, "worker.threads"),
+        ({"wroker": {"threads": 1}}, "wroker"),
+        ({"database": {"url": "postgresql://hive@db/metastore", "password_file": "gone"}}, "database.password_file"),
+    ],
+)
+def test_a_wrong_setting_ends_the_restarts(tmp_path, wrong, said):
+    """The daemon itself ends with what RestartPreventExitStatus names, and one line; a command before it would be started again every 30 seconds for ever."""
+    unit = settings_of(UNIT)
+    assert not [name for name in unit if name.startswith("Exec") and name not in {"ExecStart", "ExecReload"}]
+    assert {SettingsError.exit_code, RefusedError.exit_code} == set(map(int, unit["RestartPreventExitStatus"].split()))
+    config = tmp_path / "compactor.yaml"
+    config.write_text(yaml.safe_dump({"database": {"url": "sqlite:///none.db"}, "http": {"enabled": False}} | wrong))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {"TMPDIR": str(tmp_path)}
+    done = forked.command(["--config", str(config), "run"], environment=environment, folder=tmp_path)
+    assert done.returncode == SettingsError.exit_code
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
