@@ -3,10 +3,30 @@
 --   createuser compactor --pwprompt
 --   psql -v role=compactor -f deploy/sql/grants-postgresql.sql metastore
 --
+-- Where Hive's tables are in another schema than the one that this user's search_path finds first: -v schema=hive. docs/metastore.md says how the daemon finds them then.
+--
 -- It reads the catalog and never writes it. It writes the tables of transactions, locks and compactions, as Hive's own compactor does; FOR UPDATE needs UPDATE.
 -- tests/deploy/test_grants.py runs the daemon's life as a user with exactly these rights, and asks for each whether it was used.
 \set ON_ERROR_STOP on
 BEGIN;
+
+\if :{?schema}
+SET LOCAL search_path TO :"schema";
+\endif
+
+DO $$
+DECLARE
+  elsewhere text;
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident(current_schema())) AND upper(relname) = 'TXNS' AND relkind IN ('r', 'p')) THEN
+    SELECT string_agg(DISTINCT n.nspname, ', ') INTO elsewhere
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE upper(c.relname) = 'TXNS' AND c.relkind IN ('r', 'p');
+    RAISE EXCEPTION 'there is no table TXNS of Hive''s in database %, schema %: nothing was granted', current_database(), coalesce(current_schema(), '(none)')
+      USING HINT = coalesce('One is in schema ' || elsewhere || ': give that by -v schema=…', 'Connect to the database of the metastore.');
+  END IF;
+END
+$$;
 
 SELECT format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), :'role') \gexec
 

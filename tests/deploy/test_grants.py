@@ -12,6 +12,8 @@ from compactor.coordination import table
 from compactor.coordination.table import StateTable
 from compactor.errors import CompactorError
 from compactor.metastore.database import Database
+from compactor.metastore.queue import Queue
+from compactor.metastore.transactions import Transactions
 from compactor.roles.recovery import Recovery
 from compactor.roles.watch import Watch
 from tests.deploy.service import DEPLOY
@@ -136,8 +138,6 @@ def test_a_missing_right_is_said_in_one_line(metastore, postgres):  # noqa: F811
     url, role, least = metastore
     name = next(name for name in ('"COMPACTION_QUEUE"', "compaction_queue") if _exists(url, name))
     postgres.sql(url.rpartition("/")[2], f"REVOKE SELECT ON {name} FROM {role}")
-    from compactor.metastore.queue import Queue
-
     with Database(least) as database, pytest.raises(CompactorError, match=r"(?i)permission denied for table compaction_queue") as caught:
         Queue(database).entries()
     assert "\n" not in str(caught.value)
@@ -146,6 +146,59 @@ def test_a_missing_right_is_said_in_one_line(metastore, postgres):  # noqa: F811
 def _exists(url: str, name: str) -> bool:
     with psycopg.connect(url) as connection:
         return connection.execute("SELECT to_regclass(%s) IS NOT NULL", [name]).fetchone() == (True,)
+
+
+@pytest.fixture
+def in_a_schema(metastore, postgres):  # noqa: F811 - pytest's way
+    """(the owner's address, the role, the role's address): Hive's tables are in a schema `hms` that no search_path names, and nothing is granted."""
+    url, role, least = metastore
+    name = url.rpartition("/")[2]
+    postgres.load(name, f'DROP TABLE "COMPACTOR_STATE"; DROP OWNED BY {role}; ALTER SCHEMA public RENAME TO hms; CREATE SCHEMA public;')
+    assert granted(url, role) == set()
+    return url, role, least
+
+
+def test_hives_tables_in_a_schema_of_their_own(in_a_schema, postgres):  # noqa: F811 - pytest's way
+    """The script says that it finds none and where they are, and leaves no table behind; with the schema's name it grants, and the daemon finds them as docs/metastore.md says."""
+    url, role, least = in_a_schema
+    name = url.rpartition("/")[2]
+    with pytest.raises(
+        RuntimeError, match=r"(?s)no table TXNS of Hive's in database \w+, schema public: nothing was granted.*One is in schema hms: give that by -v schema="
+    ):
+        postgres.load(name, f"\\set role {role}\n{SCRIPT}")
+    with pytest.raises(RuntimeError, match=r"no table TXNS .* schema \(none\)"):
+        postgres.load(name, f"\\set role {role}\n\\set schema nowhere\n{SCRIPT}")
+    assert granted(url, role) == set()
+    assert not _exists(url, 'public."COMPACTOR_STATE"')
+    for _ in range(2):
+        postgres.load(name, f"\\set role {role}\n\\set schema hms\n{SCRIPT}")
+    assert granted(url, role) > {("TXNS", "SELECT"), ("COMPACTION_QUEUE", "INSERT"), ("COMPACTOR_STATE", "UPDATE")}
+    assert _exists(url, 'hms."COMPACTOR_STATE"')
+    with pytest.raises(CompactorError, match="holds no Hive metastore tables"), Database(least) as database:
+        database.connect()
+    with Database(f"{least}?options=-csearch_path%3Dhms") as database:
+        _works(database)
+    postgres.sql("postgres", f"ALTER ROLE {role} IN DATABASE {name} SET search_path = hms")
+    with Database(least) as database:
+        _works(database)
+
+
+def _works(database: Database) -> None:
+    """The queue is there, a row of ours can be stored and, where compactions have transactions, one gets its number."""
+    assert Queue(database).entries() == []
+    state = StateTable(database)
+    state.make()
+    state.put("members/test", {"a": 1})
+    if database.schema.hive_4:
+        transactions = Transactions(database)
+        assert transactions.end_empty(transactions.open_compaction("compactor", "here"))
+
+
+def test_a_database_that_is_not_the_metastores(postgres):  # noqa: F811 - pytest's way
+    """Nothing is made in it."""
+    with pytest.raises(RuntimeError, match=r"(?s)no table TXNS of Hive's in database postgres.*Connect to the database of the metastore"):
+        postgres.load("postgres", f"\\set role whoever\n{SCRIPT}")
+    assert not _exists(postgres.url("postgres"), 'public."COMPACTOR_STATE"')
 
 
 def test_the_table_of_our_own_is_the_one_that_the_daemon_would_make():
