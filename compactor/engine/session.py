@@ -17,7 +17,7 @@ from compactor.engine.running import Runner
 from compactor.engine.session_jvm import ALONE, Live
 from compactor.engine.session_start import Start
 from compactor.engine.spark_jobs import POLL_SECONDS, SparkJob, first_line
-from compactor.engine.submit import BrokenDownError, JobName
+from compactor.engine.submit import BrokenDownError, JobName, SessionEndedError
 from compactor.engine.task_results import Counted
 from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
@@ -38,6 +38,8 @@ class _Shared:
     live: Live
     running: list[str] = field(default_factory=list)
     """Keys of the compactions of which a job runs."""
+    together: int | None = None
+    """How many were in it when it was first noticed that it had ended."""
 
 
 class SparkSubmitter(Runner):
@@ -86,9 +88,15 @@ class SparkSubmitter(Runner):
         """Nothing to do: a session's JVM ends when the process does, and with it the application on a cluster."""
 
     def _explained(self, shared: _Shared, job: JobName, error: BaseException) -> CompactorError:
-        if not shared.live.alive():
-            return BrokenDownError(f"Spark's JVM died while {job.name} ran; the next job starts a new one")
-        return BrokenDownError(f"Spark job {job.name} failed: {first_line(error)}")
+        if shared.live.alive():
+            return BrokenDownError(f"Spark job {job.name} failed: {first_line(error)}")
+        with self._lock:
+            if shared.together is None:  # nobody leaves before he has asked
+                shared.together = len(shared.running)
+            others = shared.together - 1
+        if others:
+            return SessionEndedError(f"Spark's session ended while {job.name} ran, with {others} more in it; the next job starts a new one")
+        return BrokenDownError(f"Spark's session ended while {job.name} ran, and nothing else in it; the next job starts a new one")
 
     @contextlib.contextmanager
     def _session(self, job: JobName, cancelled: Callable[[], bool]) -> Iterator[_Shared]:

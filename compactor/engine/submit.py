@@ -52,6 +52,10 @@ class BrokenDownError(RetryableError):
     """What runs the tasks died or gave up, for reasons of its own: no task said so."""
 
 
+class SessionEndedError(BrokenDownError):
+    """The session that this compaction shared with others ended: which of them is why, if any is, can't be told."""
+
+
 class Submitter(Protocol):
     """Runs jobs; safe for concurrent callers."""
 
@@ -74,7 +78,7 @@ class Submitter(Protocol):
         Raises:
             CancelledError: `cancelled` said so; tasks may go on for some seconds.
             RefusedError: a task refused, with its reason; or what the table asks for can't be given.
-            BrokenDownError: the executing side broke down.
+            BrokenDownError: the executing side broke down; SessionEndedError when others' jobs ran in it, too.
             UnreachableError: it can't be started.
         """
 

@@ -1,11 +1,13 @@
 """
 How often the work on an entry broke down, or took its worker's process with it: stored, so that neither a restart nor another daemon forgets.
 
-    breakdowns   {"entries": {"17": {"<worker id>@<start of the claim>": {"died": true, "why": "…"}}}}      control state, see docs/control.md
+    breakdowns   {"entries": {"17": {"<worker id>@<start of the claim>": {"died": true, "why": "…"}}},      control state, see docs/control.md
+                  "suspects": {"19": "…"}}
 
 A claim is counted once, whoever counts it and however often. A compaction that kills its daemon each time it is tried would be tried for ever otherwise: after
 `ATTEMPTS` its entry fails. Since a process dies with all that its workers do, entries that were with one that died are suspects: of them a process works on one at a
-time, so that the next death shows which it was. What can't be stored now is stored later; where nothing can be read the entry is tried.
+time, so that the next death shows which it was. A Spark session that ends with several in it makes them suspects without counting; what ends with only one suspect
+in it is counted against that one. What can't be stored now is stored later; where nothing can be read the entry is tried.
 Source: docs/operations.md.
 """
 
@@ -15,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from compactor.coordination import Coordinator
+from compactor.engine.submit import BrokenDownError, SessionEndedError
 from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
@@ -52,6 +55,7 @@ class Breakdowns:
         self._waits = waits
         self._lock = threading.Lock()
         self._suspect: int | None = None
+        self._suspected: tuple[int, ...] = ()
         self._due: list[tuple[str, str, Mapping[str, Any]]] = []
 
     def count(self, entry: QueueEntry, why: str, *, died: bool) -> None:
@@ -88,6 +92,20 @@ class Breakdowns:
         with self._lock:
             self._due = [one for one in self._due if one not in due]
 
+    def suspect(self, entry: QueueEntry, why: str) -> None:
+        """Note that what it ran in ended, and may have ended for it or for another; not counted, and never fails: the process at least knows it."""
+        with self._lock:
+            self._suspected = (*self._suspected, entry.id)[-_KEPT:]
+
+        def noted(data: dict[str, Any]) -> dict[str, Any]:
+            others = {name: said for name, said in _mapping(data, "suspects").items() if name != str(entry.id) and name.isdecimal() and self._waits(int(name))}
+            return {**data, "suspects": dict([*others.items(), (str(entry.id), " ".join(why.split())[:_WHY_LENGTH])][-_KEPT:])}
+
+        try:
+            self._coordinator().update(KEY, noted)
+        except CompactorError as error:
+            _log.debug("a suspect can't be stored now", entry=entry.id, error=str(error))
+
     def times(self, entry: QueueEntry) -> int:
         """How many claims of this entry ended so; 0 where that can't be told."""
         return len(self._claims(entry))
@@ -99,24 +117,35 @@ class Breakdowns:
 
         Raises:
             GivenUpError: it broke down too often.
-            SuspectWaitsError: its worker ended before, as that of another did that is being worked on here.
+            SuspectWaitsError: its worker ended before, or the Spark session it was in, as that of another did that is being worked on here.
+            BrokenDownError: instead of `SessionEndedError`, for a suspect: nothing else in that session was one.
         """
         claims = self._claims(entry)
         if len(claims) >= ATTEMPTS:
             latest = str(list(claims.values())[-1].get("why", ""))
             raise GivenUpError(f"broke down {len(claims)} times, the latest: {latest}; not tried again")
-        if not any(claim.get("died") for claim in claims.values()):
+        if not any(claim.get("died") for claim in claims.values()) and not self._is_suspected(entry):
             yield
             return
         with self._lock:
             if self._suspect is not None:
-                raise SuspectWaitsError(f"its worker ended before, as that of compaction {self._suspect} did, which is tried first")
+                raise SuspectWaitsError(f"its worker or Spark's session ended before, as that of compaction {self._suspect} did, which is tried first")
             self._suspect = entry.id
         try:
             yield
+        except SessionEndedError as error:
+            raise BrokenDownError(str(error)) from error
         finally:
             with self._lock:
                 self._suspect = None
+
+    def _is_suspected(self, entry: QueueEntry) -> bool:
+        if entry.id in self._suspected:
+            return True
+        try:
+            return str(entry.id) in _mapping(self._read(), "suspects")
+        except CompactorError:
+            return False
 
     def _claims(self, entry: QueueEntry) -> Claims:
         self._store()
@@ -131,11 +160,15 @@ class Breakdowns:
         return {} if value is None else value.data
 
 
+def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = data.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
 def _entries(data: Mapping[str, Any]) -> dict[str, Claims]:
     """Of any version; what isn't a claim is left out."""
-    entries = data.get("entries")
     found: dict[str, Claims] = {}
-    for name, claims in (entries if isinstance(entries, Mapping) else {}).items():
+    for name, claims in _mapping(data, "entries").items():
         if isinstance(claims, Mapping):
             found[str(name)] = {str(claim): facts for claim, facts in claims.items() if isinstance(facts, Mapping)}
     return found

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from compactor.engine.submit import SessionEndedError
 from compactor.errors import UnreachableError
 from compactor.metastore.model import QueueEntry
 from compactor.roles.breakdowns import ATTEMPTS
@@ -43,6 +44,7 @@ class Setbacks:
         self._aside: dict[int, _Aside] = {}
         self._until = 0.0
         self._why = ""
+        self._pauses = 0
         self.in_a_row = 0
         """Entries given back since one was compacted."""
 
@@ -59,10 +61,11 @@ class Setbacks:
             self._aside = {number: aside for number, aside in self._aside.items() if now - aside.until < _KEPT_SECONDS}
             aside = self._aside.setdefault(entry.id, _Aside(now, 0, 0))
             aside.times += 1
-            aside.broke_down += not isinstance(error, UnreachableError)
+            aside.broke_down += not isinstance(error, UnreachableError | SessionEndedError)
             aside.until = now + 2 * _pause(aside.times)
             self.in_a_row += 1
-            self._until = now + _pause(self.in_a_row)
+            self._pauses += now >= self._until  # what was claimed before a pause began, and ends during it, tells nothing new
+            self._until = now + _pause(self._pauses)
             self._why = f"compaction {entry.id} of {entry.entity} was given back: {' '.join(str(error).split())}"
 
     def leave(self, entry: QueueEntry, why: Exception) -> None:
@@ -109,7 +112,7 @@ class Setbacks:
             return f"{self.in_a_row} given back in a row, the latest: {self._why}" if self.in_a_row else None
 
     def _all_is_well(self) -> None:
-        self.in_a_row, self._until = 0, 0.0
+        self.in_a_row, self._pauses, self._until = 0, 0, 0.0
 
 
 def _pause(times: int) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from compactor.control import Judge
 from compactor.engine.compaction import Published
-from compactor.engine.submit import BrokenDownError
+from compactor.engine.submit import BrokenDownError, SessionEndedError
 from compactor.errors import CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, UnreachableError, VerificationError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
@@ -227,8 +227,11 @@ class Worker:
         return f"{_name(entry)}: {word}: {message}"
 
     def _may_be_tried_again(self, entry: QueueEntry, error: Exception) -> bool:
-        """Whether it goes back into the queue; that something can't be reached is no fault of the entry's, and never counted."""
+        """Whether it goes back into the queue; that something can't be reached is no fault of the entry's and never counted, nor is what may be another's fault."""
         if isinstance(error, UnreachableError):
+            return True
+        if isinstance(error, SessionEndedError):
+            self._services.breakdowns.suspect(entry, _message(error))
             return True
         self._services.breakdowns.count(entry, _message(error), died=False)
         return self._services.breakdowns.times(entry) < ATTEMPTS and self._services.setbacks.may_be_tried_again(entry)

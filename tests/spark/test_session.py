@@ -8,7 +8,7 @@ from pyspark import SparkContext
 from compactor.engine import session_start
 from compactor.engine.java import require_java
 from compactor.engine.session import SparkSubmitter
-from compactor.engine.submit import JobName, job_name
+from compactor.engine.submit import BrokenDownError, JobName, SessionEndedError, job_name
 from compactor.errors import CancelledError, RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
 from tests.compacting import settings
@@ -134,8 +134,32 @@ def test_a_dead_jvm_is_replaced(submitter, tmp_path):
     SparkContext._gateway.proc.kill()
     thread.join(60)
     (tmp_path / "release").touch()
-    assert failure == [f"Spark's JVM died while {name('9.a').name} ran; the next job starts a new one"]
+    assert failure == [f"Spark's session ended while {name('9.a').name} ran, and nothing else in it; the next job starts a new one"]
     assert submitter.run(name("9.b"), jobs.double, [21]) == [42]
+
+
+def test_whose_session_ends_with_others_in_it_is_told(submitter, tmp_path):
+    """Each of them by an error of its own kind: none is known to be the reason."""
+    failures = []
+
+    def run(key):
+        try:
+            submitter.run(name(key), jobs.wait_for, [(str(tmp_path / f"{key}-started"), str(tmp_path / "release"))])
+        except BrokenDownError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(key,)) for key in ("12.a", "12.b")]
+    for thread in threads:
+        thread.start()
+    wait = threading.Event()
+    while not all((tmp_path / f"{key}-started").exists() for key in ("12.a", "12.b")):
+        wait.wait(0.05)
+    SparkContext._gateway.proc.kill()
+    for thread in threads:
+        thread.join(60)
+    (tmp_path / "release").touch()
+    assert [type(error) for error in failures] == [SessionEndedError] * 2
+    assert all("with 1 more in it" in str(error) for error in failures)
 
 
 def test_java_missing_is_one_line(monkeypatch):

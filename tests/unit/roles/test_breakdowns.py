@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from compactor.coordination import Alone
+from compactor.engine.submit import BrokenDownError, SessionEndedError
 from compactor.errors import CompactorError, RetryableError
-from compactor.metastore.model import Entity
+from compactor.metastore.model import Entity, QueueState
 from compactor.roles.breakdowns import ATTEMPTS, KEY, Breakdowns, GivenUpError, SuspectWaitsError
 from compactor.roles.identity import Identity
 from compactor.roles.recovery import Recovery
@@ -18,6 +19,20 @@ class Away(Alone):
 
     def read(self, key):
         raise CompactorError("nobody answers")
+
+
+class Unable(Alone):
+    """All but what broke down can be read."""
+
+    def read(self, key):
+        if key == KEY:
+            raise CompactorError("can't be read")
+        return super().read(key)
+
+    def update(self, key, change):
+        if key == KEY:
+            raise CompactorError("can't be written")
+        return super().update(key, change)
 
 
 @pytest.fixture
@@ -119,7 +134,7 @@ def test_one_suspect_at_a_time(world, coordinator):
 
     world.submitter.before = meanwhile
     assert "db.a: published" in first.run_once()
-    assert "db.b: given back: its worker ended before, as that of compaction 1 did, which is tried first" in said[0]
+    assert "db.b: given back: its worker or Spark's session ended before, as that of compaction 1 did, which is tried first" in said[0]
     assert "db.c: published" in said[1]
     assert said[2].startswith("waiting: compaction 2 of db.b waits: ")
     assert world.services.setbacks.trouble() is None
@@ -209,3 +224,92 @@ def test_the_place_of_a_suspect_is_free_again(world):
         counting.count(replace(one, start_ms=number), "y", died=True)
     with pytest.raises(GivenUpError, match="4 times, the latest: y"), counting.watched(one):
         pass
+
+
+TOGETHER = SessionEndedError("Spark's session ended while it ran, with 2 more in it")
+
+
+def ending_the_session(world, *poison):
+    """Jobs of these tables end the session in which others run, too, each time; those of other tables are with them once."""
+    ended = set()
+
+    def job_runs(job):
+        table = job.name.rpartition(".")[2]
+        if table in poison or table not in ended:
+            ended.add(table)
+            raise TOGETHER
+
+    world.submitter.before = job_runs
+
+
+def test_the_end_of_a_shared_session_fails_the_one_that_ends_it_and_no_other(world, coordinator):
+    """Three in it when it ends: none is counted, all are suspects and tried one at a time. The one that ends it again and again is found, the others are compacted."""
+    for name in ("a", "b", "poison"):
+        world.table(name, rows=4, insert_only=True)
+        world.enqueue(Entity("db", name))
+    world.settle_time()
+    world.services.coordinator = coordinator
+    ending_the_session(world, "poison")
+    worker = world.worker()
+    said = []
+    for _ in range(60):
+        said.append(worker.run_once())
+        world.clock.forward(100)
+        if not world.services.queue.entries(QueueState.INITIATED):
+            break
+    assert sum("given back: Spark's session ended" in sentence for sentence in said) == 3 + ATTEMPTS - 1
+    assert [sentence.partition(": ")[2][:9] for sentence in said if "db.a" in sentence or "db.b" in sentence].count("published") == 2
+    assert world.ended() == [("failed", "Spark's session ended while it ran, with 2 more in it (3 times in a row)")]
+    world.assert_rows()
+
+
+def test_one_that_ends_the_session_alone_is_counted_at_once(world, coordinator):
+    """Nobody else can have been the reason."""
+    world.table(rows=4, insert_only=True)
+    world.settle_time()
+    world.enqueue(Entity("db", "t"))
+    world.services.coordinator = coordinator
+
+    def alone(job):
+        raise BrokenDownError("Spark's session ended while it ran, and nothing else in it")
+
+    world.submitter.before = alone
+    worker = world.worker()
+    for _ in range(ATTEMPTS - 1):
+        assert "given back" in worker.run_once()
+        world.clock.forward(1000)
+    assert "failed: " in worker.run_once()
+
+
+def test_suspects_of_a_session_are_known_to_other_processes(world, coordinator):
+    """Stored beside what is counted, and not counted; forgotten when they leave the queue."""
+    world.table(rows=4, insert_only=True)
+    world.enqueue(Entity("db", "t"))
+    entry = world.services.queue.claim("compactor-a-1", "1")
+    here, elsewhere = (Breakdowns(lambda: coordinator, lambda number: number == entry.id) for _ in range(2))
+    here.suspect(replace(entry, id=77), "x")
+    here.suspect(entry, "Spark's\nsession ended")
+    assert coordinator.read(KEY).data == {"suspects": {str(entry.id): "Spark's session ended"}}
+    for counting in (here, elsewhere):
+        assert counting.times(entry) == 0
+        with pytest.raises(BrokenDownError) as caught, counting.watched(entry):
+            raise TOGETHER
+        assert not isinstance(caught.value, SessionEndedError)
+    with pytest.raises(SessionEndedError), elsewhere.watched(replace(entry, id=78)):
+        raise TOGETHER
+
+
+def test_without_control_state_the_process_knows_its_suspects(world):
+    """One that ends the session each time is found all the same."""
+    world.table(rows=4, insert_only=True)
+    world.settle_time()
+    world.enqueue(Entity("db", "t"))
+    world.services.coordinator = Unable()
+    ending_the_session(world, "t")
+    worker = world.worker()
+    said = []
+    for _ in range(1 + ATTEMPTS):
+        said.append(worker.run_once())
+        world.clock.forward(1000)
+    assert ["given back" in sentence for sentence in said] == [True, True, True, False]
+    assert world.ended()[0][0] == "failed"

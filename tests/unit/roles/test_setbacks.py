@@ -85,6 +85,27 @@ def test_pauses_grow_and_end_with_the_first_success(world):
     assert world.services.setbacks.trouble() is None
 
 
+def test_several_at_once_are_one_setback(world):
+    """All workers wait for the same start, or lose the same session: their entries were claimed before the pause, which is as long as for one of them."""
+    for name in "abc":
+        world.table(name, rows=4, insert_only=True)
+        world.enqueue(Entity("db", name))
+    world.settle_time()
+    others = [world.worker(2), world.worker(3)]
+
+    def broken(job):
+        if others:
+            others.pop().run_once()
+        raise AWAY
+
+    world.submitter.before = broken
+    worker = world.worker()
+    worker.run_once()
+    assert world.states() == ["initiated"] * 3
+    assert gauge(world) == 3
+    assert worker.run_once().endswith("next try in 5 s")
+
+
 def test_others_get_their_turn(world):
     """One table's file system is away: after a short pause the next entry is compacted, and so all is well; the first comes back in its own time."""
     for name in ("bad", "good", "fine"):
