@@ -101,6 +101,20 @@ def test_a_daemon_that_nobody_sees_loses_its_claim(world):
     assert world.states() == ["initiated"]
 
 
+def test_a_daemon_that_nobody_sees_loses_its_claim_on_hive_3(world_3):
+    """Where compactions have no transaction its lock tells, which times out without a heartbeat; another daemon's lock on the table doesn't count."""
+    services = world_3.services
+    lock = services.locks.acquire_shared(T, 0, "u", "there")
+    services.locks.acquire_shared(T, 0, "u", "elsewhere")
+    entry = claimed_elsewhere(world_3, HOUR, highest_write_id=1)
+    services.coordinator = Others("2" * 32)
+    recovery = Recovery(services)
+    assert recovery.give_back_claims_of_the_lost() == []
+    services.locks.release(lock)
+    assert [freed.id for freed in recovery.give_back_claims_of_the_lost()] == [entry]
+    assert world_3.states() == ["initiated"]
+
+
 @pytest.mark.parametrize("case", ["seen", "young", "nobody can tell", "opened, not yet stored"])
 def test_a_daemon_that_may_live_keeps_its_claim(world, case):
     """It is seen, or has only just claimed, or who is there can't be told, or its transaction is open though the entry doesn't name it yet."""
