@@ -18,6 +18,7 @@ from compactor.reasons import Reason
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _CYCLE_SECONDS = (0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800)
 JOB_OUTCOMES = ("compacted", "cleaning-only", "refused", "failed", "given-back", "cancelled", "lost")
+CLEANING_OUTCOMES = ("cleaned", "failed", "unreachable", "left", "given-up", "refused", "rolled-back")
 KINDS = ("major", "minor")
 PICK_REASONS = (Reason.DELTA_COUNT, Reason.DELTA_RATIO, Reason.ABORTED_COUNT, Reason.ABORTED_AGE, Reason.SEVERAL_BASES)
 MANY_ABORTS = 1500
@@ -89,7 +90,10 @@ class Metrics:
 
         # queue
         self.queue_entries = gauge("queue_entries", "Entries in COMPACTION_QUEUE.", "state", "kind")
-        self.queue_oldest_age = gauge("queue_oldest_age_seconds", "Age of the oldest entry in a state.", "state")
+        self.queue_oldest_age = gauge(
+            "queue_oldest_age_seconds", "How long the oldest entry has been in its state, since nothing held it on purpose any more (0: none).", "state"
+        )
+        self.claimable = gauge("claimable_entries", "Initiated entries that no pause, blackout or maintenance window holds.")
 
         # metastore
         self.database_up = gauge("database_up", "Whether the metastore's database answered the latest look at it.")
@@ -138,6 +142,16 @@ class Metrics:
             "cleaner_blocked_age_seconds", "Time since the commit of the oldest compaction that somebody keeps from being cleaned (0: none)."
         )
         self.cleaner_blocked = gauge("cleaner_blocked_entries", "Compactions whose cleaning is held back.", "reason")
+        self.cleanings = counter(
+            "cleanings_total",
+            "Attempts to clean an entry or aborted writes. failed: tried again later; left: something was still there; given-up: after too many failures.",
+            "outcome",
+        )
+        for outcome in CLEANING_OUTCOMES:
+            self.cleanings.labels(outcome)
+        self.cleaning_overdue = gauge(
+            "cleaning_overdue_seconds", "For how long the oldest compaction that isn't cleaned could have been, by cleaner.retention_seconds (0: none)."
+        )
         self.cleaned_directories = counter("cleaned_directories_total", "Directories the Cleaner removed.", "kind")
         self.cleaned_bytes = counter("cleaned_bytes_total", "Bytes of files the Cleaner removed.")
 
@@ -158,13 +172,13 @@ class Metrics:
         self.housekeeping_rows = counter("housekeeping_rows_total", "Rows a housekeeping duty removed or changed.", "duty")
 
     @staticmethod
-    def show(gauge: Gauge, values: Mapping[str, float]) -> None:
-        """Let a gauge of one label have these series and no others; whoever looks meanwhile misses none that stays."""
-        for label, value in values.items():
-            gauge.labels(label).set(value)
+    def show(gauge: Gauge, values: Mapping[tuple[str, ...], float]) -> None:
+        """Let a gauge have these series, by their labels, and no others; whoever looks meanwhile misses none that stays."""
+        for labels, value in values.items():
+            gauge.labels(*labels).set(value)
         for family in gauge.collect():
-            for gone in {next(iter(sample.labels.values())) for sample in family.samples} - values.keys():
-                gauge.remove(gone)
+            for gone in {tuple(sample.labels.values()) for sample in family.samples} - values.keys():
+                gauge.remove(*gone)
 
     def render(self) -> bytes:
         """The text exposition of the registry."""

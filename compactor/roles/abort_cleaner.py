@@ -92,6 +92,7 @@ class AbortCleaner:
             mixed |= aborted_with_rows(self._services.storage(location), location, state, lists.write_ids, insert_only=table.insert_only)
             left += names
         if left:
+            tally.outcome("left")
             self._put_off(group, f"{left[0]} is still there")
             return
         self._still_right(table, entity)
@@ -99,6 +100,8 @@ class AbortCleaner:
         tally.forgotten += aborts.mark_cleaned(group, lists.write_ids.high_watermark, gone, uncompacted=bool(mixed), txns=lists.txns)
         if mixed:
             self._put_off(group, f"rows of {len(mixed)} aborted writes lie among committed ones until a major compaction is cleaned")
+        else:
+            tally.outcome("cleaned")
 
     def _still_right(self, table: TableFacts, entity: Entity) -> None:
         assert self._held is not None

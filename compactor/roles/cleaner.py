@@ -133,7 +133,7 @@ class Cleaner:
             if not isinstance(error, CompactorError | OSError):
                 _log.exception("cleaning broke")
             tally.error(entry.entity, error)
-            self._after_failure(entry, error)
+            self._after_failure(entry, error, tally)
 
     def _clean(self, item: ReadyEntry, tally: CleanerTally) -> None:
         services, entry = self._services, item.entry
@@ -150,6 +150,7 @@ class Cleaner:
         if (why := _why_kept(table, partition)) is not None:
             services.queue.mark_refused(entry, f"{Reason.NO_CLEANUP.value}: {why}")
             tally.ended += 1
+            tally.outcome("refused")
             _log.info("left in place", reason=Reason.NO_CLEANUP.value, why=why)
             return
         if table.partitioned and partition is None:
@@ -176,6 +177,7 @@ class Cleaner:
         if swept.left:
             services.cleaning.clear_cleaner_start(entry)
             tally.wait(entry, f"{swept.left[0]} is still there", Reason.INPUT_CHANGED)
+            tally.outcome("left")
             return
         mixed = aborted_with_rows(services.storage(location), location, swept.state, write_ids, insert_only=table.insert_only)
         self._mark_cleaned(item, mixed, write_ids, unjoined=left_below(swept.state, told_by_name=layout is LayoutVersion.HIVE_4))
@@ -219,11 +221,12 @@ class Cleaner:
     def _marked(self, entry: QueueEntry, tally: CleanerTally, what: str) -> None:
         self._services.steps.enter(steps.CLEANER_MARKED, entry)
         tally.cleaned += 1
+        tally.outcome("cleaned")
         _log.info("cleaned", what=what)
 
     # What goes wrong, and what waits
 
-    def _after_failure(self, entry: QueueEntry, error: Exception) -> None:
+    def _after_failure(self, entry: QueueEntry, error: Exception, tally: CleanerTally) -> None:
         """Try again later, with growing pauses; give up after so many times in a row. Somebody else is the Cleaner by now: nothing of ours to say."""
         services, settings = self._services, self._services.settings.cleaner
         assert self._held is not None
@@ -240,6 +243,7 @@ class Cleaner:
         try:
             if attempts > settings.retry_attempts:
                 services.queue.mark_failed(entry, f"{message}; given up after {attempts} attempts: what it replaced is still there")
+                tally.outcome("given-up")
                 _log.error("cleaning given up", error=message, attempts=attempts)
             else:
                 services.cleaning.retry_later(entry, round(first * 2 ** (attempts - 1)), message)
@@ -254,6 +258,7 @@ class Cleaner:
                 why = next(blocker for blocker in item.blockers if blocker.reason is Reason.COMPACTION_ABORTED)
                 self._services.queue.mark_failed(item.entry, f"{why.reason.value}: {why.sentence}")
                 tally.ended += 1
+                tally.outcome("rolled-back")
             except CompactorError as error:
                 tally.error(item.entry.entity, error)
 
@@ -284,7 +289,9 @@ class Cleaner:
 
     def _count(self, tally: CleanerTally) -> None:
         metrics = self._services.metrics
-        metrics.show(metrics.cleaner_blocked, {reason.value: count for reason, count in tally.reasons.items()})
+        metrics.show(metrics.cleaner_blocked, {(reason.value,): count for reason, count in tally.reasons.items()})
+        for outcome, count in tally.outcomes.items():
+            metrics.cleanings.labels(outcome).inc(count)
         metrics.cleaned_bytes.inc(tally.bytes)
         for kind, count in tally.kinds.items():
             metrics.cleaned_directories.labels(kind).inc(count)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from compactor.errors import RefusedError, RetryableError, UnreachableError
 from compactor.metastore.model import Entity, QueueEntry
 from compactor.reasons import Reason
 from compactor.roles.evidence import Evidence, described
@@ -21,6 +22,7 @@ class CleanerTally:
         ended: entries that ended without cleaning: refused or failed.
         forgotten: rows about aborted writes whose directories are gone.
         later: what the cycle didn't come to.
+        outcomes: how often an attempt ended how.
         evidence: what refused verifications left in the partitions that were looked at.
         waiting: a sentence for each entry that is held back.
     """
@@ -36,6 +38,7 @@ class CleanerTally:
     evidence: list[Evidence] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    outcomes: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, removals: Iterable[Removal], evidence: Iterable[Evidence] = ()) -> None:
@@ -62,7 +65,13 @@ class CleanerTally:
             self.waiting.append(f"{entity} (aborted writes): {sentence}")
             self.reasons[reason] += 1
 
+    def outcome(self, name: str) -> None:
+        """How one attempt ended, by `compactor.metrics.CLEANING_OUTCOMES`."""
+        with self._lock:
+            self.outcomes[name] += 1
+
     def error(self, entity: Entity, error: Exception) -> None:
+        self.outcome(_outcome_of(error))
         with self._lock:
             self.errors.append(f"{entity}: {' '.join(str(error).split()) or type(error).__name__}")
 
@@ -86,6 +95,16 @@ class CleanerTally:
 
         if self.later:
             parts.append(f"{self.later} left for the next cycle")
+def _outcome_of(error: Exception) -> str:
+    match error:
+        case RefusedError(reason=Reason.NO_CLEANUP):
+            return "refused"
+        case UnreachableError() | RetryableError():
+            return "unreachable"
+        case _:
+            return "failed"
+
+
 def _kind(name: str) -> str:
     for prefix in ("delete_delta", "delta", "base"):
         if name.startswith(f"{prefix}_"):

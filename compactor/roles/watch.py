@@ -5,7 +5,7 @@ Every daemon looks, whoever leads: what only a leader told would stay in the met
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from compactor.acid.compaction import CompactionKind
 from compactor.control.judge import ON_PURPOSE
@@ -24,6 +24,8 @@ class Watch:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._held_ms: dict[int, int] = {}
+        self._seen_ms: dict[tuple[int, QueueState], int] = {}
 
     def run_once(self) -> str:
         """
@@ -34,6 +36,8 @@ class Watch:
         try:
             entries, now, aborts = self._services.queue.entries(), self._services.now_ms(), self._services.aborts.totals(MANY_ABORTS)
             held = self._held(entries)
+            self._remember(entries, held, now)
+            overdue = self._overdue(entries, now)
             open_ages = [one.age_ms for one in self._services.transactions.open_transactions() if not one.replication]
         except CompactorError:
             metrics.database_up.set(0)
@@ -47,15 +51,39 @@ class Watch:
         for state in _SHOWN:
             for kind in (CompactionKind.MAJOR, CompactionKind.MINOR):
                 depth.setdefault((state, kind), 0)
-            ages = [now - since for entry in entries if entry.state is state and held.get(entry.id) not in ON_PURPOSE and (since := _since(entry)) is not None]
-            metrics.queue_oldest_age.labels(_label(state)).set(max([0, *ages]) / 1000)
-        metrics.queue_entries.clear()
-        for (state, kind), count in depth.items():
-            metrics.queue_entries.labels(_label(state), kind.value).set(count)
-        metrics.held_entries.clear()
-        for reason, count in Counter(held.values()).items():
-            metrics.held_entries.labels(reason.value).set(count)
+            found = [entry for entry in entries if entry.state is state and held.get(entry.id) not in ON_PURPOSE]
+            metrics.queue_oldest_age.labels(_label(state)).set(max([0, *(now - self._since(entry) for entry in found)]) / 1000)
+            if state is QueueState.INITIATED:
+                metrics.claimable.set(len(found))
+        metrics.cleaning_overdue.set(max([0, *overdue]) / 1000)
+        metrics.show(metrics.queue_entries, {(_label(state), kind.value): count for (state, kind), count in depth.items()})
+        metrics.show(metrics.held_entries, {(reason,): count for reason, count in Counter(held.values()).items()})
         return ", ".join(f"{sum(count for (found, _), count in depth.items() if found is state)} {state.value}" for state in _SHOWN)
+
+    def _remember(self, entries: Iterable[QueueEntry], held: Mapping[int, str], now: int) -> None:
+        """Until when each entry was held on purpose, and since when each has been in its state as far as we saw: 3.1 doesn't note all of it."""
+        self._held_ms = {entry.id: now if held.get(entry.id) in ON_PURPOSE else self._held_ms.get(entry.id, 0) for entry in entries}
+        self._seen_ms = {(entry.id, entry.state): self._seen_ms.get((entry.id, entry.state), now) for entry in entries}
+
+    def _since(self, entry: QueueEntry) -> int:
+        """Since when it is in its state; who waited for a window has waited for a worker only since it opened."""
+        match entry.state:
+            case QueueState.INITIATED:
+                since, held = entry.enqueue_ms, self._held_ms[entry.id]
+            case QueueState.WORKING:
+                since, held = entry.start_ms, 0
+            case _:
+                since, held = entry.commit_ms, 0
+        return max(held, self._seen_ms[entry.id, entry.state] if since is None else since)
+
+    def _overdue(self, entries: Iterable[QueueEntry], now: int) -> list[int]:
+        """For how long each compaction could have been cleaned, in ms; what is paused on purpose is left out, and so is what Hive notes of aborted writes."""
+        ready = [entry for entry in entries if entry.state is QueueState.READY_FOR_CLEANING and entry.kind is not CompactionKind.ABORT_CLEANUP]
+        if not ready:
+            return []
+        judge, retention = self._services.control.judge(), round(self._services.settings.cleaner.retention_seconds * 1000)
+        held = {entry.id for entry in ready if (denial := judge.cleaning(subject_of(entry))) is not None and denial.reason in ON_PURPOSE}
+        return [now - self._since(entry) - retention for entry in ready if entry.id not in held]
 
     def _held(self, entries: Iterable[QueueEntry]) -> dict[int, Reason]:
         """Why initiated entries wait, whoever asks: a drained host's entries are others' to claim."""
@@ -65,16 +93,6 @@ class Watch:
         working = [subject_of(entry) for entry in entries if entry.state is QueueState.WORKING]
         waiting = [entry for entry in entries if entry.state is QueueState.INITIATED]
         return {entry.id: denial.reason for entry in waiting if (denial := judge.waits(subject_of(entry), working)) is not None}
-
-
-def _since(entry: QueueEntry) -> int | None:
-    match entry.state:
-        case QueueState.INITIATED:
-            return entry.enqueue_ms
-        case QueueState.WORKING:
-            return entry.start_ms
-        case _:
-            return entry.commit_ms
 
 
 def _label(state: QueueState) -> str:

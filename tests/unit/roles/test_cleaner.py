@@ -13,6 +13,10 @@ from compactor.roles.leadership import Held
 from tests.unit.roles.tables import bases, compacted, hidden, visible
 
 
+def outcomes(world, name):
+    return world.services.metrics.registry.get_sample_value("compactor_cleanings_total", {"outcome": name})
+
+
 def test_what_was_replaced_is_removed(any_world):
     """Only the base is left; the entry succeeded; the steps come in order; what the metastore kept about the writes is forgotten."""
     world = any_world
@@ -90,6 +94,7 @@ def test_no_cleanup_leaves_everything(world):
     assert world.clean() == "ended 1 without cleaning"
     assert len(visible(table)) == 5
     assert world.ended()[0] == ("refused", "no-cleanup: no_cleanup is set for db.t: replaced files stay")
+    assert [outcomes(world, name) for name in ("refused", "failed")] == [1, 0]
 
 
 def test_a_source_of_replication_keeps_its_files(world):
@@ -143,6 +148,7 @@ def test_what_cannot_be_explained_is_not_deleted(world):
     state, message = world.ended()[0]
     assert state == "failed"
     assert "given up after 2 attempts" in (message or "")
+    assert [outcomes(world, name) for name in ("failed", "given-up", "cleaned")] == [3, 1, 0]
     assert len(visible(table)) == 6
 
 
