@@ -2,7 +2,7 @@
 One long-lived SparkSession for all compactions of a process.
 
 Started by the first compaction, off the main thread (on it, SparkContext would take over SIGINT); shared by concurrent workers under FAIR scheduling; stopped
-when nothing ran for a while; replaced when its JVM has died. Each compaction is a job group of its own whose description is its name. Nobody waits for Spark
+when nothing ran for a while; replaced when its JVM has died, or when it is old and what had begun in it has ended. Each compaction is a job group of its own whose description is its name. Nobody waits for Spark
 with the lock held, so whoever waits can be cancelled, and the end of the daemon waits for nothing.
 """
 
@@ -38,6 +38,8 @@ class _Shared:
     live: Live
     running: list[str] = field(default_factory=list)
     """Keys of the compactions of which a job runs."""
+    known: set[str] = field(default_factory=set)
+    """Of those that have had a job in it and aren't done."""
     together: int | None = None
     """How many were in it when it was first noticed that it had ended."""
 
@@ -76,13 +78,16 @@ class SparkSubmitter(Runner):
         progress(1.0)
         return running.results
 
-    def application(self, job: JobName) -> str | None:  # noqa: ARG002 - all jobs run in the same one
-        """See `StoppableSubmitter.application`."""
+    def application(self, job: JobName) -> str | None:
+        """See `StoppableSubmitter.application`; None while the compaction waits for one."""
         shared = self._shared
-        return shared.live.application if shared is not None else None
+        return shared.live.application if shared is not None and job.key in shared.known else None
 
     def end(self, job: JobName) -> None:
-        """Nothing to do: the session is everybody's."""
+        """See `Submitter.end`; the session is everybody's and stays."""
+        with self._lock:
+            if self._shared is not None:
+                self._shared.known.discard(job.key)
 
     def end_left_over(self, keys: Collection[str], application: str | None) -> None:
         """Nothing to do: a session's JVM ends when the process does, and with it the application on a cluster."""
@@ -138,10 +143,14 @@ class SparkSubmitter(Runner):
             alive = shared is not None and shared.live.alive()
             with self._lock:
                 if shared is self._current():
-                    if shared is not None and alive:
+                    if shared is not None and alive and self._may_enter(shared, job):
                         shared.running.append(job.key)
+                        shared.known.add(job.key)
                         return shared
-                    self._begin(shared)
+                    if shared is None or not alive:
+                        self._begin(shared, "gone")
+                    elif not shared.running:
+                        self._begin(shared, "old")
                 start = self._start
             if cancelled():
                 raise CancelledError(f"{job.name} was cancelled before Spark was there")
@@ -163,13 +172,18 @@ class SparkSubmitter(Runner):
             self._start = None
         return self._shared
 
-    def _begin(self, dead: _Shared | None) -> None:
+    def _may_enter(self, shared: _Shared, job: JobName) -> bool:
+        """What began in an old one may go on there; all else waits for the next."""
+        hours = self._settings.session_max_hours
+        return not hours or job.key in shared.known or time.monotonic() - shared.live.since < hours * 3600
+
+    def _begin(self, before: _Shared | None, why: str) -> None:
         """Have one started, unless somebody has."""
         if self._start is not None:
             return
-        if dead is not None:
-            _log.warning("spark session is gone, starting another")
-        self._shared, self._start = None, Start(self._settings, self._name, dead.live if dead is not None else None)
+        if before is not None:
+            (_log.warning if why == "gone" else _log.info)(f"spark session is {why}, starting another", application=before.live.application)
+        self._shared, self._start = None, Start(self._settings, self._name, before.live if before is not None else None)
 
     def _give_up(self, start: Start, why: str) -> None:
         if start.give_up(why):

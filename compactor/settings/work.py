@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import ByteSize, Field, field_validator, model_validator
 
-from compactor.settings.section import MIB, Seconds, Section
+from compactor.settings.section import MIB, NotNegative, Seconds, Section
 
 
 class Spark(Section):
@@ -25,6 +25,7 @@ class Spark(Section):
     keytab: Path | None = None
     tracking_url: str | None = Field(default=None, pattern=r"^https?://.*\{id\}")
     idle_seconds: Seconds = 600
+    session_max_hours: NotNegative = 144
     start_seconds: Seconds = 3600
     silence_seconds: Seconds = 900
 

@@ -162,6 +162,48 @@ def test_whose_session_ends_with_others_in_it_is_told(submitter, tmp_path):
     assert all("with 1 more in it" in str(error) for error in failures)
 
 
+def test_an_old_session_is_replaced_when_its_last_job_ends(submitter, tmp_path):
+    """What has begun in it goes on there, also with further jobs; what hasn't waits for the next one, and can be cancelled meanwhile."""
+    assert submitter.run(name("13.a"), jobs.double, [1]) == [2]
+    first = submitter.application(name("13.a"))
+    release, looks, results = tmp_path / "release", iter([False, False, True]), {}
+
+    def run(key, function, task):
+        results[key] = submitter.run(name(key), function, [task])
+
+    last = threading.Thread(target=run, args=("13.b", jobs.wait_for, (str(tmp_path / "started"), str(release))))
+    last.start()
+    wait = threading.Event()
+    while not (tmp_path / "started").exists():
+        wait.wait(0.05)
+    submitter._shared.live.since -= 1000 * 3600
+    following = threading.Thread(target=run, args=("13.c", jobs.double, 3))
+    following.start()
+    while not submitter._waiting:
+        wait.wait(0.05)
+    assert submitter.run(name("13.a"), jobs.double, [2]) == [4]
+    with pytest.raises(CancelledError):
+        submitter.run(name("13.d"), jobs.double, [4], cancelled=looks.__next__)
+    assert submitter.application(name("13.a")) == first
+    assert submitter.application(name("13.c")) is None
+    assert "13.c" not in results
+    release.touch()
+    last.join(60)
+    following.join(120)
+    assert results["13.c"] == [6]
+    assert submitter.application(name("13.c")) not in {None, first}
+
+
+def test_a_session_may_be_as_old_as_it_likes(submitter, monkeypatch):
+    """`spark.session_max_hours: 0`."""
+    monkeypatch.setattr(submitter, "_settings", settings(spark={"session_max_hours": 0, "master": "local[2,4]"}).spark)
+    submitter.run(name("14.a"), jobs.double, [1])
+    shared = submitter._shared
+    shared.live.since -= 1000 * 3600
+    submitter.run(name("14.b"), jobs.double, [1])
+    assert submitter._shared is shared
+
+
 def test_java_missing_is_one_line(monkeypatch):
     """What is missing, and what to install."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
