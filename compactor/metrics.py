@@ -8,7 +8,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
@@ -74,6 +74,11 @@ class Metrics:
 
         build = Info("compactor_build", "Version of the daemon.", registry=registry)
         build.info({"version": version(), "python": platform.python_version()})
+
+        # the process
+        ProcessCollector(registry=registry)
+        self.ready = gauge("ready", "1: /-/ready has nothing to tell.")
+        self.slack = gauge("thread_slack_seconds", "Until a thread counts as stuck and the watchdog acts: of the one that is nearest to it (0: it is).")
 
         # roles
         self.cycle_duration = Histogram(
@@ -168,8 +173,14 @@ class Metrics:
         self.budget_used_bytes = gauge("budget_used_bytes", "Written within the last hour by compactions that a budget of bytes covers, all daemons.", "budget")
         self.held_entries = gauge("held_entries", "Initiated entries that no worker may claim now.", "reason")
 
+        self.paused_since = gauge(
+            "paused_since_timestamp_seconds", "Since when that is paused until somebody resumes (Unix time); what ends by itself is left out.", "scope"
+        )
+        self.drained_since = gauge("drained_since_timestamp_seconds", "Since when this host is drained (Unix time; 0: it isn't).")
+
         # housekeeper
         self.housekeeping_rows = counter("housekeeping_rows_total", "Rows a housekeeping duty removed or changed.", "duty")
+        self.housekeeping_failures = counter("housekeeping_failures_total", "How often a housekeeping duty failed.", "duty")
 
     @staticmethod
     def show(gauge: Gauge, values: Mapping[tuple[str, ...], float]) -> None:

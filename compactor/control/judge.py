@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 
-from compactor.control.records import Holds, Pause
+from compactor.control.records import Drain, Holds, Pause
 from compactor.control.scope import Subject, listed
 from compactor.control.spending import Budget, room_at, used
 from compactor.control.times import shown
@@ -93,10 +93,14 @@ class Judge:
         """Those that haven't ended."""
         return self._pauses
 
+    @property
+    def drain(self) -> Drain | None:
+        """What is stored of this host, if it is drained."""
+        return None if self._at.host is None else self._at.holds.drain_of(self._at.host)
+
     def drained(self) -> Denial | None:
         """Why this host's workers claim nothing."""
-        at = self._at
-        if at.host is None or (drain := at.holds.drain_of(at.host)) is None:
+        if (drain := self.drain) is None:
             return None
         why = f": {drain.reason}" if drain.reason else ""
         return Denial(Reason.DRAINED, f"host {drain.host} is drained by {drain.by}{why}")

@@ -78,6 +78,8 @@ class Daemon:
         self._manager = manager or ServiceManager(None)
         self.metrics = Metrics(totals)
         self.metrics.stuck_threads.set_function(lambda: len(self.troubles()))
+        self.metrics.slack.set_function(lambda: min((loop.slack() for loop in list(self._loops.values())), default=_HOUR))
+        self.metrics.ready.set_function(lambda: not self.unready())
         self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._told_to_stop = False
         self._stack = ExitStack()

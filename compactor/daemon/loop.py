@@ -92,6 +92,12 @@ class RoleLoop:
             return f"{self.name} has not completed a cycle for {age:.0f} s (limit {limit:.0f} s)"
         return None
 
+    def slack(self) -> float:
+        """For how many seconds it counts as healthy without completing a cycle; 0 when it doesn't."""
+        if self._stop.is_set():
+            return self._limit()
+        return max(0.0, self._limit() - (time.monotonic() - self._last)) if self._thread.is_alive() else 0.0
+
     @property
     def sentence(self) -> str:
         """What the latest cycle said; empty before the first."""

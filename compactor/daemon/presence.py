@@ -13,6 +13,7 @@ from compactor.daemon.loop import RoleLoop
 from compactor.metastore.model import QueueEntry
 from compactor.metrics import Metrics, version
 from compactor.roles.services import Services
+from compactor.settings import Settings
 
 _SENTENCE = 200
 
@@ -64,12 +65,18 @@ class Presence:
         return f"{len(present)} daemons; this one leads {', '.join(sorted(leading)) or 'nothing'}"
 
 
+def stands_for(settings: Settings) -> frozenset[Role]:
+    """The roles that this daemon may come to lead."""
+    return frozenset(
+        role for role, enabled in ((Role.HOUSEKEEPER, True), (Role.INITIATOR, settings.initiator.enabled), (Role.CLEANER, settings.cleaner.enabled)) if enabled
+    )
+
+
 def show(metrics: Metrics, services: Services) -> frozenset[Role]:
-    """Put leadership and connection into the metrics, at once when they change; returns what we lead."""
+    """Put leadership and connection into the metrics, at once when they change; returns what we lead. That nobody leads what nobody stands for is no news."""
     coordinator = services.coordinator
     leading, connection = coordinator.leading(), coordinator.connection
-    for role in Role:
-        metrics.leader.labels(role.value).set(role in leading)
+    metrics.show(metrics.leader, {(role.value,): role in leading for role in stands_for(services.settings)})
     for state in Connection:
         metrics.coordination.labels(coordinator.by, state.value).set(state is connection)
     return leading

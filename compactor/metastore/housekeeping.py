@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, not_, or_, select
 
-from compactor.errors import RetryableError
+from compactor.errors import MutexHeldError
 from compactor.metastore.database import Database
 from compactor.metastore.history import Retention, expired
 from compactor.metastore.model import duration
@@ -87,6 +87,9 @@ class Housekeeping:
         """
         Do one duty under Hive's mutex for it; returns how many rows it dealt with, 0 when somebody else is at it.
 
+        Raises:
+            CompactorError: it couldn't be done.
+
         Args:
             timeout_ms: for TIME_OUTS; `metastore.txn.timeout` of the installation.
         """
@@ -94,7 +97,7 @@ class Housekeeping:
         try:
             with self._database.mutex(name, wait_seconds=1.0):
                 return self._perform(duty, timeout_ms, retention or Retention())
-        except RetryableError:
+        except MutexHeldError:
             return 0
 
     def _perform(self, duty: Duty, timeout_ms: int, retention: Retention) -> int:

@@ -72,6 +72,7 @@ class Holding:
         try:
             judge = self._services.control.judge(fresh=True)
         except CompactorError as error:
+            self._services.metrics.control_known.set(0)
             return f"what is paused can't be told: {error}"
         self._show(judge)
         for worker in self._workers:
@@ -84,14 +85,12 @@ class Holding:
 
     def _show(self, judge: Judge) -> None:
         metrics = self._services.metrics
-        metrics.paused.clear()
-        for pause in judge.pauses:
-            metrics.paused.labels(str(pause.scope)).set(1)
+        metrics.show(metrics.paused, {(str(pause.scope),): 1 for pause in judge.pauses})
+        metrics.show(metrics.paused_since, {(str(pause.scope),): pause.since_ms / 1000 for pause in judge.pauses if pause.until_ms is None})
         metrics.drained.set(judge.drained() is not None)
+        metrics.drained_since.set(0 if judge.drain is None else judge.drain.since_ms / 1000)
         metrics.control_known.set(judge.uncertain() is None)
-        metrics.budget_used_bytes.clear()
-        for budget, record in judge.spent():
-            metrics.budget_used_bytes.labels(budget.name).set(used(record, judge.now_ms))
+        metrics.show(metrics.budget_used_bytes, {(budget.name,): used(record, judge.now_ms) for budget, record in judge.spent()})
 
     @staticmethod
     def _sentence(judge: Judge) -> str:

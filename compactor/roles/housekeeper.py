@@ -34,8 +34,10 @@ class Housekeeper:
         self._continuing = Continuing(services.queue)
         self._ours_until: dict[Duty, float] = {}
         self._looked = -_LOOK_SECONDS
+        self._told: dict[Duty, str] = {}
         for duty in Duty:
             services.metrics.housekeeping_rows.labels(duty.value)  # there from the start, as all series of known labels
+            services.metrics.housekeeping_failures.labels(duty.value)
 
     def run_once(self) -> str:
         """
@@ -60,8 +62,11 @@ class Housekeeper:
                 count = self._do(duty)
             except CompactorError as error:
                 failed.append(f"{duty.value} failed: {error}")
-                _log.warning("duty failed", duty=duty.value, error=str(error))
+                self._services.metrics.housekeeping_failures.labels(duty.value).inc()
+                (_log.debug if self._told.get(duty) == str(error) else _log.warning)("duty failed", duty=duty.value, error=str(error))
+                self._told[duty] = str(error)
                 continue
+            self._told.pop(duty, None)
             self._services.metrics.housekeeping_rows.labels(duty.value).inc(count)
             if count:
                 done.append(f"{duty.value} {count}")

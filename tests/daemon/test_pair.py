@@ -93,6 +93,8 @@ def test_standing_by_is_no_progress(pair):
     for number, daemon in enumerate(pair.daemons):
         until(lambda number=number: (pair.last_cycle(number, "watch") or 0) > 0, "watched")
         assert daemon.troubles() == daemon.unready() == []
+        assert pair.value(number, "ready") == 1
+        assert 300 < (pair.value(number, "thread_slack_seconds") or 0) <= 900
     pair.elected[0].leads, pair.elected[1].leads = frozenset(), frozenset(Role)
     pair.pass_cycles()
     before = {role: pair.last_cycle(0, role) for role in LED}

@@ -113,6 +113,36 @@ def test_cancelled_by_a_pause_it_goes_back_into_the_queue(tables, step):
     world.assert_rows(table)
 
 
+def test_metrics_tell_since_when_somebody_holds_it(world):
+    """By which a forgotten pause or drain is found; a pause that ends by itself isn't forgotten."""
+    holding = Holding(world.services, [], lambda: None)
+    holding.run_once()
+    assert value(world, "drained_since_timestamp_seconds") == 0
+    pause(world, "pool:etl")
+    pause(world, "table:db.t", until_ms=world.services.now_ms() + 3_600_000)
+    world.services.coordinator.update(HOLDS, lambda data: with_drain(data, Drain("here", "", "ann", 9_000)))
+    holding.run_once()
+    assert value(world, "paused", scope="table:db.t") == value(world, "paused", scope="pool:etl") == 1
+    assert value(world, "paused_since_timestamp_seconds", scope="pool:etl") is not None
+    assert value(world, "paused_since_timestamp_seconds", scope="table:db.t") is None
+    assert value(world, "drained_since_timestamp_seconds") == 9
+
+
+def test_a_clock_that_cannot_be_asked_is_as_good_as_control_state_that_cannot(world, monkeypatch):
+    """Whether a pause is over can't be told without it: nothing is claimed, and the metric says so."""
+    pause(world, "table:db.t", until_ms=world.services.now_ms() + 3_600_000)
+    holding = Holding(world.services, [], lambda: None)
+    holding.run_once()
+    assert value(world, "control_known") == 1
+
+    def away():
+        raise UnreachableError("the database is away")
+
+    monkeypatch.setattr(world.services.control, "_now_ms", away)
+    assert "can't be told" in holding.run_once()
+    assert value(world, "control_known") == 0
+
+
 def test_a_drained_host_claims_nothing(world):
     """Until it is undone; queued things stay for others."""
     world.table(rows=4, insert_only=True)

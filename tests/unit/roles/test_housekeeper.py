@@ -1,7 +1,9 @@
 """Housekeeper: claims of the dead, and the duties that nobody else does."""
 
 import pytest
+from structlog.testing import capture_logs
 
+from compactor.errors import MutexHeldError, RetryableError
 from compactor.metastore.housekeeping import Duty, Finding
 from compactor.roles import steps
 from compactor.roles.recovery import Recovery
@@ -47,6 +49,45 @@ def test_a_duty_is_ours_for_a_day_once_nobody_did_it(world, monkeypatch):
     housekeeper._ours_until[Duty.WRITE_SET] -= 25 * 3600
     housekeeper.run_once()
     assert done == [Duty.WRITE_SET, Duty.WRITE_SET]
+
+
+def test_a_duty_that_fails_is_counted_each_time_and_told_once(world, monkeypatch):
+    """A failure every minute would fill the log; another reason, or the same after a success, is told again."""
+
+    def failing(duty, **_):
+        if duty is Duty.HISTORY and errors and (error := errors.pop(0)) is not None:
+            raise error
+        return 0
+
+    monkeypatch.setattr(world.services.housekeeping, "run", failing)
+    errors = [RetryableError("deadlock"), RetryableError("deadlock"), RetryableError("time-out"), None, RetryableError("time-out")]
+    housekeeper = world.housekeeper()
+    with capture_logs() as lines:
+        sentences = [housekeeper.run_once() for _ in range(5)]
+    told = [line["log_level"] for line in lines if line["event"] == "duty failed"]
+    assert told == ["warning", "debug", "warning", "warning"]
+    assert sentences[0] == "history failed: deadlock"
+    value = world.services.metrics.registry.get_sample_value
+    assert value("compactor_housekeeping_failures_total", {"duty": "history"}) == 4
+    assert value("compactor_housekeeping_failures_total", {"duty": "time-outs"}) == 0
+
+
+def test_only_another_who_is_at_it_makes_a_duty_idle(world, monkeypatch):
+    """That a mutex is another's is none of ours; a deadlock that comes again and again was taken for the same, and nobody was told."""
+    housekeeping = world.services.housekeeping
+    with monkeypatch.context() as patched:
+        patched.setattr(world.database, "mutex", _raising(MutexHeldError("held")))
+        assert housekeeping.run(Duty.TIME_OUTS) == 0
+    monkeypatch.setattr(housekeeping, "time_outs", _raising(RetryableError("deadlock")))
+    with pytest.raises(RetryableError, match="deadlock"):
+        housekeeping.run(Duty.TIME_OUTS)
+
+
+def _raising(error):
+    def raising(*_: object, **__: object):
+        raise error
+
+    return raising
 
 
 def test_claims_of_a_dead_process_are_given_back(any_world):

@@ -131,6 +131,28 @@ def test_a_stuck_loop_is_trouble():
     assert loop.trouble() is None
 
 
+def test_how_long_it_may_still_take_is_told_before_it_is_too_late():
+    """Seconds until it counts as stuck; 0 when it does, or has ended; its limit once it is stopped."""
+    go, began = threading.Event(), threading.Event()
+
+    def run_once() -> str:
+        began.set()
+        go.wait(LONG)
+        return "x"
+
+    loop = make(run_once, Metrics(), limit=1000)
+    assert loop.slack() == 0
+    loop.start()
+    assert began.wait(LONG)
+    assert 900 < loop.slack() <= 1000
+    loop._last -= 1000
+    assert loop.slack() == 0
+    loop.stop()
+    go.set()
+    assert loop.join(LONG)
+    assert loop.slack() == 1000
+
+
 def test_only_what_is_new_is_said_at_info():
     """A repeated sentence, and one in which nothing but a length of time differs, go to debug: a wait of days would fill the log otherwise."""
     waits = "2 wait: db.t (compaction 1): transaction 97 of ann@edge2, open for {}"
