@@ -8,6 +8,7 @@ from compactor.coordination.model import Activity, ConflictError, Connection, Me
 from compactor.errors import CompactorError
 
 _ATTEMPTS = 20
+NOTHING_NEW = "nothing new is begun"
 Changed = Callable[[], None]
 
 
@@ -50,10 +51,10 @@ class Coordinator(ABC):
     def connection(self) -> Connection: ...
 
     def why_not_start(self) -> str | None:
-        """Why no new work may be begun now, one sentence; None: it may."""
+        """Why no new work may be begun now, one sentence that begins with NOTHING_NEW; None: it may."""
         if (connection := self.connection) is Connection.CONNECTED:
             return None
-        return f"nothing new is begun: the connection to {self.by} is {connection.value}"
+        return f"{NOTHING_NEW}: the connection to {self.by} is {connection.value}"
 
     # Leadership
 

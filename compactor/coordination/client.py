@@ -1,9 +1,12 @@
-"""The connection to ZooKeeper as the settings describe it: credentials, rights of what we create, TLS."""
+"""Kazoo's client as the settings describe it: credentials, rights of what we create, TLS, time for each server; and what it complains of."""
 
 import importlib.util
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
@@ -12,9 +15,56 @@ from compactor.log import keep_secret
 from compactor.settings import ZooKeeper
 
 
-def make_client(settings: ZooKeeper) -> KazooClient:
+class Trouble(logging.Handler):
+    """The latest thing that kazoo complained of, in short: it logs each attempt, and tells it nowhere else."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.latest = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = record.getMessage()
+        if record.levelno == logging.WARNING and not said.startswith("Transition"):
+            said = said.rpartition("socket connection error: ")[2]
+            self.latest = "timed out" if said == "None" else said
+
+
+class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """
+    Kazoo's threads and sockets.
+
+    Each server gets its share of the session time-out to be connected to, as from ZooKeeper's own client: kazoo would spend all of it on a host that is off, while
+    the others answer.
+
+    Args:
+        broken: called with what ended a thread.
+    """
+
+    def __init__(self, servers: int, broken: Callable[[Exception], None]) -> None:
+        super().__init__()
+        self._servers = servers
+        self._broken = broken
+
+    def create_connection(self, *arguments: Any, timeout: float, **more: Any) -> Any:
+        return super().create_connection(*arguments, timeout=timeout / self._servers, **more)
+
+    def spawn(self, run: Callable[..., object], *arguments: Any, **more: Any) -> Any:
+        def run_and_tell() -> None:
+            try:
+                run(*arguments, **more)
+            except Exception as error:
+                self._broken(error)
+
+        return super().spawn(run_and_tell)
+
+
+def make_client(settings: ZooKeeper, trouble: Trouble, broken: Callable[[Exception], None]) -> KazooClient:
     """
     A client that isn't started.
+
+    Args:
+        trouble: hears what it complains of.
+        broken: called, from its thread, with what ended its thread.
 
     Raises:
         SettingsError: the password can't be read, or what `auth` needs isn't installed.
@@ -25,11 +75,13 @@ def make_client(settings: ZooKeeper) -> KazooClient:
     if settings.auth != "none":  # what we create is ours alone, whoever we are
         acl = [*CREATOR_ALL_ACL, *(READ_ACL_UNSAFE if settings.world_readable else [])]
     tls = settings.tls
-    logger = logging.getLogger("kazoo.compactor")
-    logger.setLevel(logging.CRITICAL)  # it tells of each lost connection, with tracebacks; what matters is told by the coordinator
+    # not among the others: it tells of each attempt, with tracebacks; what matters is told by the coordinator
+    logger = logging.Logger("kazoo", logging.WARNING)  # noqa: LOG001
+    logger.addHandler(trouble)
     return KazooClient(
         hosts=settings.hosts,
         timeout=settings.session_timeout_seconds,
+        handler=Handler((settings.hosts or "").count(",") + 1, broken),
         default_acl=acl,
         auth_data=[("digest", f"{settings.user}:{password}")] if settings.auth == "digest" else None,
         sasl_options=_sasl(settings, password),

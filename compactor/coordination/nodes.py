@@ -9,10 +9,10 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, KazooException, NoAuthError, NoNodeError, OperationTimeoutError, SessionExpiredError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from compactor.coordination.link import Link
 from compactor.errors import CompactorError, OutcomeUnknownError, SettingsError, UnreachableError
 from compactor.settings import ZooKeeper
 
@@ -25,19 +25,15 @@ class Nodes:
     Those of one root.
 
     Args:
-        client: started by somebody else.
+        link: begun by somebody else.
         happened: called, from kazoo's thread, when something changed that is watched; must not block.
     """
 
-    def __init__(self, client: KazooClient, settings: ZooKeeper, happened: Callable[[], None]) -> None:
-        self.client = client
+    def __init__(self, link: Link, settings: ZooKeeper, happened: Callable[[], None]) -> None:
+        self._link = link
+        self.client = link.client
         self._settings = settings
         self._happened = happened
-
-    @property
-    def timeout(self) -> float:
-        """The session time-out that the server granted, which may be shorter than what was asked for; seconds."""
-        return float(min(self._settings.session_timeout_seconds, self.client._session_timeout / 1000))  # noqa: SLF001 - kazoo shows it nowhere else
 
     @property
     def session_id(self) -> int:
@@ -50,7 +46,7 @@ class Nodes:
 
     def answer(self, result: Any) -> Any:
         """An answer within the session time-out; kazoo would wait for ever while it reconnects."""
-        return result.get(timeout=self.timeout)
+        return result.get(timeout=self._link.timeout)
 
     def children(self, *parts: str) -> list[str]:
         """Names below a node that need not be there."""
@@ -70,7 +66,13 @@ class Nodes:
 
     @contextlib.contextmanager
     def answering(self, *, writing: bool = False) -> Iterator[None]:
-        """Kazoo's errors in, ours out."""
+        """
+        Kazoo's errors in, ours out.
+
+        Nothing is asked while there is no connection: kazoo would keep the question, and ask it whenever there is one, however long nobody has waited for it any more.
+        """
+        if not self._link.wait(self._link.timeout):
+            raise UnreachableError(f"ZooKeeper {self._settings.hosts} can't be reached: {self._link.trouble}")
         try:
             yield
         except NO_ANSWER as error:

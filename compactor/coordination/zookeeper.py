@@ -1,7 +1,7 @@
 """
 Coordination by ZooKeeper: the session, and what follows from it.
 
-What lies below our root is described by `election`, `registry` and `values`.
+What lies below our root is described by `election`, `registry` and `values`; how the connection is made and kept, by `link`.
 
 A client learns late that its session is over: after a pause it still believes what it knew before. So leadership counts only for the session time-out since it was
 last confirmed by an answer, measured from when the question was asked; the server can't have given it to somebody else before that.
@@ -12,14 +12,12 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, NoAuthError
-from kazoo.protocol.states import KazooState, KeeperState
 
-from compactor.coordination.base import Changed, Coordinator
-from compactor.coordination.client import make_client
+from compactor.coordination.base import NOTHING_NEW, Changed, Coordinator
 from compactor.coordination.clock import elapsed
 from compactor.coordination.election import LEADERS, stand
+from compactor.coordination.link import Link
 from compactor.coordination.model import Activity, Connection, Member, Role, SeenMember, Term, Value
 from compactor.coordination.nodes import NO_ANSWER, Nodes
 from compactor.coordination.registry import MEMBERS, Registry
@@ -29,7 +27,8 @@ from compactor.log import get_logger
 from compactor.settings import ZooKeeper
 
 _log = get_logger(__name__)
-_STATES = {KazooState.CONNECTED: Connection.CONNECTED, KazooState.SUSPENDED: Connection.SUSPENDED, KazooState.LOST: Connection.LOST}
+_AWAY = 1.0
+"""Seconds that are enough to end what isn't connected."""
 
 
 class ZooKeeperCoordinator(Coordinator):
@@ -48,10 +47,10 @@ class ZooKeeperCoordinator(Coordinator):
         self._settings = settings
         self._root = settings.root
         self._seconds = heartbeat_seconds
-        self._client: KazooClient = make_client(settings)
-        self._client.add_listener(self._on_state)
         self._wake = threading.Event()
-        self._nodes = Nodes(self._client, settings, self._wake.set)
+        self._link = Link(settings, self._on_state)
+        self._client = self._link.client
+        self._nodes = Nodes(self._link, settings, self._wake.set)
         self._registry = Registry(self._nodes, heartbeat_seconds)
         self._values = Values(self._nodes)
         self._lock = threading.RLock()
@@ -66,8 +65,6 @@ class ZooKeeperCoordinator(Coordinator):
         self._changed: Changed = lambda: None
         self._told: object = (Connection.LOST, ())
         self._troubled = ""
-        self._ended = False
-        """Whether a connection was lost since the client was started last: only then is one that is closed at its end, and not at its beginning."""
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -76,20 +73,23 @@ class ZooKeeperCoordinator(Coordinator):
     def connect(self) -> None:
         if self._client.connected:
             return
-        try:
-            self._client.start(timeout=self._settings.session_timeout_seconds)
-            with contextlib.suppress(NoAuthError):  # told where it matters
-                self._nodes.answer(self._client.exists_async(self._root))  # credentials are looked at after the connection
-        except (*NO_ANSWER, AuthFailedError) as error:
-            refused = isinstance(error, AuthFailedError) or self._client.client_state is KeeperState.AUTH_FAILED
-            self._end_client()
-            if refused:
-                raise SettingsError(f"zookeeper.{'auth' if self._settings.auth == 'kerberos' else 'user'}: {self._refusal}") from None
-            raise UnreachableError(f"ZooKeeper {self._settings.hosts} can't be reached, or doesn't let us in") from None
+        began, limit = elapsed(), self._settings.session_timeout_seconds
+        self._link.begin()
+        with contextlib.suppress(*NO_ANSWER, AuthFailedError):
+            if self._link.wait(limit):
+                with contextlib.suppress(NoAuthError):  # told where it matters
+                    # credentials are looked at after the connection
+                    self._client.exists_async(self._root).get(timeout=max(_AWAY, limit - (elapsed() - began)))
+                return
+        trouble, refused = self._link.trouble, self._link.refused
+        self._link.end(_AWAY)
+        if refused:
+            raise SettingsError(f"zookeeper.{'auth' if self._settings.auth == 'kerberos' else 'user'}: {trouble}")
+        raise UnreachableError(f"ZooKeeper {self._settings.hosts} can't be reached: {trouble}")
 
     def join(self, me: Member, candidate_for: Iterable[Role], changed: Changed = lambda: None) -> None:
         self._me, self._roles, self._changed = me, set(candidate_for), changed
-        self._client.start_async()
+        self._link.begin()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
         self._thread.start()
 
@@ -98,13 +98,8 @@ class ZooKeeperCoordinator(Coordinator):
         self._wake.set()
         thread, self._thread = self._thread, None
         if thread is not None:
-            thread.join(2 * self._nodes.timeout)
-        self._end_client()
-
-    def _end_client(self) -> None:
-        with contextlib.suppress(Exception):  # whatever is left, the session times out
-            self._client.stop()
-            self._client.close()
+            thread.join(2 * self._link.timeout)
+        self._link.end(self._link.timeout if self._client.connected else _AWAY)
 
     @property
     def connection(self) -> Connection:
@@ -112,6 +107,11 @@ class ZooKeeperCoordinator(Coordinator):
             if self._state is not Connection.LOST and self._me is not None and not self._fresh():
                 return Connection.LOST
             return self._state
+
+    def why_not_start(self) -> str | None:
+        if (connection := self.connection) is Connection.CONNECTED:
+            return None
+        return f"{NOTHING_NEW}: {self._troubled or f'the connection to {self.by} is {connection.value}'}"
 
     # Leadership
 
@@ -146,45 +146,33 @@ class ZooKeeperCoordinator(Coordinator):
         raise OwnershipLostError(f"this daemon isn't the leader for the {role} any more, or can't tell: it lets go")
 
     def _fresh(self) -> bool:
-        return self._heard is not None and elapsed() - self._heard < self._nodes.timeout
+        return self._heard is not None and elapsed() - self._heard < self._link.timeout
 
     # The thread
 
-    def _on_state(self, state: str) -> None:
+    def _on_state(self, state: Connection) -> None:
         """From kazoo's own thread: notes only."""
         with self._lock:
-            self._state = _STATES[state]
-            if self._state is Connection.LOST:
+            self._state = state
+            if state is Connection.LOST:
                 self._terms.clear()
                 self._heard = None
-                self._ended = True
         self._wake.set()
-
-    @property
-    def _refusal(self) -> str:
-        if self._settings.auth == "kerberos":
-            return "ZooKeeper refused us: the process needs a valid ticket in its cache (KRB5CCNAME), and zookeeper.hosts must name hosts as the servers' principals do"
-        return "ZooKeeper refused our user or password"
 
     def _run(self) -> None:
         again = 0.0
         while not self._closing:
             try:
-                if self._ended and self._client.client_state in {KeeperState.AUTH_FAILED, KeeperState.CLOSED}:
-                    if elapsed() >= again:  # kazoo gives up for good where SASL fails, though a ticket or a password may come
+                if (over := self._link.over) is not None:
+                    if elapsed() >= again:
                         again = elapsed() + self._seconds
-                        self._complain(self._refusal)
-                        self._ended = False
-                        try:  # without stop, which would leave an order to close for the next connection
-                            self._client.start_async()
-                        except Exception:
-                            self._ended = True
-                            raise
+                        self._complain(over)
+                        self._link.begin()
                 elif self._client.connected:
                     self._confirm()
                     self._troubled = ""
             except AuthFailedError:
-                self._complain(self._refusal)
+                self._complain(self._link.trouble)
             except NO_ANSWER as error:
                 _log.debug("no answer from ZooKeeper", error=type(error).__name__)
             except NoAuthError:
@@ -192,12 +180,12 @@ class ZooKeeperCoordinator(Coordinator):
             except Exception as error:
                 self._complain(f"{type(error).__name__}: {error}")
             self._tell()
-            self._wake.wait(min(self._seconds, self._nodes.timeout / 4))
+            self._wake.wait(min(self._seconds, self._link.timeout / 4))
             self._wake.clear()
 
     def _complain(self, why: str) -> None:
         if why != self._troubled:
-            _log.error("can't take part in elections", error=why)
+            _log.error("can't take part in elections; goes on trying", error=why)
         self._troubled = why
 
     def _tell(self) -> None:

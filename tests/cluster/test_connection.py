@@ -1,18 +1,22 @@
 """The connection to a real ZooKeeper: who is let in, refused and let in again, what is said of servers that aren't there, and how long anybody waits for them."""
 
+import contextlib
 import gc
 import importlib.util
 import os
+import socket
 import subprocess
+import threading
 
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.coordination import Role
 from compactor.coordination.zookeeper import ZooKeeperCoordinator
 from compactor.errors import CompactorError, SettingsError, UnreachableError
 from compactor.settings import ZooKeeper
 from tests import forked
-from tests.cluster.parties import PATIENCE, party, until
+from tests.cluster.parties import PATIENCE, SHORT, is_over, party, until
 from tests.cluster.zookeeper_servers import zookeeper
 from tests.needs import missing
 
@@ -31,16 +35,19 @@ def test_sasl_digest(tmp_path):
         with party(servers, auth="sasl-digest", user="compactor", password="geheim") as those:
             first = those.join("first")
             until(lambda: first.lead(Role.CLEANER), "led")
-        wrong = ZooKeeperCoordinator(ZooKeeper(hosts=servers.hosts, session_timeout_seconds=1, auth="sasl-digest", user="compactor", password="falsch"), 0.5)
-        with pytest.raises((SettingsError, UnreachableError)):
+        wrong = ZooKeeperCoordinator(ZooKeeper(hosts=servers.hosts, auth="sasl-digest", user="compactor", password="falsch"), 0.5)
+        with pytest.raises(SettingsError, match=r"^zookeeper\.user: ZooKeeper refused our user or password$"):
             wrong.connect()
         del wrong
         gc.collect()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as above
-def test_who_is_refused_by_sasl_for_a_while_comes_back(tmp_path, capsys):
-    """Servers that don't know us after a restart, as with a ticket that ran out: it is said, and once they know us again we lead, without a restart of ours."""
+def test_who_is_refused_by_sasl_for_a_while_comes_back(tmp_path, monkeypatch):
+    """
+    Servers that don't know us after a restart, as with a ticket that ran out: it is said once, and tried again and again without a thread too many. Once they know us
+    we lead, in a new term and without a restart of ours; nothing of the old session is left, and who is refused can be closed.
+    """
     if importlib.util.find_spec("puresasl") is None:
         missing("the Python package pure-sasl isn't installed")
     jaas = tmp_path / "jaas.conf"
@@ -48,22 +55,41 @@ def test_who_is_refused_by_sasl_for_a_while_comes_back(tmp_path, capsys):
     def known(password):
         jaas.write_text(f'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_compactor="{password}"; }};\n', encoding="utf-8")
 
+    def restart(password):
+        servers.kill(0)
+        known(password)
+        servers.start()
+
     known("geheim")
     extra = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
     with (
         zookeeper(tmp_path / "servers", java=(f"-Djava.security.auth.login.config={jaas}",), extra=extra) as servers,
-        party(servers, auth="sasl-digest", user="compactor", password="geheim") as those,
+        party(servers, auth="sasl-digest", user="compactor", password="geheim", session_timeout_seconds=SHORT) as those,
+        capture_logs() as said,
     ):
+        before = threading.active_count()
         first = those.join("first")
-        until(lambda: first.lead(Role.CLEANER), "led")
-        said = []
-        for password in ("anders", "geheim"):
-            servers.kill(0)
-            known(password)
-            servers.start()
-            if password == "anders":
-                until(lambda: said.append(capsys.readouterr().out) or "refused our user or password" in "".join(said), "said")
-        until(lambda: first.lead(Role.CLEANER), "led again")
+        term = until(lambda: first.lead(Role.CLEANER), "led")
+        with_one = threading.active_count()
+        tried, begin = [], first._client.start_async
+        monkeypatch.setattr(first._client, "start_async", lambda: tried.append(threading.active_count()) or begin())
+        restart("anders")
+        until(lambda: len(tried) > 9, "tried several times")
+        assert max(tried) <= with_one
+        assert first.why_not_start() == "nothing new is begun: ZooKeeper refused our user or password"
+        assert [line["error"] for line in said if line["log_level"] == "error"] == ["ZooKeeper refused our user or password"]
+        assert is_over(term)
+        restart("geheim")
+        assert until(lambda: first.lead(Role.CLEANER), "led again").epoch > term.epoch
+        assert is_over(term)
+        until(lambda: [seen.member.host for seen in first.members()] == ["first"], "one of us there")
+        until(lambda: len(first._nodes.children("leaders", Role.CLEANER)) == 1, "one of us in the line")
+        assert threading.active_count() <= with_one
+        tried.clear()
+        restart("anders")
+        until(lambda: tried, "refused again")
+        first.close()
+        until(lambda: threading.active_count() <= before, "ended")
     gc.collect()
 
 
@@ -139,5 +165,27 @@ def _connect(hosts, tls):
 def test_nobody_there_is_one_clear_error():
     """Nothing listens: unreachable, naming the hosts."""
     nobody = ZooKeeperCoordinator(ZooKeeper(hosts="127.0.0.1:1", session_timeout_seconds=1), 0.5)
-    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1 can't be reached"):
+    with pytest.raises(UnreachableError, match=r"^ZooKeeper 127\.0\.0\.1:1 can't be reached: Connection refused$"):
         nobody.connect()
+
+
+def test_a_host_that_is_off_takes_only_its_share():
+    """Packets to the first of two servers are lost: the other is asked within the session time-out, which would be over otherwise."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_server(("127.0.0.1", 0)) as other, contextlib.ExitStack() as queue:
+        for _ in range(2):  # as many as it holds; what comes after isn't answered
+            waiting = queue.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        hosts = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in (full, other))
+        coordinator = ZooKeeperCoordinator(ZooKeeper(hosts=hosts, session_timeout_seconds=4), 0.5)
+        coordinator._client.set_hosts(hosts, randomize_hosts=False)
+        asked = threading.Event()
+
+        def answer():
+            with other.accept()[0]:
+                asked.set()
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(UnreachableError):
+            coordinator.connect()
+        assert asked.is_set()

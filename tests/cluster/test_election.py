@@ -98,6 +98,24 @@ def test_cut_off_it_lets_go_before_the_other_begins(zookeeper_1):
         assert first.lead(Role.CLEANER) is None
 
 
+def test_a_session_shorter_than_asked_for_counts(tmp_path):
+    """The servers grant less than the settings say: a leader that is cut off lets go within what was granted, before the other begins."""
+    granted = 3000
+    with (
+        zookeeper(tmp_path / "servers", extra={"maxSessionTimeout": str(granted)}) as servers,
+        Relay(servers.ports[0]) as relay,
+        party(servers, session_timeout_seconds=600) as those,
+    ):
+        first = those.join("first", f"127.0.0.1:{relay.port}")
+        term = until(lambda: first.lead(Role.CLEANER), "led")
+        second = those.join("second")
+        until(lambda: second.connection is Connection.CONNECTED, "both there")
+        relay.cut()
+        until(lambda: second.lead(Role.CLEANER), "succeeded")
+        assert is_over(term)
+        assert first.connection is Connection.LOST
+
+
 def test_suspended_it_ends_what_it_began_and_begins_nothing(tmp_path):
     """The only server is killed: the connection is suspended at once, and nothing new may be begun. A term goes on until the session may be over; lost, it is let go."""
     with zookeeper(tmp_path / "servers") as servers, party(servers, session_timeout_seconds=12) as those:
