@@ -151,7 +151,8 @@ class Control:
         except (CompactorError, ValueError) as error:
             found = _Known(known.holds, known.spent, known.read_at, now, " ".join(str(error).split()))
             if found.trouble != known.trouble:
-                _log.warning("what was paused can't be read", error=found.trouble, trusted_seconds=self._settings().control.trust_seconds)
+                say = _log.debug if known.read_at is None else _log.warning  # before anything was known, whoever waits for it says so
+                say("what was paused can't be read", error=found.trouble, trusted_seconds=self._settings().control.trust_seconds)
         else:
             found = _Known(read, written, now, now)
         with self._lock:

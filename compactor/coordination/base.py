@@ -50,6 +50,11 @@ class Coordinator(ABC):
     @abstractmethod
     def connection(self) -> Connection: ...
 
+    @property
+    def reached(self) -> bool:
+        """Whether we were connected at any time since we joined."""
+        return True
+
     def why_not_start(self) -> str | None:
         """Why no new work may be begun now, one sentence that begins with NOTHING_NEW; None: it may."""
         if (connection := self.connection) is Connection.CONNECTED:

@@ -27,6 +27,8 @@ from compactor.log import get_logger
 from compactor.settings import ZooKeeper
 
 _log = get_logger(__name__)
+_SOON = 5.0
+"""Seconds in which a member that starts is connected, or says why it isn't."""
 _AWAY = 1.0
 """Seconds that are enough to end what isn't connected."""
 
@@ -65,6 +67,7 @@ class ZooKeeperCoordinator(Coordinator):
         self._changed: Changed = lambda: None
         self._told: object = (Connection.LOST, ())
         self._troubled = ""
+        self._reached = False
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -89,6 +92,7 @@ class ZooKeeperCoordinator(Coordinator):
 
     def join(self, me: Member, candidate_for: Iterable[Role], changed: Changed = lambda: None) -> None:
         self._me, self._roles, self._changed = me, set(candidate_for), changed
+        _log.info("connecting to ZooKeeper", hosts=self._settings.hosts, root=self._root)
         self._link.begin()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
         self._thread.start()
@@ -108,9 +112,15 @@ class ZooKeeperCoordinator(Coordinator):
                 return Connection.LOST
             return self._state
 
+    @property
+    def reached(self) -> bool:
+        return self._reached
+
     def why_not_start(self) -> str | None:
         if (connection := self.connection) is Connection.CONNECTED:
             return None
+        if not self._reached:
+            return f"{NOTHING_NEW}: {self._troubled or f'ZooKeeper {self._settings.hosts} is not reached yet'}"
         return f"{NOTHING_NEW}: {self._troubled or f'the connection to {self.by} is {connection.value}'}"
 
     # Leadership
@@ -160,7 +170,7 @@ class ZooKeeperCoordinator(Coordinator):
         self._wake.set()
 
     def _run(self) -> None:
-        again = 0.0
+        began, again = elapsed(), 0.0
         while not self._closing:
             try:
                 if (over := self._link.over) is not None:
@@ -170,7 +180,7 @@ class ZooKeeperCoordinator(Coordinator):
                         self._link.begin()
                 elif self._client.connected:
                     self._confirm()
-                    self._troubled = ""
+                    self._reached, self._troubled = True, ""
             except AuthFailedError:
                 self._complain(self._link.trouble)
             except NO_ANSWER as error:
@@ -179,6 +189,8 @@ class ZooKeeperCoordinator(Coordinator):
                 self._complain(f"ZooKeeper doesn't let us write below {self._root}: it belongs to another user")
             except Exception as error:
                 self._complain(f"{type(error).__name__}: {error}")
+            if not (self._reached or self._troubled) and elapsed() - began >= min(_SOON, self._link.timeout):
+                self._complain(f"ZooKeeper {self._settings.hosts} can't be reached: {self._link.trouble}")
             self._tell()
             self._wake.wait(min(self._seconds, self._link.timeout / 4))
             self._wake.clear()
@@ -194,7 +206,11 @@ class ZooKeeperCoordinator(Coordinator):
             leading = tuple(sorted(self._terms)) if self._fresh() else tuple[Role, ...]()
             now = (self.connection, leading)
         if now != self._told:
-            _log.info("ZooKeeper", connection=now[0].value, leads=[role.value for role in leading])
+            facts = {"connection": now[0].value, "leads": [role.value for role in leading]}
+            if now[0] is Connection.CONNECTED:
+                _log.info("ZooKeeper", **facts)
+            else:
+                _log.warning("ZooKeeper", **facts, error=self._link.trouble)
             self._told = now
             self._changed()
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import FrameType
 
-from compactor.coordination import Role
+from compactor.coordination import NOTHING_NEW, Role
 from compactor.daemon.loop import RoleLoop
 from compactor.daemon.notify import ServiceManager
 from compactor.daemon.presence import Board, Presence, describe, show
@@ -95,22 +95,29 @@ class Daemon:
         """
         Work until told to stop; from the main thread. Returns the exit code: 0, or 1 when something didn't end in time.
 
+        The manager hears that it is ready when those who coordinate were reached for the first time; until then the status says what is waited for.
+
         Raises:
             SettingsError, UnreachableError, RefusedError: it can't start.
         """
         previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
         try:
             self.start()
-            self._manager.ready()
+            ready = False
             while True:
+                if not ready and self._reached():
+                    ready = True
+                    self._manager.ready()
                 self._manager.report(self.troubles(), self._status())
                 match self._next_signal():
                     case None:
                         continue
                     case signal.SIGHUP:
-                        self._manager.reloading()
+                        if ready:
+                            self._manager.reloading()
                         self.reload()
-                        self._manager.ready()
+                        if ready:
+                            self._manager.ready()
                     case number:
                         _log.info("draining", signal=signal.Signals(number).name)
                         return 0 if self.stop() else 1
@@ -228,6 +235,9 @@ class Daemon:
 
     # Pieces
 
+    def _reached(self) -> bool:
+        return self._services is not None and self._services.coordinator.reached
+
     def _status(self) -> str:
         """One sentence for `systemctl status`."""
         return "; ".join(self.unready()) or f"queue: {self._loops['watch'].sentence}"
@@ -239,7 +249,11 @@ class Daemon:
                     return sentence not in {IDLE, DRAINING} and not sentence.startswith(WAITING)
                 return sentence.startswith(_HELD) and services.coordinator.by == "zookeeper"  # elected: as soon as whoever was stopped has lost it
 
-            self._loops[name] = RoleLoop(name, role, run_once, interval=interval, limit=limit, metrics=self.metrics, again=again)
+            def told(sentence: str) -> bool:
+                """By the coordinator, once for all."""
+                return sentence.startswith(f"{WAITING}: {NOTHING_NEW}") or (name in {"control", "members"} and services.coordinator.why_not_start() is not None)
+
+            self._loops[name] = RoleLoop(name, role, run_once, interval=interval, limit=limit, metrics=self.metrics, again=again, told=told)
 
         def now() -> Settings:
             return services.settings

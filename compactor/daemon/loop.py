@@ -31,6 +31,7 @@ class RoleLoop:
         interval: seconds between the starts of two cycles, asked before each pause since settings may change.
         limit: seconds after which a loop that didn't complete a cycle counts as stuck.
         again: whether to go on at once after this sentence (a worker that found work looks for more).
+        told: whether somebody else has said this sentence already, for all loops: then it is no news.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class RoleLoop:
         limit: Callable[[], float],
         metrics: Metrics,
         again: Callable[[str], bool] = lambda _: False,
+        told: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.name = name
         self._role = role
@@ -51,6 +53,7 @@ class RoleLoop:
         self._limit = limit
         self._metrics = metrics
         self._again = again
+        self._told = told
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._last = time.monotonic()
@@ -159,7 +162,7 @@ class RoleLoop:
 
     def _is_news(self, sentence: str) -> bool:
         """Whether it says something else than the latest one; that time went by is none: who waits tells for how long."""
-        return _LENGTH_OF_TIME.sub("", sentence) != _LENGTH_OF_TIME.sub("", self._said)
+        return not self._told(sentence) and _LENGTH_OF_TIME.sub("", sentence) != _LENGTH_OF_TIME.sub("", self._said)
 
     def _pause(self, took: float) -> float:
         pause = self._interval()

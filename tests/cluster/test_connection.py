@@ -4,6 +4,7 @@ import contextlib
 import gc
 import importlib.util
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -11,13 +12,13 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
-from compactor.coordination import Role
+from compactor.coordination import Member, Role
 from compactor.coordination.zookeeper import ZooKeeperCoordinator
 from compactor.errors import CompactorError, SettingsError, UnreachableError
 from compactor.settings import ZooKeeper
 from tests import forked
 from tests.cluster.parties import PATIENCE, SHORT, is_over, party, until
-from tests.cluster.zookeeper_servers import zookeeper
+from tests.cluster.zookeeper_servers import Ensemble, zookeeper
 from tests.needs import missing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -169,6 +170,18 @@ def test_nobody_there_is_one_clear_error():
         nobody.connect()
 
 
+def test_names_that_nobody_has_are_told():
+    """A name that isn't known, and one that can't be: both are named, by who looks and by who joins; kazoo's thread ends by the second one."""
+    for hosts, why in (("nobody.invalid:2181", "Cannot resolve nobody.invalid"), ("a..b:2181", "label empty or too long")):
+        settings = ZooKeeper(hosts=hosts, session_timeout_seconds=1)
+        with pytest.raises(UnreachableError, match=f"^ZooKeeper {re.escape(hosts)} can't be reached: .*{why}"):
+            ZooKeeperCoordinator(settings, 0.5).connect()
+        member = ZooKeeperCoordinator(settings, 0.1)
+        member.join(Member("one", "one", 1, "1"), Role)
+        until(lambda member=member, why=why: why in member.why_not_start(), "told")
+        member.close()
+
+
 def test_a_host_that_is_off_takes_only_its_share():
     """Packets to the first of two servers are lost: the other is asked within the session time-out, which would be over otherwise."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_server(("127.0.0.1", 0)) as other, contextlib.ExitStack() as queue:
@@ -189,3 +202,27 @@ def test_a_host_that_is_off_takes_only_its_share():
         with pytest.raises(UnreachableError):
             coordinator.connect()
         assert asked.is_set()
+
+
+def test_a_member_that_finds_nobody_says_so_once_and_waits(tmp_path):
+    """Servers that are started later: it says to whom it connects, and once why it can't; nothing is asked, and nothing kept to be asked, until they are there."""
+    servers = Ensemble(tmp_path / "servers")
+    with capture_logs() as said, party(servers.hosts, session_timeout_seconds=SHORT) as those:
+        first = those.join("first")
+        until(lambda: any(line["log_level"] == "error" for line in said), "said")
+        assert not first.reached
+        assert first.why_not_start() == f"nothing new is begun: ZooKeeper {servers.hosts} can't be reached: Connection refused"
+        assert first.present() is None
+        assert not first._client._queue
+        try:
+            servers.start()
+            until(lambda: first.lead(Role.CLEANER), "led")
+            assert first.reached
+            assert first.why_not_start() is None
+            told = [(line["log_level"], line["event"]) for line in said if "log_level" in line and line["log_level"] != "debug"]
+            assert told[:2] == [("info", "connecting to ZooKeeper"), ("error", "can't take part in elections; goes on trying")]
+            assert {event for _, event in told[2:]} == {"ZooKeeper"}
+        finally:
+            those.close()
+            those.coordinators.clear()
+            servers.stop()

@@ -164,6 +164,19 @@ def test_only_what_is_new_is_said_at_info():
     assert [line["log_level"] for line in lines] == ["info", "debug", "debug", "info", "info", "debug"]
 
 
+def test_what_was_told_once_for_all_is_not_said_again():
+    """Eleven threads that wait for the same need no eleven lines."""
+    script = Script("waiting: for all", "nothing is queued")
+    with capture_logs() as lines:
+        loop = RoleLoop(
+            "worker-1", "worker", script, interval=lambda: 0.0, limit=lambda: LONG, metrics=Metrics(), told=lambda sentence: sentence.endswith("for all")
+        )
+        loop._cycle()
+        assert loop.sentence == "waiting: for all"
+        loop._cycle()
+    assert [line["log_level"] for line in lines] == ["debug", "info"]
+
+
 def test_an_error_that_goes_on_is_said_once():
     """Also when its sentence counts the seconds."""
     script = Script(UnreachableError("no answer for 5 s"), UnreachableError("no answer for 10.5 s"), UnreachableError("refused"))
