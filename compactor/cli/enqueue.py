@@ -48,7 +48,7 @@ def enqueue(
     )
     denial = _waits(session, asked)
     session.close()  # an embedded database is free for the daemon while we wait
-    if denial is not None:
+    if denial is not None and denial.reason is not Reason.CONTROL_UNKNOWN:  # which was said, and why
         session.output.say(f"it waits ({denial.reason.value}): {denial.sentence}")
     if not wait:
         record = {"id": asked.id, "entity": str(found.entity), "kind": kind, "state": asked.state.value, "accepted": asked.accepted, "message": asked.message}

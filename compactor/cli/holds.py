@@ -12,7 +12,7 @@ import click
 from compactor.cli import units
 from compactor.cli.lookup import find_table
 from compactor.cli.output import Column, Record
-from compactor.cli.session import Session
+from compactor.cli.session import Session, quiet_log
 from compactor.cli.target import Target, did_you_mean
 from compactor.control import Control, Denial, Drain, Judge, Pause, Scope, Subject
 from compactor.control.configured import zone_of
@@ -37,8 +37,11 @@ COLUMNS = (
     Column("cancel", "CANCELS", show=lambda value: "yes" if value else ""),
     Column("cleaner", "CLEANER TOO", show=lambda value: "yes" if value else ""),
 )
+_PATIENCE_SECONDS = 5.0
+"""A person waits for ZooKeeper no longer."""
 _LENGTH = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)min)?(?:(\d+)s)?")
 _LENGTHS = (86_400_000, 3_600_000, 60_000, 1000)
+_UNTOLD = "it can't be told what is paused"
 
 
 # Scopes
@@ -144,17 +147,18 @@ def coordinator(session: Session, *, write: bool = False) -> Iterator[Coordinato
     Whoever keeps the control state, connected.
 
     Raises:
-        UnreachableError: nobody answers; or an embedded metastore belongs to a daemon.
+        UnreachableError: nobody answers, within a few seconds; or an embedded metastore belongs to a daemon.
     """
-    by_database = session.settings.zookeeper.hosts is None
-    try:
-        database = session.database(write=write and by_database)
-    except UnreachableError as error:
-        if not (write and by_database and session.settings.database.url.startswith("sqlite")):
-            raise
-        advice = "stop the daemon instead (TERM: running compactions are finished), or pause before it is started"
-        raise UnreachableError(f"{error}: {advice}") from None
-    found = open_coordinator(session.settings, lambda: database)
+    quiet_log()
+    if session.settings.zookeeper.hosts is None:
+        try:
+            session.database(write=write)
+        except UnreachableError as error:
+            if not (write and session.settings.database.url.startswith("sqlite")):
+                raise
+            advice = "stop the daemon instead (TERM: running compactions are finished), or pause before it is started"
+            raise UnreachableError(f"{error}: {advice}") from None
+    found = open_coordinator(session.settings, session.database, patience_seconds=_PATIENCE_SECONDS)
     try:
         found.connect()
         yield found
@@ -188,13 +192,19 @@ def change(where: Coordinator, how: Callable[[Mapping[str, Any]], dict[str, Any]
 
 
 def judge(session: Session) -> Judge:
-    """Who says why something waits; what can't be read is part of what it says."""
+    """Who says why something waits. Why pauses can't be read is said at once, on a line of its own; each entry's answer is then only that it can't be told."""
     database, settings = session.database(), session.settings
     try:
         with coordinator(session) as found:
-            return Control(lambda: found, lambda: settings, lambda: database.read(database.now_ms), None).judge()
+            decide = Control(lambda: found, lambda: settings, lambda: database.read(database.now_ms), None).judge()
     except CompactorError as error:
-        return Judge(Situation(now_ms=0, unknown=f"it can't be told what is paused: {error}"))
+        unknown = f"{_UNTOLD}: {error}"
+    else:
+        if (denial := decide.uncertain()) is None:
+            return decide
+        unknown = denial.sentence
+    session.output.say(unknown)
+    return Judge(Situation(now_ms=0, unknown=_UNTOLD))
 
 
 def waiting(session: Session, entries: Sequence[QueueEntry]) -> dict[int, Denial]:

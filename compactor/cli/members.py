@@ -2,10 +2,10 @@
 
 import click
 
-from compactor.cli import units
+from compactor.cli import holds, units
 from compactor.cli.output import Column, Record, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.coordination import Role, SeenMember, open_coordinator
+from compactor.coordination import Role, SeenMember
 
 COLUMNS = (
     Column("host", "HOST"),
@@ -28,12 +28,8 @@ def members(session: Session) -> None:
 
     Without ZooKeeper nobody is elected beforehand: the leader of a role is then who did its latest cycle, and daemons that went without a word are shown as gone.
     """
-    coordinator = open_coordinator(session.settings, session.database)
-    try:
-        coordinator.connect()
-        records = [member_record(seen) for seen in coordinator.members()]
-    finally:
-        coordinator.close()
+    with holds.coordinator(session) as where:
+        records = [member_record(seen) for seen in where.members()]
     session.output.show(View(COLUMNS, records, empty="no daemon is there"))
 
 

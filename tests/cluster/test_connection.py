@@ -12,10 +12,10 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
-from compactor.coordination import Member, Role
+from compactor.coordination import Member, Role, open_coordinator
 from compactor.coordination.zookeeper import ZooKeeperCoordinator
 from compactor.errors import CompactorError, SettingsError, UnreachableError
-from compactor.settings import ZooKeeper
+from compactor.settings import Settings, ZooKeeper
 from tests import forked
 from tests.cluster.parties import PATIENCE, SHORT, is_over, party, until
 from tests.cluster.zookeeper_servers import Ensemble, zookeeper
@@ -226,3 +226,11 @@ def test_a_member_that_finds_nobody_says_so_once_and_waits(tmp_path):
             those.close()
             those.coordinators.clear()
             servers.stop()
+
+
+def test_who_only_looks_waits_a_few_seconds():
+    """However long members' sessions are; a shorter one counts."""
+    for session, waits in ((600, 5), (20, 5), (2, 2)):
+        settings = Settings(database={"url": "sqlite:////nowhere"}, zookeeper={"hosts": "127.0.0.1:1", "session_timeout_seconds": session})
+        assert open_coordinator(settings, lambda: None, patience_seconds=5)._link.timeout == waits
+        assert open_coordinator(settings, lambda: None)._link.timeout == session

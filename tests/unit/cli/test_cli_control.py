@@ -165,3 +165,27 @@ def test_while_a_daemon_holds_an_embedded_metastore(shop):
 def test_a_time_is_a_time():
     """Lengths are whole numbers of days, hours, minutes and seconds, in this order."""
     assert [length_ms(text) for text in ("90s", "30min", "2h", "1d12h", "1d 1s")] == [90_000, 1_800_000, 7_200_000, 129_600_000, 86_401_000]
+
+
+@pytest.mark.parametrize("command", [["queue"], ["explain", "shop.orders"], ["enqueue", "shop.orders"]])
+def test_without_zookeeper_the_database_answers(shop, command):
+    """What is queued, and what a table looks like, doesn't need ZooKeeper: it is shown, and one line says why pauses can't be told."""
+    assert shop.run("enqueue", "shop.orders").exit_code == 0
+    shop.config.write_text(shop.config.read_text(encoding="utf-8") + "zookeeper: {hosts: '127.0.0.1:1', session_timeout_seconds: 1}\n", encoding="utf-8")
+    found = shop.run("-o", "json", *command)
+    assert found.exit_code in {0, 3}, found.stderr
+    why = "it can't be told what is paused: ZooKeeper 127.0.0.1:1 can't be reached: Connection refused"
+    assert found.stderr.splitlines() == [why]
+    assert "control-unknown" in found.stdout
+    assert "Connection refused" not in found.stdout
+
+
+@pytest.mark.parametrize(
+    "command", [["members"], ["pauses"], ["pause", "--all", "--reason", "x"], ["resume", "--every"], ["drain", "edge1"]], ids=lambda command: command[0]
+)
+def test_without_zookeeper_one_line_says_so(shop, command):
+    """What lies in ZooKeeper can neither be shown nor changed: exit 5, and nothing else is said."""
+    shop.config.write_text(shop.config.read_text(encoding="utf-8") + "zookeeper: {hosts: '127.0.0.1:1', session_timeout_seconds: 1}\n", encoding="utf-8")
+    found = shop.run(*command)
+    assert (found.exit_code, found.stdout) == (5, "")
+    assert found.stderr.splitlines() == ["error: ZooKeeper 127.0.0.1:1 can't be reached: Connection refused"]
