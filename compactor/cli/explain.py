@@ -1,11 +1,15 @@
 """`compactor explain`: draw a partition, say why it is or isn't due, what compacting it would cost, and what holds back cleaning."""
 
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
 import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli import holds, units
+from compactor.cli import breakdowns, holds, units
 from compactor.cli.enqueue import default_pool
 from compactor.cli.inspect import Inspection, candidates, inspect, judge, look, partitions
 from compactor.cli.lookup import Found, find, find_table, require_transactional
@@ -24,6 +28,7 @@ from compactor.metastore.model import TableFacts
 from compactor.metastore.queue import Queue
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
+from compactor.roles.breakdowns import Told
 from compactor.roles.rules import thresholds_from
 from compactor.storage.registry import storage_for
 
@@ -36,6 +41,7 @@ PARTITION_COLUMNS = (
     Column("score", "SCORE", right=True, show=lambda value: f"{float(str(value)):.2f}"),
     Column("explanation", "WHY"),
 )
+_NOTHING_TOLD: Final[Mapping[int, Told]] = MappingProxyType({})
 
 
 @click.command(cls=Command)
@@ -65,7 +71,9 @@ def explain(session: Session, *, target: str, partition: str | None, everything:
         plan = make_plan(session, found, kind)
     except RefusedError as refusal:
         plan = refusal
-    session.output.show(explanation_view(inspection, plan, _waits(session, found), fold=not everything))
+    waits = _waits(session, found)
+    told = breakdowns.stored(session, inspection.queue, [waits])
+    session.output.show(explanation_view(inspection, plan, waits, told, fold=not everything))
 
 
 def _waits(session: Session, found: Found) -> Denial | None:
@@ -75,13 +83,15 @@ def _waits(session: Session, found: Found) -> Denial | None:
     return decide.waits(Subject(found.table.database, found.table.name, default_pool(found)), working)
 
 
-def explanation_view(inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None = None, *, fold: bool) -> View:
+def explanation_view(
+    inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None = None, told: Mapping[int, Told] = _NOTHING_TOLD, *, fold: bool
+) -> View:
     """The drawing for people; one document for JSON and YAML; the directories for TSV."""
     records = [item.record() for item in inspection.items]
-    return View(COLUMNS, records, document=_document(inspection, plan, waits), picture=lambda: _picture(inspection, plan, waits, fold=fold))
+    return View(COLUMNS, records, document=_document(inspection, plan, waits, told), picture=lambda: _picture(inspection, plan, waits, told, fold=fold))
 
 
-def _document(inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None) -> Record:
+def _document(inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None, told: Mapping[int, Told]) -> Record:
     found, moment, verdict = inspection.found, inspection.moment, inspection.verdict
     totals = read_totals(inspection.items)
     return {
@@ -98,7 +108,7 @@ def _document(inspection: Inspection, plan: CompactionPlan | RefusedError, waits
         "verdict": _verdict_record(verdict),
         "compaction": _compaction_record(plan),
         "waits": None if waits is None else {"reason": waits.reason.value, "sentence": waits.sentence, "until": units.instant(waits.until_ms)},
-        "queue": [queue_record(entry, moment.now_ms) for entry in inspection.queue],
+        "queue": [queue_record(entry, moment.now_ms, told=told.get(entry.id)) for entry in inspection.queue],
         "history": [history_record(entry) for entry in inspection.history],
         "cleaning": [
             {"id": ready.entry.id, "blockers": [{"reason": blocker.reason.value, "sentence": blocker.sentence} for blocker in ready.blockers]}
@@ -137,7 +147,7 @@ def _compaction_record(plan: CompactionPlan | RefusedError) -> Record:
     }
 
 
-def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None, *, fold: bool) -> RenderableType:
+def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None, told: Mapping[int, Told], *, fold: bool) -> RenderableType:
     found, verdict = inspection.found, inspection.verdict
     parts: list[RenderableType] = [picture(str(found.entity), inspection.items, fold=fold), Text(found.location, style="dim"), Text()]
     parts.append(_verdict_line(verdict))
@@ -153,6 +163,7 @@ def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, waits:
         parts.append(Text(f"none may begin now ({waits.reason.value}): {waits.sentence}", style="yellow"))
     for entry in inspection.queue:
         parts.append(Text(f"{entry.kind.value} compaction {entry.id} is {entry.state.value}" + (f" by {entry.worker_id}" if entry.worker_id else "")))
+        parts += [Text(f"  {sentence}", style="yellow") for sentence in _troubles(queue_record(entry, inspection.moment.now_ms, told=told.get(entry.id)))]
     for ready in inspection.cleaning:
         if ready.blockers:
             parts.append(Text(f"cleaning after compaction {ready.entry.id} waits:"))
@@ -165,6 +176,14 @@ def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, waits:
             Text(f"last: {ended.kind.value} compaction {ended.id} {ended.state.value} {units.clock(units.instant(ended.end_ms))}{message}", style="dim")
         )
     return Group(*parts)
+
+
+def _troubles(record: Record) -> Iterator[str]:
+    """How often the work on an entry broke down, and what it waits for."""
+    if record["broke_down"]:
+        yield str(record["broke_down"])
+    if record["waits"]:
+        yield f"waits ({record['waits']}): {record['waits_because']}"
 
 
 def _verdict_line(verdict: Pick | Skip) -> Text:

@@ -4,7 +4,7 @@ from itertools import islice
 
 import click
 
-from compactor.cli import holds, units
+from compactor.cli import breakdowns, holds, units
 from compactor.cli.lookup import find_partition, find_table
 from compactor.cli.output import Column, Record, View
 from compactor.cli.session import Command, Session, pass_session
@@ -14,6 +14,7 @@ from compactor.engine.tracking import is_application, tracking_url
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity, HistoryEntry, QueueEntry, QueueState
 from compactor.metastore.queue import Queue
+from compactor.roles.breakdowns import Told
 
 WAITING = (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANING)
 QUEUE_STATES = [state.value.replace(" ", "-") for state in WAITING]
@@ -34,6 +35,9 @@ QUEUE_COLUMNS = (
     Column("pool", "POOL"),
     Column("waits", "WAITS FOR", people=False),
     Column("waits_because", "WAITS BECAUSE"),
+    Column("broke_down", "BROKE DOWN", programs=False),
+    Column("breakdowns", "BREAKDOWNS", people=False),
+    Column("last_breakdown", "LAST BREAKDOWN", people=False),
     Column("worker", "WORKER"),
     Column("highest_write_id", "WRITE ID", right=True),
     Column("application", "APPLICATION", programs=False),
@@ -66,7 +70,11 @@ def queue(session: Session, target: str | None, states: tuple[str, ...]) -> None
     entries = [entry for entry in Queue(database).entries(*_states(states)) if _fits(entry, wanted)]
     now = database.read(database.now_ms)
     denied = holds.waiting(session, entries)
-    records = [{**queue_record(entry, now, denied.get(entry.id)), **_tracked(session, entry)} for entry in sorted(entries, key=lambda entry: entry.id)]
+    told = breakdowns.stored(session, entries, denied.values())
+    records = [
+        {**queue_record(entry, now, denied.get(entry.id), told.get(entry.id)), **_tracked(session, entry)}
+        for entry in sorted(entries, key=lambda entry: entry.id)
+    ]
     session.output.show(View(QUEUE_COLUMNS, records, empty="nothing is queued"))
 
 
@@ -83,15 +91,23 @@ def history(session: Session, target: str | None, states: tuple[str, ...], limit
     session.output.show(View(HISTORY_COLUMNS, records, empty="no compaction has ended yet"))
 
 
-def queue_record(entry: QueueEntry, now_ms: int, denial: Denial | None = None) -> Record:
-    """An entry for programs: times in ISO 8601; `since_ms` is how long it has been in its state; `waits` is the code of what keeps workers from claiming it."""
+def queue_record(entry: QueueEntry, now_ms: int, denial: Denial | None = None, told: Told | None = None) -> Record:
+    """
+    An entry for programs: times in ISO 8601; `since_ms` is how long it has been in its state; `waits` is the code of what keeps workers from claiming it, or
+    from doing it; `breakdowns` is how often the work on it broke down.
+    """
+    told = told or Told()
+    waits, because = (denial.reason.value, denial.sentence) if denial else (told.reason, told.because) if entry.state is QueueState.INITIATED else ("", "")
     since = {QueueState.INITIATED: entry.enqueue_ms, QueueState.WORKING: entry.start_ms, QueueState.READY_FOR_CLEANING: entry.commit_ms or entry.start_ms}
     entered = since.get(entry.state)
     return {
         **_common(entry),
         "since_ms": None if entered is None else max(0, now_ms - entered),
-        "waits": denial.reason.value if denial else None,
-        "waits_because": denial.sentence if denial else None,
+        "waits": waits or None,
+        "waits_because": because or None,
+        "broke_down": told.sentence or None,
+        "breakdowns": told.times,
+        "last_breakdown": told.latest or None,
         "worker": entry.worker_id,
         "cleaning_started": units.instant(entry.cleaner_start_ms),
     }

@@ -2,18 +2,22 @@
 How often the work on an entry broke down, or took its worker's process with it: stored, so that neither a restart nor another daemon forgets.
 
     breakdowns   {"entries": {"17": {"<worker id>@<start of the claim>": {"died": true, "why": "…"}}},      control state, see docs/control.md
+                  "waits": {"18": {"reason": "disk-full", "why": "…"}},
                   "suspects": {"19": "…"}}
 
 A claim is counted once, whoever counts it and however often. A compaction that kills its daemon each time it is tried would be tried for ever otherwise: after
 `ATTEMPTS` its entry fails. Since a process dies with all that its workers do, entries that were with one that died are suspects: of them a process works on one at a
 time, so that the next death shows which it was. A Spark session that ends with several in it makes them suspects without counting; what ends with only one suspect
 in it is counted against that one. What can't be stored now is stored later; where nothing can be read the entry is tried.
+
+Beside them stands what an entry waits for that is no fault of its own and of which nobody else is told: room. It is for showing only, and not counted.
 Source: docs/operations.md.
 """
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from compactor.coordination import Coordinator
@@ -30,7 +34,30 @@ ATTEMPTS = 3
 _KEPT = 200
 """Entries at most; the oldest are forgotten. A value in ZooKeeper must stay small."""
 _WHY_LENGTH = 200
+_BECAUSE_LENGTH = 400
 Claims = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """
+    What is stored of one entry, for show.
+
+    Args:
+        times: how many claims of it broke down.
+        latest: why the latest of them did.
+        reason, because: what it waits for, by its code and in a sentence; empty when it doesn't.
+    """
+
+    times: int = 0
+    latest: str = ""
+    reason: str = ""
+    because: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """How often it broke down; empty when it didn't."""
+        return f"broke down {self.times} of {ATTEMPTS} times, last: {self.latest}" if self.times else ""
 
 
 class GivenUpError(CompactorError):
@@ -101,10 +128,42 @@ class Breakdowns:
             others = {name: said for name, said in _mapping(data, "suspects").items() if name != str(entry.id) and name.isdecimal() and self._waits(int(name))}
             return {**data, "suspects": dict([*others.items(), (str(entry.id), " ".join(why.split())[:_WHY_LENGTH])][-_KEPT:])}
 
+        self._note(entry, noted)
+
+    def waits(self, entry: QueueEntry, reason: str, why: str) -> None:
+        """Note what this entry waits for; never fails, and isn't stored later: the next try notes it again."""
+
+        def noted(data: dict[str, Any]) -> dict[str, Any]:
+            others = {name: facts for name, facts in _mapping(data, "waits").items() if name != str(entry.id) and name.isdecimal() and self._waits(int(name))}
+            return {**data, "waits": dict([*others.items(), (str(entry.id), {"reason": reason, "why": " ".join(why.split())[:_BECAUSE_LENGTH]})][-_KEPT:])}
+
+        self._note(entry, noted)
+
+    def waits_no_more(self, entry: QueueEntry) -> None:
+        """It was tried and ended otherwise; never fails."""
+
+        def noted(data: dict[str, Any]) -> dict[str, Any]:
+            return {**data, "waits": {name: facts for name, facts in _mapping(data, "waits").items() if name != str(entry.id)}}
+
         try:
-            self._coordinator().update(KEY, noted)
+            if str(entry.id) not in _mapping(self._read(), "waits"):
+                return
+        except CompactorError:
+            return
+        self._note(entry, noted)
+
+    def _note(self, entry: QueueEntry, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        try:
+            self._coordinator().update(KEY, change)
         except CompactorError as error:
-            _log.debug("a suspect can't be stored now", entry=entry.id, error=str(error))
+            _log.debug("what an entry waits for can't be stored now", entry=entry.id, error=str(error))
+
+    def told(self) -> dict[int, Told]:
+        """What is stored, by entry; nothing where it can't be read."""
+        try:
+            return told(self._read())
+        except CompactorError:
+            return {}
 
     def times(self, entry: QueueEntry) -> int:
         """How many claims of this entry ended so; 0 where that can't be told."""
@@ -158,6 +217,19 @@ class Breakdowns:
     def _read(self) -> Mapping[str, Any]:
         value = self._coordinator().read(KEY)
         return {} if value is None else value.data
+
+
+def told(data: Mapping[str, Any]) -> dict[int, Told]:
+    """What the value of `KEY` says, by entry; of any version."""
+    entries, waits = _entries(data), _mapping(data, "waits")
+    found: dict[int, Told] = {}
+    for name in filter(str.isdecimal, {**entries, **waits}):
+        claims = entries.get(name, {})
+        latest = str(list(claims.values())[-1].get("why", "")) if claims else ""
+        facts = waits.get(name)
+        facts = facts if isinstance(facts, Mapping) else {}
+        found[int(name)] = Told(len(claims), latest, str(facts.get("reason", "")), str(facts.get("why", "")))
+    return found
 
 
 def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
