@@ -1,0 +1,81 @@
+"""queue and explain: how often an entry broke down, why the last time, and that there is no room for it, with the figures."""
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from compactor.acid.compaction import CompactionKind
+from compactor.cli.breakdowns import stored
+from compactor.cli.session import Session
+from compactor.control import Denial
+from compactor.coordination import open_coordinator
+from compactor.metastore.model import Entity, QueueEntry, QueueState
+from compactor.metastore.queue import Queue
+from compactor.reasons import Reason
+from compactor.roles.breakdowns import Breakdowns
+from compactor.settings import load_settings
+
+FIGURES = "shop.orders: a major of all would write about 900 bytes, and the file system at /w leaves 100"
+
+
+@pytest.fixture
+def told(shop, request):
+    """Two entries, of the first of which a daemon has noted something: `times`, `room`."""
+    shop.json("enqueue", "shop.orders")
+    shop.json("enqueue", "shop.events/day=2024-01-01/path=a/b")
+    with shop.open() as database:
+        coordinator = open_coordinator(load_settings(shop.config), lambda: database)
+        coordinator.connect()
+        noting = Breakdowns(lambda: coordinator, lambda _: True)
+        (entry,) = Queue(database).entries(entity=Entity("shop", "orders"))
+        for number in range(request.param.get("times", 0)):
+            noting.count(replace(entry, worker_id="compactor-edge1-x-1", start_ms=number), f"ExecutorLostFailure {number}", died=False)
+        if request.param.get("room"):
+            noting.waits(entry, "disk-full", FIGURES)
+    return shop
+
+
+@pytest.mark.parametrize("told", [{"times": 2}], indirect=True)
+def test_how_often_it_broke_down(told):
+    """For people a sentence; for programs the count and the reason, of this entry alone."""
+    first, second = told.json("queue")
+    assert (first["breakdowns"], first["last_breakdown"]) == (2, "ExecutorLostFailure 1")
+    assert (second["breakdowns"], second["last_breakdown"], second["broke_down"]) == (0, None, None)
+    for command in ("queue", "explain"):
+        drawn = told.run(command, "shop.orders")
+        assert drawn.exit_code == 0, drawn.stderr
+        assert "broke down 2 of 3 times, last: ExecutorLostFailure 1" in drawn.stdout
+    (entry,) = told.json("explain", "shop.orders")["queue"]
+    assert (entry["breakdowns"], entry["last_breakdown"]) == (2, "ExecutorLostFailure 1")
+    heading, row, _ = told.run("-o", "tsv", "queue").stdout.splitlines()
+    assert dict(zip(heading.split("\t"), row.split("\t"), strict=True))["breakdowns"] == "2"
+
+
+@pytest.mark.parametrize("told", [{"room": True}], indirect=True)
+def test_that_there_is_no_room(told):
+    """It waits, by a code and a sentence with the figures, where all that waits is told."""
+    first, second = told.json("queue")
+    assert (first["waits"], first["waits_because"], first["breakdowns"]) == ("disk-full", FIGURES, 0)
+    assert second["waits"] is None
+    assert FIGURES in told.run("queue").stdout
+    assert f"waits (disk-full): {FIGURES}" in told.run("explain", "shop.orders").stdout
+    (entry,) = told.json("explain", "shop.orders")["queue"]
+    assert entry["waits"] == "disk-full"
+    told.run("pause", "--all", "--reason", "x")
+    assert [entry["waits"] for entry in told.json("queue")] == ["paused", "paused"]
+
+
+@pytest.mark.parametrize("told", [{}], indirect=True)
+def test_without_anything_noted_nothing_is_told(told):
+    """No column for it, as before anything ever broke down."""
+    assert "BROKE DOWN" not in told.run("queue").stdout
+    assert [(entry["waits"], entry["breakdowns"]) for entry in told.json("queue")] == [(None, 0)] * 2
+
+
+def test_control_state_that_can_not_be_read_is_not_asked_twice():
+    """Whoever was told so when it was asked what is paused; nor is it asked for entries that nobody tries any more."""
+    waiting = QueueEntry(1, Entity("db", "t"), CompactionKind.MAJOR, QueueState.INITIATED)
+    nobody = cast("Session", None)  # asked for anything, it would fail
+    assert stored(nobody, [waiting], [None, Denial(Reason.CONTROL_UNKNOWN, "nobody answers")]) == {}
+    assert stored(nobody, [replace(waiting, state=QueueState.READY_FOR_CLEANING)], []) == {}
