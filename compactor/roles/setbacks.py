@@ -68,15 +68,20 @@ class Setbacks:
             self._until = now + _pause(self._pauses)
             self._why = f"compaction {entry.id} of {entry.entity} was given back: {' '.join(str(error).split())}"
 
-    def leave(self, entry: QueueEntry, why: Exception) -> None:
-        """This entry goes back into the queue, since something else comes first; nothing is wrong."""
+    def leave(self, entry: QueueEntry, why: Exception) -> int:
+        """
+        This entry goes back into the queue, since something else comes first, or there is no room for it; nothing else is wrong, and others are claimed.
+
+        Returns how often it went, in a row.
+        """
         with self._lock:
             now = self._clock()
             aside = self._aside.setdefault(entry.id, _Aside(now, 0, 0))
             aside.times += 1
             aside.until = now + 2 * _pause(aside.times)
             if not self.in_a_row:
-                self._why = f"compaction {entry.id} of {entry.entity} waits: {why}"
+                self._why = f"compaction {entry.id} of {entry.entity} waits: {' '.join(str(why).split())}"
+            return aside.times
 
     def ended(self, entry: QueueEntry, *, compacted: bool) -> None:
         """This entry is done, one way or another; when it was compacted, whatever was away is there."""

@@ -12,7 +12,6 @@ from compactor.control.judge import ON_PURPOSE
 from compactor.errors import CompactorError
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metrics import MANY_ABORTS
-from compactor.reasons import Reason
 from compactor.roles.holding import subject_of
 from compactor.roles.services import Services
 
@@ -85,14 +84,18 @@ class Watch:
         held = {entry.id for entry in ready if (denial := judge.cleaning(subject_of(entry))) is not None and denial.reason in ON_PURPOSE}
         return [now - self._since(entry) - retention for entry in ready if entry.id not in held]
 
-    def _held(self, entries: Iterable[QueueEntry]) -> dict[int, Reason]:
-        """Why initiated entries wait, whoever asks: a drained host's entries are others' to claim."""
+    def _held(self, entries: Iterable[QueueEntry]) -> dict[int, str]:
+        """Why initiated entries wait, whoever asks, by code: a drained host's entries are others' to claim."""
+        waiting = [entry for entry in entries if entry.state is QueueState.INITIATED]
+        if not waiting:
+            return {}
+        stored = self._services.breakdowns.told()
+        held = {entry.id: told.reason for entry in waiting if (told := stored.get(entry.id)) is not None and told.reason}
         judge = self._services.control.judge()
         if judge.free:
-            return {}
+            return held
         working = [subject_of(entry) for entry in entries if entry.state is QueueState.WORKING]
-        waiting = [entry for entry in entries if entry.state is QueueState.INITIATED]
-        return {entry.id: denial.reason for entry in waiting if (denial := judge.waits(subject_of(entry), working)) is not None}
+        return held | {entry.id: denial.reason.value for entry in waiting if (denial := judge.waits(subject_of(entry), working)) is not None}
 
 
 def _label(state: QueueState) -> str:

@@ -16,6 +16,7 @@ from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metrics import version
 from compactor.planning.document import CompactionPlan
+from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.attempt import Attempt, Result
 from compactor.roles.breakdowns import ATTEMPTS, SuspectWaitsError
@@ -29,6 +30,8 @@ IDLE = "nothing is queued"
 DRAINING = "draining: nothing new is claimed"
 WAITING = "waiting"
 """What a sentence begins with that says why nothing is claimed for now."""
+_ROOM = frozenset({Reason.DISK_FULL, Reason.QUOTA_EXCEEDED})
+"""Refusals that lie in the surroundings: before anything was written, they are waited for."""
 _SIGNAL_SECONDS = 1.0
 """How long a signal that ended Spark may take to reach us, too."""
 
@@ -177,18 +180,18 @@ class Worker:
         with about_entity(entry.entity, entry):
             committed = unsettled.attempt.undo(_message(error))
             if committed:
+                self._continuing.remember(entry.id)
                 self._services.setbacks.ended(entry, compacted=True)
                 sentence = f"{_name(entry)}: committed, though no answer came"
             else:
-                self._continuing.remember(entry.id)
                 sentence = self._mark(unsettled.attempt, entry, error)
         self._unsettled = None
         return sentence
 
     def _mark(self, attempt: Attempt, entry: QueueEntry, error: Exception) -> str:
-        queue, metrics, setbacks = self._services.queue, self._services.metrics, self._services.setbacks
+        queue, metrics, setbacks, breakdowns = self._services.queue, self._services.metrics, self._services.setbacks, self._services.breakdowns
         message = _message(error)
-        again = waits = False
+        again = waits = repeated = False
         try:
             match error:
                 case _ if attempt.visible:
@@ -202,6 +205,11 @@ class Worker:
                     queue.give_back(entry)
                     if waits := isinstance(error, SuspectWaitsError):
                         setbacks.leave(entry, error)
+                case RefusedError() if error.reason in _ROOM and not attempt.state_stored:
+                    outcome, word, waits = "given-back", "given back", True
+                    queue.give_back(entry)
+                    breakdowns.waits(entry, error.reason.value, str(error))
+                    repeated = setbacks.leave(entry, error) > 1
                 case RefusedError() if not attempt.state_stored and not isinstance(error, VerificationError):
                     outcome, word = "refused", "refused"
                     queue.mark_refused(entry, message)
@@ -217,13 +225,14 @@ class Worker:
                     queue.mark_failed(entry, message)
         except OwnershipLostError as lost:
             outcome, word, message = "lost", "lost", f"{lost}; it had ended with: {message}"
+        if not waits:
+            breakdowns.waits_no_more(entry)
         if not (again or waits):
             setbacks.ended(entry, compacted=False)
         metrics.jobs.labels(entry.kind.value, outcome).inc()
         metrics.verification_refused.inc(isinstance(error, VerificationError))
-        (_log.info if outcome in {"given-back", "refused", "cancelled"} and not again else _log.warning)(
-            f"compaction {word}", reason=_code(error), message=message
-        )
+        quiet = outcome in {"given-back", "refused", "cancelled"} and not again
+        (_log.debug if repeated else _log.info if quiet else _log.warning)(f"compaction {word}", reason=_code(error), message=message)
         return f"{_name(entry)}: {word}: {message}"
 
     def _may_be_tried_again(self, entry: QueueEntry, error: Exception) -> bool:

@@ -227,6 +227,31 @@ def test_disk_full(tmp_path, small_disk, submitter):
         world.assert_rows(table)
 
 
+def test_no_room_before_anything_is_written(tmp_path, small_disk, submitter):
+    """The entry waits in the queue and says what it needs and what there is; nothing is left of the attempt; with room again it succeeds by itself."""
+    with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as database:
+        world = World(database, tmp_path)
+        world.warehouse.root = small_disk
+        world.submitter = submitter
+        world.services = world.new_services()
+        table = world.warehouse.create_table("db", "t", [("id", "int"), ("v", "string")])
+        for number in range(3):
+            world.insert(table, [(1000 * number + row, f"{row * 2654435761 % (1 << 32):x}") for row in range(5)])
+        scene = Scene(world)
+        scene.remember()
+        (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free))
+        sentence = scene.compact()
+        assert "given back: disk-full: db.t: a major of all would write about " in sentence
+        assert f"the file system at {table.location} leaves 0" in sentence
+        assert (world.states(), world.ended()) == (["initiated"], [])
+        assert scene.files() == scene.before["files"]
+        (small_disk / "ballast").unlink()
+        world.clock.forward(10)
+        assert "published base_" in world.worker().run_once()
+        world.settle_time()
+        world.assert_rows(table)
+
+
 def test_a_directory_that_nobody_may_write(scene):
     """Read-only: one refused or failed entry that says what is needed; nothing else. Root may write anywhere, so it is a read-only mount then."""
     place = scene.table.location
