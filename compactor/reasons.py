@@ -29,6 +29,7 @@ class Reason(StrEnum):
     REPLICATION_PENDING = "replication-pending"
     OPEN_WRITER = "open-writer"
     NO_FIXED_POINT = "would-not-change-anything"
+    STRANDED_STREAM = "stranded-stream"
 
     # refused because
     TABLE_MISSING = "table-missing"

@@ -6,6 +6,7 @@ Source: docs/layout.md; Hive's Worker / CompactorUtil.isEnoughToCompact; HIVE-29
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.names import DirKind
@@ -47,6 +48,47 @@ def enough(state: AcidState, kind: CompactionKind, insert_only: bool) -> bool:
             return True
         case CompactionKind.ABORT_CLEANUP:
             return False
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """A directory that begins below a base's write id and ends above it, with nothing but rolled back ids above: readers pass over all of it."""
+
+    stream: ListedDir
+    base: ListedDir
+
+    @property
+    def short(self) -> str:
+        return f"{self.stream.name} lies across {self.base.name}, and all of it above was rolled back"
+
+    @property
+    def sentence(self) -> str:
+        """What it means, and that somebody must look."""
+        low, reached = self.stream.acid.min_write_id, self.base.acid.max_write_id
+        ids = f"write id {low}" if low == reached else f"write ids {low} to {reached}"
+        return (
+            f"{self.short}: readers pass over it, so what was committed in {ids} can't be read unless {self.base.name} holds it; "
+            "nothing is compacted here before somebody settles that (docs/compaction.md, A stranded stream)"
+        )
+
+
+def stranded(state: AcidState) -> Stranded | None:
+    """
+    A stream that was rolled back beside a base which is named as if it held the stream's lower ids.
+
+    Hive names a major compaction's base after the watermark, though a stream that straddles it isn't in it. Nobody can tell by names whether its rows are.
+
+    Args:
+        state: resolved under a compactor's list.
+    """
+    if state.base is None:
+        return None
+    reached = state.base.acid.max_write_id
+    for listed in state.deltas:
+        low, high = listed.acid.min_write_id, listed.acid.max_write_id
+        if low <= reached < high and state.mixed_aborted_write_ids.issuperset(range(reached + 1, high + 1)):
+            return Stranded(listed, state.base)
+    return None
 
 
 def overlap(base: ListedDir | None, deltas: Iterable[ListedDir]) -> str | None:

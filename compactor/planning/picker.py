@@ -13,7 +13,7 @@ from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import DirKind
 from compactor.acid.snapshot import AcidState, ListedDir, data_files
-from compactor.planning.included import enough, included, is_minor_result, overlap, same_range
+from compactor.planning.included import enough, included, is_minor_result, overlap, same_range, stranded
 from compactor.planning.score import score
 from compactor.planning.thresholds import Thresholds, auto_compaction_off, cleanup_off, thresholds_for
 from compactor.reasons import Reason
@@ -131,6 +131,8 @@ def _skip(facts: PickInput, deltas: tuple[ListedDir, ...]) -> Skip | None:
     unknown = [path for path in facts.state.unknown if not (facts.insert_only and path in files)]
     if unknown:
         return Skip(Reason.UNKNOWN_NAME, f"{unknown[0]} can't be explained: a compaction would be refused")
+    if (left := stranded(facts.state)) is not None:
+        return Skip(Reason.STRANDED_STREAM, left.short)
     if (sentence := overlap(facts.state.base, deltas)) is not None:
         return Skip(Reason.DUPLICATE_RANGE, sentence)
     if is_minor_result(deltas, told_by_name=facts.layout is LayoutVersion.HIVE_4):
@@ -203,7 +205,9 @@ def _settle(facts: PickInput, deltas: tuple[ListedDir, ...], due: _Due) -> Compa
 
 
 def _findings(facts: PickInput) -> tuple[str, ...]:
-    """An old open writer that directories of this partition wait for."""
+    """A stream whose rows can't be read any more; else an old open writer that directories of this partition wait for."""
+    if (left := stranded(facts.state)) is not None:
+        return (left.sentence,)
     age, limit = facts.oldest_open_age_ms, facts.thresholds.open_age_ms
     waiting = [e for e in facts.state.excluded if not e.dir.compacted]
     if age is None or not 0 <= limit < age or not waiting:

@@ -21,7 +21,7 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.planning.document import InputFile, Parts, Role
 from compactor.planning.facts import TableSpec
-from compactor.planning.included import enough, included, overlap, same_range
+from compactor.planning.included import enough, included, overlap, same_range, stranded
 from compactor.planning.parts import Excess, Limits, next_part
 from compactor.planning.whole_files import bucket_of
 from compactor.reasons import Reason
@@ -121,6 +121,8 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         kind = CompactionKind.MAJOR
         why = "Hive 3.1 has no transaction that makes two renames one" if layout is LayoutVersion.HIVE_3 else "worker.prefer_major is set"
         warnings.append(f"a major instead of a minor: it would publish two directories, and {why}")
+    if (left := stranded(state)) is not None:
+        raise RefusedError(Reason.STRANDED_STREAM, f"{spec.name}: {left.sentence}")
     if not enough(current, kind, spec.insert_only):
         raise RefusedError(Reason.NOT_ENOUGH, f"{spec.name}: not enough to compact: {_counted(current)}{_held_back(state)}")
     if (sentence := overlap(state.base, deltas)) is not None:

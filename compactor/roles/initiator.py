@@ -53,6 +53,7 @@ class Initiator:
         self._again: set[Entity] = set()
         self._quiet = Quiet()
         self._recorded: dict[Entity, str] = {}
+        self._told: dict[Entity, tuple[str, ...]] = {}
         self._refusals = Refusals(services.queue)
         self._waited_for: frozenset[str] = frozenset()
 
@@ -89,7 +90,7 @@ class Initiator:
         look = services.initiating.look(first, also=self._again, aborted_count=limits.aborted_count, aborted_age_ms=limits.aborted_age_ms)
         candidates = look.candidates
         self._refusals.begin(now_ms)
-        tally = Tally(candidates=len(candidates))
+        tally = Tally(candidates=len(candidates), told=self._told)
         services.steps.enter(steps.INITIATOR_SEARCHED)
         settings = services.settings.initiator
         failing = services.initiating.failing((candidate.entity for candidate in candidates), settings.failed_threshold, settings.failed_retry_days)
@@ -207,9 +208,9 @@ class Initiator:
             case Pick():
                 self._recorded.pop(entity, None)
                 tally.picks.append((subject, verdict))
-                for finding in verdict.findings:
-                    _log.warning(finding, db=entity.database, table=entity.table, partition=entity.partition)
+                tally.tell(entity, verdict.findings)
             case Skip():
+                tally.tell(entity, verdict.findings)
                 tally.skip(entity, verdict)
             case RefusedError():
                 tally.skip(entity, Skip(verdict.reason, verdict.message))

@@ -50,6 +50,7 @@ class Tally:
 
     Args:
         away: what couldn't be reached first; no fault of the table's, and so no row in the history.
+        told: what the log was told of which partition, in this cycle and those before: it isn't told the same again.
     """
 
     candidates: int = 0
@@ -57,6 +58,7 @@ class Tally:
     skips: dict[Reason, int] = field(default_factory=dict)
     errors: int = 0
     away: str = ""
+    told: dict[Entity, tuple[str, ...]] = field(default_factory=dict)
     again: set[Entity] = field(default_factory=set)
     picks: list[tuple[DueSubject, Pick]] = field(default_factory=list)
     tells_all: bool = field(default_factory=lambda: logging.getLogger(__name__).isEnabledFor(logging.DEBUG))
@@ -68,8 +70,15 @@ class Tally:
             self.again.add(entity)
         if self.tells_all:
             _log.debug("skipped", entity=str(entity), reason=skip.reason.value, why=skip.explanation)
-        for finding in skip.findings:
-            _log.warning(finding, db=entity.database, table=entity.table, partition=entity.partition)
+
+    def tell(self, entity: Entity, findings: tuple[str, ...]) -> None:
+        """Of a partition that was judged: have the log warn of what an operator should look at, once while it stays the same."""
+        if not findings:
+            self.told.pop(entity, None)
+        elif self.told.get(entity) != findings:
+            self.told[entity] = findings
+            for finding in findings:
+                _log.warning(finding, db=entity.database, table=entity.table, partition=entity.partition)
 
     def count(self, metrics: Metrics) -> None:
         """Add to the daemon's counters."""

@@ -25,6 +25,7 @@ LASTING = frozenset(
         Reason.ENCRYPTED_FILE,
         Reason.SCHEMA_MISMATCH,
         Reason.DUPLICATE_RANGE,
+        Reason.STRANDED_STREAM,
         Reason.LIST_BUCKETING,
         Reason.UNKNOWN_NAME,
         Reason.NESTED_DIRECTORY,

@@ -6,6 +6,8 @@ import shutil
 import pytest
 
 from compactor.cli.inspect import look
+from compactor.demo.rows import CatalogRows, MetastoreLedger
+from compactor.demo.warehouse import Warehouse
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity
 from compactor.metastore.queue import Queue
@@ -195,3 +197,25 @@ def test_a_compaction_that_can_not_be_made_small_enough_says_so(shop, monkeypatc
     told = shop.json("explain", "shop.orders")["compaction"]
     assert (told["possible"], told["reason"]) == (False, "limit-exceeded")
     assert "limits.scratch_bytes" in told["message"]
+
+
+def test_explain_tells_of_a_stranded_stream(shop):
+    """Why nothing is compacted, what can't be read, and that a compaction now would be refused."""
+    with shop.open() as database:
+        warehouse = Warehouse(shop.root / "stranded", MetastoreLedger(database), CatalogRows(database))
+        table = warehouse.create_table("stream", "t", [("id", "int")])
+        with warehouse.begin() as txn:
+            txn.overwrite(table, [(1,)])
+        batch = warehouse.stream(table, [[(2,)], [(3,)]])
+        batch.finish(0, commit=True)
+        batch.finish(1, commit=False)
+        batch.close()
+        (base,) = table.location.glob("base_*")
+        base.rename(base.with_name("base_0000002_v0000001"))
+    told = shop.json("explain", "stream.t")
+    assert told["verdict"]["reason"] == told["compaction"]["reason"] == "stranded-stream"
+    (finding,) = told["verdict"]["findings"]
+    assert finding.startswith("delta_0000002_0000003 lies across base_0000002_v0000001, and all of it above was rolled back")
+    assert finding in shop.run("explain", "stream.t").stdout
+    result = shop.run("plan", "stream.t")
+    assert (result.exit_code, finding in result.stderr) == (4, True)
