@@ -15,7 +15,7 @@ _OPEN = frozenset({QueueState.INITIATED, QueueState.WORKING})
 
 def stored(session: Session, entries: Iterable[QueueEntry], denials: Iterable[Denial | None]) -> Mapping[int, Told]:
     """
-    By entry; only of those that may still be tried. Nothing where control state can't be read.
+    By entry; only of those that may still be tried. Nothing where control state can't be read, which is said.
 
     Args:
         denials: why entries wait, as far as that was asked: who was told there that control state can't be read isn't kept waiting a second time.
@@ -26,6 +26,7 @@ def stored(session: Session, entries: Iterable[QueueEntry], denials: Iterable[De
     try:
         with holds.coordinator(session) as where:
             value = where.read(KEY)
-    except CompactorError:
+    except CompactorError as error:
+        session.output.say(f"it can't be told what broke down: {error}")
         return {}
     return {entry_id: found for entry_id, found in told(value.data if value is not None else {}).items() if entry_id in wanted}

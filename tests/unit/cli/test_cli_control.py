@@ -12,6 +12,7 @@ from compactor.control.records import HOLDS, Pause, with_pause
 from compactor.control.scope import Scope
 from compactor.coordination.database import DatabaseCoordinator
 from compactor.metastore.database import Database
+from compactor.metastore.queue import Queue
 
 
 def told(result):
@@ -178,6 +179,17 @@ def test_without_zookeeper_the_database_answers(shop, command):
     assert found.stderr.splitlines() == [why]
     assert "control-unknown" in found.stdout
     assert "Connection refused" not in found.stdout
+
+
+def test_without_zookeeper_one_line_is_enough_for_what_is_worked_on(shop):
+    """Of entries that don't wait it isn't asked what is paused: what is said then is that it can't be told whether they broke down."""
+    assert shop.run("enqueue", "shop.orders").exit_code == 0
+    with shop.open() as database:
+        Queue(database).claim("compactor-edge1-x-1", "test")
+    shop.config.write_text(shop.config.read_text(encoding="utf-8") + "zookeeper: {hosts: '127.0.0.1:1', session_timeout_seconds: 1}\n", encoding="utf-8")
+    found = shop.run("-o", "json", "queue")
+    assert [entry["state"] for entry in json.loads(found.stdout)] == ["working"]
+    assert found.stderr.splitlines() == ["it can't be told what broke down: ZooKeeper 127.0.0.1:1 can't be reached: Connection refused"]
 
 
 @pytest.mark.parametrize(
