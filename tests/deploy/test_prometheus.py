@@ -1,6 +1,7 @@
 """Alert and recording rules: valid, tried in both directions, built on metrics that exist, each with a page that says what to do."""
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,9 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from prometheus_client import Counter
+from prometheus_client.metrics import MetricWrapperBase
 
 from compactor.cli.root import cli
-from compactor.metrics import Metrics
+from compactor.metrics import CLEANING_OUTCOMES, JOB_OUTCOMES, Metrics
 from tests.deploy.service import DEPLOY, PROJECT
 from tests.needs import missing
 
@@ -54,7 +57,18 @@ def test_every_alert_says_what_and_what_to_do(rule):
     """A severity, a summary of one sentence, and a page."""
     assert rule["labels"]["severity"] in {"warning", "critical"}
     assert rule["annotations"]["summary"].endswith(".")
-    assert rule["annotations"]["runbook"] == f"docs/runbooks/{rule['alert']}.md"
+    assert rule["annotations"]["runbook_url"] == f"docs/runbooks/{rule['alert']}.md"
+
+
+def test_the_pages_may_lie_elsewhere(tmp_path):
+    """The command in the head of the rules puts a site's address before every page, and Prometheus takes the result."""
+    text = (FOLDER / "rules.yaml").read_text()
+    (command,) = re.findall(r"^#\s+(sed -i '.*') rules\.yaml$", text, re.MULTILINE)
+    (tmp_path / "rules.yaml").write_text(text)
+    subprocess.run([*shlex.split(command), "rules.yaml"], cwd=tmp_path, check=True, timeout=60)
+    rules = [rule for group in yaml.safe_load((tmp_path / "rules.yaml").read_text())["groups"] for rule in group["rules"] if "alert" in rule]
+    assert {rule["annotations"]["runbook_url"] for rule in rules} == {f"https://wiki.example.org/compactor/docs/runbooks/{name}.md" for name in NAMES}
+    assert promtool("check", "rules", tmp_path / "rules.yaml").returncode == 0
 
 
 def metrics_of_a_daemon() -> set[str]:
@@ -65,11 +79,34 @@ def metrics_of_a_daemon() -> set[str]:
     return names
 
 
+def labels_of_a_daemon() -> dict[str, set[str]]:
+    """The labels of each metric, by its name as Prometheus stores it; every series that a case plays is one of these."""
+    metrics = Metrics()
+    found = {"up": set[str](), "process_start_time_seconds": set[str]()}
+    for metric in vars(metrics).values():
+        if isinstance(metric, MetricWrapperBase):
+            found[f"{metric._name}_total" if isinstance(metric, Counter) else metric._name] = set(metric._labelnames)
+    return found
+
+
+def test_the_cases_play_series_that_a_daemon_has():
+    """A case with another label, or a name that is gone, would show that an alert fires which never does."""
+    known = labels_of_a_daemon()
+    cases = yaml.safe_load((FOLDER / "rules_test.yaml").read_text())["tests"]
+    for text in {series["series"] for case in cases for series in case["input_series"]}:
+        name, _, labels = text.partition("{")
+        assert set(re.findall(r"(\w+)=", labels)) - {"job", "instance"} <= known[name], text
+        if name != "up":
+            assert known[name] <= set(re.findall(r"(\w+)=", labels)), text
+    outcomes = set(re.findall(r'outcome(?:=|=~)"([^"]+)"', " ".join(str(rule["expr"]) for rule in RULES)))
+    assert {outcome for several in outcomes for outcome in several.split("|")} <= {*JOB_OUTCOMES, *CLEANING_OUTCOMES}
+
+
 def test_rules_are_built_on_metrics_that_exist():
     """A metric that was renamed would make an alert silent for ever."""
     expressions = " ".join(str(rule["expr"]) for rule in RULES)
     recorded = {rule["record"] for rule in RULES if "record" in rule}
-    used = set(re.findall(r"[a-z_]+(?::[a-z0-9_]+)+", expressions))
+    used = set(re.findall(r"(?<!\d)[a-z_]+(?::[a-z0-9_]+)+", expressions))
     assert used <= recorded
     raw = set(re.findall(r"(?<![:\w])compactor_[a-z_]+(?![:\w])", expressions))
     assert raw
