@@ -1,6 +1,7 @@
 """The manifests: valid by Kubernetes' own schemas, and consistent with each other, the image and the daemon."""
 
 import copy
+import re
 
 import pytest
 import yaml
@@ -27,7 +28,7 @@ def validate(manifest, version="1.30"):
     kubernetes_validate.validate(manifest, version, strict=True)
 
 
-@pytest.mark.parametrize("version", ["1.25", "1.30", "1.35"])
+@pytest.mark.parametrize("version", ["1.27", "1.30", "1.35"])
 @pytest.mark.parametrize("name", sorted(set(MANIFESTS) - FOREIGN))
 def test_kubernetes_knows_every_field(name, version):
     """Strictly: a field that the schema doesn't have is a mistake."""
@@ -40,6 +41,23 @@ def test_a_field_that_kubernetes_does_not_know_is_found():
     wrong["spec"]["template"]["spec"]["terminationGraceSeconds"] = 1
     with pytest.raises(Exception, match="terminationGraceSeconds"):
         validate(wrong)
+
+
+def test_what_is_commented_out_is_valid_too(tmp_path):
+    """ZooKeeper in the settings, Hadoop's and Kerberos' files in the pod: with the comments taken away they are known settings and known fields."""
+    settings = tmp_path / "compactor.yaml"
+    settings.write_text(re.sub(r"^# (?=(zookeeper|hdfs):$|  \w)", "", (FOLDER / "compactor.yaml").read_text(), flags=re.MULTILINE))
+    loaded = load_settings(settings, {})
+    assert loaded.zookeeper.hosts
+    text = re.sub(r"^( +)# (?=- ?(?:\{|name:)|  (?:configMap|secret):)", r"\1", (FOLDER / "statefulset.yaml").read_text(), flags=re.MULTILINE)
+    manifest = yaml.safe_load(text)
+    validate(manifest)
+    pod = manifest["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert len(pod["volumes"]) == len(MANIFESTS["statefulset.yaml"]["spec"]["template"]["spec"]["volumes"]) + 3
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    places = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {str(loaded.hdfs.conf_dir), str(loaded.hdfs.keytab and loaded.hdfs.keytab.parent)} <= places
 
 
 def test_every_file_is_applied():
