@@ -20,8 +20,8 @@ class CleanerTally:
     Args:
         cleaned: entries marked cleaned.
         ended: entries that ended without cleaning: refused or failed.
-        forgotten: rows about aborted writes whose directories are gone.
         later: what the cycle didn't come to.
+        forgotten: rows about aborted writes whose directories are gone.
         outcomes: how often an attempt ended how.
         evidence: what refused verifications left in the partitions that were looked at.
         waiting: a sentence for each entry that is held back.
@@ -30,9 +30,9 @@ class CleanerTally:
     cleaned: int = 0
     ended: int = 0
     forgotten: int = 0
+    later: int = 0
     directories: int = 0
     bytes: int = 0
-    later: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     reasons: Counter[Reason] = field(default_factory=Counter)
     evidence: list[Evidence] = field(default_factory=list)
@@ -49,14 +49,14 @@ class CleanerTally:
                 self.bytes += removal.bytes
                 self.kinds[_kind(removal.name)] += 1
 
-    def wait(self, entry: QueueEntry, sentence: str, reason: Reason) -> None:
-        with self._lock:
-            self.waiting.append(f"{entry.entity} (compaction {entry.id}): {sentence}")
     def put_off(self) -> None:
         """One entry, or the aborted writes of one table or partition: left for the next cycle."""
         with self._lock:
             self.later += 1
 
+    def wait(self, entry: QueueEntry, sentence: str, reason: Reason) -> None:
+        with self._lock:
+            self.waiting.append(f"{entry.entity} (compaction {entry.id}): {sentence}")
             self.reasons[reason] += 1
 
     def hold(self, entity: Entity, sentence: str, reason: Reason) -> None:
@@ -84,6 +84,8 @@ class CleanerTally:
             parts.append(f"forgot {self.forgotten} aborted writes")
         if self.ended:
             parts.append(f"ended {self.ended} without cleaning")
+        if self.later:
+            parts.append(f"{self.later} left for the next cycle")
         if self.waiting:
             parts.append(f"{len(self.waiting)} wait: {self.waiting[0]}")
         if self.evidence:
@@ -93,8 +95,6 @@ class CleanerTally:
         return "; ".join(parts) or "nothing to clean"
 
 
-        if self.later:
-            parts.append(f"{self.later} left for the next cycle")
 def _outcome_of(error: Exception) -> str:
     match error:
         case RefusedError(reason=Reason.NO_CLEANUP):

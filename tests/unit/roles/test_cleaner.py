@@ -33,10 +33,6 @@ def test_what_was_replaced_is_removed(any_world):
     assert world.services.metrics.registry.get_sample_value("compactor_cleaned_directories_total", {"kind": "delta"}) == 4
 
 
-def test_nothing_to_clean_says_so(world):
-    """One sentence, always the same."""
-    assert world.clean() == "nothing to clean"
-
 def test_a_backlog_is_cleaned_in_cycles_that_end(world):
     """A cycle of hours would look like a thread that is stuck; the next one goes on behind the last entry, so that a store that is away holds up nobody for long."""
     world.configure(cleaner={"threads": 1})
@@ -72,6 +68,10 @@ def test_aborted_writes_are_cleaned_in_cycles_that_end(world):
     assert cleaner.run_once().endswith("forgot 1 aborted writes")
     assert cleaner.run_once() == "nothing to clean"
 
+
+def test_nothing_to_clean_says_so(world):
+    """One sentence, always the same."""
+    assert world.clean() == "nothing to clean"
 
 
 def test_quarantine_keeps_what_was_removed_aside(world):
