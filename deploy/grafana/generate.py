@@ -122,12 +122,19 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Held back",
-                "Since when the oldest replaced directories can't be removed, and how old the oldest open transaction is.",
+                "For how long the oldest replaced directories could have been removed, or somebody has kept them; how old the oldest open transaction is.",
                 "s",
                 {
-                    "cleaning waits": f"max(compactor_cleaner_blocked_age_seconds{{{JOB}}})",
+                    "could have been cleaned": f"max(compactor_cleaning_overdue_seconds{{{JOB}}})",
+                    "somebody is in the way": f"max(compactor_cleaner_blocked_age_seconds{{{JOB}}})",
                     "oldest open transaction": f"max(compactor_oldest_open_writer_age_seconds{{{JOB}}})",
                 },
+            ),
+            (
+                "Attempts to clean",
+                "By outcome; what failed is tried again, what was given up stays.",
+                "short",
+                {"{{outcome}}": f"sum by (outcome) (increase(compactor_cleanings_total{{{JOB}}}[$__rate_interval]))"},
             ),
             (
                 "Aborted writes",
@@ -136,6 +143,63 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
                 {
                     "writes": f"max(compactor_aborted_writes{{{JOB}}})",
                     "tables with very many": f"max(compactor_tables_with_many_aborted_writes{{{JOB}}})",
+                },
+            ),
+        ),
+    ),
+    (
+        "Control and trouble",
+        (
+            (
+                "Paused and drained",
+                "What somebody holds, and hosts whose workers claim nothing.",
+                "short",
+                {
+                    "paused: {{scope}}": f"max by (scope) (compactor_paused{{{JOB}}}) or vector(0)",
+                    "drained: {{instance}}": f"max by (instance) (compactor_drained{{{JOB}}})",
+                },
+            ),
+            (
+                "Held entries",
+                "Initiated entries that no worker may claim now, and those that one may.",
+                "short",
+                {
+                    "{{reason}}": f"max by (reason) (compactor_held_entries{{{JOB}}}) or vector(0)",
+                    "may be claimed": f"max(compactor_claimable_entries{{{JOB}}})",
+                },
+            ),
+            (
+                "Ready",
+                "Whether a daemon does its work, and can tell what is paused: 1 is yes.",
+                "short",
+                {
+                    "{{instance}} ready": f"max by (instance) (compactor_ready{{{JOB}}})",
+                    "{{instance}} control known": f"max by (instance) (compactor_control_known{{{JOB}}})",
+                },
+            ),
+            (
+                "Given back in a row",
+                "Since something that compactions need is away.",
+                "short",
+                {"{{instance}}": f"max by (instance) (compactor_worker_setbacks{{{JOB}}})"},
+            ),
+            (
+                "Errors and refusals",
+                "What the Initiator couldn't judge, what Workers refused, which housekeeping duties failed.",
+                "short",
+                {
+                    "scan errors": f"sum(increase(compactor_scan_errors_total{{{JOB}}}[$__rate_interval]))",
+                    "refused": f'sum(increase(compactor_jobs_total{{{JOB}, outcome="refused"}}[$__rate_interval]))',
+                    "housekeeping": f"sum(increase(compactor_housekeeping_failures_total{{{JOB}}}[$__rate_interval]))",
+                },
+            ),
+            (
+                "Nearest to stuck",
+                "Seconds until a thread counts as stuck and the daemon is restarted; and for how long it has been up.",
+                "s",
+                {
+                    "{{instance}} left": f"min by (instance) (compactor_thread_slack_seconds{{{JOB}}})",
+                    "{{instance}} up for": f"time() - max by (instance) (process_start_time_seconds{{{JOB}}})",
                 },
             ),
         ),
