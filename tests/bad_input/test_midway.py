@@ -242,7 +242,7 @@ def test_no_room_before_anything_is_written(tmp_path, small_disk, submitter):
         (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free))
         sentence = scene.compact()
         assert "given back: disk-full: db.t: a major of all would write about " in sentence
-        assert f"the file system at {table.location} leaves 0" in sentence
+        assert f"{table.location} leaves 0" in sentence
         assert (world.states(), world.ended()) == (["initiated"], [])
         assert scene.files() == scene.before["files"]
         (small_disk / "ballast").unlink()
