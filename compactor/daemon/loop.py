@@ -87,7 +87,7 @@ class RoleLoop:
 
     def trouble(self) -> str | None:
         """Why this loop isn't healthy, None when it is."""
-        if self._stop.is_set():
+        if self._stop.is_set() or not self._began:
             return None
         if not self._thread.is_alive():
             return f"{self.name} has ended"
@@ -97,9 +97,14 @@ class RoleLoop:
 
     def slack(self) -> float:
         """For how many seconds it counts as healthy without completing a cycle; 0 when it doesn't."""
-        if self._stop.is_set():
+        if self._stop.is_set() or not self._began:
             return self._limit()
         return max(0.0, self._limit() - (time.monotonic() - self._last)) if self._thread.is_alive() else 0.0
+
+    @property
+    def _began(self) -> bool:
+        """Before that its daemon is about to start: it may wait for ZooKeeper first."""
+        return self._thread.ident is not None
 
     @property
     def sentence(self) -> str:

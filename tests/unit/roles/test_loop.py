@@ -132,7 +132,7 @@ def test_a_stuck_loop_is_trouble():
 
 
 def test_how_long_it_may_still_take_is_told_before_it_is_too_late():
-    """Seconds until it counts as stuck; 0 when it does, or has ended; its limit once it is stopped."""
+    """Seconds until it counts as stuck; 0 when it does, or has ended; its limit before it starts and once it is stopped."""
     go, began = threading.Event(), threading.Event()
 
     def run_once() -> str:
@@ -141,7 +141,8 @@ def test_how_long_it_may_still_take_is_told_before_it_is_too_late():
         return "x"
 
     loop = make(run_once, Metrics(), limit=1000)
-    assert loop.slack() == 0
+    assert loop.slack() == 1000
+    assert loop.trouble() is None
     loop.start()
     assert began.wait(LONG)
     assert 900 < loop.slack() <= 1000
