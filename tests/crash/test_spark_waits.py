@@ -1,0 +1,33 @@
+"""TERM to a daemon whose Spark never comes, as while YARN's queue is full: it ends in time, and nothing is lost or left."""
+
+import signal
+
+import pytest
+import yaml
+
+from compactor.metastore.model import QueueState
+from compactor.metastore.queue import Queue
+from tests import fake_spark
+from tests.crash.test_kill import SETTINGS, ended, scene, send  # noqa: F401 - a fixture among them
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
+
+
+def test_a_daemon_that_waits_for_spark_drains(scene, tmp_path, monkeypatch):  # noqa: F811 - the fixture
+    """What waits is cancelled when the drain's time is over, undone and given back; the next start compacts it."""
+    monkeypatch.setenv("SPARK_HOME", str(fake_spark.install(tmp_path / "spark")))
+    monkeypatch.setenv("FAKE_SPARK", "wait")
+    scene.config.write_text(yaml.safe_dump(SETTINGS | {"database": {"url": scene.url}, "drain": {"timeout_seconds": 0.1}}), encoding="utf-8")
+    process = scene.start(spark=True)
+    scene.until(process, lambda: list(scene.folder.glob("compactor-spark-*")), "waiting for Spark")
+    send(process, signal.SIGTERM)
+    assert ended(process) == 0
+    assert any(event["event"] == "the start of a spark session was given up" for event in scene.events())
+    queue = Queue(scene.metastore)
+    assert queue.history(QueueState.FAILED) == []
+    assert [entry.state for entry in queue.entries()] == [QueueState.INITIATED]
+    assert not [name for name in scene.names() if name.startswith(".")]
+    again = scene.start()
+    scene.until(again, scene.settled, "settled")
+    assert scene.drain(again) == 0
+    scene.assert_rows()
