@@ -69,3 +69,10 @@ def test_a_token_for_others(server, held, keytab, tmp_path):
     alone = f"hdfs://{server.setting('hdfs-site.xml', 'dfs.namenode.rpc-address.ns1.nn1')}"
     with pytest.raises(UnreachableError, match=r"no delegation token for 127\.0\.0\.1:\d+, only for ha-hdfs:ns1: name hdfs://127.*hadoopFileSystems"):
         driver(server, alone).exists(f"{alone}/warehouse")
+
+
+def test_encrypted_transfer(kdc, realm, keytab, tmp_path):
+    """A key of the NameNode's instead of block tokens, and AES: the driver does all it can."""
+    how = {"dfs.encrypt.data.transfer": "true", "dfs.encrypt.data.transfer.cipher.suites": "AES/CTR/NoPadding", "hadoop.rpc.protection": "integrity"}
+    with hdfs(kdc, tmp_path, **how) as alone:
+        assert works(driver(alone, principal=ME, keytab=keytab), f"{alone.root}/warehouse/encrypted") == "compactor"
