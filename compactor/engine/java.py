@@ -1,10 +1,14 @@
-"""Where Java is; Spark can't start without one."""
+"""Where Java is, without which Spark can't start; and what a program of Java said when it failed."""
 
 import os
+import re
 import shutil
 from pathlib import Path
+from typing import Final
 
 from compactor.errors import UnreachableError
+
+_TELLING: Final = re.compile(r"(Exception in thread|Caused by:|ERROR|[Ee]rror:|diagnostics:|Exception:)")
 
 
 def require_java() -> str:
@@ -24,3 +28,11 @@ def require_java() -> str:
     if found is None:
         raise UnreachableError("Java isn't installed: Spark needs Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless), or JAVA_HOME set")
     return found
+
+
+def telling_line(log: str) -> str | None:
+    """The line of a Java program's log that says why it ended; None when it said nothing."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    telling = [line for line in lines if _TELLING.search(line)]
+    found = telling[:1] or lines[-1:]
+    return found[0][:500] if found else None

@@ -13,13 +13,18 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from compactor.engine.java import telling_line
 from compactor.engine.submit_command import JOB_VARIABLE, spark_home, tag
 from compactor.log import get_logger
+from compactor.settings.work import Spark
 
 _log = get_logger(__name__)
 YARN_ID: Final = re.compile(r"application_\d+_\d+")
 _CLI: Final = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
 _CLI_SECONDS: Final = 120.0
+_OVER: Final = "has already finished"
+_LOGIN: Final = re.compile(r"Kerberos|GSS|authenticat", re.IGNORECASE)
+_LOG_IN: Final = "set spark.principal and spark.keytab, or keep a ticket in the default cache (kinit)"
 
 
 def end_group(process: "subprocess.Popen[bytes]", patience: float) -> None:
@@ -58,26 +63,47 @@ def started_for(keys: Collection[str], variable: str = JOB_VARIABLE) -> Iterator
 
 def end_on_yarn(keys: Collection[str], application: str | None, environment: Mapping[str, str]) -> list[str]:
     """
-    Have the ResourceManager kill applications by tag, and one by its id; returns their ids. Takes some seconds; what can't be done is said in the log.
+    Have the ResourceManager kill applications by tag, and one by its id. Takes some seconds.
+
+    Args:
+        environment: where Hadoop's configuration is, and as whom we come (see `by_keytab`); our settings are left out of it.
+
+    Returns:
+        Ids of those that were running and of which it says that they are killed now. What it doesn't say is a warning in the log.
     """
     found = {application} if application and YARN_ID.fullmatch(application) else set()
     for key in keys:
         said = _yarn(["-list", "-appTags", tag(key), "-appStates", "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"], environment)
-        found |= set(YARN_ID.findall(said))
-    for one in sorted(found):
-        _yarn(["-kill", one], environment)
-    return sorted(found)
+        found |= set(YARN_ID.findall(said or ""))
+    return [one for one in sorted(found) if (said := _yarn(["-kill", one], environment)) is not None and _OVER not in said]
 
 
-def _yarn(words: list[str], environment: Mapping[str, str]) -> str:
-    """Hadoop's own command, from the jars of Spark."""
+def by_keytab(spark: Spark) -> dict[str, str]:
+    """
+    By which variables Hadoop's commands log in with `spark.keytab`; none without one, for then the default ticket cache counts.
+
+    Source: Hadoop's UserGroupInformation.LoginParams.
+    """
+    return {"KRB5PRINCIPAL": spark.principal, "KRB5KEYTAB": str(spark.keytab)} if spark.principal and spark.keytab else {}
+
+
+def _yarn(words: list[str], environment: Mapping[str, str]) -> str | None:
+    """What Hadoop's own command answers, from the jars of Spark; None when it couldn't do it, which is in the log then."""
     line = [str(spark_home() / "bin" / "spark-class"), _CLI, "application", *words]
+    env = {key: value for key, value in environment.items() if not key.upper().startswith("COMPACTOR_")}  # there are passwords among our settings
     try:
-        done = subprocess.run(line, capture_output=True, text=True, timeout=_CLI_SECONDS, check=False, env=dict(environment), stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        _log.warning("YARN can't be asked", what=" ".join(words), error=str(error))
-        return ""
-    if done.returncode:
-        lines = [text for text in done.stderr.splitlines() if text.strip()]
-        _log.debug("YARN said no", what=" ".join(words), error=lines[-1] if lines else "")
-    return done.stdout
+        done = subprocess.run(line, capture_output=True, text=True, timeout=_CLI_SECONDS, check=False, env=env, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:  # Hadoop takes a login that is refused for a ResourceManager that comes back
+        why, help_ = (
+            f"no answer within {_CLI_SECONDS:g} s",
+            "" if "KRB5KEYTAB" in env else f", which a YARN with Kerberos doesn't give without a login; {_LOG_IN}",
+        )
+    except OSError as error:
+        why, help_ = str(error), ""
+    else:
+        if done.returncode == 0:
+            return done.stdout
+        why = telling_line(done.stderr) or f"exit code {done.returncode}"
+        help_ = f"; {_LOG_IN}" if _LOGIN.search(why) else ""
+    _log.warning("YARN didn't do it", what=" ".join(words), error=f"{why}{help_}")
+    return None

@@ -20,7 +20,7 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from compactor.engine.java import require_java
-from compactor.engine.left_over import end_on_yarn, end_processes
+from compactor.engine.left_over import by_keytab, end_on_yarn, end_processes
 from compactor.engine.session_jvm import ALONE, Live, forget_jvm, gateway_process
 from compactor.engine.spark_conf import as_user, common_conf, executor_python, without_contradiction
 from compactor.engine.spark_jobs import POLL_SECONDS, POOLS, first_line
@@ -130,7 +130,7 @@ class Start:
             end_processes([self.key], VARIABLE)
             if self._trying and (process := gateway_process()) is not None:  # where there is no /proc
                 process.kill()
-        if self._spark.master == "yarn" and (ended := end_on_yarn([self.key], None, os.environ)):
+        if self._spark.master == "yarn" and (ended := end_on_yarn([self.key], None, os.environ | by_keytab(self._spark))):
             _log.info("ended what was still to start on YARN", applications=ended)
         self._cleared.set()
 

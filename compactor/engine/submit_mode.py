@@ -21,8 +21,8 @@ from typing import Final, TypeVar
 
 from compactor import __version__
 from compactor.engine.assignment import Assignment
-from compactor.engine.java import require_java
-from compactor.engine.left_over import YARN_ID, end_group, end_on_yarn, end_processes
+from compactor.engine.java import require_java, telling_line
+from compactor.engine.left_over import YARN_ID, by_keytab, end_group, end_on_yarn, end_processes
 from compactor.engine.mailbox import DIRECTORY, Mailbox, Seen
 from compactor.engine.running import Runner
 from compactor.engine.submit import BrokenDownError, JobName
@@ -46,7 +46,6 @@ BLIND_SECONDS: Final = 300.0
 PATIENCE_SECONDS: Final = 15.0
 """How long each way of ending an application may take before the next, harder one."""
 _SUBMITTED: Final = re.compile(r"Submitted application (application_\d+_\d+)")
-_TELLING: Final = re.compile(r"(Exception in thread|Caused by:|ERROR|[Ee]rror:|diagnostics:|Exception:)")
 
 
 @dataclass(slots=True)
@@ -194,7 +193,8 @@ class ApplicationSubmitter(Runner):
                 return
             if self._settings.master == "yarn":
                 said = _SUBMITTED.search(application.said())
-                end_on_yarn([application.job.key], application.id or (said[1] if said else None), environment(application.job, application.folder))
+                env = environment(application.job, application.folder) | by_keytab(self._settings)
+                end_on_yarn([application.job.key], application.id or (said[1] if said else None), env)
             end_group(application.process, PATIENCE_SECONDS)
         finally:
             shutil.rmtree(application.folder, ignore_errors=True)
@@ -206,7 +206,7 @@ class ApplicationSubmitter(Runner):
         self._aside(lambda: self._end_left_over(keys, application), "end-left-over")
 
     def _end_left_over(self, keys: Collection[str], application: str | None) -> None:
-        if self._settings.master == "yarn" and (ended := end_on_yarn(keys, application, os.environ)):
+        if self._settings.master == "yarn" and (ended := end_on_yarn(keys, application, os.environ | by_keytab(self._settings))):
             _log.info("ended what a dead worker had running on YARN", applications=ended)
         if processes := end_processes(keys):
             _log.info("ended what a dead worker had running here", processes=processes)
@@ -230,14 +230,6 @@ class ApplicationSubmitter(Runner):
             self.end(application.job)
         for thread in list(self._ending):
             thread.join()
-
-
-def telling_line(log: str) -> str | None:
-    """The line of a Java program's log that says why it ended; None when it said nothing."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    telling = [line for line in lines if _TELLING.search(line)]
-    found = telling[:1] or lines[-1:]
-    return found[0][:500] if found else None
 
 
 def _which(application: _Application) -> str:

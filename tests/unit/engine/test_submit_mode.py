@@ -12,9 +12,10 @@ import pytest
 from compactor import __version__
 from compactor.acid.compaction import CompactionKind
 from compactor.engine.assignment import Assignment
+from compactor.engine.java import telling_line
 from compactor.engine.left_over import end_processes, started_for
 from compactor.engine.submit import BrokenDownError, JobName
-from compactor.engine.submit_mode import ApplicationSubmitter, telling_line
+from compactor.engine.submit_mode import ApplicationSubmitter
 from compactor.errors import CancelledError, CompactorError, RefusedError, UnreachableError
 from compactor.reasons import Reason
 from compactor.storage.options import StorageOptions
