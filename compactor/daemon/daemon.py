@@ -13,37 +13,29 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import FrameType
 
-from compactor.coordination import NOTHING_NEW, Role
+from compactor.coordination import Role
 from compactor.daemon.loop import RoleLoop
+from compactor.daemon.loops import make_loops
 from compactor.daemon.notify import ServiceManager
-from compactor.daemon.presence import Board, Presence, describe, show
+from compactor.daemon.presence import Board, describe, show
 from compactor.daemon.web import WebServer
 from compactor.engine.submit import StoppableSubmitter
-from compactor.errors import CompactorError, MutexHeldError, OwnershipLostError, UnreachableError
+from compactor.errors import CompactorError
 from compactor.log import configure, get_logger
 from compactor.metrics import Metrics, version
 from compactor.roles import steps
 from compactor.roles.cancellation import DrainedError
-from compactor.roles.cleaner import Cleaner
-from compactor.roles.holding import Holding
-from compactor.roles.housekeeper import Housekeeper
-from compactor.roles.initiator import Initiator
 from compactor.roles.recovery import Recovery
 from compactor.roles.services import Services
 from compactor.roles.steps import Observer
-from compactor.roles.turn import NoTurn
-from compactor.roles.watch import Watch
-from compactor.roles.worker import DRAINING, IDLE, WAITING, Worker
+from compactor.roles.worker import Worker
 from compactor.settings import Settings
 from compactor.storage.traffic import totals
 
 _log = get_logger(__name__)
-_WATCH_SECONDS = 15.0
 _CANCEL_SECONDS = 120.0
 _CLOSE_SECONDS = 30.0
 _HOUR = 3600.0
-_STANDS_BY = "stands by"
-_HELD = "the database's mutex is another's"
 
 
 class Daemon:
@@ -147,7 +139,8 @@ class Daemon:
             stack.callback(services.close)
             stack.enter_context(services.identity)
             self._recover(services)
-            self._make_loops(services)
+            made = make_loops(services, self.metrics, self._board, self._control_changed)
+            self._loops, self._led, self._workers = made.loops, made.led, made.workers
             roles = [*self._led, *(["worker"] if self._workers else [])]
             services.coordinator.join(describe(services, roles), self._led.values(), self._coordination_changed)
             services.control.tell(self._loops["control"].wake)
@@ -241,82 +234,6 @@ class Daemon:
     def _status(self) -> str:
         """One sentence for `systemctl status`."""
         return "; ".join(self.unready()) or f"queue: {self._loops['watch'].sentence}"
-
-    def _make_loops(self, services: Services) -> None:
-        def add(name: str, role: str, run_once: Callable[[], str], interval: Callable[[], float], limit: Callable[[], float], *, worker: bool = False) -> None:
-            def again(sentence: str) -> bool:
-                if worker:
-                    return sentence not in {IDLE, DRAINING} and not sentence.startswith(WAITING)
-                return sentence.startswith(_HELD) and services.coordinator.by == "zookeeper"  # elected: as soon as whoever was stopped has lost it
-
-            def told(sentence: str) -> bool:
-                """By the coordinator, once for all."""
-                return sentence.startswith(f"{WAITING}: {NOTHING_NEW}") or (name in {"control", "members"} and services.coordinator.why_not_start() is not None)
-
-            self._loops[name] = RoleLoop(name, role, run_once, interval=interval, limit=limit, metrics=self.metrics, again=again, told=told)
-
-        def now() -> Settings:
-            return services.settings
-
-        def led(role: Role, run_once: Callable[[], str], no_turn: Callable[[], None] = lambda: None) -> Callable[[], str]:
-            self._led[role.value] = role
-
-            def cycle() -> str:
-                sentence = self._as_leader(services, role, run_once)
-                if isinstance(sentence, NoTurn):
-                    no_turn()
-                return sentence
-
-            return cycle
-
-        self._led[Role.HOUSEKEEPER.value] = Role.HOUSEKEEPER
-        add(
-            "housekeeper",
-            "housekeeper",
-            Housekeeper(services).run_once,
-            lambda: now().housekeeper.interval_seconds,
-            lambda: 3 * now().housekeeper.interval_seconds + _HOUR,
-        )
-        add("watch", "watch", Watch(services).run_once, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
-        if services.settings.initiator.enabled:
-            add(
-                "initiator",
-                "initiator",
-                led(Role.INITIATOR, Initiator(services).run_once),
-                lambda: now().initiator.interval_seconds,
-                lambda: 3 * now().initiator.interval_seconds + _HOUR,
-            )
-        for number, pool in enumerate(services.settings.worker.pool_of_each, 1):
-            worker = Worker(services, number, pool)
-            self._workers.append(worker)
-            limit = lambda: now().worker.timeout_hours * _HOUR + _HOUR  # noqa: E731
-            add(f"worker-{number}", "worker", worker.run_once, lambda: now().worker.poll_seconds, limit, worker=True)
-        if services.settings.cleaner.enabled:
-            cleaner = Cleaner(services)
-            clean = led(Role.CLEANER, cleaner.run_once, cleaner.no_turn)
-            add("cleaner", "cleaner", clean, lambda: now().cleaner.interval_seconds, lambda: 3 * now().cleaner.interval_seconds + _HOUR)
-        holding = Holding(services, self._workers, self._control_changed)
-        add("control", "control", holding.run_once, lambda: now().control.refresh_seconds, lambda: _HOUR / 4)
-        shown = [name for name in self._loops if name not in {"watch", "control"}]
-        presence = Presence(services, self._loops, self._board, shown)
-        add("members", "members", presence.run_once, lambda: now().members.heartbeat_seconds, lambda: _HOUR / 4)
-
-    @staticmethod
-    def _as_leader(services: Services, role: Role, run_once: Callable[[], str]) -> str:
-        """One cycle, if we are elected; standing by and letting go are no failures."""
-        if (why := services.coordinator.why_not_start()) is not None:
-            return NoTurn(f"{WAITING}: {why}")
-        if services.coordinator.lead(role) is None:
-            return NoTurn(f"{_STANDS_BY}: another daemon leads the {role}")
-        try:
-            return run_once()
-        except MutexHeldError as error:
-            return NoTurn(f"{_HELD}: {error}")
-        except OwnershipLostError as error:
-            return NoTurn(f"{_STANDS_BY}: {error}")
-        except UnreachableError:
-            services.coordinator.step_back(role)  # what we can't reach another daemon may
-            raise
 
     def _coordination_changed(self) -> None:
         """From the coordinator's thread."""

@@ -1,0 +1,116 @@
+"""
+Which loops a daemon runs: each role, how often, how long a cycle may take, and that what is led is done by the leader alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from compactor.coordination import Role
+from compactor.daemon.loop import RoleLoop
+from compactor.daemon.presence import Board, Presence
+from compactor.errors import MutexHeldError, OwnershipLostError, UnreachableError
+from compactor.metrics import Metrics
+from compactor.roles.cleaner import Cleaner
+from compactor.roles.holding import Holding
+from compactor.roles.housekeeper import Housekeeper
+from compactor.roles.initiator import Initiator
+from compactor.roles.services import Services
+from compactor.roles.turn import NoTurn
+from compactor.roles.watch import Watch
+from compactor.roles.worker import DRAINING, IDLE, WAITING, Worker
+from compactor.settings import Settings
+
+_WATCH_SECONDS = 15.0
+_HOUR = 3600.0
+_STANDS_BY = "stands by"
+_HELD = "the database's mutex is another's"
+
+
+@dataclass(slots=True)
+class Loops:
+    """
+    Args:
+        loops: by name, in the order in which they are started.
+        led: roles of those that only a leader does, by the loop's name.
+        workers: behind the loops named `worker-…`.
+    """
+
+    loops: dict[str, RoleLoop] = field(default_factory=dict)
+    led: dict[str, Role] = field(default_factory=dict)
+    workers: list[Worker] = field(default_factory=list)
+
+
+def make_loops(services: Services, metrics: Metrics, board: Board, control_changed: Callable[[], None]) -> Loops:
+    """
+    The loops that the settings ask for, not started.
+
+    Args:
+        board: what each thread is at, for `compactor members`.
+        control_changed: told when somebody paused, resumed or drained.
+    """
+    made = Loops()
+
+    def add(name: str, role: str, run_once: Callable[[], str], interval: Callable[[], float], limit: Callable[[], float], *, worker: bool = False) -> None:
+        def again(sentence: str) -> bool:
+            if worker:
+                return sentence not in {IDLE, DRAINING} and not sentence.startswith(WAITING)
+            return sentence.startswith(_HELD) and services.coordinator.by == "zookeeper"  # elected: as soon as whoever was stopped has lost it
+
+        made.loops[name] = RoleLoop(name, role, run_once, interval=interval, limit=limit, metrics=metrics, again=again)
+
+    def led(role: Role, run_once: Callable[[], str], no_turn: Callable[[], None] = lambda: None) -> Callable[[], str]:
+        made.led[role.value] = role
+
+        def cycle() -> str:
+            sentence = as_leader(services, role, run_once)
+            if isinstance(sentence, NoTurn):
+                no_turn()
+            return sentence
+
+        return cycle
+
+    def now() -> Settings:
+        return services.settings
+
+    def thrice(interval: Callable[[], float]) -> Callable[[], float]:
+        return lambda: 3 * interval() + _HOUR
+
+    made.led[Role.HOUSEKEEPER.value] = Role.HOUSEKEEPER
+    keep = lambda: now().housekeeper.interval_seconds  # noqa: E731
+    add("housekeeper", "housekeeper", Housekeeper(services).run_once, keep, thrice(keep))
+    add("watch", "watch", Watch(services).run_once, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
+    if now().initiator.enabled:
+        look = lambda: now().initiator.interval_seconds  # noqa: E731
+        add("initiator", "initiator", led(Role.INITIATOR, Initiator(services).run_once), look, thrice(look))
+    for number, pool in enumerate(now().worker.pool_of_each, 1):
+        worker = Worker(services, number, pool)
+        made.workers.append(worker)
+        limit = lambda: now().worker.timeout_hours * _HOUR + _HOUR  # noqa: E731
+        add(f"worker-{number}", "worker", worker.run_once, lambda: now().worker.poll_seconds, limit, worker=True)
+    if now().cleaner.enabled:
+        cleaner = Cleaner(services)
+        clean = lambda: now().cleaner.interval_seconds  # noqa: E731
+        add("cleaner", "cleaner", led(Role.CLEANER, cleaner.run_once, cleaner.no_turn), clean, thrice(clean))
+    holding = Holding(services, made.workers, control_changed)
+    add("control", "control", holding.run_once, lambda: now().control.refresh_seconds, lambda: _HOUR / 4)
+    shown = [name for name in made.loops if name not in {"watch", "control"}]
+    presence = Presence(services, made.loops, board, shown)
+    add("members", "members", presence.run_once, lambda: now().members.heartbeat_seconds, lambda: _HOUR / 4)
+    return made
+
+
+def as_leader(services: Services, role: Role, run_once: Callable[[], str]) -> str:
+    """One cycle, if we are elected; standing by and letting go are no failures."""
+    if (why := services.coordinator.why_not_start()) is not None:
+        return NoTurn(f"{WAITING}: {why}")
+    if services.coordinator.lead(role) is None:
+        return NoTurn(f"{_STANDS_BY}: another daemon leads the {role}")
+    try:
+        return run_once()
+    except MutexHeldError as error:
+        return NoTurn(f"{_HELD}: {error}")
+    except OwnershipLostError as error:
+        return NoTurn(f"{_STANDS_BY}: {error}")
+    except UnreachableError:
+        services.coordinator.step_back(role)  # what we can't reach another daemon may
+        raise
