@@ -4,6 +4,7 @@ What can be watched: Prometheus metrics in a registry of their own.
 Knows names, labels and units (seconds, bytes; counters end in `_total`); the roles fill them in. One `Metrics` per daemon.
 """
 
+import functools
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
@@ -26,6 +27,7 @@ MANY_ABORTS = 1500
 _JOB_SECONDS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
 
 
+@functools.cache
 def version() -> str:
     """The installed package's version; `unknown` when run from a bare tree."""
     try:

@@ -199,57 +199,55 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_disk_full(tmp_path, small_disk, submitter):
+@pytest.fixture
+def tight(tmp_path, small_disk, submitter):
+    """A table on the small file system; the metastore is elsewhere."""
+    with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as database:
+        world = World(database, tmp_path)
+        world.warehouse.root = small_disk
+        world.submitter = submitter
+        world.services = world.new_services()
+        table = world.warehouse.create_table("db", "t", [("id", "int"), ("v", "string")])
+        for number in range(3):
+            world.insert(table, [(1000 * number + row, f"{row * 2654435761 % (1 << 32):x}") for row in range(5)])
+        yield Scene(world)
+
+
+def test_disk_full(tight, small_disk):
     """While tasks write: one failed entry with `disk-full`, nothing left of the attempt, everything readable; with room again it succeeds."""
-    with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as database:
-        world = World(database, tmp_path)
-        world.warehouse.root = small_disk
-        world.submitter = submitter
-        world.services = world.new_services()
-        table = world.warehouse.create_table("db", "t", [("id", "int"), ("v", "string")])
-        for number in range(3):
-            world.insert(table, [(1000 * number + row, f"{row * 2654435761 % (1 << 32):x}") for row in range(5)])
-        scene = Scene(world)
-        free = shutil.disk_usage(small_disk).free
+    scene, world, table = tight, tight.world, tight.table
+    free = shutil.disk_usage(small_disk).free
 
-        def fill():
-            (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free))
-
-        scene.remember()
-        at(scene, steps.WORKER_STAGED, fill)
-        scene.compact()
-        scene.assert_ended("failed", "disk-full", "free some space", str(small_disk))
-        scene.assert_untouched()
-        (small_disk / "ballast").unlink()
-        assert shutil.disk_usage(small_disk).free >= free - 16384
-        assert "published base_" in scene.compact()
-        world.settle_time()
-        world.assert_rows(table)
-
-
-def test_no_room_before_anything_is_written(tmp_path, small_disk, submitter):
-    """The entry waits in the queue and says what it needs and what there is; nothing is left of the attempt; with room again it succeeds by itself."""
-    with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as database:
-        world = World(database, tmp_path)
-        world.warehouse.root = small_disk
-        world.submitter = submitter
-        world.services = world.new_services()
-        table = world.warehouse.create_table("db", "t", [("id", "int"), ("v", "string")])
-        for number in range(3):
-            world.insert(table, [(1000 * number + row, f"{row * 2654435761 % (1 << 32):x}") for row in range(5)])
-        scene = Scene(world)
-        scene.remember()
+    def fill():
         (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free))
-        sentence = scene.compact()
-        assert "given back: disk-full: db.t: a major of all would write about " in sentence
-        assert f"{table.location} leaves 0" in sentence
-        assert (world.states(), world.ended()) == (["initiated"], [])
-        assert scene.files() == scene.before["files"]
-        (small_disk / "ballast").unlink()
-        world.clock.forward(10)
-        assert "published base_" in world.worker().run_once()
-        world.settle_time()
-        world.assert_rows(table)
+
+    scene.remember()
+    at(scene, steps.WORKER_STAGED, fill)
+    scene.compact()
+    scene.assert_ended("failed", "disk-full", "free some space", str(small_disk))
+    scene.assert_untouched()
+    (small_disk / "ballast").unlink()
+    assert shutil.disk_usage(small_disk).free >= free - 16384
+    assert "published base_" in scene.compact()
+    world.settle_time()
+    world.assert_rows(table)
+
+
+def test_no_room_before_anything_is_written(tight, small_disk):
+    """The entry waits in the queue and says what it needs and what there is; nothing is left of the attempt; with room again it succeeds by itself."""
+    scene, world, table = tight, tight.world, tight.table
+    scene.remember()
+    (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free))
+    sentence = scene.compact()
+    assert "given back: disk-full: db.t: a major of all would write about " in sentence
+    assert f"{table.location} leaves 0" in sentence
+    assert (world.states(), world.ended()) == (["initiated"], [])
+    assert scene.files() == scene.before["files"]
+    (small_disk / "ballast").unlink()
+    world.clock.forward(10)
+    assert "published base_" in world.worker().run_once()
+    world.settle_time()
+    world.assert_rows(table)
 
 
 def test_a_directory_that_nobody_may_write(scene):
