@@ -68,10 +68,15 @@ def test_killed_it_is_succeeded(fleet):
     assert listed(fleet, "tsv").splitlines()[0].startswith("host\tpid\tversion\tstate\tleads")
     assert metrics(first)['compactor_leader{role="cleaner"}'] == 1
     assert metrics(second)['compactor_leader{role="cleaner"}'] == 0
+    latest = [f'compactor_last_cycle_timestamp_seconds{{role="{role.value}"}}' for role in Role]
+    fleet.wait(lambda: all(metrics(first)[name] > 0 for name in latest), "done by the first")
+    assert [metrics(second)[name] for name in latest] == [0] * len(latest)
+    assert metrics(second)["compactor_ready"] == 1
     first.send(signal.SIGKILL)
     fleet.wait(lambda: leads_all(fleet, "second"), "led by the second")
     fleet.wait(lambda: metrics(second)["compactor_members"] == 1, "counted")
     assert metrics(second)['compactor_leader{role="cleaner"}'] == 1
+    fleet.wait(lambda: metrics(second)['compactor_last_cycle_timestamp_seconds{role="cleaner"}'] > 0, "cleaned by the second")
     assert metrics(second)['compactor_coordination_connection{by="zookeeper",state="connected"}'] == 1
     assert [record["host"] for record in listed(fleet)] == ["second"]
     second.send(signal.SIGTERM)
