@@ -2,8 +2,8 @@
 One long-lived SparkSession for all compactions of a process.
 
 Started by the first compaction, off the main thread (on it, SparkContext would take over SIGINT); shared by concurrent workers under FAIR scheduling; stopped
-when nothing ran for a while; replaced when its JVM has died, or when it is old and what had begun in it has ended. Each compaction is a job group of its own whose description is its name. Nobody waits for Spark
-with the lock held, so whoever waits can be cancelled, and the end of the daemon waits for nothing.
+when nothing ran for a while; replaced when its JVM has died, or when it is old and what had begun in it has ended. Each compaction is a job group of its own whose
+description is its name. Nobody waits for a start with the lock held, so whoever waits can be cancelled, and the daemon's end doesn't wait for it.
 """
 
 import contextlib
@@ -206,10 +206,12 @@ class SparkSubmitter(Runner):
             shared = self._shared
             if shared is None or shared.running or self._waiting:
                 return
+            if not ALONE.acquire(blocking=False):  # before the lock is free: whoever begins the next must find this one gone
+                self._rest()
+                return
             self._shared = None
         _log.info("spark session stopped: idle")
-        with ALONE:
-            shared.live.end()
+        _end(shared)
 
     def stop(self) -> None:
         """End the session and its JVM, or its start; takes half a minute at most. A later `run` starts another."""
@@ -220,8 +222,17 @@ class SparkSubmitter(Runner):
             shared, given_up = self._current(), self._given_up
             self._shared, self._given_up = None, []
             self._rest()
+            if shared is not None:
+                ALONE.acquire()  # free, or about to be: beside a session nothing is left but starts that were given up
         if shared is not None:
-            with ALONE:
-                shared.live.end()
+            _end(shared)
         for start in given_up:
             start.wait_until_cleared(max(deadline - time.monotonic(), 0))
+
+
+def _end(shared: _Shared) -> None:
+    """End a session; `ALONE` is held, and free afterwards."""
+    try:
+        shared.live.end()
+    finally:
+        ALONE.release()

@@ -58,6 +58,7 @@ class Live:
         thread.start()
         thread.join(STOP_SECONDS)
         forget_jvm()
+        thread.join(STOP_SECONDS)  # without its JVM it ends, and must not forget the next one's
         shutil.rmtree(self.files, ignore_errors=True)
 
     def _stop(self) -> None:
