@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.queue import Queue
 from compactor.metastore.rests import Rest
@@ -39,6 +39,7 @@ class Continuing:
         self._queue = queue
         self._clock = clock
         self._after: set[int] = set()
+        self._said: dict[int, str] = {}
         self._looked: float | None = None
 
     def remember(self, entry_id: int) -> None:
@@ -65,8 +66,13 @@ class Continuing:
             try:
                 answer, settled = self._queue.rests.ask(entry_id)
             except CompactorError as error:
-                _log.debug("the next part can't be queued yet", after=entry_id, why=str(error))
+                passes = isinstance(error, UnreachableError | RetryableError | OutcomeUnknownError)
+                (_log.debug if passes or self._said.get(entry_id) == str(error) else _log.warning)(
+                    "the next part can't be queued yet", after=entry_id, why=str(error)
+                )
+                self._said[entry_id] = str(error)
                 continue
+            self._said.pop(entry_id, None)
             if settled:
                 self._after.remove(entry_id)
             if answer is not None and answer.accepted:

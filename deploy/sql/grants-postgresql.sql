@@ -1,4 +1,4 @@
--- The least rights with which the daemon lives on a Hive metastore in PostgreSQL (schema 3.1 or 4.x). Run as the tables' owner, once, and again after an upgrade of Hive:
+-- The least rights with which the daemon lives on a Hive metastore in PostgreSQL (schema 3.1 or 4.x). Run as the tables' owner, once, and again after an upgrade of Hive or of the daemon:
 --
 --   createuser compactor --pwprompt
 --   psql -v role=compactor -f deploy/sql/grants-postgresql.sql metastore
@@ -76,7 +76,7 @@ WITH wanted (relation, rights, hive) AS (VALUES
   -- compactions
   ('COMPACTION_QUEUE', 'SELECT, INSERT, UPDATE, DELETE', NULL),
   ('NEXT_COMPACTION_QUEUE_ID', 'SELECT, UPDATE', NULL),
-  ('COMPLETED_COMPACTIONS', 'SELECT, INSERT, DELETE', NULL),
+  ('COMPLETED_COMPACTIONS', 'SELECT, INSERT, UPDATE, DELETE', NULL),
   -- Hive's mutexes
   ('AUX_TABLE', 'SELECT, INSERT, UPDATE', NULL),
   -- our own

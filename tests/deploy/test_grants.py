@@ -11,13 +11,16 @@ from sqlalchemy.schema import CreateTable
 from compactor.coordination import table
 from compactor.coordination.table import StateTable
 from compactor.errors import CompactorError
+from compactor.metastore.cleaning import Cleaning
 from compactor.metastore.database import Database
 from compactor.metastore.queue import Queue
+from compactor.metastore.rests import Rest
 from compactor.metastore.transactions import Transactions
 from compactor.roles.recovery import Recovery
 from compactor.roles.watch import Watch
 from tests.deploy.service import DEPLOY
 from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.metastore.entries import working
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.model.test_roles_life import Life
 from tests.needs import missing
@@ -30,6 +33,7 @@ SEED = 1
 WRITES = frozenset({"INSERT", "UPDATE", "DELETE"})
 SELDOM = {
     ("COMPLETED_COMPACTIONS", "DELETE"): "the history is purged when it is long",
+    ("COMPLETED_COMPACTIONS", "UPDATE"): "what follows a part that is cleaned is asked for",
     ("MIN_HISTORY_LEVEL", "DELETE"): "3.1: of a transaction that is timed out, with Hive's reader list there",
     ("MIN_HISTORY_WRITE_ID", "INSERT"): "4.x, where Hive keeps this list instead of MIN_HISTORY_LEVEL",
     ("TXN_COMPONENTS", "DELETE"): "aborted writes that were cleaned are forgotten",
@@ -122,6 +126,17 @@ def test_a_whole_life_with_these_rights_and_none_to_spare(metastore, tmp_path):
     spare = {(name, right) for name, right in rights if right in WRITES and name != table.NAME} - used - SELDOM.keys()
     assert spare == set()
     assert used <= rights
+
+
+def test_what_follows_a_part_that_is_cleaned(metastore):
+    """With these rights it is queued, and the note of it taken out of the history."""
+    with Database(metastore[2]) as database:
+        queue, (entry, txn_id) = Queue(database), working(database)
+        queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id, Rest.WHEN_CLEANED)
+        Cleaning(database).mark_cleaned(queue.entry(entry.id))
+        answer, settled = queue.rests.ask(entry.id)
+        assert (answer.accepted, settled) == (True, True)
+        assert queue.rests.noted(history=True) == []
 
 
 def test_the_catalog_is_read_only(metastore):

@@ -1,8 +1,9 @@
 """A compaction that was too large for one: the worker queues part after part until all of it is done."""
 
 import pytest
+from structlog.testing import capture_logs
 
-from compactor.errors import OutcomeUnknownError
+from compactor.errors import CompactorError, MutexHeldError, OutcomeUnknownError
 from compactor.metastore.model import Entity, QueueState
 from compactor.metastore.rests import Rest
 from compactor.planning.document import Parts
@@ -132,6 +133,22 @@ def test_properties_that_leave_no_room_for_the_note(world):
     assert "now a minor of 3 deltas" in worker.run_once()
     assert worker.run_once() == "nothing is queued"
     world.assert_rows()
+
+
+def test_a_rest_that_can_never_be_queued_is_told_once(world, monkeypatch):
+    """A right that is missing doesn't pass by itself; that somebody else is at the mutex does, and is no news."""
+    why = [MutexHeldError("another process"), CompactorError("permission denied"), CompactorError("permission denied")]
+
+    def refuse(_entry_id):
+        raise why.pop(0)
+
+    monkeypatch.setattr(world.services.queue.rests, "ask", refuse)
+    continuing = Continuing(world.services.queue)
+    continuing.remember(1)
+    with capture_logs() as lines:
+        while why:
+            assert continuing.go_on() == []
+    assert [line["log_level"] for line in lines] == ["debug", "warning", "debug"]
 
 
 def test_nobody_asks_for_a_rest(world):
