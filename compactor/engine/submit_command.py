@@ -57,9 +57,9 @@ def command(spark: Spark, job: JobName, assignment: Path) -> list[str]:
     line = [str(spark_home() / "bin" / "spark-submit"), "--master", spark.master, "--deploy-mode", spark.deploy_mode, "--name", job.name]
     if cluster:
         line += ["--files", str(assignment)]
-    if spark.proxy_user and job.user:
+    if spark.proxy_user and job.user:  # spark-submit wants no keytab then: Hadoop is told of it otherwise
         line += ["--proxy-user", job.user]
-    if spark.principal and spark.keytab:
+    elif spark.principal and spark.keytab:
         line += ["--principal", spark.principal, "--keytab", str(spark.keytab)]
     for key, value in sorted(conf(spark, job).items()):
         line += ["--conf", f"{key}={value}"]

@@ -160,6 +160,8 @@ class ApplicationSubmitter(Runner):
             assignment = Assignment(__version__, job.name, job.key, home, secret.hex(), self._settings.silence_seconds, options)
             assignment.write(folder / "assignment.json")
             line, env = command(self._settings, job, folder / "assignment.json"), environment(job, folder)
+            if self._settings.proxy_user:  # spark-submit takes no keytab beside it, but Hadoop does
+                env |= by_keytab(self._settings)
             with (folder / "log").open("wb") as log:
                 process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=folder, start_new_session=True)
         except OSError as error:

@@ -45,8 +45,8 @@ class Spark(Section):
             raise ValueError("deploy_mode cluster needs mode submit, and master yarn or k8s://…: elsewhere Spark runs no driver in Python for us")
         if (self.principal is None) != (self.keytab is None):
             raise ValueError("principal and keytab belong together: give both, or neither (then the ticket cache counts)")
-        if self.proxy_user and (self.mode == "session" or self.principal is not None):
-            raise ValueError("proxy_user needs mode submit, and no principal and keytab: spark-submit takes only one of them")
+        if self.proxy_user and self.mode == "session":
+            raise ValueError("proxy_user needs mode submit: a session is everybody's")
         if self.archive is not None and self.local:
             raise ValueError("archive is for clusters; with a local master our own Python is used")
         return self

@@ -6,6 +6,7 @@ import os
 import hdfs_native
 import pytest
 
+from compactor.engine.left_over import by_keytab
 from compactor.engine.session import SparkSubmitter
 from compactor.engine.submit import JobName
 from compactor.engine.submit_mode import ApplicationSubmitter
@@ -41,20 +42,19 @@ def yarn_server(kdc, tmp_path_factory):
 
 
 class Cluster(yarn_module.Yarn):
-    """
-    YARN, and how we are configured for it.
+    """YARN, and how we are configured for it."""
 
-    Args:
-        cache: where a ticket would be looked for.
-    """
-
-    def __init__(self, server, realm, keytab, cache):
+    def __init__(self, server, realm, keytab):
         super().__init__(server)
-        self._realm, self._keytab, self._cache = realm, keytab, cache
+        self._realm, self._keytab = realm, keytab
 
-    def log_in(self):
-        """Put a ticket of ours into the cache."""
-        self._realm.login("compactor", self._keytab, self._cache)
+    def application(self, tag):
+        """The one application that has the tag, as YARN's command tells by our keytab: user, and what became of it."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in by_keytab(self.settings(**self.login).spark).items():
+                patch.setenv(name, value)
+            (found,) = self.applications(tag)
+        return found.user, found.state, found.final
 
     @property
     def login(self):
@@ -68,11 +68,11 @@ class Cluster(yarn_module.Yarn):
 
 
 @pytest.fixture
-def cluster(yarn_server, realm, keytab, tmp_path, monkeypatch):
+def cluster(yarn_server, realm, keytab, monkeypatch):
     """And this process configured for it: our keytab, no ticket."""
     monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn_server.conf))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", java(realm))
-    made = Cluster(yarn_server.server, realm, keytab, tmp_path / "default")
+    made = Cluster(yarn_server.server, realm, keytab)
     before = configured()
     configure(made.settings())
     yield made
@@ -85,6 +85,12 @@ def directory(cluster):
     location = f"{cluster.server.root.replace('127.0.0.1', 'localhost')}/warehouse/test{next(NUMBERS)}"
     storage_for(location).mkdir(location)
     return location
+
+
+def give(cluster, location, user):
+    """Give a directory to somebody."""
+    client = hdfs_native.Client(cluster.server.root, config_dir=str(cluster.conf), kerberos_principal=ME, kerberos_keytab=cluster.login["keytab"])
+    client.set_owner(split(location).path, user, "users")
 
 
 def owners(location, published):
@@ -108,9 +114,7 @@ def test_an_application_by_keytab(warehouse, directory, cluster, deploy_mode):
     given = cluster.settings(mode="submit", deploy_mode=deploy_mode, **cluster.login)
     found = compacted(warehouse, directory, ApplicationSubmitter(given), settings=given, entry_id=61, attempt=deploy_mode)
     assert found == {"compactor"}
-    cluster.log_in()
-    (application,) = cluster.applications(f"compactor-61.{deploy_mode}")
-    assert (application.user, application.state, application.final) == ("compactor", "FINISHED", "SUCCEEDED")
+    assert cluster.application(f"compactor-61.{deploy_mode}") == ("compactor", "FINISHED", "SUCCEEDED")
 
 
 @pytest.mark.usefixtures("no_session")
@@ -124,13 +128,10 @@ def test_a_session_by_keytab(warehouse, directory, cluster):
     assert compacted(warehouse, directory, submitter, settings=given) == {"compactor"}
 
 
-@pytest.mark.parametrize("deploy_mode", ["client", "cluster"])
-def test_as_somebody_else(warehouse, directory, cluster, deploy_mode):
-    """By our ticket an application of the compaction's user: YARN runs it as that user, and tasks write as that user, whose directory it is."""
-    cluster.log_in()
-    hdfs_native.Client(cluster.server.root, config_dir=str(cluster.conf)).set_owner(split(directory).path, "ann", "users")
-    given = cluster.settings(mode="submit", deploy_mode=deploy_mode, proxy_user=True)
-    how = {"settings": given, "entry_id": 62, "attempt": deploy_mode, "run_as": "ann"}
+def test_as_somebody_else(warehouse, directory, cluster):
+    """By our keytab an application of the compaction's user: tasks write as that user, whose directory it is; the driver is here, and us."""
+    give(cluster, directory, "ann")
+    given = cluster.settings(mode="submit", deploy_mode="client", proxy_user=True, **cluster.login)
+    how = {"settings": given, "entry_id": 62, "attempt": "a", "run_as": "ann"}
     assert compacted(warehouse, directory, ApplicationSubmitter(given), **how) == {"ann"}
-    (application,) = cluster.applications(f"compactor-62.{deploy_mode}")
-    assert (application.user, application.state, application.final) == ("ann", "FINISHED", "SUCCEEDED")
+    assert cluster.application("compactor-62.a") == ("ann", "FINISHED", "SUCCEEDED")

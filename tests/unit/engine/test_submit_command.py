@@ -94,10 +94,13 @@ def test_a_tables_wishes_go_over_the_settings_and_end_dynamic_allocation_where_t
 
 
 def test_proxy_user_and_kerberos():
-    """Either as the compaction's user, or logged in by a keytab."""
+    """Either as the compaction's user, or logged in by a keytab: spark-submit takes only one of them, and Hadoop is told of the keytab by its environment."""
     assert parts(command(spark(master="yarn", proxy_user=True), JOB, ASSIGNMENT))[0]["--proxy-user"] == "ann"
     options = parts(command(spark(master="yarn", principal="hive@R", keytab="/k"), JOB, ASSIGNMENT))[0]
     assert (options["--principal"], options["--keytab"]) == ("hive@R", "/k")
+    options = parts(command(spark(master="yarn", proxy_user=True, principal="hive@R", keytab="/k"), JOB, ASSIGNMENT))[0]
+    assert options["--proxy-user"] == "ann"
+    assert not {"--principal", "--keytab"} & set(options)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,6 @@ def test_executors_of_a_session_on_yarn_go_when_idle():
         ("mode: submit\n  deploy_mode: cluster\n  master: spark://h:7077", "needs mode submit, and master yarn"),
         ("principal: p", "belong together"),
         ("proxy_user: true", "needs mode submit"),
-        ("mode: submit\n  proxy_user: true\n  principal: p\n  keytab: /k", "takes only one"),
         ("archive: /a.tar.gz", "is for clusters"),
         ("tracking_url: http://rm", "tracking_url"),
     ],
