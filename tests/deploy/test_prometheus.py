@@ -113,6 +113,8 @@ def test_rules_are_built_on_metrics_that_exist():
     assert raw <= metrics_of_a_daemon()
 
 
+PROGRAMS = {"compactor", "curl", "journalctl", "systemctl", "psql", "beeline", "echo"}
+"""With which one looks on any host of a daemon: test_edge_node_walk runs all of them there but Hive's client and nc."""
 RUNBOOKS = sorted((PROJECT / "docs" / "runbooks").glob("Compactor*.md"))
 
 
@@ -140,3 +142,4 @@ def test_a_page_names_commands_that_exist(page: Path):
     for link in re.findall(r"\]\(([^)]+)\)", text):
         assert (page.parent / link).is_file(), link
     assert any(re.search(r"\b(compactor|systemctl|curl)\b", command) for command in commands)
+    assert {command.split()[0] for command in commands} <= PROGRAMS
