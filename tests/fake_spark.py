@@ -1,7 +1,7 @@
 """
 A place of Spark's own (SPARK_HOME) whose `spark-submit` runs our driver over this process instead of a cluster: no Java, a second instead of ten.
 
-The environment variable FAKE_SPARK makes it fail: `refuse` like a submission that isn't accepted, `wait` like one whose queue is full, `crash` when the first
+The environment variable FAKE_SPARK makes it fail: `refuse` like a submission that isn't accepted, `no login` like one without a ticket, `wait` like one whose queue is full, `crash` when the first
 job is asked for.
 """
 
@@ -84,6 +84,9 @@ def main(words):
     if os.environ.get("FAKE_SPARK") == "refuse":
         sys.stderr.write('WARN nothing\nException in thread "main" org.apache.hadoop.yarn.exceptions.YarnException: unknown queue: etl\n\tat x.y\n')
         sys.exit(1)
+    if os.environ.get("FAKE_SPARK") == "no login":
+        sys.stderr.write("WARN x\norg.apache.hadoop.security.AccessControlException: Client cannot authenticate via:[TOKEN, KERBEROS]\n\tat x.y\n")
+        threading.Event().wait()
     if os.environ.get("FAKE_SPARK") == "wait":
         threading.Event().wait()
     sys.stderr.write(f"Submitted application {Context.applicationId}\n")

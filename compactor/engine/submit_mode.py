@@ -45,6 +45,8 @@ BLIND_SECONDS: Final = 300.0
 """How long the store may not answer before the compaction is given up."""
 PATIENCE_SECONDS: Final = 15.0
 """How long each way of ending an application may take before the next, harder one."""
+_NO_LOGIN: Final = re.compile(r"AccessControlException: Client cannot authenticate via:\[[A-Z, ]*KERBEROS")
+"""Hadoop's client has neither ticket nor token, and would ask for a quarter of an hour."""
 _SUBMITTED: Final = re.compile(r"Submitted application (application_\d+_\d+)")
 
 
@@ -125,6 +127,9 @@ class ApplicationSubmitter(Runner):
                     progress(seen.part)
                 if ended:
                     raise self._explained(application, seen)
+                if application.id is None and _NO_LOGIN.search(application.said()):
+                    what = f"Spark application {job.name} can't be started with master {self._settings.master}: YARN or HDFS wants Kerberos"
+                    raise UnreachableError(f"{what}: set spark.principal and spark.keytab, or keep a ticket in the default cache (kinit)")
                 if seen.application is None and time.monotonic() - application.started > self._settings.start_seconds:
                     raise UnreachableError(f"{_which(application)} hasn't started within {self._settings.start_seconds:g} s (spark.start_seconds)")
             time.sleep(LOOK_SECONDS)

@@ -148,6 +148,15 @@ def test_an_application_that_dies_breaks_the_attempt_and_not_the_compaction(subm
         submitter.run(job, jobs.double, [1])
 
 
+def test_who_has_no_login_is_not_waited_for(submitter, job, monkeypatch):
+    """YARN's client would go on asking without a ticket for a quarter of an hour; one line says what to set, and nothing of it stays."""
+    monkeypatch.setenv("FAKE_SPARK", "no login")
+    with pytest.raises(UnreachableError, match=r"wants Kerberos: set spark\.principal and spark\.keytab"):
+        submitter.run(job, jobs.double, [1])
+    submitter.stop()
+    assert not list(started_for({job.key}))
+
+
 def test_what_takes_too_long_to_start_is_given_up(submitter, job, monkeypatch):
     """A queue that is full for hours; nothing of it stays."""
     monkeypatch.setenv("FAKE_SPARK", "wait")
