@@ -159,7 +159,9 @@ class Upload:
         return str(answer["ETag"])
 
     def _copy(self, number: int, source: Object, offset: int, length: int) -> str:
-        if not length:
+        if not length:  # nothing to copy; but an upload that is made anew must find its source, or whoever took that away is no fence
+            with explained("read", source.key):
+                self.client.call.head_object(Bucket=source.bucket, Key=source.key)
             return self._put(number, b"")
         whole = length == source.size
         if not whole and source.size <= SMALLEST:  # of an object this small a store copies all or nothing

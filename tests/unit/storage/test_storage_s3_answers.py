@@ -171,6 +171,19 @@ def test_whoever_was_fenced_off_makes_nothing_anew(storage, s3_directory, prepar
     assert not storage.exists(prepared.target)
 
 
+def test_nor_an_empty_file(storage, s3_directory, answers):
+    """No byte of it has to be copied, but its source must be there all the same."""
+    storage.mkdir(join(s3_directory, ".staging"))
+    storage.write_small(join(s3_directory, ".staging/empty"), b"")
+    prepared = storage.prepare(join(s3_directory, ".staging/empty"), join(s3_directory, "base_5/empty"), "7-a")
+    answers.give("CompleteMultipartUpload", CONFLICT, instead=lambda: storage.delete_tree(join(s3_directory, ".staging")))
+    with pytest.raises(FileNotFoundError):
+        prepared.complete()
+    prepared.abort()
+    assert storage.pending(s3_directory) == ()
+    assert not storage.exists(prepared.target)
+
+
 def test_an_upload_of_our_own_bytes_is_not_made_anew(storage, s3_directory, answers):
     """They are forgotten: it may be tried later, as a whole; nothing is left of it."""
     answers.give("CompleteMultipartUpload", CONFLICT, gone=True)
