@@ -1,10 +1,12 @@
-"""One compaction of 10 KB on YARN and HDFS in a session that is warm: from the claim until the entry is ready for cleaning, with the time of each step."""
+"""One compaction of 10 KB on YARN and HDFS in a session that is warm: from the claim until the entry is ready for cleaning, with the time of each step; and in one that isn't."""
 
 import os
 import statistics
 import sys
 import time
+from dataclasses import dataclass
 
+from pyspark import SparkContext
 from sqlalchemy import update
 
 from benchmarks import harness
@@ -19,8 +21,12 @@ from tests.cluster.mirror import put
 
 ROUNDS = 5
 FILES, ROWS = 5, 60
-WARM = {"spark.dynamicAllocation.minExecutors": "1", "spark.executor.cores": "2", "spark.driver.host": "127.0.0.1"}
-"""One executor stays: what makes a session warm. The rest is as delivered, but for the memory of a small machine."""
+COLD_ROUNDS = 2
+HERE = {"spark.executor.cores": "2", "spark.driver.host": "127.0.0.1"}
+WARM = HERE | {"spark.dynamicAllocation.minExecutors": "1"}
+"""One executor stays: what makes a session warm (docs/spark.md). The rest is as delivered, but for the memory of a small machine."""
+COLD = HERE | {"spark.dynamicAllocation.executorIdleTimeout": "5s"}
+"""As delivered, where executors go after a minute."""
 
 
 class Stopwatch:
@@ -55,35 +61,71 @@ def table(lab: Lab, name: str, top: str) -> DemoTable:
     return made
 
 
-def measure(*, say: bool = False) -> list[float]:
-    """Seconds of each round."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """
+    Seconds of each round.
+
+    Args:
+        warm: an executor waits.
+        cold: the session is there, but no executor.
+        first: the session isn't there either.
+    """
+
+    warm: list[float]
+    cold: list[float]
+    first: float
+
+
+def until_no_executor() -> None:
+    """Wait until the driver is alone."""
+    context = SparkContext._active_spark_context  # noqa: SLF001
+    assert context is not None
+    while len(context._jsc.sc().statusTracker().getExecutorInfos()) > 1:  # noqa: SLF001
+        time.sleep(0.2)
+
+
+def measure(*, say: bool = False) -> Measured:
+    """On a cluster of this machine."""
     with harness.scratch() as folder:
-        for name in ("hdfs", "yarn", "lab"):
+        for name in ("hdfs", "yarn", "warm", "cold"):
             (folder / name).mkdir()
         with HadoopServer("hdfs", folder / "hdfs", 1) as hdfs, yarn.running(folder / "yarn", hdfs) as server:
             os.environ["HADOOP_CONF_DIR"] = str(server.conf)
             options = Hdfs(conf_dir=server.conf)
             configure(StorageOptions(hdfs=options))
             top = f"{hdfs.root}/warehouse"
-            with Lab(folder / "lab", hdfs=options, spark={"master": "yarn", "queue": "default", "conf": yarn.SMALL | WARM}) as lab:
+            spark = {"master": "yarn", "queue": "default"}
+            with Lab(folder / "warm", hdfs=options, spark=spark | {"conf": yarn.SMALL | WARM}) as lab:
                 lab.warm_up()
                 lab.compact(table(lab, "first", top))
-                took = []
-                for number in range(ROUNDS):
-                    made = table(lab, f"t{number}", top)
-                    watch = Stopwatch()
-                    lab.services.steps = type(lab.services.steps)([watch])
-                    took.append(harness.seconds(lambda made=made: lab.compact(made)))  # type: ignore[misc]
-                    if say:
-                        sys.stderr.write(f"{took[-1]:.2f} s: {watch.line()}\n")
-                return took
+                warm = [one(lab, table(lab, f"t{number}", top), say=say) for number in range(ROUNDS)]
+            with Lab(folder / "cold", hdfs=options, spark=spark | {"conf": yarn.SMALL | COLD}) as lab:
+                first = one(lab, table(lab, "c0", top), say=say)
+                cold = []
+                for number in range(1, COLD_ROUNDS + 1):
+                    made = table(lab, f"c{number}", top)
+                    until_no_executor()
+                    cold.append(one(lab, made, say=say))
+            return Measured(warm, cold, first)
+
+
+def one(lab: Lab, made: DemoTable, *, say: bool) -> float:
+    """Seconds of one compaction."""
+    watch = Stopwatch()
+    lab.services.steps = type(lab.services.steps)([watch])
+    took = harness.seconds(lambda: lab.compact(made))
+    if say:
+        sys.stderr.write(f"{took:.2f} s: {watch.line()}\n")
+    return took
 
 
 def run() -> list[harness.Result]:
     """The bar."""
     took = measure()
-    detail = f"median of {ROUNDS}, longest {max(took):.2f} s; one executor kept, one DataNode, all on this machine"
-    return [harness.at_most("warm_yarn", statistics.median(took), 5, "s", detail)]
+    detail = f"median of {ROUNDS}, longest {max(took.warm):.2f} s; one executor kept, one DataNode, all on this machine"
+    detail += f"; {statistics.median(took.cold):.1f} s where the executors had gone, {took.first:.1f} s where the session had"
+    return [harness.at_most("warm_yarn", statistics.median(took.warm), 5, "s", detail)]
 
 
 if __name__ == "__main__":
