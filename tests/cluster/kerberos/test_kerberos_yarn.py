@@ -1,15 +1,19 @@
-"""Compactions on a YARN with Kerberos, over a HDFS with Kerberos: by keytab in each way to run Spark, and as somebody else."""
+"""Compactions on a YARN with Kerberos, over a HDFS with Kerberos: by keytab in each way to run Spark, and as somebody else; what is left running is ended so, too."""
 
 import itertools
 import os
+import threading
+import time
 
 import hdfs_native
 import pytest
 
-from compactor.engine.left_over import by_keytab
+from compactor.engine import left_over
+from compactor.engine.left_over import by_keytab, end_on_yarn
 from compactor.engine.session import SparkSubmitter
-from compactor.engine.submit import JobName
+from compactor.engine.submit import BrokenDownError, JobName
 from compactor.engine.submit_mode import ApplicationSubmitter
+from compactor.errors import CompactorError, UnreachableError
 from compactor.storage.hdfs_tokens import VARIABLE
 from compactor.storage.location import join, split
 from compactor.storage.registry import configure, configured, storage_for
@@ -18,6 +22,7 @@ from tests.cluster.hadoop.servers import UnavailableError
 from tests.cluster.kdc import REALM
 from tests.cluster.kerberos.secured import ME, hdfs, java
 from tests.cluster.test_hdfs_compaction import build, compact_there
+from tests.cluster.test_spark_yarn import PATIENCE, until
 from tests.compacting import settings
 from tests.needs import missing
 
@@ -135,3 +140,32 @@ def test_as_somebody_else(warehouse, directory, cluster):
     how = {"settings": given, "entry_id": 62, "attempt": "a", "run_as": "ann"}
     assert compacted(warehouse, directory, ApplicationSubmitter(given), **how) == {"ann"}
     assert cluster.application("compactor-62.a") == ("ann", "FINISHED", "SUCCEEDED")
+
+
+def test_what_is_left_is_ended_by_keytab(cluster, directory, monkeypatch, capsys):
+    """Without a keytab the command is refused, which is told with what to do; with it YARN confirms."""
+    given = cluster.settings(mode="submit", **cluster.login)
+    submitter = ApplicationSubmitter(given)
+    place = f"{directory}/.compactor-71-a"
+    storage_for(place).mkdir(place)
+    job, failure = JobName("left", "71.a", place=place), []
+
+    def run():
+        try:
+            failure.append(submitter.run(job, time.sleep, [PATIENCE]))
+        except CompactorError as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        until(lambda: submitter.application(job), "there")
+        with monkeypatch.context() as patch:
+            patch.setattr(left_over, "_CLI_SECONDS", 20)
+            assert end_on_yarn([job.key], None, os.environ) == []
+        assert "set spark.principal and spark.keytab" in capsys.readouterr().out
+        assert end_on_yarn([job.key], None, os.environ | by_keytab(given.spark)) == [submitter.application(job)]
+        thread.join(PATIENCE)
+        assert [type(one) for one in failure] in ([BrokenDownError], [UnreachableError])
+    finally:
+        submitter.stop()
