@@ -12,10 +12,13 @@ from typing import Any
 from kazoo.protocol.states import KazooState, KeeperState
 
 from compactor.coordination.client import Trouble, make_client
+from compactor.coordination.clock import elapsed
 from compactor.coordination.model import Connection
 from compactor.settings import ZooKeeper
 
 _STATES = {KazooState.CONNECTED: Connection.CONNECTED, KazooState.SUSPENDED: Connection.SUSPENDED, KazooState.LOST: Connection.LOST}
+_SHORT = 1.0
+"""Seconds that a question waits for a connection that has been away for long."""
 
 
 class Link:
@@ -39,6 +42,7 @@ class Link:
         self._over: str | None = None
         self._refused = False
         self._granted: float | None = None
+        self._away_since: float | None = None
         self.client = make_client(settings, self._trouble, self._on_broken)
         self.client.add_listener(self._on_state)
         connection = self.client._connection  # noqa: SLF001 - kazoo shows nowhere what the server grants
@@ -52,6 +56,7 @@ class Link:
             if self._begun and self._over is None:
                 return
             self._begun, self._over, self._refused = True, None, False
+            self._away()
         try:
             self.client.start_async()  # never after stop, which would leave an order to close for the next connection
         except Exception as error:
@@ -102,6 +107,15 @@ class Link:
         return asked if self._granted is None else min(asked, self._granted)
 
     @property
+    def patience(self) -> float:
+        """
+        How long a connection is worth waiting for now, in seconds: what is left of the session time-out since there was none, but a little in any case. Whoever asks
+        several things in a row waits for one time-out, not for several.
+        """
+        since = self._away_since
+        return max(_SHORT, self.timeout - (0.0 if since is None else elapsed() - since))
+
+    @property
     def _refusal(self) -> str:
         if self._settings.auth == "kerberos":
             return "ZooKeeper refused us: the process needs a valid ticket in its cache (KRB5CCNAME), and zookeeper.hosts must name hosts as the servers' principals do"
@@ -116,13 +130,22 @@ class Link:
         self._changed(_STATES[state])
         with self._moved:
             self._connected = state == KazooState.CONNECTED
+            self._away()
             self._moved.notify_all()
 
     def _on_broken(self, error: Exception) -> None:
         with self._moved:
             self._connected, self._over = False, f"{type(error).__name__}: {error}"
+            self._away()
             self._moved.notify_all()
         self._changed(Connection.LOST)
+
+    def _away(self) -> None:
+        """Note since when there is no connection."""
+        if self._connected:
+            self._away_since = None
+        elif self._away_since is None:
+            self._away_since = elapsed()
 
     def _noting_what_is_granted(self, connect: Callable[..., Any]) -> Callable[..., Any]:
         """Before anything is answered in the session: kazoo hands out two thirds of the time-out, in milliseconds, for reading."""

@@ -71,7 +71,7 @@ class Nodes:
 
         Nothing is asked while there is no connection: kazoo would keep the question, and ask it whenever there is one, however long nobody has waited for it any more.
         """
-        if not self._link.wait(self._link.timeout):
+        if not self._link.wait(self._link.patience):
             raise UnreachableError(f"ZooKeeper {self._settings.hosts} can't be reached: {self._link.trouble}")
         try:
             yield

@@ -46,6 +46,11 @@ class _Standing:
     kind: CompactionKind | None
     highest_write_id: int | None
 
+    def answer(self, entity: Entity) -> Enqueued:
+        """What is said to who asks for another."""
+        words = f"{entity} is already scheduled: {self.kind.value if self.kind else 'a'} compaction {self.id} is {self.state.value}"
+        return Enqueued(self.id, False, self.state, words)
+
 
 class Requests:
     """The way into COMPACTION_QUEUE."""
@@ -95,8 +100,7 @@ class Requests:
         for request in requests:
             entry = standing.get(request.entity)
             if entry is not None:
-                words = f"{request.entity} is already scheduled: {entry.kind.value if entry.kind else 'a'} compaction {entry.id} is {entry.state.value}"
-                answers.append(Enqueued(entry.id, False, entry.state, words))
+                answers.append(entry.answer(request.entity))
             elif new[request.entity] is request:
                 words = f"{request.kind.value} compaction of {request.entity} is queued with id {ids[request.entity]}"
                 answers.append(Enqueued(ids[request.entity], True, QueueState.INITIATED, words))
@@ -104,6 +108,11 @@ class Requests:
                 words = f"{request.entity} was asked for twice: see {ids[request.entity]}"
                 answers.append(Enqueued(ids[request.entity], False, QueueState.INITIATED, words))
         return answers
+
+    def in_the_way(self, connection: Connection, request: Request) -> Enqueued | None:
+        """What a request would be answered now if it weren't accepted; nothing is locked or written."""
+        standing = self._standing(connection, [request]).get(request.entity)
+        return None if standing is None else standing.answer(request.entity)
 
     def _standing(self, connection: Connection, requests: Sequence[Request]) -> dict[Entity, _Standing]:
         """The entry in the way of each entity, where there is one."""

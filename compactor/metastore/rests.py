@@ -19,6 +19,8 @@ from compactor.metastore.properties import with_property, without_property
 from compactor.metastore.requests import PROPERTIES_LIMIT, REST, Request, Requests
 from compactor.metastore.rows import find, read_history, read_queue
 
+_MUTEX_SECONDS: Final = 1.0
+"""Who asks has other things to do, and asks again."""
 _ACTIVE: Final = frozenset({QueueState.INITIATED, QueueState.WORKING})
 
 
@@ -74,13 +76,6 @@ class Rests:
             return None, True
         if entry.state is QueueState.READY_FOR_CLEANING and entry.properties[REST] != Rest.NOW:
             return None, False
-        with self._database.mutex("CompactionScheduler"):
-            try:
-                return self._database.write(lambda connection: self._ask(connection, entry))
-            except _TakenError:
-                return None, False  # looked at again: its row may only have moved into the history
-
-    def _ask(self, connection: Connection, entry: QueueEntry) -> tuple[Enqueued, bool]:
         request = Request(
             entry.entity,
             entry.kind,
@@ -90,8 +85,22 @@ class Rests:
             initiator_id=entry.initiator_id,
             initiator_version=entry.initiator_version,
         )
+        if (way := self._database.read(lambda connection: self._in_the_way(connection, request))) is not None:
+            return way, False  # looked at often, and perhaps for hours: without the mutex
+        with self._database.mutex("CompactionScheduler", _MUTEX_SECONDS):
+            try:
+                return self._database.write(lambda connection: self._ask(connection, entry, request))
+            except _TakenError:
+                return None, False  # looked at again: its row may only have moved into the history
+
+    def _in_the_way(self, connection: Connection, request: Request) -> Enqueued | None:
+        """What the rest has to wait for; not what does as much."""
+        answer = self._requests.in_the_way(connection, request)
+        return None if answer is None or self._does_as_much(connection, answer, request.kind) else answer
+
+    def _ask(self, connection: Connection, entry: QueueEntry, request: Request) -> tuple[Enqueued, bool]:
         (answer,) = self._requests.insert(connection, [request])
-        settled = answer.accepted or self._does_as_much(connection, answer, entry.kind)
+        settled = answer.accepted or self._does_as_much(connection, answer, request.kind)
         if settled:
             self._strike_out(connection, entry)
         return answer, settled

@@ -72,9 +72,13 @@ class Continuing:
                 )
                 self._said[entry_id] = str(error)
                 continue
-            self._said.pop(entry_id, None)
+            waits = "" if settled or answer is None else answer.message
+            if waits and self._said.get(entry_id) != waits:
+                _log.info("the next part waits", after=entry_id, why=waits)
+            self._said[entry_id] = waits
             if settled:
                 self._after.remove(entry_id)
+                del self._said[entry_id]
             if answer is not None and answer.accepted:
                 _log.info("next part queued", after=entry_id, answer=answer.message)
                 queued.append(answer.message)

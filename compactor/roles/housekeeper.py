@@ -48,8 +48,7 @@ class Housekeeper:
         parts: list[str] = []
         if self._leads():
             freed += self._recovery.give_back_claims_of_the_lost()
-            self._continuing.find()
-            parts = self._continuing.go_on()
+            parts = self._go_on()
         if parts:
             self._services.emptiness.over()
         done: list[str] = [f"gave back {len(freed)} claims of dead workers"] if freed else []
@@ -73,6 +72,14 @@ class Housekeeper:
         if not self._leads():
             return NoTurn("; ".join(done) or "stands by: another daemon keeps house")
         return "; ".join(done + failed) or "nothing to keep"
+
+    def _go_on(self) -> list[str]:
+        """What follows parts whose workers are gone; that it can't be looked for keeps no duty from being done."""
+        try:
+            self._continuing.find()
+        except CompactorError as error:
+            _log.warning("what follows parts can't be looked for", error=str(error))
+        return self._continuing.go_on()
 
     def _leads(self) -> bool:
         """What is known of this machine's dead is dealt with here in any case; the rest only by the leader."""

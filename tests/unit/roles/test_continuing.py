@@ -151,6 +151,48 @@ def test_a_rest_that_can_never_be_queued_is_told_once(world, monkeypatch):
     assert [line["log_level"] for line in lines] == ["debug", "warning", "debug"]
 
 
+def test_a_rest_that_waits_for_the_cleaner_holds_nobody_up(world, monkeypatch):
+    """On Hive 4 a part that reaches the newest write id stands in the way of its own rest until it is cleaned: asked often, without the scheduler's mutex, and told once."""
+    world.configure(limits={"deltas": 3})
+    world.table(rows=8)
+    world.settle_time()
+    world.enqueue(Entity("db", "t"), "major")
+    worker = world.worker()
+    while worker.run_once() != "nothing is queued":
+        pass
+    (part,) = (entry for entry in world.services.queue.rests.noted(history=True))
+    taken, mutex = [], world.services.database.mutex
+
+    def noting(name, *arguments, **more):
+        taken.append(name)
+        return mutex(name, *arguments, **more)
+
+    monkeypatch.setattr(world.services.database, "mutex", noting)
+    continuing = Continuing(world.services.queue)
+    continuing.remember(part.id)
+    with capture_logs() as lines:
+        for _ in range(3):
+            assert continuing.go_on() == []
+    assert taken == []
+    ((event, why),) = ((line["event"], line["why"]) for line in lines)
+    assert event == "the next part waits"
+    assert f"compaction {part.id} is ready for cleaning" in why
+    world.clean()
+    assert len(continuing.go_on()) == 1
+
+
+def test_house_is_kept_though_rests_cannot_be_looked_for(world, monkeypatch):
+    """That the history can't be read is said, and duties are done."""
+
+    def refuse(**_):
+        raise CompactorError("canceling statement due to statement timeout")
+
+    monkeypatch.setattr(world.services.queue.rests, "noted", refuse)
+    with capture_logs() as lines:
+        assert world.housekeeper().run_once()
+    assert [line["error"] for line in lines if line["log_level"] == "warning"] == ["canceling statement due to statement timeout"]
+
+
 def test_nobody_asks_for_a_rest(world):
     """The note is a commit's alone: a request that carries it loses it."""
     world.table(rows=4)
