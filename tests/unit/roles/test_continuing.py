@@ -177,7 +177,8 @@ def test_a_rest_that_waits_for_the_cleaner_holds_nobody_up(world, monkeypatch):
     ((event, why),) = ((line["event"], line["why"]) for line in lines)
     assert event == "the next part waits"
     assert f"compaction {part.id} is ready for cleaning" in why
-    world.clean()
+    while world.services.queue.entries(QueueState.READY_FOR_CLEANING):
+        world.clean()
     assert len(continuing.go_on()) == 1
 
 
