@@ -18,6 +18,8 @@ PROJECT = Path(__file__).resolve().parents[3]
 PAGES = sorted([PROJECT / "README.md", *(PROJECT / "docs").rglob("*.md"), *(PROJECT / "deploy").rglob("*.sql"), *(PROJECT / "config").glob("*.yaml")])
 CODE = re.compile(r"^```\w*\n(.*?)^```|^    (?! )([^\n]*)|`([^`\n]+)`", re.DOTALL | re.MULTILINE)
 CALL = re.compile(r"(?:^|[|;(] *|\w=\S+ |/bin/)compactor (?=[a-z-])([^|;#)…—]*)")
+SPARKS_OWN = {"spark.authenticate"}
+"""Settings of Spark's that have two parts, as ours."""
 STEPS = {value for name, value in vars(steps).items() if name.isupper()}
 """Names of steps look like settings; so do Spark's own properties, which have three parts and more."""
 SETTING = re.compile(r"`([a-z0-9_]+(?:\.[a-z0-9_]+)+)(?:: [^`]*)?`")
@@ -97,7 +99,7 @@ def test_the_page_of_the_command_line_tells_of_every_command():
 def settings_named() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         for name in SETTING.findall(page.read_text(encoding="utf-8")):
-            if name.partition(".")[0] in Settings.model_fields and name not in STEPS and not re.match(r"spark\.\w+\.", name):
+            if name.partition(".")[0] in Settings.model_fields and name not in STEPS and not re.match(r"spark\.\w+\.", name) and name not in SPARKS_OWN:
                 yield str(page.relative_to(PROJECT)), name
 
 
