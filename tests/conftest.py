@@ -85,6 +85,18 @@ def fsspec_directory():
     return f"gs://bucket/{name}"
 
 
+@pytest.fixture
+def no_session():
+    """PySpark keeps one session per process, and tests of other files may have left theirs, on this machine instead of a cluster; whoever owns it starts another."""
+    from pyspark import SparkContext
+
+    from compactor.engine.session_jvm import forget_jvm
+
+    if (context := SparkContext._active_spark_context) is not None:
+        context.stop()
+    forget_jvm()
+
+
 def pytest_addoption(parser):
     """Let case books be written anew from what really comes out."""
     parser.addoption("--rewrite", action="store_true", default=False, help="replace the expected parts of case books by what came out")

@@ -60,14 +60,16 @@ class DaemonProcess:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._process is None:
             return
+        grace = 0.0
         try:
-            if self._process.poll() is None and kind is None:
-                self._process.terminate()
-                self._process.wait(self._patience)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            pass
+            if kind is None:
+                if self._process.poll() is None:
+                    self._process.terminate()
+                    with suppress(subprocess.TimeoutExpired):
+                        self._process.wait(self._patience)
+                grace = GRACE_SECONDS
         finally:
-            self._sweep(GRACE_SECONDS if kind is None else 0)
+            self._sweep(grace)
             self._process.wait()
             shutil.rmtree(self._temporary, ignore_errors=True)
 

@@ -3,9 +3,7 @@
 import itertools
 
 import pytest
-from pyspark import SparkContext
 
-from compactor.engine.session_jvm import forget_jvm
 from tests.cluster.daemons import Fleet
 from tests.cluster.network import Island
 from tests.cluster.network import UnavailableError as NoNetworkError
@@ -55,14 +53,6 @@ def island():
         missing(str(error))
     yield made
     made.__exit__(None, None, None)
-
-
-@pytest.fixture
-def no_session():
-    """PySpark keeps one session per process, and tests of other files may have left theirs, on this machine instead of a cluster; whoever owns it starts another."""
-    if (context := SparkContext._active_spark_context) is not None:
-        context.stop()
-    forget_jvm()
 
 
 @pytest.fixture

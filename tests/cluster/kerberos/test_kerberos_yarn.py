@@ -7,6 +7,7 @@ import time
 
 import hdfs_native
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.engine import left_over
 from compactor.engine.left_over import by_keytab, end_on_yarn
@@ -142,7 +143,7 @@ def test_as_somebody_else(warehouse, directory, cluster):
     assert cluster.application("compactor-62.a") == ("ann", "FINISHED", "SUCCEEDED")
 
 
-def test_what_is_left_is_ended_by_keytab(cluster, directory, monkeypatch, capsys):
+def test_what_is_left_is_ended_by_keytab(cluster, directory, monkeypatch):
     """Without a keytab the command is refused, which is told with what to do; with it YARN confirms."""
     given = cluster.settings(mode="submit", **cluster.login)
     submitter = ApplicationSubmitter(given)
@@ -160,10 +161,10 @@ def test_what_is_left_is_ended_by_keytab(cluster, directory, monkeypatch, capsys
     thread.start()
     try:
         until(lambda: submitter.application(job), "there")
-        with monkeypatch.context() as patch:
+        with monkeypatch.context() as patch, capture_logs() as lines:
             patch.setattr(left_over, "_CLI_SECONDS", 20)
             assert end_on_yarn([job.key], None, os.environ) == []
-        assert "set spark.principal and spark.keytab" in capsys.readouterr().out
+        assert "set spark.principal and spark.keytab" in str(lines)
         assert end_on_yarn([job.key], None, os.environ | by_keytab(given.spark)) == [submitter.application(job)]
         thread.join(PATIENCE)
         assert [type(one) for one in failure] in ([BrokenDownError], [UnreachableError])

@@ -201,6 +201,23 @@ def test_ending_the_daemon_ends_what_it_started(tmp_path):
     assert not runs(news[0]["child"])
 
 
+def test_interrupted_while_the_daemon_ends(tmp_path, monkeypatch):
+    """Ctrl-C is Ctrl-C then, too: it isn't swallowed, and nothing is left running."""
+    news = []
+
+    def interrupted(self, timeout=None):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), DaemonProcess([sys.executable, "-c", FAKE], tmp_path / "log", patience=5) as daemon:  # noqa: PT012
+        deadline = time.monotonic() + 60
+        while len(news) < 2 and time.monotonic() < deadline:
+            news += daemon.news()
+        monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    assert not runs(news[0]["child"])
+    assert daemon.exit_code is not None
+
+
 def test_the_folder_is_ours_or_left_alone(tmp_path):
     """A directory with other things in it is refused; an earlier demo's is cleared; without --keep it is gone afterwards."""
     (tmp_path / "other").mkdir()

@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.engine import left_over
 from compactor.engine.left_over import by_keytab, end_on_yarn
@@ -56,32 +57,35 @@ def test_what_is_listed_is_killed(yarn):
     assert all(environment["HADOOP_CONF_DIR"] == "/c" and "geheim" not in environment.values() for _, environment in asked())
 
 
-def test_only_what_is_confirmed_counts_as_ended(yarn, capsys):
+def test_only_what_is_confirmed_counts_as_ended(yarn):
     """One that had ended by itself wasn't ended by us; one that may not be killed goes on, and a warning says why."""
     yarn(**{"-list": {"out": LISTED}, ONE: {"out": f"Application {ONE} has already finished \n"}, TWO: {"code": 255, "err": REFUSED}})
-    assert end_on_yarn(["7.a"], ONE, {}) == []
-    said = capsys.readouterr().out
-    assert f"-kill {TWO}" in said
-    assert "warning" in said
-    assert "Client cannot authenticate via:[TOKEN, KERBEROS]; set spark.principal and spark.keytab" in said
-    assert ONE not in said
+    with capture_logs() as lines:
+        assert end_on_yarn(["7.a"], ONE, {}) == []
+    (line,) = (line for line in lines if line["log_level"] == "warning")
+    assert f"-kill {TWO}" in str(line)
+    assert "Client cannot authenticate via:[TOKEN, KERBEROS]; set spark.principal and spark.keytab" in str(line)
+    assert ONE not in str(lines)
 
 
-def test_a_command_without_an_answer_is_told(yarn, monkeypatch, capsys):
+def test_a_command_without_an_answer_is_told(yarn, monkeypatch):
     """Hadoop's goes on trying for a quarter of an hour where nobody is logged in; with a keytab it must be something else."""
     monkeypatch.setattr(left_over, "_CLI_SECONDS", 0.01)
     yarn()
-    assert end_on_yarn([], ONE, {}) == []
-    assert "no answer within 0.01 s, which a YARN with Kerberos doesn't give without a login; set spark.principal" in capsys.readouterr().out
-    assert end_on_yarn([], ONE, {"KRB5KEYTAB": "/k"}) == []
-    assert "set spark.principal" not in capsys.readouterr().out
+    with capture_logs() as lines:
+        assert end_on_yarn([], ONE, {}) == []
+        assert end_on_yarn([], ONE, {"KRB5KEYTAB": "/k"}) == []
+    without, by_key = lines
+    assert "no answer within 0.01 s, which a YARN with Kerberos doesn't give without a login; set spark.principal" in " ".join(map(str, without.values()))
+    assert "set spark.principal" not in str(by_key)
 
 
-def test_a_list_that_is_refused_is_told(yarn, capsys):
+def test_a_list_that_is_refused_is_told(yarn):
     """What is known by its id is killed nevertheless."""
     yarn(**{"-list": {"code": 1, "err": "Exception in thread main: Connection refused\n"}, ONE: {"out": f"Killing application {ONE}\n"}})
-    assert end_on_yarn(["7.a"], ONE, {}) == [ONE]
-    assert "Connection refused" in capsys.readouterr().out
+    with capture_logs() as lines:
+        assert end_on_yarn(["7.a"], ONE, {}) == [ONE]
+    assert "Connection refused" in str(lines)
 
 
 def test_who_has_a_keytab_needs_no_ticket():
@@ -91,13 +95,13 @@ def test_who_has_a_keytab_needs_no_ticket():
     assert by_keytab(settings().spark) == {}
 
 
-def test_what_a_dead_worker_left_is_only_said_to_be_ended_when_it_is(yarn, capsys):
+def test_what_a_dead_worker_left_is_only_said_to_be_ended_when_it_is(yarn):
     """The log doesn't claim what YARN refused; and the command gets no password of ours."""
     asked = yarn(**{"-list": {"out": f"{ONE}\n"}, ONE: {"code": 255, "err": "Exception: not yours\n"}})
     submitter = ApplicationSubmitter(settings(spark={"mode": "submit", "master": "yarn"}))
-    submitter.end_left_over({"7.a"}, None)
-    submitter.stop()
-    said = capsys.readouterr().out
-    assert "Exception: not yours" in said
-    assert "ended what a dead worker had running on YARN" not in said
+    with capture_logs() as lines:
+        submitter.end_left_over({"7.a"}, None)
+        submitter.stop()
+    assert "Exception: not yours" in str(lines)
+    assert "ended what a dead worker had running on YARN" not in [line["event"] for line in lines]
     assert all("geheim" not in environment.values() for _, environment in asked())

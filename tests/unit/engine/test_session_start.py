@@ -15,7 +15,10 @@ from tests import fake_spark
 from tests.compacting import settings
 from tests.spark import jobs
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # PySpark leaves a pipe open when its JVM ends before it was there
+pytestmark = [
+    pytest.mark.usefixtures("no_session"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # PySpark leaves a pipe open when its JVM ends before it was there
+]
 PATIENCE = 60
 
 
