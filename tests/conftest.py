@@ -1,7 +1,9 @@
 """Fixtures that every package of tests may use."""
 
+import contextlib
 import os
 import uuid
+import warnings
 from collections import Counter
 from dataclasses import replace
 
@@ -93,7 +95,9 @@ def no_session():
     from compactor.engine.session_jvm import forget_jvm
 
     if (context := SparkContext._active_spark_context) is not None:
-        context.stop()
+        with warnings.catch_warnings(), contextlib.suppress(Exception):
+            warnings.simplefilter("ignore")  # its JVM may have been killed
+            context.stop()
     forget_jvm()
 
 
