@@ -5,7 +5,7 @@ Which loops a daemon runs: each role, how often, how long a cycle may take, and 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from compactor.coordination import Role
+from compactor.coordination import NOTHING_NEW, Role
 from compactor.daemon.loop import RoleLoop
 from compactor.daemon.presence import Board, Presence
 from compactor.errors import MutexHeldError, OwnershipLostError, UnreachableError
@@ -56,7 +56,11 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
                 return sentence not in {IDLE, DRAINING} and not sentence.startswith(WAITING)
             return sentence.startswith(_HELD) and services.coordinator.by == "zookeeper"  # elected: as soon as whoever was stopped has lost it
 
-        made.loops[name] = RoleLoop(name, role, run_once, interval=interval, limit=limit, metrics=metrics, again=again)
+        def told(sentence: str) -> bool:
+            """By the coordinator, once for all."""
+            return sentence.startswith(f"{WAITING}: {NOTHING_NEW}") or (name in {"control", "members"} and services.coordinator.why_not_start() is not None)
+
+        made.loops[name] = RoleLoop(name, role, run_once, interval=interval, limit=limit, metrics=metrics, again=again, told=told)
 
     def led(role: Role, run_once: Callable[[], str], no_turn: Callable[[], None] = lambda: None) -> Callable[[], str]:
         made.led[role.value] = role
