@@ -26,6 +26,11 @@ def environment(temporary):
     return {**{name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")}, "TMPDIR": str(temporary)}
 
 
+def heeding_interrupts():
+    """A shell that starts us in the background has us ignore INT, and so has whoever we start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def left(temporary):
     """Whatever lies in the temporary directory, and processes whose command line names it."""
     directories = [path.name for path in temporary.iterdir()]
@@ -64,7 +69,8 @@ def test_every_table_is_compacted_cleaned_and_unchanged(temporary, tmp_path):
 
 def test_ctrl_c_leaves_nothing_running(temporary):
     """Interrupted while Spark starts, it ends with 130, and neither a process nor a file is left: no demo, no session's files, no sign of life of the daemon."""
-    with subprocess.Popen(COMMAND, env=environment(temporary), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as demo:
+    how = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "preexec_fn": heeding_interrupts}
+    with subprocess.Popen(COMMAND, env=environment(temporary), **how) as demo:
         assert demo.stderr is not None
         for line in demo.stderr:
             if "Spark: running" in line:
