@@ -16,13 +16,17 @@ from compactor.errors import MutexHeldError
 from compactor.metastore.database import Database
 from compactor.metastore.history import Retention, expired
 from compactor.metastore.model import duration
-from compactor.metastore.snapshots import REPLICATION, SETTLED_MS, snapshots_for
-from compactor.metastore.sql import batches, entity_columns, same_entity
+from compactor.metastore.snapshots import REPLICATION, snapshots_for
+from compactor.metastore.sql import batches, entity_columns, maximum, same_entity
 from compactor.metastore.transactions import abort_transactions
 
 REPLICATION_TIMEOUT_MS = 11 * 24 * 3_600_000
-_AT_ONCE = 50_000
 _SILENT_MS = 24 * 3_600_000
+_KEPT_MS = 30_000
+"""
+Younger transactions stay: a row that counts as young where it is looked at makes a gap of what was forgotten below it, and whoever looks may have begun
+before us, or by a clock that went back. Not longer, for Hive's clients fetch every row.
+"""
 
 
 class Duty(StrEnum):
@@ -182,7 +186,7 @@ class Housekeeping:
         """
         Forget transactions that are over and whose components are gone, on 3.1 aborted ones only: committed ones have no row there.
 
-        The newest row always stays: it is where 4.x reads the high watermark.
+        On 4.x those of the last half minute stay, and always the newest row: it is where the high watermark is read.
         """
         table = self._schema.txns
         return self._purge(lambda connection: connection.execute(delete(table).where(self._empty(connection))).rowcount)
@@ -192,8 +196,7 @@ class Housekeeping:
         txns, components, history = schema.txns.c, schema.txn_components.c, schema.min_history_write_id
         bound = self._snapshots.min_open_or_next(connection)
         if schema.hive_4:
-            newest_settled = connection.scalar(select(func.max(txns.txn_id)).where(txns.txn_started < self._database.now - SETTLED_MS))
-            bound = min(bound, int(newest_settled or 0))
+            bound = min(bound, maximum(connection, txns.txn_id, txns.txn_started < self._database.now - _KEPT_MS))
         where = and_(txns.txn_state.in_(["a", "c"]), txns.txn_id < bound, not_(exists().where(components.tc_txnid == txns.txn_id)))
         if history is not None:
             where = and_(where, not_(exists().where(history.c.mh_txnid == txns.txn_id)))

@@ -206,9 +206,12 @@ class Hive4Snapshots(Snapshots):
     def take(self, connection: Connection) -> Snapshot:
         table = self._schema.txns
         txns = table.c
-        young = txns.txn_started > self._now - SETTLED_MS
+        # One clock for the whole statement: SQLite's goes on from row to row, and one row must not be young in one place and settled in another.
+        clock = select((self._now - SETTLED_MS).label("settled")).cte("clock")
+        settled = select(clock.c.settled).scalar_subquery()
+        young = txns.txn_started > settled
         newer, older, last = table.alias("newer"), table.alias("older"), table.alias("last")
-        first_young = select(func.min(newer.c.txn_id)).where(newer.c.txn_started > self._now - SETTLED_MS).scalar_subquery()
+        first_young = select(func.min(newer.c.txn_id)).where(newer.c.txn_started > settled).scalar_subquery()
         floor = select(func.max(older.c.txn_id)).where(older.c.txn_id < first_young).scalar_subquery()
         highest = select(func.max(last.c.txn_id)).scalar_subquery()
         # the row below the first young one is where its gap begins; everything from there on, and whatever isn't committed

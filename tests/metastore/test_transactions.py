@@ -1,13 +1,14 @@
 """Opening, seeing, ending transactions."""
 
+import itertools
 import threading
 
 import pytest
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import OwnershipLostError, RefusedError
-from compactor.metastore.snapshots import COMPACTION, READ_ONLY
+from compactor.metastore.snapshots import COMPACTION, READ_ONLY, SETTLED_MS, Hive4Snapshots
 from compactor.metastore.transactions import Transactions, TxnState
 from tests.metastore.actor import run_all
 
@@ -75,6 +76,26 @@ def test_a_young_gap_counts_as_open_and_an_old_one_as_committed(database_4, hive
     assert young_hole in seen.open
     assert newest in seen.open
     assert seen.is_valid(old_hole)
+
+
+def test_one_snapshot_has_one_clock(hive_4, database_4):
+    """Time goes on while a snapshot's rows are fetched. A transaction that settles meanwhile isn't old where rows are chosen and young where they are judged: all below it would be a gap."""
+    if not database_4.embedded:
+        pytest.skip("a server's clock stands still within a transaction")
+    hive_4.fail_write(age=80_000)
+    for _ in range(3):
+        hive_4.write(age=70_000)
+    settling, _ = hive_4.write(age=0)
+    hive_4.write(age=0)
+    txns = database_4.schema.txns
+    hive_4.change(delete(txns).where(txns.c.txn_id == 0))  # as a purge does: the first row to be fetched is then one that isn't committed
+    [(started,)] = hive_4.rows(txns, "txn_started", where=txns.c.txn_id == settling)
+    ticks = itertools.count(started + SETTLED_MS - 5, 10)
+    with database_4.reading() as connection:
+        # asked once for each place in the statement, and there when it is first needed, as julianday('now') is
+        connection.connection.driver_connection.create_function("ticking", 0, lambda: next(ticks), deterministic=True)
+        seen = Hive4Snapshots(database_4.schema, func.ticking()).take(connection)
+    assert seen.open == ()
 
 
 def test_nothing_above_a_young_gap_is_settled(database_4, hive_4):
