@@ -17,7 +17,7 @@ from compactor.coordination import Role
 from compactor.daemon.loop import RoleLoop
 from compactor.daemon.loops import make_loops
 from compactor.daemon.notify import ServiceManager
-from compactor.daemon.presence import Board, describe, show
+from compactor.daemon.presence import Board, describe, show, stands_for
 from compactor.daemon.web import WebServer
 from compactor.engine.submit import StoppableSubmitter
 from compactor.errors import CompactorError
@@ -76,7 +76,7 @@ class Daemon:
         self._told_to_stop = False
         self._stack = ExitStack()
         self._loops: dict[str, RoleLoop] = {}
-        self._led: dict[str, Role] = {}
+        self._led: list[Role] = []
         self._workers: list[Worker] = []
         self._services: Services | None = None
         self._web: WebServer | None = None
@@ -140,9 +140,10 @@ class Daemon:
             stack.enter_context(services.identity)
             self._recover(services)
             made = make_loops(services, self.metrics, self._board, self._control_changed)
-            self._loops, self._led, self._workers = made.loops, made.led, made.workers
+            self._loops, self._workers = made.loops, made.workers
+            self._led = list(stands_for(services.settings))
             roles = [*self._led, *(["worker"] if self._workers else [])]
-            services.coordinator.join(describe(services, roles), self._led.values(), self._coordination_changed)
+            services.coordinator.join(describe(services, roles), self._led, self._coordination_changed)
             services.control.tell(self._loops["control"].wake)
             for loop in self._loops.values():
                 loop.start()
@@ -293,10 +294,10 @@ class Daemon:
 
     def _resign(self) -> None:
         """What has ended here another daemon may begin, while compactions still run."""
-        for name, role in list(self._led.items()):
-            if self._services is not None and self._loops[name].join(0):
+        for role in list(self._led):
+            if self._services is not None and self._loops[role].join(0):
                 self._services.coordinator.resign(role)
-                del self._led[name]
+                self._led.remove(role)
 
     def _next_signal(self) -> int | None:
         """Waits in short turns: a signal that comes just before the wait begins doesn't end it, and is dealt with after it."""

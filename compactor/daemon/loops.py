@@ -31,12 +31,10 @@ class Loops:
     """
     Args:
         loops: by name, in the order in which they are started.
-        led: roles of those that only a leader does, by the loop's name.
         workers: behind the loops named `worker-…`.
     """
 
     loops: dict[str, RoleLoop] = field(default_factory=dict)
-    led: dict[str, Role] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list)
 
 
@@ -63,8 +61,6 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
         made.loops[name] = RoleLoop(name, role, run_once, interval=interval, limit=limit, metrics=metrics, again=again, told=told)
 
     def led(role: Role, run_once: Callable[[], str], no_turn: Callable[[], None] = lambda: None) -> Callable[[], str]:
-        made.led[role.value] = role
-
         def cycle() -> str:
             sentence = as_leader(services, role, run_once)
             if isinstance(sentence, NoTurn):
@@ -79,7 +75,6 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
     def thrice(interval: Callable[[], float]) -> Callable[[], float]:
         return lambda: 3 * interval() + _HOUR
 
-    made.led[Role.HOUSEKEEPER.value] = Role.HOUSEKEEPER
     keep = lambda: now().housekeeper.interval_seconds  # noqa: E731
     add("housekeeper", "housekeeper", Housekeeper(services).run_once, keep, thrice(keep))
     add("watch", "watch", Watch(services).run_once, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)

@@ -65,11 +65,10 @@ class Presence:
         return f"{len(present)} daemons; this one leads {', '.join(sorted(leading)) or 'nothing'}"
 
 
-def stands_for(settings: Settings) -> frozenset[Role]:
-    """The roles that this daemon may come to lead."""
-    return frozenset(
-        role for role, enabled in ((Role.HOUSEKEEPER, True), (Role.INITIATOR, settings.initiator.enabled), (Role.CLEANER, settings.cleaner.enabled)) if enabled
-    )
+def stands_for(settings: Settings) -> tuple[Role, ...]:
+    """The roles that this daemon may come to lead; each is played by the loop of that name."""
+    enabled = {Role.HOUSEKEEPER: True, Role.INITIATOR: settings.initiator.enabled, Role.CLEANER: settings.cleaner.enabled}
+    return tuple(role for role in enabled if enabled[role])
 
 
 def show(metrics: Metrics, services: Services) -> frozenset[Role]:

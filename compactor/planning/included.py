@@ -50,6 +50,18 @@ def enough(state: AcidState, kind: CompactionKind, insert_only: bool) -> bool:
             return False
 
 
+def why_not_enough(state: AcidState) -> str:
+    """What there is, and what is left out that might have been enough."""
+    deltas = included(state)
+    deletes = sum(listed.acid.kind is DirKind.DELETE_DELTA for listed in deltas)
+    base = 1 if state.base else 0
+    there = f"{base} base, {len(deltas) - deletes} deltas, {deletes} delete deltas, {len(state.originals)} original files"
+    if not state.excluded:
+        return f"not enough to compact: {there}"
+    first, others = state.excluded[0], len(state.excluded) - 1
+    return f"not enough to compact: {there}; left out: {first.dir.acid.name} ({first.reason})" + (f" (and {others} more)" if others else "")
+
+
 @dataclass(frozen=True, slots=True)
 class Stranded:
     """A directory that begins below a base's write id and ends above it, with nothing but rolled back ids above: readers pass over all of it."""

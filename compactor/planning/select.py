@@ -21,7 +21,7 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.planning.document import InputFile, Parts, Role
 from compactor.planning.facts import TableSpec
-from compactor.planning.included import enough, included, overlap, same_range, stranded
+from compactor.planning.included import enough, included, overlap, same_range, stranded, why_not_enough
 from compactor.planning.parts import Excess, Limits, next_part
 from compactor.planning.whole_files import bucket_of
 from compactor.reasons import Reason
@@ -124,7 +124,7 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
     if (left := stranded(state)) is not None:
         raise RefusedError(Reason.STRANDED_STREAM, f"{spec.name}: {left.sentence}")
     if not enough(current, kind, spec.insert_only):
-        raise RefusedError(Reason.NOT_ENOUGH, f"{spec.name}: not enough to compact: {_counted(current)}{_held_back(state)}")
+        raise RefusedError(Reason.NOT_ENOUGH, f"{spec.name}: {why_not_enough(current)}")
     if (sentence := overlap(state.base, deltas)) is not None:
         raise RefusedError(Reason.DUPLICATE_RANGE, f"{spec.name}: {sentence}")
     base = max(state.base.acid.max_write_id, 0) if state.base else 0
@@ -285,18 +285,6 @@ def _refuse_list_bucketing(path: str, spec: TableSpec) -> None:
     for part in path.split("/")[:-1]:
         if "=" in part or part == LIST_BUCKETING_DEFAULT:
             raise RefusedError(Reason.LIST_BUCKETING, f"{spec.name}: {path} lies in a list-bucketing directory, which isn't supported")
-
-
-def _counted(state: AcidState) -> str:
-    base = 1 if state.base else 0
-    return f"{base} base, {len(state.insert_deltas)} deltas, {len(state.delete_deltas)} delete deltas, {len(state.originals)} original files"
-
-
-def _held_back(state: AcidState) -> str:
-    if not state.excluded:
-        return ""
-    first = state.excluded[0]
-    return f"; left out: {first.dir.acid.name} ({first.reason}){_more(state.excluded)}"
 
 
 def _more(items: Sequence[object]) -> str:

@@ -21,7 +21,7 @@ from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metastore.rests import Rest
 from compactor.metastore.transactions import TxnState
 from compactor.planning.document import CompactionPlan
-from compactor.planning.picker import enough
+from compactor.planning.included import enough, why_not_enough
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.absence import require_removed
@@ -229,7 +229,7 @@ class Attempt:
         entity = self.entry.entity
         gone = [*state.obsolete, *state.aborted]
         if not gone and not state.obsolete_originals and self._services.hive_4:
-            raise RefusedError(Reason.NOT_ENOUGH, f"{entity}: not enough to compact: {len(state.deltas)} deltas, {1 if state.base else 0} base")
+            raise RefusedError(Reason.NOT_ENOUGH, f"{entity}: {why_not_enough(state)}")
         lowest = min(
             (excluded.dir.acid.max_write_id if excluded.dir.acid.is_base else excluded.dir.acid.min_write_id for excluded in state.excluded), default=None
         )

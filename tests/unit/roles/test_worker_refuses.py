@@ -34,6 +34,17 @@ def test_what_makes_no_sense_is_refused(world, table, entity, kind, message):
     assert world.services.transactions.open_transactions() == []
 
 
+def test_a_refusal_names_what_an_open_writer_holds_back(world):
+    """The directories are there; the one message that is left tells why they don't count."""
+    world.table(rows=0)
+    world.warehouse.begin().insert(world.warehouse.tables["db.t"], [(1, "open")])
+    for number in range(3):
+        world.insert(world.warehouse.tables["db.t"], [(number, "done")])
+    assert "not enough to compact: 0 base, 0 deltas, 0 delete deltas, 0 original files; left out: delta_0000001_0000001_0000 (" in world.compact(
+        world.warehouse.tables["db.t"]
+    )
+
+
 def test_a_refusal_leaves_no_aborted_transaction(world):
     """Nothing was marked under it: like Hive's worker, ours commits it, and SHOW TRANSACTIONS and the metrics of aborted ones stay clean."""
     world.table(rows=1, insert_only=True)
