@@ -1,9 +1,11 @@
 """
 The daemon as a child process, in a session of its own: started with a settings file, followed by its log, and gone when we are, with everything it started.
 
-Source: Spark starts a JVM, and the JVM Python workers in process groups of their own; all stay in the session.
+Source: Spark starts a JVM, and the JVM Python workers in process groups of their own; all stay in the session. Linux tells a child of its parent's death
+(prctl(2), PR_SET_PDEATHSIG): killed, we can't end it ourselves.
 """
 
+import ctypes
 import json
 import os
 import shutil
@@ -11,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -21,11 +23,14 @@ from compactor.errors import CompactorError
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 3.0
+_PR_SET_PDEATHSIG = 1
 
 
 class DaemonProcess:
     """
     A child; leaving the context ends it: after a drain, or at once when it is left by an exception. Its temporary files go with it.
+
+    It is asked to end, too, when we are killed. Enter it from the main thread: Linux takes the end of the thread that started it for our death.
 
     Args:
         command: see `run_command`.
@@ -54,6 +59,7 @@ class DaemonProcess:
                 cwd=self._log.parent,
                 env=environment,
                 start_new_session=True,
+                preexec_fn=_ending_with_us(),  # noqa: PLW1509 - it makes one system call, and takes no lock
             )
         return self
 
@@ -116,6 +122,20 @@ class DaemonProcess:
 def run_command(config: Path) -> list[str]:
     """`compactor run` with this interpreter and these settings."""
     return [sys.executable, "-m", "compactor.cli", "--config", str(config), "run"]
+
+
+def _ending_with_us() -> Callable[[], None]:
+    """What the child does before it becomes another program."""
+    parent = os.getpid()
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+    def ask() -> None:
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # we were killed before the call
+            os._exit(1)
+
+    return ask
 
 
 def _session(leader: int) -> list[int]:

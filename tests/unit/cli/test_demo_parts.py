@@ -1,6 +1,7 @@
 """The demo's parts: what it reads, what it watches, what it starts and ends, what it draws."""
 
 import hashlib
+import os
 import signal
 import subprocess
 import sys
@@ -199,6 +200,33 @@ def test_ending_the_daemon_ends_what_it_started(tmp_path):
     assert news[1] == {"event": "not json", "level": "raw"}
     assert daemon.exit_code == -signal.SIGTERM
     assert not runs(news[0]["child"])
+
+
+KILLED = textwrap.dedent(
+    """
+    import os, pathlib, signal, sys, time
+    from compactor.demo.process import DaemonProcess
+    fake = "import json, os, time; print(json.dumps({'event': 'started', 'own': os.getpid()}), flush=True); time.sleep(600)"
+    with DaemonProcess([sys.executable, "-c", fake], pathlib.Path(sys.argv[1])) as daemon:
+        while not (news := daemon.news()):
+            time.sleep(0.05)
+        print(news[0]["own"], flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+)
+
+
+def test_the_daemon_is_told_to_end_when_the_demo_is_killed(tmp_path):
+    """By SIGKILL, when nobody is left to end it: it doesn't go on compacting a folder in /tmp for ever."""
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    daemon = int(killed.stdout)
+    deadline = time.monotonic() + 30
+    while (left := runs(daemon)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if left:
+        os.kill(daemon, signal.SIGKILL)
+    assert not left
 
 
 def test_interrupted_while_the_daemon_ends(tmp_path, monkeypatch):
