@@ -242,6 +242,28 @@ def test_what_a_part_left_below_is_found_after_a_restart(any_world):
     world.assert_rows()
 
 
+@pytest.mark.parametrize("kind", ["major", "minor"])
+def test_a_rest_that_was_left_to_an_entry_that_failed_is_found_again(any_world, kind):
+    """Its note is struck out by then; what the parts didn't reach the Initiator knows from its commits."""
+    world = any_world
+    world.configure(limits={"deltas": 3})
+    world.table(rows=8)
+    world.settle_time()
+    world.enqueue(Entity("db", "t"), kind)
+    worker = world.worker()
+    assert "now a minor of 3 deltas" in worker.run_once()
+    world.enqueue(Entity("db", "t"), "major")
+    world.housekeeper().run_once()
+    assert world.services.queue.rests.noted(history=True) == []
+    (stand_in,) = world.services.queue.entries(QueueState.INITIATED)
+    world.services.queue.mark_failed(world.services.queue.claim("somebody", "1"), "broke")
+    world.clean()
+    world.housekeeper().run_once()
+    assert world.services.queue.entries() == []
+    assert world.services.queue.entry(stand_in.id).state is QueueState.FAILED
+    assert [candidate.entity for candidate in world.services.initiating.candidates()] == [Entity("db", "t")]
+
+
 def test_a_later_part_takes_nothing_from_readers_of_the_one_before(any_world):
     """Hive 3.1's names don't tell which compaction made a directory: when the earlier part is cleaned, the later one's inputs would look as obsolete as its own."""
     world = any_world
