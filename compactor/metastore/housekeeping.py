@@ -91,11 +91,12 @@ class Housekeeping:
         """
         Do one duty under Hive's mutex for it; returns how many rows it dealt with, 0 when somebody else is at it.
 
-        Raises:
-            CompactorError: it couldn't be done.
-
         Args:
             timeout_ms: for TIME_OUTS; `metastore.txn.timeout` of the installation.
+            retention: for HISTORY; None: Hive's own.
+
+        Raises:
+            CompactorError: it couldn't be done.
         """
         name = (MUTEXES if self._schema.hive_4 else _MUTEXES_3)[duty]
         try:
