@@ -1,9 +1,9 @@
 """
 Compactions that were given back because something they need is away or broke down: when such an entry is tried again, and when anything is.
 
-Shared by the workers of a process, and forgotten with it; what is counted for longer is in `breakdowns`. After each one in a row nothing is claimed for a while, twice as long each time; the entry itself is left
-alone for longer than that, so that others get their turn. One that a step failed for again and again is given up. That something can't be reached
-is no fault of the entry's, and never counted.
+Shared by the workers of a process, and forgotten with it; what is counted for longer is in `breakdowns`. After each one in a row nothing is claimed for a while,
+twice as long each time; the entry itself is left alone for longer than that, so that others get their turn. One that a step failed for again and again is given up.
+That something can't be reached is no fault of the entry's, and never counted.
 Source: docs/operations.md.
 """
 
@@ -58,11 +58,7 @@ class Setbacks:
         """This entry goes back into the queue, for that error."""
         with self._lock:
             now = self._clock()
-            self._aside = {number: aside for number, aside in self._aside.items() if now - aside.until < _KEPT_SECONDS}
-            aside = self._aside.setdefault(entry.id, _Aside(now, 0, 0))
-            aside.times += 1
-            aside.broke_down += not isinstance(error, UnreachableError | SessionEndedError)
-            aside.until = now + 2 * _pause(aside.times)
+            self._set_aside(entry, now).broke_down += not isinstance(error, UnreachableError | SessionEndedError)
             self.in_a_row += 1
             self._pauses += now >= self._until  # what was claimed before a pause began, and ends during it, tells nothing new
             self._until = now + _pause(self._pauses)
@@ -75,10 +71,7 @@ class Setbacks:
         Returns how often it went, in a row.
         """
         with self._lock:
-            now = self._clock()
-            aside = self._aside.setdefault(entry.id, _Aside(now, 0, 0))
-            aside.times += 1
-            aside.until = now + 2 * _pause(aside.times)
+            aside = self._set_aside(entry, self._clock())
             if not self.in_a_row:
                 self._why = f"compaction {entry.id} of {entry.entity} waits: {' '.join(str(why).split())}"
             return aside.times
@@ -115,6 +108,14 @@ class Setbacks:
         """What stands in the way of compactions, for /-/ready."""
         with self._lock:
             return f"{self.in_a_row} given back in a row, the latest: {self._why}" if self.in_a_row else None
+
+    def _set_aside(self, entry: QueueEntry, now: float) -> _Aside:
+        """Once more; what never came back is forgotten."""
+        self._aside = {number: aside for number, aside in self._aside.items() if now - aside.until < _KEPT_SECONDS}
+        aside = self._aside.setdefault(entry.id, _Aside(now, 0, 0))
+        aside.times += 1
+        aside.until = now + 2 * _pause(aside.times)
+        return aside
 
     def _all_is_well(self) -> None:
         self.in_a_row, self._pauses, self._until = 0, 0, 0.0

@@ -1,5 +1,6 @@
 """Setbacks: what the worker gives back because something is away doesn't fail, isn't tried without end, and doesn't hold up the others."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from compactor.errors import RetryableError, UnreachableError
 from compactor.metastore.model import Entity
 from compactor.roles import steps
 from compactor.roles.breakdowns import ATTEMPTS
-from compactor.roles.setbacks import LONGEST_SECONDS
+from compactor.roles.setbacks import LONGEST_SECONDS, Setbacks
 
 AWAY = UnreachableError("Spark can't be started with master yarn: no ResourceManager")
 
@@ -187,6 +188,18 @@ def test_an_entry_that_left_the_queue_is_not_waited_for(world, end):
     world.clock.forward(10)
     assert worker.run_once() == "nothing is queued"
     assert world.services.setbacks.trouble() is None
+
+
+def test_what_does_not_come_back_is_forgotten(world):
+    """A day after its time somebody else has it, or it is gone; whether something was away, or it only had to wait."""
+    world.table(rows=4, insert_only=True)
+    world.enqueue(Entity("db", "t"))
+    (entry,) = world.services.queue.entries()
+    setbacks = Setbacks(world.clock)
+    for number in range(10):
+        (setbacks.leave if number % 2 else setbacks.given_back)(replace(entry, id=number), AWAY)
+        world.clock.forward(25 * 3600)
+        assert len(setbacks._aside) == 1
 
 
 def test_readiness_tells(world):
