@@ -1,8 +1,8 @@
 """
 What somebody has to do so that the transaction tables stay small and the dead stay dead.
 
-Claims of our own dead workers are always ours to give back, and so is what was to follow a part that they did. Hive's housekeeping duties are done here when the settings say so, or when it is found out that nobody
-does them: then for a day, after which it is found out again.
+Claims of our own dead workers are always ours to give back. What was to follow a part is the leader's to ask for, whoever did the part. Hive's housekeeping duties
+are done here when the settings say so, or when it is found out that nobody does them: then for a day, after which it is found out again.
 Source: docs/operations.md; Hive's AcidHouseKeeperService, AcidTxnCleanerService, CompactionHouseKeeperService.
 """
 
