@@ -35,6 +35,7 @@ class Housekeeper:
         self._ours_until: dict[Duty, float] = {}
         self._looked = -_LOOK_SECONDS
         self._told: dict[Duty, str] = {}
+        self._unlooked = ""
         for duty in Duty:
             services.metrics.housekeeping_rows.labels(duty.value)  # there from the start, as all series of known labels
             services.metrics.housekeeping_failures.labels(duty.value)
@@ -77,8 +78,10 @@ class Housekeeper:
         """What follows parts whose workers are gone; that it can't be looked for keeps no duty from being done."""
         try:
             self._continuing.find()
+            self._unlooked = ""
         except CompactorError as error:
-            _log.warning("what follows parts can't be looked for", error=str(error))
+            (_log.debug if self._unlooked == str(error) else _log.warning)("what follows parts can't be looked for", error=str(error))
+            self._unlooked = str(error)
         return self._continuing.go_on()
 
     def _leads(self) -> bool:
