@@ -149,8 +149,7 @@ class Cleaner:
         table, partition = facts
         if (why := _why_kept(table, partition)) is not None:
             services.queue.mark_refused(entry, f"{Reason.NO_CLEANUP.value}: {why}")
-            tally.ended += 1
-            tally.outcome("refused")
+            tally.end("refused")
             _log.info("left in place", reason=Reason.NO_CLEANUP.value, why=why)
             return
         if table.partitioned and partition is None:
@@ -220,8 +219,7 @@ class Cleaner:
 
     def _marked(self, entry: QueueEntry, tally: CleanerTally, what: str) -> None:
         self._services.steps.enter(steps.CLEANER_MARKED, entry)
-        tally.cleaned += 1
-        tally.outcome("cleaned")
+        tally.clean()
         _log.info("cleaned", what=what)
 
     # What goes wrong, and what waits
@@ -257,8 +255,7 @@ class Cleaner:
             try:
                 why = next(blocker for blocker in item.blockers if blocker.reason is Reason.COMPACTION_ABORTED)
                 self._services.queue.mark_failed(item.entry, f"{why.reason.value}: {why.sentence}")
-                tally.ended += 1
-                tally.outcome("rolled-back")
+                tally.end("rolled-back")
             except CompactorError as error:
                 tally.error(item.entry.entity, error)
 

@@ -65,6 +65,18 @@ class CleanerTally:
             self.waiting.append(f"{entity} (aborted writes): {sentence}")
             self.reasons[reason] += 1
 
+    def clean(self) -> None:
+        """One entry is marked cleaned."""
+        self.outcome("cleaned")
+        with self._lock:
+            self.cleaned += 1
+
+    def end(self, outcome: str) -> None:
+        """One entry ended without cleaning."""
+        self.outcome(outcome)
+        with self._lock:
+            self.ended += 1
+
     def outcome(self, name: str) -> None:
         """How one attempt ended, by `compactor.metrics.CLEANING_OUTCOMES`."""
         with self._lock:
