@@ -156,7 +156,7 @@ class Breakdowns:
         try:
             self._coordinator().update(KEY, change)
         except CompactorError as error:
-            _log.debug("what an entry waits for can't be stored now", entry=entry.id, error=str(error))
+            _log.debug("what an entry waits for, or is suspected of, can't be stored now", entry=entry.id, error=str(error))
 
     def told(self) -> dict[int, Told]:
         """What is stored, by entry; nothing where it can't be read."""
