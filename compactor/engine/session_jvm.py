@@ -77,8 +77,6 @@ def forget_jvm() -> None:
     gateway = SparkContext._gateway  # noqa: SLF001
     if gateway is not None:
         process = gateway_process()
-        with contextlib.suppress(Exception):
-            gateway.shutdown()
         if process is not None:
             with contextlib.suppress(Exception):
                 process.stdin.close()  # the JVM ends when its standard input does
@@ -87,6 +85,8 @@ def forget_jvm() -> None:
             except Exception:
                 process.kill()
                 process.wait()
+        with contextlib.suppress(Exception):
+            gateway.shutdown()  # not before: it waits without limit for a JVM that lives and doesn't answer
     SparkContext._active_spark_context = None  # noqa: SLF001
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001

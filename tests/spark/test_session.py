@@ -1,5 +1,6 @@
 """The shared session: names, groups, pools, progress, cancellation, errors, restart."""
 
+import signal
 import threading
 
 import pytest
@@ -227,6 +228,22 @@ def test_a_session_nobody_uses_is_stopped(submitter, monkeypatch):
     assert submitter._shared is None
     monkeypatch.undo()
     assert submitter.run(name("10.b"), jobs.double, [1]) == [2]
+
+
+def test_a_jvm_that_does_not_answer_is_ended(submitter):
+    """Nor does it end by itself, as when it has no memory left: it is killed, and the next job has another."""
+    submitter.run(name("15.a"), jobs.double, [1])
+    process = SparkContext._gateway.proc
+    process.send_signal(signal.SIGSTOP)
+    stopping = threading.Thread(target=submitter.stop, daemon=True)
+    stopping.start()
+    try:
+        stopping.join(120)
+        assert not stopping.is_alive()
+        assert process.poll() == -signal.SIGKILL
+    finally:
+        process.kill()  # else nothing of this process ever ends
+    assert submitter.run(name("15.b"), jobs.double, [1]) == [2]
 
 
 def test_java_is_looked_for_before_anything_starts(monkeypatch):
