@@ -152,7 +152,7 @@ def resolved(names: Iterable[Address]) -> frozenset[Address]:
     """The same by number; what can't be resolved now is left out."""
     found: set[Address] = set()
     for host, port in names:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UnicodeError):  # the latter: what no host can be called
             found.update((str(info[4][0]), port) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     return frozenset(found)
 

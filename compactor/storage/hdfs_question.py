@@ -32,7 +32,7 @@ def wants_kerberos(names: Iterable[Address], seconds: float = SECONDS) -> Addres
         seconds: for each of them.
     """
     for name in names:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UnicodeError):  # the latter: what no host can be called
             answer = _ask(name, seconds)
             return name if b"KERBEROS" in answer and b"SIMPLE" not in answer else None
     return None

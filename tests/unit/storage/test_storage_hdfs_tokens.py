@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from compactor.errors import UnreachableError
 from compactor.settings.stores import Hdfs
 from compactor.storage import hdfs_client
+from compactor.storage.hdfs_patience import resolved
 from compactor.storage.hdfs_question import wants_kerberos
 from compactor.storage.hdfs_tokens import VARIABLE, Held, Token, also_as, parse, written
 from compactor.storage.location import split
@@ -91,6 +92,13 @@ def test_a_namenode_is_asked_what_it_wants(said, wanted):
         names = [("127.0.0.1", 1), silent.getsockname(), server.getsockname()]
         assert wants_kerberos(names, 0.2) == (server.getsockname() if wanted else None)
         thread.join()
+
+
+@pytest.mark.parametrize("host", ["nn..example.org", "n" * 64])
+def test_a_host_that_is_no_name_is_not_there(host):
+    """A location of the metastore may say anything: who asks goes on to the next NameNode, and it resolves to no number."""
+    assert wants_kerberos([(host, 8020)], 0.2) is None
+    assert resolved([(host, 8020), ("127.0.0.1", 8020)]) == {("127.0.0.1", 8020)}
 
 
 def test_a_task_with_tokens_for_others_is_told_which(held, monkeypatch, tmp_path):
