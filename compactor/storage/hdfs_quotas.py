@@ -33,7 +33,7 @@ _COUNTED: Final = 1_000_000
 _FRESH_SECONDS: Final = 60.0
 """What a quota leaves changes with every file; so does what is below the directory itself."""
 _KEPT_SECONDS: Final = 600.0
-"""That a directory above has no quota, or doesn't answer, changes when somebody sets one, or opens a directory."""
+"""That a directory above has no quota, or doesn't tell, changes when somebody sets one, or opens a directory."""
 _LONGEST_SECONDS: Final = 3600.0
 _SHARE: Final = 200
 """A count isn't repeated before so many times what it took: half a percent of somebody's time at most."""
@@ -109,13 +109,15 @@ class Quotas:
                 with explained("look at", directory):
                     found = self._client().get_content_summary(directory)
             except (CompactorError, FileNotFoundError) as error:
-                if itself and not (isinstance(error, RefusedError) and error.reason is Reason.PERMISSION_DENIED):
+                closed = isinstance(error, RefusedError) and error.reason is Reason.PERMISSION_DENIED
+                if itself and not closed:
                     raise
                 _log.debug("what quotas leave here and above isn't told", directory=directory, why=str(error))
-                found = None
+                found, lasting = None, closed
+            else:
+                lasting = min(found.quota, found.space_quota) >= _UNLIMITED
             now = self._clock()
-            with_quota = found is not None and min(found.quota, found.space_quota) < _UNLIMITED
-            least = _FRESH_SECONDS if itself or with_quota else _KEPT_SECONDS
+            least = _KEPT_SECONDS if lasting and not itself else _FRESH_SECONDS
             until = now + min(_LONGEST_SECONDS, max(least, _SHARE * (now - began)))
             with self._lock:
                 self._counts = {name: count for name, count in self._counts.items() if now < count.until} | {directory: _Count(until, found)}

@@ -76,6 +76,16 @@ def test_a_directory_above_that_does_not_answer_stops_nothing():
         NameNode({PARTITION: FileNotFoundError("gone")}).quotas().room(PARTITION)
 
 
+def test_a_directory_above_that_did_not_answer_is_asked_again_soon():
+    """Else a NameNode that was away for a moment hid a quota for ten minutes: what had no room was begun all the same."""
+    node = NameNode({"/warehouse/db/t": OSError("Connection reset by peer (os error 104)")})
+    quotas = node.quotas()
+    assert quotas.room(PARTITION).names is None
+    node.says["/warehouse/db/t"] = counted(20, quota=50)
+    node.now += 61
+    assert quotas.room(PARTITION).names == 30
+
+
 def test_what_is_large_is_not_climbed_above():
     """A directory with more than a million names is counted, those above it aren't."""
     node = NameNode({"/warehouse/db": counted(1_000_001)})
