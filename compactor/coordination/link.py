@@ -130,6 +130,8 @@ class Link:
         self._changed(_STATES[state])
         with self._moved:
             self._connected = state == KazooState.CONNECTED
+            if self._connected:
+                self._trouble.latest = ""
             self._away()
             self._moved.notify_all()
 
@@ -151,8 +153,8 @@ class Link:
         """Before anything is answered in the session: kazoo hands out two thirds of the time-out, in milliseconds, for reading."""
 
         def connect_and_note(*arguments: Any) -> Any:
-            reading, writing = connect(*arguments)
+            reading, connecting = connect(*arguments)
             self._granted = reading * 1.5 / 1000
-            return reading, writing
+            return reading, connecting
 
         return connect_and_note

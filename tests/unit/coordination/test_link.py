@@ -1,4 +1,4 @@
-"""How long a question waits for a connection to ZooKeeper that isn't there."""
+"""How long a question waits for a connection to ZooKeeper that isn't there, and why it isn't."""
 
 import pytest
 from kazoo.protocol.states import KazooState
@@ -30,3 +30,15 @@ def test_many_questions_wait_for_one_time_out(clock):
     link._on_state(KazooState.CONNECTED)
     link._on_state(KazooState.SUSPENDED)
     assert link.patience == 20
+
+
+def test_what_was_the_matter_before_is_no_reason_now():
+    """Once there is a connection, kazoo's complaints are over: a server that stops answering an hour later isn't "refused"."""
+    link = Link(ZooKeeper(hosts="127.0.0.1:1"), lambda _: None)
+    link.client.logger.warning("Connection dropped: socket connection error: %s", "Connection refused")
+    assert link.trouble == "Connection refused"
+    link._on_state(KazooState.CONNECTED)
+    assert "refused" not in link.trouble
+    link.client.logger.warning("Connection dropped: %s", "socket connection broken")
+    link._on_state(KazooState.SUSPENDED)
+    assert link.trouble == "Connection dropped: socket connection broken"
