@@ -54,7 +54,7 @@ def remove_dropped(services: Services, held: Held, entry: QueueEntry, facts: Fac
     else:
         services.cleaning.mark_cleaned(replace(entry, highest_write_id=0))  # the name is another table's by now: forget nothing of that one
     services.steps.enter(steps.CLEANER_MARKED, entry)
-    tally.cleaned += 1
+    tally.clean()
     _log.info("removed the directory of what was dropped", location=location)
     return True
 

@@ -26,7 +26,7 @@ def soft_deleted(world, table, partition=None):
 
 
 def test_a_dropped_table_that_hive_left_is_removed(world):
-    """The whole directory goes, in two steps as everything."""
+    """The whole directory goes, in two steps as everything, and counts as cleaned."""
     table = world.table(rows=2, insert_only=True)
     (table.location / "_tmp.x").mkdir()
     (table.location / "_tmp.x" / "f").write_bytes(b"x")
@@ -36,6 +36,7 @@ def test_a_dropped_table_that_hive_left_is_removed(world):
     assert not table.location.exists()
     assert world.names(table.location.parent) == []
     assert world.ended() == [("succeeded", None)]
+    assert world.services.metrics.registry.get_sample_value("compactor_cleanings_total", {"outcome": "cleaned"}) == 1
 
 
 def test_a_dropped_partition_that_hive_left_is_removed(world):
