@@ -65,6 +65,8 @@ class Start:
         self._over = threading.Event()
         self._cleared = threading.Event()
         self._trying = False
+        self._environment: dict[str, str] | None = None
+        """Of this process before it was tried; None: it wasn't."""
         self.key = f"session-{secrets.token_hex(6)}"
         self.live: Live | None = None
         self.why_not: str | None = None
@@ -130,7 +132,8 @@ class Start:
             end_processes([self.key], VARIABLE)
             if self._trying and (process := gateway_process()) is not None:  # where there is no /proc
                 process.kill()
-        if self._spark.master == "yarn" and (ended := end_on_yarn([self.key], None, os.environ | by_keytab(self._spark))):
+        environment = self._environment  # in that of the process there may be the key of the next start by now
+        if self._spark.master == "yarn" and environment is not None and (ended := end_on_yarn([self.key], None, environment | by_keytab(self._spark))):
             _log.info("ended what was still to start on YARN", applications=ended)
         self._cleared.set()
 
@@ -139,9 +142,11 @@ class Start:
         os.environ["PYSPARK_PYTHON"] = executor_python(self._spark)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         files = Path(tempfile.mkdtemp(prefix="compactor-spark-"))
+        self._environment = dict(os.environ)
         os.environ[VARIABLE] = self.key
         try:
             spark = SparkSession.builder.config(conf=self._conf(files)).getOrCreate()
+            live = Live(spark, files, spark.sparkContext.applicationId)
         except BaseException as error:
             why = first_line(error)  # while there is still a JVM to ask what it meant
             shutil.rmtree(files, ignore_errors=True)
@@ -151,8 +156,8 @@ class Start:
             raise CompactorError(self._cannot(why)) from error
         finally:
             os.environ.pop(VARIABLE, None)
-        _log.info("spark session started", master=self._spark.master, application=spark.sparkContext.applicationId)
-        return Live(spark, files, spark.sparkContext.applicationId)
+        _log.info("spark session started", master=self._spark.master, application=live.application)
+        return live
 
     def _cannot(self, why: str) -> str:
         return f"Spark can't be started with master {self._spark.master}: {why}"

@@ -230,6 +230,25 @@ def test_a_session_nobody_uses_is_stopped(submitter, monkeypatch):
     assert submitter.run(name("10.b"), jobs.double, [1]) == [2]
 
 
+def test_a_jvm_that_dies_as_soon_as_it_is_there(submitter, monkeypatch, tmp_path):
+    """As for one that dies while it starts: nothing of it is left, and the next job has another."""
+    submitter.stop()
+    asked = SparkContext.applicationId.fget
+
+    def dies(context):
+        SparkContext._gateway.proc.kill()
+        SparkContext._gateway.proc.wait()
+        return asked(context)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(tmp_path))
+        patch.setattr(SparkContext, "applicationId", property(dies))
+        with pytest.raises(UnreachableError, match=r"Spark can't be started with master local\[2,4\]: "):
+            submitter.run(name("16.a"), jobs.double, [1])
+    assert not list(tmp_path.glob("compactor-spark-*"))
+    assert submitter.run(name("16.b"), jobs.double, [1]) == [2]
+
+
 def test_a_jvm_that_does_not_answer_is_ended(submitter):
     """Nor does it end by itself, as when it has no memory left: it is killed, and the next job has another."""
     submitter.run(name("15.a"), jobs.double, [1])

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from compactor.engine import session_start
 from compactor.engine.left_over import started_for
 from compactor.engine.session import SparkSubmitter
-from compactor.engine.session_start import VARIABLE
+from compactor.engine.session_jvm import ALONE
+from compactor.engine.session_start import VARIABLE, Start
 from compactor.engine.submit import JobName
 from compactor.errors import CancelledError, UnreachableError
 from tests import fake_spark
@@ -156,3 +158,42 @@ def test_files_of_a_start_that_was_given_up_go_with_it(submitter, tmp_path, monk
     worker.ended()
     assert start.wait_until_cleared(PATIENCE)
     assert not list(Path(tmp_path).glob("compactor-spark-*"))
+
+
+@pytest.fixture
+def yarn(monkeypatch):
+    """In which environments something was ended on YARN."""
+    environments = []
+    monkeypatch.setattr(session_start, "end_on_yarn", lambda _keys, _application, environment: environments.append(dict(environment)))
+    return environments
+
+
+def test_what_ends_an_application_is_no_part_of_the_next_start(request, monkeypatch, yarn):
+    """Hadoop's command runs while another start has begun: were that one given up too, the command would be killed with it, and the application stay."""
+    submitter = submitter_with(master="yarn")
+    request.addfinalizer(submitter.stop)
+    workers = [Waiting(submitter, "1.a")]
+
+    def by_keytab(_):
+        if len(workers) == 1:
+            workers.append(Waiting(submitter, "1.b"))
+            begun(submitter)
+        return {"KRB5KEYTAB": "k"}
+
+    monkeypatch.setattr(session_start, "by_keytab", by_keytab)
+    first = begun(submitter)
+    workers[0].cancel.set()
+    assert first.wait_until_cleared(PATIENCE)
+    workers[1].cancel.set()
+    assert all(isinstance(worker.ended(), CancelledError) for worker in workers)
+    assert yarn[0]["KRB5KEYTAB"] == "k"
+    assert VARIABLE not in yarn[0]
+
+
+def test_what_was_not_tried_is_not_looked_for(yarn):
+    """A start that was given up while another one's JVM ended has nothing on YARN."""
+    with ALONE:
+        start = Start(settings(spark={"master": "yarn"}).spark, "n")
+        assert start.give_up("nobody waits for it")
+    assert start.wait_until_cleared(PATIENCE)
+    assert yarn == []
