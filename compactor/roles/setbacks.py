@@ -95,14 +95,26 @@ class Setbacks:
             now = self._clock()
             return frozenset(number for number, aside in self._aside.items() if aside.until > now)
 
-    def nothing_else(self) -> str | None:
-        """Nothing was found besides those: until when they are waited for; None when there are none, and so nothing is in the way."""
+    def nothing_else(self, still_ours: Callable[[int], bool]) -> str | None:
+        """
+        Nothing was found besides those: until when they are waited for; None when their time has come, and nothing is in the way when none is left to do.
+
+        Args:
+            still_ours: whether an entry waits, or is being tried by another worker of this process; by its id.
+
+        Raises:
+            CompactorError: what `still_ours` raises.
+        """
         with self._lock:
             left = [aside.until - self._clock() for aside in self._aside.values() if aside.until > self._clock()]
-            if not left:
-                self._all_is_well()
-                return None
-            return f"{self._why}; next try in {min(left):.0f} s"
+            if left:
+                return f"{self._why}; next try in {min(left):.0f} s"
+            before, known = self.in_a_row, list(self._aside)
+        if before and not any(map(still_ours, known)):
+            with self._lock:
+                if self.in_a_row == before:
+                    self._all_is_well()
+        return None
 
     def trouble(self) -> str | None:
         """What stands in the way of compactions, for /-/ready."""

@@ -13,7 +13,7 @@ from compactor.engine.compaction import Published
 from compactor.engine.submit import BrokenDownError, SessionEndedError
 from compactor.errors import CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, UnreachableError, VerificationError
 from compactor.log import get_logger
-from compactor.metastore.model import QueueEntry
+from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metrics import version
 from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
@@ -92,7 +92,7 @@ class Worker:
         if entry is None and gate is not None and gate.first is not None:
             subject, denial = gate.first
             return f"{WAITING}: {subject.full_name}: {denial.sentence}"
-        if entry is None and (why := setbacks.nothing_else()) is not None:
+        if entry is None and (why := setbacks.nothing_else(self._is_still_ours)) is not None:
             return f"{WAITING}: {why}"
         if entry is None:
             self._services.emptiness.found(self.worker_id, pool)
@@ -114,6 +114,13 @@ class Worker:
     @property
     def busy(self) -> bool:
         return self._cancellation is not None
+
+    def _is_still_ours(self, entry_id: int) -> bool:
+        """Whether an entry that was given back is to be tried again, or is being tried, by this process: another's attempt tells nothing of what we lack."""
+        entry = self._services.queue.entry(entry_id)
+        if entry is None or entry.state is QueueState.INITIATED:
+            return entry is not None
+        return entry.state is QueueState.WORKING and self._services.identity.is_mine(entry.worker_id)
 
     def _work(self, entry: QueueEntry, seconds: float) -> str:
         services = self._services

@@ -11,6 +11,7 @@ from compactor.metastore.model import Entity
 from compactor.roles import steps
 from compactor.roles.breakdowns import ATTEMPTS
 from compactor.roles.setbacks import LONGEST_SECONDS, Setbacks
+from compactor.roles.worker import Worker
 
 AWAY = UnreachableError("Spark can't be started with master yarn: no ResourceManager")
 
@@ -169,6 +170,34 @@ def test_a_deadlock_after_planning_is_no_failure(world):
     world.clock.forward(10)
     assert "published" in worker.run_once()
     world.assert_rows()
+
+
+@pytest.mark.parametrize("pool", [None, "etl"])
+def test_who_finds_nothing_while_another_tries_again_takes_nothing_for_well(world, pool):
+    """A start that takes minutes to fail: another worker, also one of another pool, looks meanwhile. Readiness still tells, and pauses go on growing."""
+    world.table(rows=4, insert_only=True)
+    world.settle_time()
+    world.enqueue(Entity("db", "t"))
+    other = Worker(world.services, 2, pool)
+    said = []
+
+    def broken(job):
+        said.append(other.run_once())
+        world.services.emptiness.over()  # which lasts less than a second
+        raise AWAY
+
+    world.submitter.before = broken
+    worker = world.worker()
+    pauses = []
+    for number in range(3):
+        assert "given back" in worker.run_once()
+        pauses.append(worker.run_once().rpartition(" try in ")[2])
+        assert world.services.setbacks.trouble().startswith(f"{number + 1} given back in a row")
+        world.clock.forward(2 * LONGEST_SECONDS)
+        assert pool is None or other.run_once() == "nothing is queued"  # the entry's time has come, and it is for the other pool's worker
+        world.services.emptiness.over()
+    assert pauses == ["5 s", "10 s", "20 s"]
+    assert set(said) == {"nothing is queued"}
 
 
 @pytest.mark.parametrize("end", ["cancelled", "done elsewhere"])
