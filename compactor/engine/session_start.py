@@ -24,6 +24,7 @@ from compactor.engine.left_over import by_keytab, end_on_yarn, end_processes
 from compactor.engine.session_jvm import ALONE, Live, forget_jvm, gateway_process
 from compactor.engine.spark_conf import as_user, common_conf, executor_python, without_contradiction
 from compactor.engine.spark_jobs import POLL_SECONDS, POOLS, first_line
+from compactor.engine.spark_log import log_to_stderr
 from compactor.engine.submit_command import tag
 from compactor.errors import CompactorError
 from compactor.log import get_logger
@@ -32,16 +33,7 @@ from compactor.settings.work import Spark
 _log = get_logger(__name__)
 VARIABLE: Final = "SPARK_SESSION_START"
 """In the environment of all that is started for a try, by which it is found; a name of our settings' own would be read as one."""
-_LOGGING: Final = """rootLogger.level = fatal
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = spark %p %c{1}: %m%n
-logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = fatal
-"""
+_LOGGERS: Final = {"org.apache.spark.api.python.PythonGatewayServer": "fatal"}
 """A failed task comes back as an error of ours; its Java stack trace on standard error helps nobody. Who wants it gives a configuration of their own."""
 
 
@@ -163,9 +155,8 @@ class Start:
         return f"Spark can't be started with master {self._spark.master}: {why}"
 
     def _conf(self, files: Path) -> SparkConf:
-        pools, logging = files / "pools.xml", files / "log4j2.properties"
+        pools = files / "pools.xml"
         pools.write_text(POOLS, encoding="utf-8")
-        logging.write_text(_LOGGING, encoding="utf-8")
         wanted = (
             common_conf(self._spark)
             | as_user(self._spark, None)
@@ -183,6 +174,6 @@ class Start:
         if self._spark.master == "yarn":
             own = wanted.get("spark.yarn.tags")
             wanted["spark.yarn.tags"] = ",".join([*([own] if own else []), "compactor", tag(self.key)])
-        options = f"-Dlog4j2.configurationFile={logging.as_uri()}"
+        options = log_to_stderr(files, "fatal", "spark %p %c{1}: %m%n", _LOGGERS)
         wanted["spark.driver.extraJavaOptions"] = f"{options} {wanted.get('spark.driver.extraJavaOptions', '')}".strip()
         return SparkConf().setAll(list(without_contradiction(wanted).items()))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from compactor.engine.spark_conf import as_user, common_conf, executor_python, without_contradiction
+from compactor.engine.spark_log import log_to_stderr
 from compactor.engine.submit import JobName
 from compactor.settings.work import Spark
 from compactor.storage.location import split
@@ -21,18 +22,7 @@ JOB_VARIABLE: Final = "COMPACTOR_SPARK_JOB"
 """In the environment of what we start; by it the processes of a daemon that died are found again."""
 _STORES: Final = "spark.kerberos.access.hadoopFileSystems"
 """With Kerberos Spark gets delegation tokens for these, besides the default file system's; without, it doesn't look there."""
-_LOGGING: Final = """rootLogger.level = warn
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
-logger.yarn.name = org.apache.spark.deploy.yarn.Client
-logger.yarn.level = info
-logger.submission.name = org.apache.spark.deploy.k8s.submit
-logger.submission.level = info
-"""
+_LOGGERS: Final = {"org.apache.spark.deploy.yarn.Client": "info", "org.apache.spark.deploy.k8s.submit": "info"}
 """The application's id is said at info."""
 
 
@@ -101,12 +91,11 @@ def environment(job: JobName, folder: Path, given: Mapping[str, str] | None = No
     Args:
         folder: for files that it needs; they are written.
     """
-    logging = folder / "log4j2.properties"
-    logging.write_text(_LOGGING, encoding="utf-8")
     inherited = {key: value for key, value in (os.environ if given is None else given).items() if not key.upper().startswith("COMPACTOR_")}
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):  # said by properties
         inherited.pop(name, None)
-    options = f"{inherited.get('SPARK_SUBMIT_OPTS', '')} -Dlog4j2.configurationFile={logging.as_uri()}".strip()
+    logging = log_to_stderr(folder, "warn", "%d{HH:mm:ss} %p %c{1}: %m%n", _LOGGERS)
+    options = f"{inherited.get('SPARK_SUBMIT_OPTS', '')} {logging}".strip()
     return inherited | {"SPARK_HOME": str(spark_home()), "SPARK_SUBMIT_OPTS": options, JOB_VARIABLE: job.key}
 
 

@@ -139,11 +139,22 @@ def test_spark_gets_tokens_for_the_store_of_the_compaction():
         assert key not in conf(spark(master="yarn"), JobName(NAME, "1.a", place=place))
 
 
-def test_the_application_gets_no_settings_of_ours():
+def test_the_application_gets_no_settings_of_ours(tmp_path):
     """There are passwords among them; the key by which it is found again is all it gets."""
-    found = environment(JOB, Path("/tmp"), {"COMPACTOR_DATABASE__PASSWORD": "s", "PATH": "/bin", "PYSPARK_PYTHON": "/other"})
+    found = environment(JOB, tmp_path, {"COMPACTOR_DATABASE__PASSWORD": "s", "PATH": "/bin", "PYSPARK_PYTHON": "/other"})
     assert {key for key in found if key.startswith("COMPACTOR")} == {"COMPACTOR_SPARK_JOB"}
     assert (found["PATH"], "PYSPARK_PYTHON" in found) == ("/bin", False)
+
+
+def test_the_applications_id_is_logged(tmp_path):
+    """Spark's client says it at info, below which all else is silent; options that are set for it already stay."""
+    found = environment(JOB, tmp_path, {"SPARK_SUBMIT_OPTS": "-Da=b"})
+    log = tmp_path / "log4j2.properties"
+    assert found["SPARK_SUBMIT_OPTS"] == f"-Da=b -Dlog4j2.configurationFile={log.as_uri()}"
+    said = log.read_text(encoding="utf-8").splitlines()
+    assert said[0] == "rootLogger.level = warn"
+    assert said[-4:-2] == ["logger.own0.name = org.apache.spark.deploy.yarn.Client", "logger.own0.level = info"]
+    assert "appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n" in said
 
 
 def test_executors_of_a_session_on_yarn_go_when_idle():
