@@ -76,7 +76,7 @@ class Compaction:
     @property
     def staged_bytes(self) -> int | None:
         """Of the result's files; None before it has run."""
-        return None if self._result is None else sum(file.length for file in self._result.files)
+        return None if self._result is None else self._result.bytes
 
     def observe(self) -> AcidState:
         """
@@ -211,8 +211,7 @@ class Compaction:
         if self._manifests is None:
             self._manifests = tuple(self._manifest(directory, plan) for directory in result.directories)
         publisher_for(self._storage, plan, self._staging, self.request.txns).publish(self._manifests, guard)
-        written = self.staged_bytes or 0
-        return Published(self._manifests, result.copied_bytes, result.recoded_bytes, written, len(result.files))
+        return Published(self._manifests, result.copied_bytes, result.recoded_bytes, result.bytes, len(result.files))
 
     def _manifest(self, directory: str, plan: CompactionPlan) -> Manifest:
         files = tuple(ManifestFile(entry.path, entry.length) for entry in sorted(self._staging.listed(directory)))

@@ -100,5 +100,10 @@ class StagedResult:
         return sum(file.recoded_bytes for file in self.files)
 
     @property
+    def bytes(self) -> int:
+        """Of its files."""
+        return sum(file.length for file in self.files)
+
+    @property
     def rows(self) -> RowCounts:
         return sum((file.rows for file in self.files + self.empty), RowCounts())
