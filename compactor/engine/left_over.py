@@ -94,10 +94,8 @@ def _yarn(words: list[str], environment: Mapping[str, str]) -> str | None:
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=_CLI_SECONDS, check=False, env=env, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:  # Hadoop takes a login that is refused for a ResourceManager that comes back
-        why, help_ = (
-            f"no answer within {_CLI_SECONDS:g} s",
-            "" if "KRB5KEYTAB" in env else f", which a YARN with Kerberos doesn't give without a login; {_LOG_IN}",
-        )
+        why = f"no answer within {_CLI_SECONDS:g} s"
+        help_ = "" if "KRB5KEYTAB" in env else f", which a YARN with Kerberos doesn't give without a login; {_LOG_IN}"
     except OSError as error:
         why, help_ = str(error), ""
     else:
