@@ -13,24 +13,33 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 LOCKS = {
     "requirements.lock": ("hdfs", "s3", "sasl"),  # what a cluster needs: docs/edge-node.md and the image install this file
+    "requirements-kerberos.lock": ("kerberos",),
     "requirements-test.lock": ("test",),
     "requirements-lint.lock": ("test", "lint"),
     "requirements-deploy.lock": ("test", "deploy"),
 }
 """Lock file → the extras that it holds besides the package's own requirements."""
+BESIDE = "requirements-kerberos.lock"
+"""Holds its extra alone, which is compiled where it is installed: for those who need it, after one of the others."""
 HEADER = "# resolved from pyproject.toml: "
-UV = ("pip", "compile", "pyproject.toml", "--universal", "--python-version", "3.11", "--generate-hashes", "--no-header", "--no-emit-index-url", "--no-annotate")
+UV = ("pip", "compile", "--universal", "--python-version", "3.11", "--generate-hashes", "--no-header", "--no-emit-index-url", "--no-annotate")
 
 
 def resolved_from(pyproject: Path, extras: tuple[str, ...]) -> str:
     """A sum over the requirements of a lock file; their order and layout don't matter."""
-    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    project = _project(pyproject)
     wanted = {name: sorted(project["optional-dependencies"][name]) for name in extras}
     text = json.dumps([project["requires-python"], sorted(project["dependencies"]), wanted], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _project(pyproject: Path) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    return found
 
 
 def outdated(root: Path) -> list[str]:
@@ -47,8 +56,11 @@ def outdated(root: Path) -> list[str]:
 def resolve(root: Path, uv: Path) -> None:
     """Write every lock file anew; needs the network."""
     for name, extras in LOCKS.items():
-        chosen = [word for extra in extras for word in ("--extra", extra)]
-        subprocess.run([uv, *UV, *chosen, "--quiet", "--output-file", name], cwd=root, check=True)
+        chosen = ["pyproject.toml", *(word for extra in extras for word in ("--extra", extra))]
+        alone = None
+        if name == BESIDE:
+            chosen, alone = ["-"], "\n".join(_project(root / "pyproject.toml")["optional-dependencies"][extras[0]])
+        subprocess.run([uv, *UV, *chosen, "--quiet", "--output-file", name], cwd=root, check=True, input=alone, text=True)
         lock = root / name
         lock.write_text(f"{HEADER}{resolved_from(root / 'pyproject.toml', extras)}\n{lock.read_text(encoding='utf-8')}", encoding="utf-8")
 

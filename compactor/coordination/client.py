@@ -2,10 +2,12 @@
 
 import importlib.util
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
@@ -16,17 +18,30 @@ from compactor.settings import ZooKeeper
 
 
 class Trouble(logging.Handler):
-    """The latest thing that kazoo complained of, in short: it logs each attempt, and tells it nowhere else."""
+    """
+    The latest thing that kazoo complained of, in short: it logs each attempt, and tells it nowhere else.
+
+    `no_login` is what Kerberos' library said when it gave us nothing to log in by; empty when it did, and when the servers refused that.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.latest = ""
+        self.no_login = ""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if isinstance(refused := sys.exc_info()[1], AuthFailedError):  # kazoo logs it where it handles it, without its cause
+            self.no_login = _said_by_kerberos(refused.__cause__)
         said = record.getMessage()
         if record.levelno == logging.WARNING and not said.startswith("Transition"):
             said = said.rpartition("socket connection error: ")[2]
             self.latest = "timed out" if said == "None" else said
+
+
+def _said_by_kerberos(error: BaseException | None) -> str:
+    """The words for the minor status: GSSError has a pair of words and number for each of both, and those of the major one are the same whatever happened."""
+    statuses = [status for status in getattr(error, "args", ()) if isinstance(status, tuple) and status]
+    return str(statuses[-1][0]) if statuses else ""
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
@@ -104,7 +119,7 @@ def _sasl(settings: ZooKeeper, password: str | None) -> dict[str, object] | None
     if settings.auth == "sasl-digest":
         return {"mechanism": "DIGEST-MD5", "username": settings.user, "password": password, "service": settings.service}
     if importlib.util.find_spec("kerberos") is None:
-        raise SettingsError("zookeeper.auth: kerberos needs the Python package kerberos (or winkerberos under that name)")
+        raise SettingsError("zookeeper.auth: kerberos needs the Python package kerberos (requirements-kerberos.lock has it)")
     return {"mechanism": "GSSAPI", "service": settings.service}
 
 

@@ -118,7 +118,9 @@ class Link:
     @property
     def _refusal(self) -> str:
         if self._settings.auth == "kerberos":
-            return "ZooKeeper refused us: the process needs a valid ticket in its cache (KRB5CCNAME), and zookeeper.hosts must name hosts as the servers' principals do"
+            no_login = self._trouble.no_login
+            refused = f"can't log in to ZooKeeper by Kerberos ({no_login})" if no_login else "ZooKeeper refused us"
+            return f"{refused}: the process needs a valid ticket in its cache (KRB5CCNAME), and zookeeper.hosts must name hosts as the servers' principals do"
         return "ZooKeeper refused our user or password"
 
     # From kazoo's threads

@@ -9,7 +9,15 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kazoo.exceptions import ConnectionLoss, KazooException, NoAuthError, NoNodeError, OperationTimeoutError, SessionExpiredError
+from kazoo.exceptions import (
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionClosedRequireSaslError,
+    SessionExpiredError,
+)
 from kazoo.handlers.threading import KazooTimeoutError
 
 from compactor.coordination.link import Link
@@ -18,6 +26,7 @@ from compactor.settings import ZooKeeper
 
 NO_ANSWER = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError)
 """Whether it was done can't be told."""
+ONLY_SASL = "these ZooKeeper servers let in only who logs in by SASL: zookeeper.auth must be kerberos or sasl-digest"
 
 
 class Nodes:
@@ -79,7 +88,10 @@ class Nodes:
             said = f"ZooKeeper {self._settings.hosts}: no answer ({type(error).__name__})"
             raise OutcomeUnknownError(said) if writing else UnreachableError(said) from None
         except NoAuthError:
-            raise SettingsError(f"zookeeper.user: isn't allowed to do that below {self._settings.root}") from None
+            who = "zookeeper.auth: the ticket's principal" if self._settings.auth == "kerberos" else "zookeeper.user:"
+            raise SettingsError(f"{who} isn't allowed to do that below {self._settings.root}") from None
+        except SessionClosedRequireSaslError:
+            raise SettingsError(ONLY_SASL) from None
         except KazooException as error:
             raise CompactorError(f"ZooKeeper {self._settings.hosts}: {type(error).__name__} {error}".rstrip()) from None
 

@@ -12,14 +12,14 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kazoo.exceptions import AuthFailedError, NoAuthError
+from kazoo.exceptions import AuthFailedError, NoAuthError, SessionClosedRequireSaslError
 
 from compactor.coordination.base import NOTHING_NEW, Changed, Coordinator
 from compactor.coordination.clock import elapsed
 from compactor.coordination.election import LEADERS, stand
 from compactor.coordination.link import Link
 from compactor.coordination.model import Activity, Connection, Member, Role, SeenMember, Term, Value
-from compactor.coordination.nodes import NO_ANSWER, Nodes
+from compactor.coordination.nodes import NO_ANSWER, ONLY_SASL, Nodes
 from compactor.coordination.registry import MEMBERS, Registry
 from compactor.coordination.values import CONTROL, Values
 from compactor.errors import CompactorError, OwnershipLostError, SettingsError, UnreachableError
@@ -78,12 +78,16 @@ class ZooKeeperCoordinator(Coordinator):
             return
         began, limit = elapsed(), self._settings.session_timeout_seconds
         self._link.begin()
-        with contextlib.suppress(*NO_ANSWER, AuthFailedError):
-            if self._link.wait(limit):
-                with contextlib.suppress(NoAuthError):  # told where it matters
-                    # credentials are looked at after the connection
-                    self._client.exists_async(self._root).get(timeout=max(_AWAY, limit - (elapsed() - began)))
-                return
+        try:
+            with contextlib.suppress(*NO_ANSWER, AuthFailedError):
+                if self._link.wait(limit):
+                    with contextlib.suppress(NoAuthError):  # told where it matters
+                        # credentials are looked at after the connection
+                        self._client.exists_async(self._root).get(timeout=max(_AWAY, limit - (elapsed() - began)))
+                    return
+        except SessionClosedRequireSaslError:
+            self._link.end(_AWAY)
+            raise SettingsError(ONLY_SASL) from None
         trouble, refused = self._link.trouble, self._link.refused
         self._link.end(_AWAY)
         if refused:
@@ -103,6 +107,8 @@ class ZooKeeperCoordinator(Coordinator):
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join(2 * self._link.timeout)
+        with self._lock:  # before the servers let somebody else lead, of which our client hears later
+            self._terms.clear()
         self._link.end(self._link.timeout if self._client.connected else _AWAY)
 
     @property
@@ -183,6 +189,8 @@ class ZooKeeperCoordinator(Coordinator):
                     self._reached, self._troubled = True, ""
             except AuthFailedError:
                 self._complain(self._link.trouble)
+            except SessionClosedRequireSaslError:
+                self._complain(ONLY_SASL)
             except NO_ANSWER as error:
                 _log.debug("no answer from ZooKeeper", error=type(error).__name__)
             except NoAuthError:
@@ -233,7 +241,7 @@ class ZooKeeperCoordinator(Coordinator):
         assert me is not None
         self._registry.announce(me)
         with self._lock:
-            if self._client.client_id == session and self._state is Connection.CONNECTED:
+            if self._client.client_id == session and self._state is Connection.CONNECTED and not self._closing:
                 self._terms = {role: epoch for role, epoch in terms.items() if role in self._roles and role not in self._stepping_back}
                 self._heard = asked
         self._values.look()

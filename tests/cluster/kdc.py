@@ -61,7 +61,13 @@ class Kdc:
 
     def __init__(self, folder):
         self._programs = {}
-        for program, package in (("kdb5_util", "krb5-kdc"), ("krb5kdc", "krb5-kdc"), ("kadmin.local", "krb5-admin-server"), ("kinit", "krb5-user")):
+        for program, package in (
+            ("kdb5_util", "krb5-kdc"),
+            ("krb5kdc", "krb5-kdc"),
+            ("kadmin.local", "krb5-admin-server"),
+            ("kinit", "krb5-user"),
+            ("klist", "krb5-user"),
+        ):
             found = shutil.which(program, path=_SBIN)
             if found is None:
                 raise UnavailableError(f"a Kerberos realm needs {program}, which isn't installed (in Debian's {package})")
@@ -128,6 +134,10 @@ class Kdc:
     def login(self, principal, keytab, cache):
         """What a job beside the daemon does: put a ticket into a cache."""
         self._run("kinit", "-k", "-t", str(keytab), "-c", str(cache), f"{principal}@{REALM}")
+
+    def valid(self, cache):
+        """Whether a ticket in the cache hasn't run out."""
+        return subprocess.run([self._programs["klist"], "-s", "-c", str(cache)], env=os.environ | self.environment, check=False).returncode == 0
 
     def log(self):
         """What the server wrote of the tickets that it gave."""

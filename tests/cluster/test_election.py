@@ -36,6 +36,22 @@ def test_one_leads_and_the_next_succeeds_at_once(zookeeper_1):
         assert until(lambda: second.lead(Role.CLEANER), "succeeded").epoch > terms[Role.CLEANER].epoch
 
 
+def test_who_leaves_lets_go_before_others_can_lead(zookeeper_1, monkeypatch):
+    """The session, with its place in the line, is given back when the terms are over, and no new one begins: the next one leads before our client hears that it ended."""
+    with party(zookeeper_1) as those:
+        first = those.join("first")
+        terms = [until(lambda role=role: first.lead(role), "led") for role in Role]
+        end, seen = first._link.end, []
+
+        def end_and_look(seconds):
+            seen.append((all(is_over(term) for term in terms), [first.lead(role) for role in Role], first.leading()))
+            end(seconds)
+
+        monkeypatch.setattr(first._link, "end", end_and_look)
+        first.close()
+        assert seen == [(True, [None] * len(Role), frozenset())]
+
+
 def test_stepping_back_lets_another_lead(zookeeper_1):
     """A leader that can't do its work goes to the end of the line; alone in the line it leads again, in a new term."""
     with party(zookeeper_1) as those:
