@@ -4,15 +4,16 @@ A time limit for what is asked of a NameNode, which hdfs-native doesn't have: on
 The connection of a question that waits for too long is shut down from outside, as if the NameNode had closed it. The client then does what it does for a NameNode
 that died: it asks again, of the other one where there are two, and in the end says that nobody answers. Calls cost nothing for it, and need no threads.
 
-What goes to a NameNode is known by the address at its other end. Where DataNodes are only the NameNode knows: who reads or writes a file has a time limit of its
+What goes to a NameNode is known by the address at its other end; where no packet comes back there is none yet, and the system's table of connections is asked. Where DataNodes are only the NameNode knows: who reads or writes a file has a time limit of its
 own, `data_seconds`, after which it is left behind.
-Source: Hadoop's ipc.client.rpc-timeout.ms; shutdown(2).
+Source: Hadoop's ipc.client.rpc-timeout.ms; shutdown(2); proc_net_tcp of Linux.
 """
 
 import contextlib
 import os
 import re
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -35,6 +36,7 @@ _AGAIN: Final = 1.0
 """Seconds until the next connection of an overdue question is shut down: the client makes a new one at once."""
 _URL: Final = re.compile(r"hdfs://(?P<address>[^/,\s]+:\d+)")
 _ADDRESS: Final = "dfs.namenode.rpc-address"
+_SYN_SENT: Final = "02"
 
 Address = tuple[str, int]
 
@@ -158,11 +160,12 @@ def resolved(names: Iterable[Address]) -> frozenset[Address]:
 
 
 def shut_down(peers: frozenset[Address]) -> int:
-    """Shut down every connection of this process to one of these; returns how many there were. They are closed by whoever owns them."""
-    return sum(_shut_down(descriptor, peers) for descriptor in tuple(Path("/proc/self/fd").iterdir()))
+    """Shut down every connection of this process to one of these, made or on its way; returns how many there were. They are closed by whoever owns them."""
+    begun = _begun(peers)
+    return sum(_shut_down(descriptor, peers, begun) for descriptor in tuple(Path("/proc/self/fd").iterdir()))
 
 
-def _shut_down(descriptor: Path, peers: frozenset[Address]) -> bool:
+def _shut_down(descriptor: Path, peers: frozenset[Address], begun: frozenset[str]) -> bool:
     with contextlib.suppress(OSError):
         if not str(descriptor.readlink()).startswith("socket:"):
             return False
@@ -175,8 +178,35 @@ def _shut_down(descriptor: Path, peers: frozenset[Address]) -> bool:
         with connection:
             if connection.family not in {socket.AF_INET, socket.AF_INET6}:
                 return False
-            host, port = connection.getpeername()[:2]
-            if (host.removeprefix("::ffff:"), port) in peers:
+            if _inode(connection) in begun or _peer(connection) in peers:
                 connection.shutdown(socket.SHUT_RDWR)
                 return True
     return False
+
+
+def _inode(connection: socket.socket) -> str:
+    return str(os.fstat(connection.fileno()).st_ino)
+
+
+def _peer(connection: socket.socket) -> Address:
+    host, port = connection.getpeername()[:2]
+    return host.removeprefix("::ffff:"), port
+
+
+def _begun(peers: frozenset[Address]) -> frozenset[str]:
+    """Inodes of connections to these whose other end hasn't answered yet; anybody's in this network."""
+    found = set()
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/thread-self/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _SYN_SENT and _address(family, fields[2]) in peers:
+                    found.add(fields[9])
+    return frozenset(found)
+
+
+def _address(family: int, shown: str) -> Address:
+    """From how the table shows it: words of 32 bits in this machine's order of bytes, and the port."""
+    host, _, port = shown.partition(":")
+    words = b"".join(int(host[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(host), 8))
+    return socket.inet_ntop(family, words).removeprefix("::ffff:"), int(port, 16)

@@ -1,6 +1,7 @@
 """A NameNode that holds its connections and answers nothing: nobody waits for it for ever. The client is the real one, the NameNode one that only listens."""
 
 import contextlib
+import errno
 import socket
 import threading
 
@@ -25,6 +26,15 @@ def silent():
         yield server.getsockname()[1]
 
 
+@pytest.fixture
+def full():
+    """Port of a server that takes no connection more: whoever wants one hears nothing, as if packets were lost."""
+    with contextlib.ExitStack() as opened:
+        server = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        opened.enter_context(socket.create_connection(server.getsockname()))  # nobody accepts it, and there is room for one
+        yield server.getsockname()[1]
+
+
 def storage(port, folder):
     (folder / "hdfs-site.xml").write_text(ONCE)
     return HdfsStorage(split(f"hdfs://127.0.0.1:{port}/"), StorageOptions(hdfs=Hdfs(conf_dir=folder, rpc_timeout_seconds=0.2)))
@@ -39,6 +49,13 @@ def test_every_question_ends(silent, tmp_path):
             ask(at)
         assert not isinstance(caught.value, OutcomeUnknownError)
         assert "\n" not in str(caught.value)
+
+
+def test_a_connection_that_isnt_made_is_waited_for_no_longer(full, tmp_path):
+    """The system would try for two minutes, and the client after that again; meanwhile the connection has no other end that could be asked for."""
+    with pytest.raises(UnreachableError) as caught:
+        storage(full, tmp_path).stat(f"hdfs://127.0.0.1:{full}/t")
+    assert "\n" not in str(caught.value)
 
 
 def test_many_threads_wait_no_longer_than_one(silent, tmp_path):
@@ -72,6 +89,19 @@ def test_only_connections_to_namenodes_are_shut_down(silent):
             sender.sendall(b"x")
             assert receiver.recv(1) == b"x"
         assert unconnected.fileno() >= 0
+
+
+def test_a_connection_on_its_way_is_shut_down(full):
+    """Over either family of addresses, with the one that was made; others are left alone."""
+    with contextlib.ExitStack() as opened:
+        begun = []
+        for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::ffff:127.0.0.1")):
+            begun.append(opened.enter_context(socket.socket(family)))
+            begun[-1].setblocking(False)
+            begun[-1].connect_ex((host, full))
+        assert shut_down(frozenset({("127.0.0.1", full - 1), ("127.0.0.2", full)})) == 0
+        assert shut_down(frozenset({("127.0.0.1", full)})) == 1 + len(begun)
+        assert [one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for one in begun] == [errno.ECONNRESET] * 2
 
 
 def test_where_namenodes_are():
