@@ -15,7 +15,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.errors import CompactorError
 from compactor.metastore.database import Database
 from compactor.metastore.model import Enqueued, QueueEntry, QueueState
-from compactor.metastore.properties import with_property, without_property
+from compactor.metastore.properties import decode_properties, with_property, without_property
 from compactor.metastore.requests import PROPERTIES_LIMIT, REST, Request, Requests
 from compactor.metastore.rows import find, read_history, read_queue
 
@@ -123,7 +123,7 @@ class Rests:
         prefix = "cc" if past else "cq"
         text, mine = table.c[f"{prefix}_tblproperties"], table.c[f"{prefix}_id"] == entry.id
         before = connection.scalar(select(text).where(mine).with_for_update())
-        if before is None or REST not in before:
+        if before is None or REST not in decode_properties(before):
             raise _TakenError(f"what follows compaction {entry.id} is asked for by somebody else")
         connection.execute(update(table).where(mine).values({text: without_property(before, REST)}))
 

@@ -65,6 +65,26 @@ def test_what_is_in_the_way(database, other, enough):
     assert (REST in queue.entry(first).properties) is not enough
 
 
+@pytest.mark.parametrize("text", [None, "1:4:note14:compactor.rest"])
+def test_who_was_stopped_asks_for_nothing_a_second_time(database, monkeypatch, text):
+    """Between its look and its turn another asked, and that entry is over by now; whatever else the row's properties hold, such as the note's own name."""
+    entry, txn_id = working(database)
+    queue, table = Queue(database), database.schema.compaction_queue
+    database.write(lambda connection: connection.execute(update(table).where(table.c.cq_id == entry.id).values(cq_tblproperties=text)))
+    queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id, Rest.NOW)
+    look = queue.rests._in_the_way
+
+    def stopped(connection, request):
+        answer, _ = Queue(database).rests.ask(entry.id)
+        assert Queue(database).cancel(answer.id, "not wanted")
+        return look(connection, request)
+
+    monkeypatch.setattr(queue.rests, "_in_the_way", stopped)
+    assert queue.rests.ask(entry.id) == (None, False)
+    assert initiated(database) == []
+    assert queue.rests.ask(entry.id) == (None, True)
+
+
 def test_nothing_is_noted_where_nothing_follows(database):
     """The only part, and one whose row's properties can't be read or leave no room."""
     queue = Queue(database)
