@@ -70,7 +70,8 @@ class Moment:
 
     @property
     def oldest_open_ms(self) -> int | None:
-        return max((txn.age_ms for txn in self.open.values()), default=None)
+        """Age of the oldest open transaction that may write."""
+        return max((txn.age_ms for txn in self.open.values() if not txn.read_only), default=None)
 
 
 @dataclass(frozen=True, slots=True)

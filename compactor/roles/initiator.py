@@ -108,7 +108,8 @@ class Initiator:
     # Who is looked at
 
     def _oldest_open_ms(self, now_ms: int) -> int | None:
-        started = min((transaction.started_ms for transaction in self._services.transactions.open_transactions()), default=None)
+        """Age of the oldest open transaction that may write: no directory waits for one that only reads."""
+        started = min((one.started_ms for one in self._services.transactions.open_transactions() if not one.read_only), default=None)
         return None if started is None else now_ms - started
 
     def _subjects(self, candidates: Sequence[Candidate], failing: Collection[Entity], tally: Tally, now_ms: int, judge: Judge) -> list[DueSubject]:

@@ -89,7 +89,7 @@ def decide(
         partition_parameters: none for a whole table.
         state: the directory under the compactor's lists.
         now_ms: the database clock.
-        oldest_open_ms: age of the oldest open transaction.
+        oldest_open_ms: age of the oldest open transaction that may write.
     """
     return pick(
         PickInput(

@@ -2,6 +2,7 @@
 
 import pytest
 from sqlalchemy import insert
+from structlog.testing import capture_logs
 
 from compactor.errors import UnreachableError
 from compactor.metastore.model import Entity, QueueState
@@ -273,3 +274,16 @@ def test_the_last_cycle_is_stored_for_hive(world):
     before = world.services.now_ms()
     world.initiator().run_once()
     assert (world.services.initiating.last_cycle_ms() or 0) >= before
+
+
+@pytest.mark.parametrize(("kind", "told"), [(0, True), (2, False)])
+def test_a_query_that_has_been_open_for_days_is_no_writer(world, kind, told):
+    """What a fresh writer holds back doesn't wait for a transaction that only reads: nobody is warned of that one."""
+    table = world.table(rows=2)
+    world.hive.begin(age=3 * 86_400_000, kind=kind)
+    with world.warehouse.begin() as txn:
+        txn.insert(table, [(9, "x")], None)
+        world.settle_time()
+        with capture_logs() as lines:
+            world.initiator().run_once()
+    assert any("a writer has been open for 72 h" in line["event"] for line in lines) is told
