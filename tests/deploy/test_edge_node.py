@@ -16,7 +16,7 @@ PARTS = [block for language, block in BLOCKS if language == "yaml"]
 
 def test_every_file_it_names_is_there():
     """Files of the project, in commands, text and links."""
-    named = set(re.findall(r"(?<!/)\b(?:deploy|config|tests)/[\w./-]+\w", TEXT)) | {"requirements.lock"}
+    named = set(re.findall(r"(?<!/)\b(?:deploy|config|tests)/[\w./-]+\w", TEXT)) | {"requirements.lock", "requirements-kerberos.lock"}
     assert len(named) > 5
     assert [name for name in named if not (PROJECT / name).is_file()] == []
     links = [link.partition("#") for link in re.findall(r"\]\(([^)]+)\)", TEXT)]
