@@ -11,7 +11,9 @@ from compactor.demo.warehouse import Warehouse
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity
 from compactor.metastore.queue import Queue
+from compactor.metastore.snapshots import READ_ONLY
 from compactor.metastore.transactions import Transactions
+from tests.metastore.actor import Hive
 
 
 def test_explain_draws_every_directory(shop):
@@ -179,6 +181,14 @@ def test_the_writer_of_an_open_write_id_is_found(shop):
     assert table.entity == Entity("shop", "orders")
     assert set(moment.writers.values()) <= set(moment.open)
     assert moment.writers
+
+
+def test_a_query_that_has_been_open_for_days_is_no_writer(shop):
+    """How long the oldest writer has been open is told by those that may write."""
+    with shop.open() as database:
+        Hive(database).begin(age=3 * 86_400_000, kind=READ_ONLY)
+        moment = look(database, Catalog(database).find_table("shop", "orders"))
+    assert moment.oldest_open_ms < 86_400_000 <= max(txn.age_ms for txn in moment.open.values())
 
 
 def test_a_compaction_in_parts_says_why(shop, monkeypatch):
