@@ -66,7 +66,7 @@ class Aborts:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._schema = database.schema
-        self._snapshots = snapshots_for(self._schema, database.now)
+        self._snapshots = snapshots_for(database)
         self._put_off: dict[Entity, tuple[int, int]] = {}
 
     def groups(self, count_threshold: int, age_ms: int, limit: int = 1000) -> list[AbortedGroup]:

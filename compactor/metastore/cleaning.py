@@ -53,7 +53,7 @@ class Cleaning:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._schema = database.schema
-        self._snapshots = snapshots_for(self._schema, database.now)
+        self._snapshots = snapshots_for(database)
         self._sights: dict[int, Sight] = {}
 
     def ready_for_cleaning(self, retention_ms: int = 0) -> list[ReadyEntry]:

@@ -11,12 +11,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Self, TypeVar
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, create_engine, insert, make_url, select, update
+from sqlalchemy import URL, ColumnElement, Connection, Engine, create_engine, event, insert, make_url, select, update
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
 from compactor.metastore.dialects import DIALECTS, Dialect, Failure
 from compactor.metastore.embedded import EmbeddedFile
+from compactor.metastore.handed_out import HandedOut
 from compactor.metastore.mutex import Keeper, Mutex, locked_row, roll_back, store_value
 from compactor.metastore.schema import HiveSchema, create_embedded, detect
 from compactor.settings.address import mistake
@@ -62,6 +63,7 @@ class Database:
         self._engine: Engine | None = None
         self._schema: HiveSchema | None = None
         self._file: EmbeddedFile | None = None
+        self.handed_out = HandedOut()
 
     def __str__(self) -> str:
         where = self._url
@@ -242,6 +244,7 @@ class Database:
     def _make_engine(self) -> Engine:
         engine = create_engine(self._url, **self.dialect.options(self._connect_timeout_seconds))
         self.dialect.prepare(engine, read_only=self._read_only, idle_transaction_seconds=self._idle_transaction_seconds)
+        event.listen(engine, "invalidate", lambda *_: self.handed_out.forget())
         return engine
 
     def _open_file(self) -> None:

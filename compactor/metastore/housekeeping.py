@@ -68,7 +68,7 @@ class Housekeeping:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._schema = database.schema
-        self._snapshots = snapshots_for(self._schema, database.now)
+        self._snapshots = snapshots_for(database)
 
     def who_does_it(self, overdue_ms: int = 3_600_000) -> Mapping[Duty, Finding]:
         """

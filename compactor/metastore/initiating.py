@@ -46,7 +46,7 @@ class Initiating:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._schema = database.schema
-        self._snapshots = snapshots_for(self._schema, database.now)
+        self._snapshots = snapshots_for(database)
 
     def last_cycle_ms(self) -> int | None:
         """Start of the last completed cycle, ours or Hive's, where Hive 4 stores it; None when it isn't known."""

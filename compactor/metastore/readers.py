@@ -105,7 +105,7 @@ class Readers:
 def read_readers(connection: Connection, database: Database) -> Readers:
     """Look at transactions and locks."""
     schema = database.schema
-    snapshots = snapshots_for(schema, database.now)
+    snapshots = snapshots_for(database)
     settled = snapshots.min_open_or_next(connection)
     snapshot = snapshots.take(connection)
     transactions = tuple(read_open_transactions(connection, database))

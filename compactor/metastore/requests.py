@@ -58,7 +58,7 @@ class Requests:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._schema = database.schema
-        self._snapshots = snapshots_for(self._schema, database.now)
+        self._snapshots = snapshots_for(database)
 
     def enqueue_all(self, requests: Sequence[Request], still: Callable[[], None] = lambda: None) -> list[Enqueued]:
         """

@@ -6,6 +6,7 @@ for a while, hands ids out by a sequence, and so must tell a young gap (somebody
 Source: docs/metastore.md; Hive's TxnHandler.getOpenTxns, GetOpenTxnsListHandler, GetValidWriteIdsForTableFunction, TxnUtils.
 """
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,22 +14,14 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.metastore.schema import HiveSchema
+from compactor.metastore.database import Database
+from compactor.metastore.handed_out import SETTLED_MS
 from compactor.metastore.sql import batches, least, maximum, minimum
 
 REPLICATION = 1
 READ_ONLY = 2
 COMPACTION = 3
 REBALANCE_COMPACTION = 6
-
-OPENING_MS = 1000
-"""Whoever opens a transaction has this long from taking the lock to committing the row (`metastore.txn.opentxn.timeout`)."""
-
-SETTLED_MS = 2 * OPENING_MS
-"""
-From this age on a row vouches for every id below it. Hive uses OPENING_MS; but a row may itself have needed nearly that long to appear, and then
-an id below it can be younger than that.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +34,14 @@ class Snapshot:
         open: open ones that may write, and young gaps.
         read_only: open ones that only read; no list names them, yet they hold files.
         aborted: rolled back and not yet forgotten.
+        gaps: how many of the open ones have no row (yet).
     """
 
     high_watermark: int
     open: tuple[int, ...]
     read_only: tuple[int, ...]
     aborted: tuple[int, ...]
+    gaps: int = 0
 
     @property
     def min_open(self) -> int | None:
@@ -75,9 +70,10 @@ class Snapshot:
 class Snapshots(ABC):
     """How one generation of Hive finds snapshots and bounds."""
 
-    def __init__(self, schema: HiveSchema, now: ColumnElement[int]) -> None:
-        self._schema = schema
-        self._now = now
+    def __init__(self, database: Database) -> None:
+        self._schema = database.schema
+        self._now = database.now
+        self._handed_out = database.handed_out
 
     @abstractmethod
     def take(self, connection: Connection) -> Snapshot:
@@ -201,11 +197,16 @@ class Hive3Snapshots(Snapshots):
 
 
 class Hive4Snapshots(Snapshots):
-    """Committed rows stay for a while; a missing id is committed unless a younger row stands directly above the gap."""
+    """
+    Committed rows stay for a while; a missing id is committed unless a younger row stands directly above the gap.
+
+    And then, too, if ids were handed out beyond it long enough ago, as far as this process saw: whoever forgets rows leaves such gaps.
+    """
 
     def take(self, connection: Connection) -> Snapshot:
         table = self._schema.txns
         txns = table.c
+        began = time.monotonic()
         # One clock for the whole statement: SQLite's goes on from row to row, and one row must not be young in one place and settled in another.
         clock = select((self._now - SETTLED_MS).label("settled")).cte("clock")
         settled = select(clock.c.settled).scalar_subquery()
@@ -218,35 +219,41 @@ class Hive4Snapshots(Snapshots):
         wanted = or_(txns.txn_state != "c", txns.txn_id >= floor, txns.txn_id >= first_young, txns.txn_id == highest)
         age = case((young, 1), else_=0)
         rows = connection.execute(select(txns.txn_id, txns.txn_state, txns.txn_type, age).where(wanted).order_by(txns.txn_id)).all()
-        return _walk([(int(txn_id), str(state), kind, bool(is_young)) for txn_id, state, kind, is_young in rows])
+        snapshot = _walk([(int(txn_id), str(state), kind, bool(is_young)) for txn_id, state, kind, is_young in rows], self._handed_out.settled(began))
+        self._handed_out.note(snapshot.high_watermark, began, time.monotonic())
+        return snapshot
 
     def min_open_or_next(self, connection: Connection) -> int:
         txns = self._schema.txns.c
-        settled = maximum(connection, txns.txn_id, txns.txn_started < self._now - SETTLED_MS)
+        known = self._handed_out.settled(time.monotonic())
+        settled = max(known, maximum(connection, txns.txn_id, txns.txn_started < self._now - SETTLED_MS))
         open_id = minimum(connection, txns.txn_id, txns.txn_state == "o")
         return settled + 1 if open_id is None else min(open_id, settled + 1)
 
 
-def _walk(rows: list[tuple[int, str, int | None, bool]]) -> Snapshot:
-    """Rows ascending by id: (id, state, type, young). A gap below a young row is a transaction whose row isn't visible yet."""
+def _walk(rows: list[tuple[int, str, int | None, bool]], settled: int) -> Snapshot:
+    """Rows ascending by id: (id, state, type, young). A gap below a young row and above `settled` is a transaction whose row isn't visible yet."""
+    gaps = 0
     open_ids: list[int] = []
     read_only: list[int] = []
     aborted: list[int] = []
     previous = 0
     for txn_id, state, kind, young in rows:
         if young:
-            open_ids.extend(range(previous + 1, txn_id))
+            gap = range(max(previous, settled) + 1, txn_id)
+            open_ids.extend(gap)
+            gaps += len(gap)
         previous = txn_id
         if state == "a":
             aborted.append(txn_id)
         elif state != "c":
             (read_only if kind == READ_ONLY else open_ids).append(txn_id)
-    return Snapshot(previous, tuple(open_ids), tuple(read_only), tuple(aborted))
+    return Snapshot(previous, tuple(open_ids), tuple(read_only), tuple(aborted), gaps)
 
 
-def snapshots_for(schema: HiveSchema, now: ColumnElement[int]) -> Snapshots:
-    """The class for a schema's generation."""
-    return Hive4Snapshots(schema, now) if schema.hive_4 else Hive3Snapshots(schema, now)
+def snapshots_for(database: Database) -> Snapshots:
+    """The class for its schema's generation."""
+    return Hive4Snapshots(database) if database.schema.hive_4 else Hive3Snapshots(database)
 
 
 def _by_database(names: Iterable[str]) -> Iterable[tuple[str, list[str]]]:

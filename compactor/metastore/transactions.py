@@ -16,11 +16,13 @@ from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError
 from compactor.metastore.database import Database
+from compactor.metastore.handed_out import OPENING_MS, SETTLED_MS
 from compactor.metastore.model import OpenTransaction
-from compactor.metastore.snapshots import COMPACTION, OPENING_MS, READ_ONLY, REBALANCE_COMPACTION, REPLICATION, Snapshot, snapshots_for
+from compactor.metastore.snapshots import COMPACTION, READ_ONLY, REBALANCE_COMPACTION, REPLICATION, Snapshot, snapshots_for
 from compactor.reasons import Reason
 
 _ATTEMPTS = 10
+_LATELY_SECONDS = 60.0
 
 
 class TxnState(StrEnum):
@@ -49,7 +51,7 @@ class Transactions:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._snapshots = snapshots_for(database.schema, database.now)
+        self._snapshots = snapshots_for(database)
 
     def open_compaction(self, user: str, host: str, kind: CompactionKind = CompactionKind.MAJOR, *, agent: str = "compactor") -> int:
         """
@@ -127,8 +129,21 @@ class Transactions:
         return self._database.read(lambda connection: _state(connection.scalar(select(txns.txn_state).where(txns.txn_id == txn_id))))
 
     def snapshot(self) -> Snapshot:
-        """The unfinished transactions now."""
+        """
+        The unfinished transactions now.
+
+        Who has not looked lately can't tell a forgotten transaction from one about to open: where ids have no row, it looks again after two seconds.
+        """
+        age = self._database.handed_out.age(time.monotonic())
+        taken = self._database.read(self._snapshots.take)
+        if not taken.gaps or (age is not None and age < _LATELY_SECONDS):
+            return taken
+        time.sleep(SETTLED_MS / 1000)
         return self._database.read(self._snapshots.take)
+
+    def keep_up(self) -> None:
+        """Remember how far ids were handed out by now: a snapshot of this process needn't look twice for it (`HandedOut`)."""
+        self._database.read(self._snapshots.take)
 
     def valid_txns(self, for_txn: int | None = None) -> ValidTxnList:
         """What transaction `for_txn` sees (itself included), or what is committed now."""

@@ -1,6 +1,8 @@
 """
 Looks at the metastore for the metrics: whether it answers, how many queue entries in each state and how old the oldest is, who is open, what aborted writes left.
 
+And so that what this process knows of transaction ids is never older than a look (`HandedOut`).
+
 Every daemon looks, whoever leads: what only a leader told would stay in the metrics of one that leads no more.
 """
 
@@ -37,6 +39,7 @@ class Watch:
             held = self._held(entries)
             self._remember(entries, held, now)
             overdue = self._overdue(entries, now)
+            self._services.transactions.keep_up()
             open_ages = [one.age_ms for one in self._services.transactions.open_transactions() if not one.replication]
         except CompactorError:
             metrics.database_up.set(0)

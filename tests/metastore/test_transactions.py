@@ -8,9 +8,11 @@ from sqlalchemy import delete, func, select
 
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import OwnershipLostError, RefusedError
-from compactor.metastore.snapshots import COMPACTION, READ_ONLY, SETTLED_MS, Hive4Snapshots
+from compactor.metastore.database import Database
+from compactor.metastore.handed_out import SETTLED_MS
+from compactor.metastore.snapshots import COMPACTION, READ_ONLY, Hive4Snapshots, snapshots_for
 from compactor.metastore.transactions import Transactions, TxnState
-from tests.metastore.actor import run_all
+from tests.metastore.actor import Hive, run_all
 
 
 def test_a_compaction_transaction_is_open_typed_and_seen_by_others(database_4, hive_4):
@@ -72,29 +74,31 @@ def test_a_young_gap_counts_as_open_and_an_old_one_as_committed(database_4, hive
     for hole in (old_hole, young_hole):
         hive_4.commit(hole)
         hive_4.change(delete(database_4.schema.txns).where(database_4.schema.txns.c.txn_id == hole))
-    seen = Transactions(database_4).valid_txns()
+    seen = database_4.read(snapshots_for(database_4).take).as_seen_by(None)
     assert young_hole in seen.open
     assert newest in seen.open
     assert seen.is_valid(old_hole)
 
 
-def test_one_snapshot_has_one_clock(hive_4, database_4):
+def test_one_snapshot_has_one_clock(tmp_path):
     """Time goes on while a snapshot's rows are fetched. A transaction that settles meanwhile isn't old where rows are chosen and young where they are judged: all below it would be a gap."""
-    if not database_4.embedded:
-        pytest.skip("a server's clock stands still within a transaction")
-    hive_4.fail_write(age=80_000)
+    database = Database(f"sqlite:///{tmp_path}/metastore.db", create=True)  # a server's clock stands still within a transaction
+    hive = Hive(database)
+    hive.fail_write(age=80_000)
     for _ in range(3):
-        hive_4.write(age=70_000)
-    settling, _ = hive_4.write(age=0)
-    hive_4.write(age=0)
-    txns = database_4.schema.txns
-    hive_4.change(delete(txns).where(txns.c.txn_id == 0))  # as a purge does: the first row to be fetched is then one that isn't committed
-    [(started,)] = hive_4.rows(txns, "txn_started", where=txns.c.txn_id == settling)
+        hive.write(age=70_000)
+    settling, _ = hive.write(age=0)
+    hive.write(age=0)
+    txns = database.schema.txns
+    hive.change(delete(txns).where(txns.c.txn_id == 0))  # as a purge does: the first row to be fetched is then one that isn't committed
+    [(started,)] = hive.rows(txns, "txn_started", where=txns.c.txn_id == settling)
     ticks = itertools.count(started + SETTLED_MS - 5, 10)
-    with database_4.reading() as connection:
+    snapshots = Hive4Snapshots(database)
+    snapshots._now = func.ticking()
+    with database, database.reading() as connection:
         # asked once for each place in the statement, and there when it is first needed, as julianday('now') is
         connection.connection.driver_connection.create_function("ticking", 0, lambda: next(ticks), deterministic=True)
-        seen = Hive4Snapshots(database_4.schema, func.ticking()).take(connection)
+        seen = snapshots.take(connection)
     assert seen.open == ()
 
 

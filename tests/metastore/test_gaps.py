@@ -1,0 +1,109 @@
+"""Ids without a row: which of them may still turn up, and which were forgotten or never used."""
+
+import time
+
+import pytest
+from sqlalchemy import delete, func, select, text, update
+
+from compactor.errors import CompactorError
+from compactor.metastore.handed_out import OPENING_MS, SETTLED_MS, HandedOut
+from compactor.metastore.snapshots import snapshots_for
+from compactor.metastore.transactions import Transactions
+
+PAUSE = SETTLED_MS / 1000
+
+
+def take(database):
+    return database.read(snapshots_for(database).take)
+
+
+@pytest.fixture
+def busy(database_4, hive_4):
+    """Finished transactions, one each quarter of a second; the newest began just now."""
+    finished = [hive_4.write()[0] for _ in range(14)]
+
+    def pass_by():
+        txns = database_4.schema.txns
+        hive_4.change(update(txns).where(txns.c.txn_id > 0).values(txn_started=database_4.now - 250 * (finished[-1] - txns.c.txn_id)))
+
+    pass_by()
+    return finished, pass_by
+
+
+@pytest.fixture
+def purged(database_4, hive_4, busy):
+    """The same just after Hive forgot what it forgets: what is committed below a committed one that is a second old. All are finished."""
+    finished, pass_by = busy
+    pass_by()
+    txns = database_4.schema.txns
+    newest = database_4.read(lambda connection: connection.scalar(select(func.max(txns.c.txn_id)).where(txns.c.txn_started < database_4.now - OPENING_MS)))
+    assert hive_4.change(delete(txns).where(txns.c.txn_state == "c", txns.c.txn_id < newest)) > 5
+    return finished
+
+
+def test_what_hive_just_forgot_is_committed(database_4, purged):
+    """What Hive forgot isn't open for the second in which the row above it is not yet two seconds old: a table would be refused as all held back, one time in ten."""
+    assert take(database_4).gaps > 0  # who looks for the first time, and once, can't know
+    seen = Transactions(database_4).valid_txns()
+    assert [txn_id for txn_id in purged if not seen.is_valid(txn_id)] == []
+
+
+def test_who_looked_lately_knows_at_once(database_4, busy, request, monkeypatch):
+    """A daemon that saw the ids two seconds ago needs no second look, and its bound for what is finished doesn't fall back to nothing."""
+    finished, _ = busy
+    transactions = Transactions(database_4)
+    before = transactions.min_open()
+    transactions.keep_up()
+    later = time.monotonic() + PAUSE
+    monkeypatch.setattr("compactor.metastore.snapshots.time.monotonic", lambda: later)
+    monkeypatch.setattr("compactor.metastore.transactions.time.sleep", pytest.fail)
+    request.getfixturevalue("purged")
+    seen = transactions.valid_txns()
+    assert [txn_id for txn_id in finished if not seen.is_valid(txn_id)] == []
+    assert transactions.min_open() >= before > 1
+
+
+def test_a_gap_above_what_was_seen_stays_open(database_4, hive_4, busy):
+    """Ids handed out since the look are those that may be about to open."""
+    known = HandedOut()
+    known.note(busy[0][-1], 0, 0)
+    database_4.handed_out = known
+    hole, above = hive_4.begin(age=0), hive_4.begin(age=0)
+    hive_4.commit(hole)
+    hive_4.change(delete(database_4.schema.txns).where(database_4.schema.txns.c.txn_id == hole))
+    assert take(database_4).open == (hole, above)
+
+
+@pytest.mark.postgres
+def test_another_server_makes_forget(shared_database_4):
+    """After a lost connection a server may answer that never handed out what its predecessor did."""
+    known = shared_database_4.handed_out
+    known.note(100, 0, 0)
+    assert known.settled(PAUSE) == 100
+    with pytest.raises(CompactorError), shared_database_4.transaction() as connection:
+        connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+    assert known.settled(PAUSE) == 0
+
+
+def test_an_id_is_settled_two_seconds_after_it_was_seen():
+    """Whoever opens has one second; a later look vouches later, and of looks close to each other the first counts."""
+    known = HandedOut()
+    assert known.age(0) is None
+    known.note(5, 9.9, 10.0)
+    known.note(6, 10.0, 10.1)
+    known.note(9, 10.4, 10.5)
+    assert [known.settled(at) for at in (10.0, 11.9, 12.0, 12.4, 12.5, 99.0)] == [0, 0, 5, 5, 9, 9]
+    assert known.age(20.0) == pytest.approx(9.5)
+
+
+def test_ids_that_went_back_make_forget():
+    """A restored database hands ids out again. A look that merely began before another had ended doesn't say that."""
+    known = HandedOut()
+    known.note(50, 0.0, 0.1)
+    known.note(60, 1.0, 1.1)
+    known.note(55, 1.0, 1.4)
+    assert known.settled(3.1) == 60
+    known.note(55, 4.0, 4.1)
+    assert known.settled(9.0) == 0
+    known.note(56, 10.0, 10.1)
+    assert known.settled(12.1) == 56
