@@ -5,9 +5,7 @@ import signal
 
 import pytest
 
-from compactor.metastore.model import QueueState
-from compactor.metastore.queue import Queue
-from tests.crash.test_kill import ended, postgres, scene  # noqa: F401 - fixtures
+from tests.crash.test_kill import ended, given_back_and_compacted, postgres, scene  # noqa: F401 - fixtures
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -18,11 +16,4 @@ def test_a_session_that_is_ended_with_the_daemon_fails_no_entry(scene):  # noqa:
     scene.until(process, lambda: any(event["event"] == "spark session started" for event in scene.events()), "at work")
     os.killpg(process.pid, signal.SIGTERM)
     assert ended(process) == 0
-    queue = Queue(scene.metastore)
-    assert queue.history(QueueState.FAILED) == []
-    assert [entry.state for entry in queue.entries()] == [QueueState.INITIATED]
-    assert not [name for name in scene.names() if name.startswith(".")]
-    again = scene.start()
-    scene.until(again, scene.settled, "settled")
-    assert scene.drain(again) == 0
-    scene.assert_rows()
+    given_back_and_compacted(scene)

@@ -175,6 +175,18 @@ def kill_and_converge(scene: Scene, step: str, *, spark: bool = False) -> None:
     assert re.fullmatch(r"base_0000008(_v\d{7})?", names[0])
 
 
+def given_back_and_compacted(scene: Scene) -> None:
+    """The entry of a daemon that ended in order is in the queue again, nothing failed, nothing hidden stayed; the next start compacts it."""
+    queue = Queue(scene.metastore)
+    assert queue.history(QueueState.FAILED) == []
+    assert [entry.state for entry in queue.entries()] == [QueueState.INITIATED]
+    assert not [name for name in scene.names() if name.startswith(".")]
+    again = scene.start()
+    scene.until(again, scene.settled, "settled")
+    assert scene.drain(again) == 0
+    scene.assert_rows()
+
+
 @pytest.mark.parametrize("step", [*steps.WORKER_STEPS, *steps.CLEANER_STEPS])
 def test_killed_at_any_step_it_converges(scene, step):
     """One base with the same rows; nothing hidden, nothing in the queue; no compaction counts as failed."""

@@ -5,10 +5,8 @@ import signal
 import pytest
 import yaml
 
-from compactor.metastore.model import QueueState
-from compactor.metastore.queue import Queue
 from tests import fake_spark
-from tests.crash.test_kill import SETTINGS, ended, scene, send  # noqa: F401 - a fixture among them
+from tests.crash.test_kill import SETTINGS, ended, given_back_and_compacted, scene, send  # noqa: F401 - a fixture among them
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
 
@@ -23,11 +21,4 @@ def test_a_daemon_that_waits_for_spark_drains(scene, tmp_path, monkeypatch):  # 
     send(process, signal.SIGTERM)
     assert ended(process) == 0
     assert any(event["event"] == "the start of a spark session was given up" for event in scene.events())
-    queue = Queue(scene.metastore)
-    assert queue.history(QueueState.FAILED) == []
-    assert [entry.state for entry in queue.entries()] == [QueueState.INITIATED]
-    assert not [name for name in scene.names() if name.startswith(".")]
-    again = scene.start()
-    scene.until(again, scene.settled, "settled")
-    assert scene.drain(again) == 0
-    scene.assert_rows()
+    given_back_and_compacted(scene)
