@@ -43,19 +43,24 @@ def yarn_server(hdfs_server, tmp_path_factory):
 @pytest.fixture
 def hdfs(hdfs_server):
     """The HDFS server, and this process configured to use it."""
-    yield from _configured(hdfs_server)
+    yield from configured_for(hdfs_server, _options(hdfs_server))
 
 
 @pytest.fixture
 def ha(ha_server):
     """The HDFS server with two NameNodes, and this process configured to use it."""
-    yield from _configured(ha_server)
+    yield from configured_for(ha_server, _options(ha_server))
 
 
-def _configured(server):
+def _options(server):
+    return StorageOptions(hdfs=Hdfs(conf_dir=server.conf))
+
+
+def configured_for(what, options):
+    """The body of a fixture: this process reaches stores so until the test is over."""
     before = configured()
-    configure(StorageOptions(hdfs=Hdfs(conf_dir=server.conf)))
-    yield server
+    configure(options)
+    yield what
     configure(before)
 
 

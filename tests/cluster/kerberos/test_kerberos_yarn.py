@@ -17,8 +17,9 @@ from compactor.engine.submit_mode import ApplicationSubmitter
 from compactor.errors import CompactorError, UnreachableError
 from compactor.storage.hdfs_tokens import VARIABLE
 from compactor.storage.location import join, split
-from compactor.storage.registry import configure, configured, storage_for
+from compactor.storage.registry import storage_for
 from tests.cluster import yarn as yarn_module
+from tests.cluster.fixtures import configured_for
 from tests.cluster.hadoop.servers import UnavailableError
 from tests.cluster.kdc import REALM
 from tests.cluster.kerberos.secured import ME, hdfs, java
@@ -79,10 +80,7 @@ def cluster(yarn_server, realm, keytab, monkeypatch):
     monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn_server.conf))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", java(realm))
     made = Cluster(yarn_server.server, realm, keytab)
-    before = configured()
-    configure(made.settings())
-    yield made
-    configure(before)
+    yield from configured_for(made, made.settings())
 
 
 @pytest.fixture
