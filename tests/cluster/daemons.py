@@ -58,13 +58,37 @@ class Running:
         return [json.loads(line) for line in self.said().rpartition("\n")[0].splitlines() if line.startswith("{")]
 
 
+def run(config: Path, stop_at: str | None, skew: float, network: Path | None) -> None:
+    """A daemon, to its end."""
+    if network is not None:
+        enter(network)
+    if skew:
+        right, right_ns = time.time, time.time_ns
+        time.time, time.time_ns = lambda: right() + skew, lambda: right_ns() + round(skew * 1e9)
+    waiting = [stop_at]
+
+    def observe(step: str, _: object) -> None:
+        if step == waiting[0]:
+            waiting[0] = None
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def read() -> Settings:
+        return load_settings(config)
+
+    sys.exit(Daemon(read(), reload=read, observers=[observe], submitter=InProcess()).run())
+
+
 class Fleet(Scene):
     """
     A warehouse with a table that is due, and daemons.
 
     Args:
         zookeeper: that section of the settings; None: the database alone coordinates.
+
+    `body` is what a daemon's process runs.
     """
+
+    body = staticmethod(run)
 
     def __init__(self, url: str, folder: Path, zookeeper: dict | None) -> None:
         super().__init__(url, folder)
@@ -91,7 +115,7 @@ class Fleet(Scene):
         config.write_text(yaml.safe_dump(self.settings | {"host": name} | settings), encoding="utf-8")
         environment = {key: value for key, value in os.environ.items() if not key.startswith("COMPACTOR_")} | {"TMPDIR": str(home)}
         log = home / "log"
-        process = forked.start(_run, config, stop_at, skew, network, environment=environment, folder=home, out=log, err=log)
+        process = forked.start(self.body, config, stop_at, skew, network, environment=environment, folder=home, out=log, err=log)
         self.processes.append(process)
         running = Running(name, process, log)
         self.daemons.append(running)
@@ -120,22 +144,3 @@ class Fleet(Scene):
         self.coordinator.close()
         self.database.close()
         super().end()
-
-
-def _run(config: Path, stop_at: str | None, skew: float, network: Path | None) -> None:
-    if network is not None:
-        enter(network)
-    if skew:
-        right, right_ns = time.time, time.time_ns
-        time.time, time.time_ns = lambda: right() + skew, lambda: right_ns() + round(skew * 1e9)
-    waiting = [stop_at]
-
-    def observe(step: str, _: object) -> None:
-        if step == waiting[0]:
-            waiting[0] = None
-            os.kill(os.getpid(), signal.SIGSTOP)
-
-    def read() -> Settings:
-        return load_settings(config)
-
-    sys.exit(Daemon(read(), reload=read, observers=[observe], submitter=InProcess()).run())

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+_NUMBERS = itertools.count(os.getpid())
+
 
 class Relay:
     """
@@ -98,13 +100,8 @@ class Island:
         UnavailableError: it takes root's rights, util-linux and iproute2.
     """
 
-    _numbers = itertools.count(os.getpid() % 1000)
-
     def __init__(self) -> None:
-        number = next(self._numbers) % 4000
-        self._cable = f"cmpct{number}"
-        block = f"10.{200 + number // 1000}.{number // 16 % 62}.{number % 16 * 16}".rsplit(".", 1)
-        self.shore, self.host = (f"{block[0]}.{int(block[1]) + one}" for one in (1, 2))
+        self._cable = self.shore = self.host = ""
 
     def __enter__(self) -> Self:
         for program in ("unshare", "ip", "nsenter"):
@@ -118,7 +115,7 @@ class Island:
             if self._keeper.poll() is not None:
                 assert self._keeper.stderr is not None
                 raise UnavailableError(f"no network namespace can be made: {self._keeper.stderr.read().decode().strip()}")
-            _ip("link", "add", self._cable, "type", "veth", "peer", "name", "cable", "netns", str(self._keeper.pid))
+            self._cable, self.shore, self.host = _laid("cable", self._keeper.pid)
             _ip("address", "add", f"{self.shore}/28", "dev", self._cable)
             _ip("link", "set", self._cable, "up")
             # our end's address stays while the cable is pulled: who listens there goes on
@@ -152,6 +149,54 @@ class Island:
         _ip("link", "set", self._cable, "up")
 
 
+class SecondCable:
+    """
+    Another cable of an island: what listens on our 127.0.0.1 is reached from there by the same address, through this cable alone. Over there nothing can listen on it.
+
+    Raises:
+        UnavailableError: this machine's settings of the network can't be changed.
+    """
+
+    def __init__(self, island: Island) -> None:
+        self._inside = island._keeper.pid
+
+    def __enter__(self) -> Self:
+        inside = self._inside
+        self._cable, self._peer, own = _laid("second", inside)
+        try:
+            _ip("address", "add", f"{self._peer}/28", "dev", self._cable)
+            _ip("link", "set", self._cable, "up")
+            _ip("address", "add", f"{own}/28", "dev", "second", inside=inside)
+            _ip("link", "set", "second", "up", inside=inside)
+            _ip("address", "del", "127.0.0.1/8", "dev", "lo", inside=inside)
+            for name, where in ((self._cable, None), ("second", inside)):
+                _run("sh", "-c", f"echo 1 > /proc/sys/net/ipv4/conf/{name}/route_localnet", inside=where)
+            # known for good: otherwise the system would soon say by itself that there is no way, and packets wouldn't be lost without a word
+            ours = Path(f"/sys/class/net/{self._cable}/address").read_text(encoding="ascii").strip()
+            _ip("neighbour", "replace", self._peer, "lladdr", ours, "dev", "second", "nud", "permanent", inside=inside)
+            self.mend()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with contextlib.suppress(UnavailableError):
+            _ip("link", "del", self._cable)
+
+    def cut(self) -> None:
+        """Packets are lost from now on."""
+        _ip("link", "set", self._cable, "down")
+
+    def refuse(self) -> None:
+        """Whoever sends something is told at once that there is no way."""
+        _ip("route", "replace", "unreachable", "127.0.0.1", inside=self._inside)
+
+    def mend(self) -> None:
+        _ip("link", "set", self._cable, "up")
+        _ip("route", "replace", "127.0.0.1", "via", self._peer, "dev", "second", inside=self._inside)
+
+
 def enter(namespace: Path) -> None:
     """Have this thread, and those that it starts, live in another network; what is opened already stays in ours."""
     with namespace.open("rb") as handle:
@@ -159,8 +204,27 @@ def enter(namespace: Path) -> None:
             raise OSError(ctypes.get_errno(), "setns")
 
 
+def _laid(end: str, inside: int) -> tuple[str, str, str]:
+    """A new cable into another network, where it is called `end`: its name here, and an address for our end and for the other. Processes beside us lay some, too."""
+    while True:
+        number = next(_NUMBERS) % 4096
+        name = f"cmpct{number}"
+        try:
+            _ip("link", "add", name, "type", "veth", "peer", "name", end, "netns", str(inside))
+        except UnavailableError as error:
+            if "File exists" not in str(error):
+                raise
+        else:
+            block = f"10.{200 + number // 1024}.{number // 16 % 64}"
+            return name, *(f"{block}.{number % 16 * 16 + one}" for one in (1, 2))
+
+
 def _ip(*arguments: str, inside: int | None = None) -> None:
+    _run("ip", *arguments, inside=inside)
+
+
+def _run(*command: str, inside: int | None = None) -> None:
     prefix = [] if inside is None else ["nsenter", "--target", str(inside), "--net"]
-    done = subprocess.run([*prefix, "ip", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([*prefix, *command], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise UnavailableError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+        raise UnavailableError(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -19,11 +19,13 @@ from compactor.coordination.clock import elapsed
 from compactor.coordination.zookeeper import ZooKeeperCoordinator
 from compactor.errors import CompactorError, OwnershipLostError
 from compactor.metastore.database import Database
+from compactor.metastore.model import QueueState
+from compactor.metastore.queue import Queue
 from compactor.roles import steps
 from compactor.settings import ZooKeeper
 from tests import forked
 from tests.cluster.daemons import Fleet
-from tests.cluster.fencing import assert_as_if_one
+from tests.cluster.fencing import OWN_STEPS, assert_as_if_one
 from tests.cluster.network import Relay, enter
 from tests.cluster.test_election import until
 from tests.cluster.zookeeper_servers import TICK_MS, zookeeper
@@ -34,6 +36,19 @@ _roots = itertools.count(1)
 CONNECT_SECONDS = 3
 LEAD_SECONDS = 1.5
 LEADS = "leads at "
+COMMITTED = (steps.WORKER_COMMITTED, *steps.CLEANER_STEPS)
+"""At these the compaction is the first's, whatever becomes of it."""
+STATES = {
+    steps.INITIATOR_SEARCHED: [[]],
+    steps.INITIATOR_LISTED: [[]],
+    steps.INITIATOR_QUEUED: [[QueueState.INITIATED], [QueueState.WORKING]],  # its own worker may be that quick
+    **{step: [[QueueState.WORKING]] for step in steps.WORKER_STEPS},
+    **{step: [[QueueState.READY_FOR_CLEANING]] for step in COMMITTED},
+    steps.CLEANER_MARKED: [[QueueState.SUCCEEDED]],
+    **{step: [[QueueState.WORKING]] for step in steps.RECOVERY_STEPS},
+    steps.RECOVERY_FREED: [[QueueState.INITIATED], [QueueState.WORKING]],
+}
+"""Queue and history at each step."""
 
 
 @pytest.fixture
@@ -65,43 +80,57 @@ def away(fleet, island, zookeeper_1):
 
 
 def cut_succeed_mend(fleet, island, away, step):
+    """
+    Cut off the first at a step and let it go on, let the second finish, mend the cable. What the first had committed, or queued, stays as it is and isn't done again;
+    what it hadn't is the second's alone.
+    """
     first = away("first", stop_at=step)
     fleet.wait(first.stopped, f"stopped at {step}")
     before = len(first.events())
+    base, queued = found_at(fleet, step)
     island.cut()
     first.send(signal.SIGCONT)
     second = fleet.daemon("second")
     fleet.wait(fleet.settled, "settled by the second")
     fleet.assert_rows()
+    looked = passed(second, steps.INITIATOR_QUEUED)
+    fleet.wait(lambda: passed(second, steps.INITIATOR_QUEUED) > looked, "looked at again by the second")
     told = ("connection was lost", "can't be reached", "or can't tell: it lets go", "no answer", "is lost: the database ended")
     fleet.wait(lambda: any(word in str(event) for event in first.events()[before:] for word in told), "noticed, with the cable still pulled")
-    assert fleet.seen("first") is None
+    fleet.wait(lambda: fleet.seen("first") is None, "missed")
     island.mend()
     fleet.wait(lambda: fleet.seen("first") is not None, "seen again")
-    role = step.partition(".")[0]
+    role = "housekeeper" if step in steps.RECOVERY_STEPS else step.partition(".")[0]
     fleet.wait(lambda: any(event.get("role", "").startswith(role) for event in first.events()[before:]), "at the end of the cycle that was cut off")
     assert_as_if_one(fleet)
     for running in (first, second):
         running.send(signal.SIGTERM)
         assert ended(running.process) == 0, running.said()[-3000:]
     assert_as_if_one(fleet)
+    (done,) = Queue(fleet.metastore).history()
+    assert not base or fleet.names() == base
+    if queued:
+        assert (done.id, done.enqueue_ms) == (queued[0].id, queued[0].enqueue_ms)
+        assert step not in COMMITTED or done.txn_id == queued[0].txn_id
+        assert step in COMMITTED or done.txn_id is None or done.txn_id != queued[0].txn_id
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        steps.INITIATOR_LISTED,
-        steps.WORKER_CLAIMED,
-        steps.WORKER_STATE_STORED,
-        steps.WORKER_RAN,
-        steps.WORKER_VERIFIED,
-        steps.WORKER_PUBLISHED,
-        steps.CLEANER_SELECTED,
-        steps.CLEANER_TRASHED,
-        steps.CLEANER_COMPARED,
-        steps.CLEANER_DELETED,
-    ],
-)
+def found_at(fleet, step):
+    """The base and the entry that the first leaves behind at a step: as far as it must have come, and no further. Nobody else is there."""
+    queue = Queue(fleet.metastore)
+    queued, history = queue.entries(), queue.history()
+    assert [entry.state for entry in (*queued, *history)] in STATES[step]
+    base = [name for name in fleet.names() if name.startswith("base_")]
+    assert bool(base) == (step in COMMITTED or step == steps.WORKER_PUBLISHED)
+    return base if step in COMMITTED or not fleet.metastore.schema.hive_4 else [], queued or history
+
+
+def passed(running, step):
+    """How often a daemon passed a step."""
+    return sum(event.get("step") == step for event in running.events())
+
+
+@pytest.mark.parametrize("step", OWN_STEPS)
 def test_cut_off_with_its_warehouse(fleet, island, away, step):
     """Its session expires, its transaction ends, another one does the work: what it goes on with comes to nothing; with the cable back it stands by."""
     cut_succeed_mend(fleet, island, away, step)
@@ -111,6 +140,15 @@ def test_cut_off_with_its_warehouse(fleet, island, away, step):
 @pytest.mark.parametrize("step", [steps.WORKER_RAN, steps.WORKER_PUBLISHED, steps.CLEANER_TRASHED])
 def test_on_hive_3(fleet, island, away, step):
     """Where the rename is the commit, the look before it asks the database, and finds nobody."""
+    cut_succeed_mend(fleet, island, away, step)
+
+
+@pytest.mark.parametrize("step", steps.RECOVERY_STEPS)
+def test_cut_off_while_it_clears_up_after_the_dead(fleet, island, away, step):
+    """A worker is killed in its work; who clears up after it is cut off, another does it all: what the first goes on with takes nothing away that isn't the dead one's."""
+    dead = fleet.daemon("dead", stop_at=steps.WORKER_RAN)
+    fleet.wait(dead.stopped, "at work")
+    dead.send(signal.SIGKILL)
     cut_succeed_mend(fleet, island, away, step)
 
 
