@@ -17,10 +17,17 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from compactor.log import get_logger
+
+_log = get_logger(__name__)
 ALONE: Final = threading.Lock()
 STOP_SECONDS: Final = 15.0
 """How long Spark may take to stop in order, which its cluster may not let it; after that its JVM ends."""
 _END_SECONDS: Final = 10.0
+ASK_SECONDS: Final = 30.0
+SILENT_SECONDS: Final = 120.0
+"""A JVM that answers nobody for so long, for want of memory say, is killed: calls into it know no limit, and whoever waits for one couldn't be cancelled."""
+_GRACE_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -51,6 +58,28 @@ class Live:
             return not self.context._jsc.sc().isStopped()  # noqa: SLF001 - PySpark has no public question for this
         except (Py4JError, OSError, AttributeError):
             return False
+
+    def watch(self) -> None:
+        """Have it asked from time to time whether it answers, for as long as it lives."""
+        threading.Thread(target=self._watch, name="spark-watch", daemon=True).start()
+
+    def _watch(self) -> None:
+        process = gateway_process()
+        while process is not None and process.poll() is None:
+            answered = threading.Event()
+            limit = threading.Timer(SILENT_SECONDS, self._kill_silent, (process, answered))
+            limit.daemon = True
+            limit.start()
+            self.alive()
+            answered.set()
+            limit.cancel()
+            time.sleep(ASK_SECONDS)
+
+    def _kill_silent(self, process: Any, answered: threading.Event) -> None:
+        """It may be we who were stopped: then the answer is there, and is about to be read."""
+        if not answered.wait(_GRACE_SECONDS):
+            _log.warning(f"spark session's JVM hasn't answered for {SILENT_SECONDS:.0f} s: killed", application=self.application)
+            process.kill()
 
     def end(self) -> None:
         """Stop it and its JVM, within half a minute whatever their state. `ALONE` is held."""

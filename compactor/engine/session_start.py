@@ -148,6 +148,7 @@ class Start:
             raise CompactorError(self._cannot(why)) from error
         finally:
             os.environ.pop(VARIABLE, None)
+        live.watch()
         _log.info("spark session started", master=self._spark.master, application=live.application)
         return live
 

@@ -2,11 +2,12 @@
 
 import signal
 import threading
+import time
 
 import pytest
 from pyspark import SparkContext
 
-from compactor.engine import session_start
+from compactor.engine import session_jvm, session_start
 from compactor.engine.java import require_java
 from compactor.engine.session import SparkSubmitter
 from compactor.engine.submit import BrokenDownError, JobName, SessionEndedError, job_name
@@ -263,6 +264,35 @@ def test_a_jvm_that_does_not_answer_is_ended(submitter):
     finally:
         process.kill()  # else nothing of this process ever ends
     assert submitter.run(name("15.b"), jobs.double, [1]) == [2]
+
+
+def test_a_jvm_that_falls_silent_is_not_waited_for(submitter, monkeypatch, tmp_path):
+    """Calls into a JVM know no limit: a compaction in one that answers nobody could be neither finished nor cancelled. It is killed, and the compaction tried again."""
+    submitter.stop()
+    for limit in ("ASK_SECONDS", "SILENT_SECONDS", "_GRACE_SECONDS"):
+        monkeypatch.setattr(session_jvm, limit, 1.0)
+    failures = []
+
+    def run():
+        try:
+            submitter.run(name("16.a"), jobs.wait_for, [(str(tmp_path / "started"), str(tmp_path / "release"))])
+        except BrokenDownError as error:
+            failures.append(error)
+
+    compaction = threading.Thread(target=run, daemon=True)
+    compaction.start()
+    while not (tmp_path / "started").exists():
+        time.sleep(0.05)
+    process = SparkContext._gateway.proc
+    process.send_signal(signal.SIGSTOP)
+    try:
+        compaction.join(60)
+        assert not compaction.is_alive()
+    finally:
+        process.kill()  # else nothing of this process ever ends
+    (tmp_path / "release").touch()
+    assert len(failures) == 1
+    assert submitter.run(name("16.b"), jobs.double, [1]) == [2]
 
 
 def test_java_is_looked_for_before_anything_starts(monkeypatch):
