@@ -9,6 +9,9 @@ from typing import Final
 from compactor.errors import UnreachableError
 
 _TELLING: Final = re.compile(r"(Exception in thread|Caused by:|ERROR|[Ee]rror:|diagnostics:|Exception:)")
+_LAST_REPORT: Final = re.compile(r"Application report for \S+ \(state: (?:FAILED|KILLED|FINISHED)\)")
+_REASON: Final = re.compile(r"\(reason: (.+)")
+_PYTHON: Final = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z]\w*(?:Error|Exception): .+", re.MULTILINE)
 
 
 def require_java() -> str:
@@ -31,7 +34,18 @@ def require_java() -> str:
 
 
 def telling_line(log: str) -> str | None:
-    """The line of a Java program's log that says why it ended; None when it said nothing."""
+    """
+    The line of a Java program's log that says why it ended; None when it said nothing.
+
+    Of an application whose driver was on YARN it is what the driver said: Spark's client reports how things stand again and again, and at the end what YARN
+    knows, with the end of the driver's log.
+    """
+    ends = [found.start() for found in _LAST_REPORT.finditer(log)]
+    if ends:
+        log = log[ends[-1] :]
+        if reason := _REASON.search(log):
+            python = _PYTHON.findall(log) if "exited with status" in reason[1] else []
+            return str(python[-1] if python else reason[1]).strip()[:500]
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     telling = [line for line in lines if _TELLING.search(line)]
     found = telling[:1] or lines[-1:]

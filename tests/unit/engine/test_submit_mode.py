@@ -225,6 +225,11 @@ def test_who_we_are_on_hdfs_is_not_who_somebody_else_is():
     assert StorageOptions.of(settings()).as_user("ann").hdfs.user is None
 
 
+ENDED = "INFO Client: Application report for application_1_0001 (state: {})\nINFO Client: "
+FAILED = f"{ENDED.format('FAILED')}\n\t diagnostics: Application a failed 1 times due to AM Container exited with exitCode: 137\n"
+WAITING = "INFO Client: Application report for application_1_0001 (state: ACCEPTED)\n\t diagnostics: AM container is launched, waiting for AM container to Register with RM\n"
+
+
 @pytest.mark.parametrize(
     ("log", "line"),
     [
@@ -232,8 +237,18 @@ def test_who_we_are_on_hdfs_is_not_who_somebody_else_is():
         ("a\n\nb\n", "b"),
         ("INFO x\nERROR first\nERROR second\n", "ERROR first"),
         ("12:00 INFO Client: \n\t diagnostics: Application killed by user.\n\t queue: q\n", "diagnostics: Application killed by user."),
+        (f"{WAITING}{ENDED.format('KILLED')}\n\t diagnostics: Application killed by user.\n\t queue: q\n", "diagnostics: Application killed by user."),
+        (
+            f"{WAITING}{FAILED}INFO ApplicationMaster: Final app status: FAILED, exitCode: 13, (reason: User class threw exception: no python\n\tat x\n)",
+            "User class threw exception: no python",
+        ),
+        (
+            f"{WAITING}{FAILED}ModuleNotFoundError: No module named 'compactor'\nFinal app status: FAILED, (reason: User application exited with status 1)\n",
+            "ModuleNotFoundError: No module named 'compactor'",
+        ),
+        (f"{WAITING}{FAILED}", "diagnostics: Application a failed 1 times due to AM Container exited with exitCode: 137"),
     ],
 )
 def test_the_line_that_tells(log, line):
-    """The first that looks like a reason, else the last."""
+    """The first that looks like a reason, else the last; of a driver on YARN what it said itself, not how its application stood before."""
     assert telling_line(log) == line
