@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ def run(config: Path, stop_at: str | None, skew: float, network: Path | None) ->
     def observe(step: str, _: object) -> None:
         if step == waiting[0]:
             waiting[0] = None
-            os.kill(os.getpid(), signal.SIGSTOP)
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # sent to the process another thread may take it, and this one go on until that one runs
 
     def read() -> Settings:
         return load_settings(config)

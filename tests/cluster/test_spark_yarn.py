@@ -48,7 +48,8 @@ def yarn_server(hdfs_server, tmp_path_factory):
 @pytest.fixture
 def yarn(yarn_server, hdfs, monkeypatch):
     """And this process configured for it."""
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn_server.conf))
+    for name, value in yarn_server.environment().items():
+        monkeypatch.setenv(name, value)
     return yarn_server
 
 

@@ -11,7 +11,10 @@ from compactor.engine.submit_command import spark_home
 from tests.cluster.hadoop.servers import HadoopServer
 
 JARS = f"local:{Path(sys.prefix) / 'lib' / f'python{sys.version_info.major}.{sys.version_info.minor}' / 'site-packages' / 'pyspark' / 'jars'}/*"
+HERE = {"SPARK_LOCAL_IP": "127.0.0.1"}
+"""For every process of Spark's: it would take any other address that this machine has, such as one of a cable that another test is about to cut."""
 SMALL = {
+    **{f"spark.{where}.{name}": value for where in ("yarn.appMasterEnv", "executorEnv") for name, value in HERE.items()},
     "spark.yarn.jars": JARS,  # nothing of Spark is uploaded
     "spark.executor.memory": "512m",
     "spark.executor.memoryOverhead": "512m",
@@ -48,6 +51,10 @@ class Yarn:
     def conf(self):
         return self.server.conf
 
+    def environment(self):
+        """Of whoever submits to it."""
+        return {"HADOOP_CONF_DIR": str(self.conf)} | HERE
+
     def applications(self, *tags):
         """All of them, or those with a tag, whatever became of them."""
         words = ["-list", "-appStates", "ALL", *(["-appTags", ",".join(tags)] if tags else [])]
@@ -60,7 +67,7 @@ class Yarn:
 
     def _say(self, words):
         line = [str(spark_home() / "bin" / "spark-class"), "org.apache.hadoop.yarn.client.cli.ApplicationCLI", "application", *words]
-        environment = os.environ | {"HADOOP_CONF_DIR": str(self.conf), "SPARK_HOME": str(spark_home())}
+        environment = os.environ | self.environment() | {"SPARK_HOME": str(spark_home())}
         return subprocess.run(line, capture_output=True, text=True, timeout=180, check=True, env=environment).stdout
 
 

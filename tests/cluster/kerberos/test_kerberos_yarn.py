@@ -77,7 +77,8 @@ class Cluster(yarn_module.Yarn):
 @pytest.fixture
 def cluster(yarn_server, realm, keytab, monkeypatch):
     """And this process configured for it: our keytab, no ticket."""
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn_server.conf))
+    for name, value in yarn_server.environment().items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", java(realm))
     made = Cluster(yarn_server.server, realm, keytab)
     yield from configured_for(made, made.settings())
