@@ -161,4 +161,8 @@ def _resident(pid: int) -> int:
 
 
 def _children(pid: int) -> list[str]:
-    return [child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text(encoding="ascii").split()]
+    found: list[str] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended since
+            found += (task / "children").read_text(encoding="ascii").split()
+    return found
