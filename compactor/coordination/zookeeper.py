@@ -79,15 +79,16 @@ class ZooKeeperCoordinator(Coordinator):
         began, limit = elapsed(), self._settings.session_timeout_seconds
         self._link.begin()
         try:
-            with contextlib.suppress(*NO_ANSWER, AuthFailedError):
-                if self._link.wait(limit):
-                    with contextlib.suppress(NoAuthError):  # told where it matters
-                        # credentials are looked at after the connection
-                        self._client.exists_async(self._root).get(timeout=max(_AWAY, limit - (elapsed() - began)))
-                    return
+            if self._link.wait(limit):
+                with contextlib.suppress(NoAuthError):  # told where it matters
+                    # credentials are looked at after the connection
+                    self._client.exists_async(self._root).get(timeout=max(_AWAY, limit - (elapsed() - began)))
+                return
         except SessionClosedRequireSaslError:
             self._link.end(_AWAY)
             raise SettingsError(ONLY_SASL) from None
+        except (*NO_ANSWER, AuthFailedError):
+            pass  # told below, by what the link knows of it
         trouble, refused = self._link.trouble, self._link.refused
         self._link.end(_AWAY)
         if refused:

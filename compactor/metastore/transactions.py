@@ -23,6 +23,7 @@ from compactor.reasons import Reason
 
 _ATTEMPTS = 10
 _LATELY_SECONDS = 60.0
+"""What is forgotten or opened in that time may be taken for open by one look; the Watch looks more often."""
 
 
 class TxnState(StrEnum):

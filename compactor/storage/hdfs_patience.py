@@ -4,8 +4,8 @@ A time limit for what is asked of a NameNode, which hdfs-native doesn't have: on
 The connection of a question that waits for too long is shut down from outside, as if the NameNode had closed it. The client then does what it does for a NameNode
 that died: it asks again, of the other one where there are two, and in the end says that nobody answers. Calls cost nothing for it, and need no threads.
 
-What goes to a NameNode is known by the address at its other end; where no packet comes back there is none yet, and the system's table of connections is asked. Where DataNodes are only the NameNode knows: who reads or writes a file has a time limit of its
-own, `data_seconds`, after which it is left behind.
+What goes to a NameNode is known by the address at its other end; where no packet comes back there is none yet, and the system's table of connections is asked.
+Where DataNodes are only the NameNode knows: who reads or writes a file has a time limit of its own, `data_seconds`, after which it is left behind.
 Source: Hadoop's ipc.client.rpc-timeout.ms; shutdown(2); proc_net_tcp of Linux.
 """
 

@@ -115,13 +115,10 @@ class Island:
             if self._keeper.poll() is not None:
                 assert self._keeper.stderr is not None
                 raise UnavailableError(f"no network namespace can be made: {self._keeper.stderr.read().decode().strip()}")
-            self._cable, self.shore, self.host = _laid("cable", self._keeper.pid)
-            _ip("address", "add", f"{self.shore}/28", "dev", self._cable)
-            _ip("link", "set", self._cable, "up")
+            self._cable, self.shore, self.host = _laid("cable", self.process)
             # our end's address stays while the cable is pulled: who listens there goes on
             _ip("address", "add", f"{self.shore}/32", "dev", "lo")
-            for command in (("address", "add", f"{self.host}/28", "dev", "cable"), ("link", "set", "cable", "up"), ("link", "set", "lo", "up")):
-                _ip(*command, inside=self._keeper.pid)
+            _ip("link", "set", "lo", "up", inside=self.process)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -138,9 +135,14 @@ class Island:
             self._keeper.stderr.close()
 
     @property
+    def process(self) -> int:
+        """The id of one that lives there."""
+        return self._keeper.pid
+
+    @property
     def namespace(self) -> Path:
         """For `enter`; `nsenter --net=` takes it, too."""
-        return Path(f"/proc/{self._keeper.pid}/ns/net")
+        return Path(f"/proc/{self.process}/ns/net")
 
     def cut(self) -> None:
         _ip("link", "set", self._cable, "down")
@@ -158,16 +160,12 @@ class SecondCable:
     """
 
     def __init__(self, island: Island) -> None:
-        self._inside = island._keeper.pid
+        self._inside = island.process
 
     def __enter__(self) -> Self:
         inside = self._inside
-        self._cable, self._peer, own = _laid("second", inside)
+        self._cable, self._peer, _ = _laid("second", inside)
         try:
-            _ip("address", "add", f"{self._peer}/28", "dev", self._cable)
-            _ip("link", "set", self._cable, "up")
-            _ip("address", "add", f"{own}/28", "dev", "second", inside=inside)
-            _ip("link", "set", "second", "up", inside=inside)
             _ip("address", "del", "127.0.0.1/8", "dev", "lo", inside=inside)
             for name, where in ((self._cable, None), ("second", inside)):
                 _run("sh", "-c", f"echo 1 > /proc/sys/net/ipv4/conf/{name}/route_localnet", inside=where)
@@ -205,7 +203,7 @@ def enter(namespace: Path) -> None:
 
 
 def _laid(end: str, inside: int) -> tuple[str, str, str]:
-    """A new cable into another network, where it is called `end`: its name here, and an address for our end and for the other. Processes beside us lay some, too."""
+    """A new cable into another network, where it is called `end`: its name here, and the addresses of our end and of the other. Processes beside us lay some, too."""
     while True:
         number = next(_NUMBERS) % 4096
         name = f"cmpct{number}"
@@ -216,7 +214,11 @@ def _laid(end: str, inside: int) -> tuple[str, str, str]:
                 raise
         else:
             block = f"10.{200 + number // 1024}.{number // 16 % 64}"
-            return name, *(f"{block}.{number % 16 * 16 + one}" for one in (1, 2))
+            ours, theirs = (f"{block}.{number % 16 * 16 + one}" for one in (1, 2))
+            for address, device, where in ((ours, name, None), (theirs, end, inside)):
+                _ip("address", "add", f"{address}/28", "dev", device, inside=where)
+                _ip("link", "set", device, "up", inside=where)
+            return name, ours, theirs
 
 
 def _ip(*arguments: str, inside: int | None = None) -> None:
