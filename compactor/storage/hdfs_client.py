@@ -15,7 +15,8 @@ from typing import Any, Final
 from compactor.errors import RefusedError, UnreachableError
 from compactor.reasons import Reason
 from compactor.settings.stores import Hdfs
-from compactor.storage.hdfs_patience import Address, Patience, Watched, addresses
+from compactor.storage.hdfs_connections import Address
+from compactor.storage.hdfs_patience import Patience, Watched, addresses
 from compactor.storage.hdfs_question import SECONDS, wants_kerberos
 from compactor.storage.hdfs_tokens import HELD
 from compactor.storage.location import Parts

@@ -1,44 +1,38 @@
 """
 A time limit for what is asked of a NameNode, which hdfs-native doesn't have: one that neither answers nor closes the connection would be waited for for ever.
 
-The connection of a question that waits for too long is shut down from outside, as if the NameNode had closed it. The client then does what it does for a NameNode
-that died: it asks again, of the other one where there are two, and in the end says that nobody answers. Calls cost nothing for it, and need no threads.
+A connection on which nothing comes for too long is shut down from outside, as if the NameNode had closed it. The client then does what it does for a NameNode that
+died: it asks again, of the other one where there are two, and in the end says that nobody answers. Calls cost nothing for it, and need no threads.
 
-What goes to a NameNode is known by the address at its other end; where no packet comes back there is none yet, and the system's table of connections is asked.
-Where DataNodes are only the NameNode knows: who reads or writes a file has a time limit of its own, `data_seconds`, after which it is left behind.
-Source: Hadoop's ipc.client.rpc-timeout.ms; shutdown(2); proc_net_tcp of Linux.
+Connections are judged, not questions: a question may wait for DataNodes, for ever even, and that is no reason to take a connection from others that share it. Who
+reads or writes a file has a time limit of its own, `data_seconds`, after which it is left behind. Source: Hadoop's ipc.client.rpc-timeout.ms, which is one of the connection, too.
 """
 
 import contextlib
-import os
 import re
 import socket
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from compactor.errors import CompactorError
 from compactor.log import get_logger
+from compactor.storage.hdfs_connections import Address, Silences, connections, resolved
 
 _log = get_logger(__name__)
 
 _LOOKS: Final = 8
 """How often a limit's time is divided for looking whether it is over."""
-_WRITES: Final = 5
-"""A file that is written also waits for DataNodes, each of which the client gives a minute: so many limits are its own."""
-_DATA: Final = _WRITES + 1
+_DATA: Final = 6
 """Who waits for DataNodes may be waiting for a NameNode, too: that one's connection is shut down first."""
-_AGAIN: Final = 1.0
-"""Seconds until the next connection of an overdue question is shut down: the client makes a new one at once."""
+_AGAIN: Final = 5.0
+"""Seconds that a NameNode which was silent gets on the next connection: the client makes one at once, and many of them."""
+_SOON: Final = 1.0
+"""Seconds until the next look, after one was silent."""
 _URL: Final = re.compile(r"hdfs://(?P<address>[^/,\s]+:\d+)")
 _ADDRESS: Final = "dfs.namenode.rpc-address"
-_SYN_SENT: Final = "02"
-
-Address = tuple[str, int]
 
 
 def data_seconds(rpc_seconds: float) -> float:
@@ -56,44 +50,46 @@ class Patience:
     """
 
     def __init__(self, names: Callable[[], Iterable[Address]], seconds: float) -> None:
-        self.seconds: Final = seconds
         self._names = names
-        self._until: dict[object, float] = {}
+        self._pause: Final = seconds / _LOOKS
+        self._seconds: Final = seconds
+        self._silences = Silences(seconds, _AGAIN)
+        self._begun: dict[object, float] = {}
         self._lock = threading.Lock()
         self._watching = False
 
     @contextlib.contextmanager
-    def asking(self, limits: int = 1) -> Iterator[None]:
-        """While a question is on its way that may take so many limits."""
+    def asking(self) -> Iterator[None]:
+        """While a question is on its way."""
         if not self._watching:
             self._watch()
         question = object()
-        self._until[question] = time.monotonic() + limits * self.seconds
+        self._begun[question] = time.monotonic()
         try:
             yield
         finally:
-            del self._until[question]
+            del self._begun[question]
 
     def look(self) -> float:
-        """Shut down what is overdue; returns the seconds until the next look."""
-        until = min(tuple(self._until.values()), default=None)
-        if until is None or time.monotonic() < until:
-            return self.seconds / _LOOKS
+        """Shut down what has waited too long; returns the seconds until the next look. Looks at nothing while every question is young."""
+        now = time.monotonic()
+        if now - min(tuple(self._begun.values()), default=now) < self._pause:
+            self._silences.forget()
+            return self._pause
         try:
             names = self._names()
         except CompactorError as error:
-            _log.warning("a NameNode doesn't answer, and where it is can't be told", reason=str(error))
-            return self.seconds
-        count = shut_down(resolved(names))
-        if count:
-            _log.warning("a NameNode doesn't answer: its connection was shut down", connections=count, seconds=self.seconds)
-        return min(_AGAIN, self.seconds)
+            _log.warning("a NameNode may not answer, and where it is can't be told", reason=str(error))
+            return self._seconds
+        for peer in shut_down(resolved(names), self._silences):
+            _log.warning("a NameNode doesn't answer: its connection was shut down", namenode=f"{peer[0]}:{peer[1]}")
+        return min(self._pause, _SOON) if self._silences.any else self._pause
 
     def _watch(self) -> None:
         with self._lock:
             if not self._watching:
                 self._watching = True
-                threading.Thread(target=_keep_looking, args=(weakref.ref(self), self.seconds / _LOOKS), name="hdfs-patience", daemon=True).start()
+                threading.Thread(target=_keep_looking, args=(weakref.ref(self), self._pause), name="hdfs-patience", daemon=True).start()
 
 
 def _keep_looking(patience: "weakref.ref[Patience]", pause: float) -> None:
@@ -108,12 +104,11 @@ def _keep_looking(patience: "weakref.ref[Patience]", pause: float) -> None:
 
 
 class Watched:
-    """A client, or a file it writes, each of whose calls is a question that may take so many limits."""
+    """A client, or a file it writes, each of whose calls is a question."""
 
-    def __init__(self, target: Any, patience: Patience, limits: int = 1) -> None:
+    def __init__(self, target: Any, patience: Patience) -> None:
         self._target = target
         self._patience = patience
-        self._limits = limits
 
     def list_status(self, path: str, recursive: bool) -> list[Any]:
         """All of it at once: the client asks while its answer is walked through."""
@@ -123,13 +118,13 @@ class Watched:
     def create(self, path: str, options: Any) -> "Watched":
         """An open file asks for blocks while it is written, and to be completed when it is closed."""
         with self._patience.asking():
-            return Watched(self._target.create(path, options), self._patience, _WRITES)
+            return Watched(self._target.create(path, options), self._patience)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = getattr(self._target, name)
 
         def asked(*arguments: Any, **named: Any) -> Any:
-            with self._patience.asking(self._limits):
+            with self._patience.asking():
                 return call(*arguments, **named)
 
         return asked
@@ -150,63 +145,11 @@ def addresses(authority: str, properties: Iterable[tuple[str, str]]) -> frozense
     return frozenset((host.strip("[]"), int(port)) for host, _, port in split if host and port.isdecimal())
 
 
-def resolved(names: Iterable[Address]) -> frozenset[Address]:
-    """The same by number; what can't be resolved now is left out."""
-    found: set[Address] = set()
-    for host, port in names:
-        with contextlib.suppress(OSError, UnicodeError):  # the latter: what no host can be called
-            found.update((str(info[4][0]), port) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    return frozenset(found)
-
-
-def shut_down(peers: frozenset[Address]) -> int:
-    """Shut down every connection of this process to one of these, made or on its way; returns how many there were. They are closed by whoever owns them."""
-    begun = _begun(peers)
-    return sum(_shut_down(descriptor, peers, begun) for descriptor in tuple(Path("/proc/self/fd").iterdir()))
-
-
-def _shut_down(descriptor: Path, peers: frozenset[Address], begun: frozenset[str]) -> bool:
-    with contextlib.suppress(OSError):
-        if not str(descriptor.readlink()).startswith("socket:"):
-            return False
-        own = os.dup(int(descriptor.name))  # it may be closed, and its number be another's, at any moment
-        try:
-            connection = socket.socket(fileno=own)
-        except OSError:
-            os.close(own)
-            return False
-        with connection:
-            if connection.family not in {socket.AF_INET, socket.AF_INET6}:
-                return False
-            if _inode(connection) in begun or _peer(connection) in peers:
-                connection.shutdown(socket.SHUT_RDWR)
-                return True
-    return False
-
-
-def _inode(connection: socket.socket) -> str:
-    return str(os.fstat(connection.fileno()).st_ino)
-
-
-def _peer(connection: socket.socket) -> Address:
-    host, port = connection.getpeername()[:2]
-    return host.removeprefix("::ffff:"), port
-
-
-def _begun(peers: frozenset[Address]) -> frozenset[str]:
-    """Inodes of connections to these whose other end hasn't answered yet; anybody's in this network."""
-    found = set()
-    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
-        with contextlib.suppress(OSError):
-            for line in Path(f"/proc/thread-self/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == _SYN_SENT and _address(family, fields[2]) in peers:
-                    found.add(fields[9])
-    return frozenset(found)
-
-
-def _address(family: int, shown: str) -> Address:
-    """From how the table shows it: words of 32 bits in this machine's order of bytes, and the port."""
-    host, _, port = shown.partition(":")
-    words = b"".join(int(host[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(host), 8))
-    return socket.inet_ntop(family, words).removeprefix("::ffff:"), int(port, 16)
+def shut_down(peers: frozenset[Address], silences: Silences) -> list[Address]:
+    """Shut down every connection of this process to one of these that has waited too long; returns where they led to. They are closed by whoever owns them."""
+    with connections(peers) as found:
+        late = [found[inode] for inode in silences.overdue([one for one, _ in found.values()], time.monotonic())]
+        for _, handle in late:
+            with contextlib.suppress(OSError):  # its other end was quicker
+                handle.shutdown(socket.SHUT_RDWR)
+        return [one.peer for one, _ in late]

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterable
 from typing import Final
 
-from compactor.storage.hdfs_patience import Address
+from compactor.storage.hdfs_connections import Address
 
 SECONDS: Final = 2.0
 """For one NameNode; one that is silent is left to the client."""

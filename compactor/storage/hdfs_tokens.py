@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Final
 
-from compactor.storage.hdfs_patience import Address, resolved
+from compactor.storage.hdfs_connections import Address, resolved
 
 VARIABLE: Final = "HADOOP_TOKEN_FILE_LOCATION"
 _KIND: Final = b"HDFS_DELEGATION_TOKEN"

@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import time
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -10,6 +11,7 @@ from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, 
 from compactor.reasons import Reason
 from compactor.settings.stores import Hdfs
 from compactor.storage.hdfs_client import require_package
+from compactor.storage.hdfs_connections import connections
 from compactor.storage.location import join, parent, split
 from compactor.storage.options import StorageOptions
 from compactor.storage.registry import configure, storage_for
@@ -221,6 +223,28 @@ def test_no_datanode_left_while_a_file_is_written(hdfs_directory, hdfs):
 def _finish(writer):
     with writer:
         writer.write(bytes(64 << 20))
+
+
+def test_a_call_that_hangs_takes_no_connection_from_others(hdfs_directory, hdfs):
+    """Whoever waits for DataNodes may do so for ever; the NameNode answers all others meanwhile, on the connection they have."""
+    configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, rpc_timeout_seconds=0.8)))
+    storage = storage_for(hdfs_directory)
+    namenode = frozenset({("127.0.0.1", int(hdfs.root.rpartition(":")[2]))})
+
+    def lines():
+        with connections(namenode) as found:
+            return set(found)
+
+    before = lines()
+    storage.mkdir(join(hdfs_directory, "d"))
+    own = lines() - before
+    assert len(own) == 1
+    until = time.monotonic() + 4
+    with storage._client._patience.asking():
+        while time.monotonic() < until:
+            assert storage.exists(join(hdfs_directory, "d"))
+            time.sleep(0.02)
+    assert own <= lines()
 
 
 def test_a_namenode_that_restarts_during_publication(ready, hdfs):

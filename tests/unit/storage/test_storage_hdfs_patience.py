@@ -1,22 +1,27 @@
 """A NameNode that holds its connections and answers nothing: nobody waits for it for ever. The client is the real one, the NameNode one that only listens."""
 
 import contextlib
-import errno
 import socket
 import threading
+import time
 
 import pytest
 
 from compactor.errors import OutcomeUnknownError, UnreachableError
 from compactor.settings.stores import Hdfs
 from compactor.storage.hdfs import HdfsStorage
-from compactor.storage.hdfs_patience import addresses, resolved, shut_down
+from compactor.storage.hdfs_connections import connections, resolved
+from compactor.storage.hdfs_patience import Patience, addresses
 from compactor.storage.location import split
 from compactor.storage.options import StorageOptions
 
 ONCE = """<?xml version="1.0"?><configuration>
   <property><name>dfs.client.failover.max.attempts</name><value>1</value></property>
 </configuration>"""
+
+
+TICK = 0.02
+"""Seconds that an answer takes, so that it is seen to come after its question."""
 
 
 @pytest.fixture
@@ -77,31 +82,64 @@ def test_many_threads_wait_no_longer_than_one(silent, tmp_path):
     assert outcomes == ["unreachable"] * 6
 
 
-def test_only_connections_to_namenodes_are_shut_down(silent):
-    """Others of the process, open files and unconnected sockets stay as they are."""
-    with contextlib.ExitStack() as opened:
-        other, left, right, unconnected = map(opened.enter_context, (socket.create_server(("127.0.0.1", 0)), *socket.socketpair(), socket.socket()))
-        to_namenode, elsewhere = (opened.enter_context(socket.create_connection(("127.0.0.1", port))) for port in (silent, other.getsockname()[1]))
-        accepted = opened.enter_context(other.accept()[0])
-        assert shut_down(resolved([("localhost", silent)])) == 1
-        assert to_namenode.recv(1) == b""
-        for sender, receiver in ((accepted, elsewhere), (left, right)):
-            sender.sendall(b"x")
-            assert receiver.recv(1) == b"x"
-        assert unconnected.fileno() >= 0
+@pytest.fixture
+def answering():
+    """Port of a server that answers every message."""
+
+    def serve(connection):
+        with connection:
+            while message := connection.recv(100):
+                time.sleep(TICK)
+                connection.sendall(message)
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=server.accept()[:1]).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=accept)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
 
 
-def test_a_connection_on_its_way_is_shut_down(full):
-    """Over either family of addresses, with the one that was made; others are left alone."""
+def test_who_waits_for_something_else_takes_no_connection_from_others(silent, answering):
+    """A file that hangs at a DataNode is a question without an end: what a NameNode answers on goes on, and so does one that nobody needs. The silent one ends."""
     with contextlib.ExitStack() as opened:
-        begun = []
-        for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::ffff:127.0.0.1")):
-            begun.append(opened.enter_context(socket.socket(family)))
-            begun[-1].setblocking(False)
-            begun[-1].connect_ex((host, full))
-        assert shut_down(frozenset({("127.0.0.1", full - 1), ("127.0.0.2", full)})) == 0
-        assert shut_down(frozenset({("127.0.0.1", full)})) == 1 + len(begun)
-        assert [one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for one in begun] == [errno.ECONNRESET] * 2
+        patience = Patience(lambda: [("127.0.0.1", silent), ("127.0.0.1", answering)], 0.8)
+        opened.enter_context(patience.asking())
+        busy, idle, waiting = (opened.enter_context(socket.create_connection(("127.0.0.1", port))) for port in (answering, answering, silent))
+        idle.sendall(b"?")
+        assert idle.recv(1) == b"?"
+        waiting.sendall(b"?")
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            busy.sendall(b"?")
+            assert busy.recv(1) == b"?"
+        idle.sendall(b"?")
+        assert idle.recv(1) == b"?"
+        waiting.settimeout(10)
+        assert waiting.recv(1) == b""
+
+
+def test_nothing_is_looked_at_while_questions_are_young(silent):
+    """A connection may have been open for days when something is asked."""
+    patience = Patience(lambda: pytest.fail("asked where NameNodes are"), 0.8)
+    patience.look()
+    with patience.asking():
+        patience.look()
+
+
+def test_no_handle_stays_open(silent):
+    """However often connections are looked at."""
+    with socket.create_connection(("127.0.0.1", silent)) as one:
+        for _ in range(3):
+            with connections(resolved([("127.0.0.1", silent)])) as found:
+                handles = [handle for _, handle in found.values()]
+            assert [handle.fileno() for handle in handles] == [-1]
+        assert one.fileno() >= 0
 
 
 def test_where_namenodes_are():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from compactor.errors import UnreachableError
 from compactor.settings.stores import Hdfs
 from compactor.storage import hdfs_client
-from compactor.storage.hdfs_patience import resolved
+from compactor.storage.hdfs_connections import resolved
 from compactor.storage.hdfs_question import wants_kerberos
 from compactor.storage.hdfs_tokens import VARIABLE, Held, Token, also_as, parse, written
 from compactor.storage.location import split
