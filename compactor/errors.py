@@ -61,9 +61,14 @@ class VerificationError(RefusedError):
 
 
 class UnreachableError(CompactorError):
-    """A service we need doesn't answer."""
+    """
+    A service we need doesn't answer.
+
+    `store`: the file system or bucket that is away (`hdfs://nn:8020`), where it is known to be one; everything on other stores may go on.
+    """
 
     exit_code = 5
+    store: str | None = None
 
 
 class RetryableError(CompactorError):
