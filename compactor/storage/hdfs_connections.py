@@ -18,6 +18,10 @@ from typing import Final
 _SYN_SENT: Final = "02"
 _AGES: Final = struct.Struct("=44xI4xI")
 """Of `struct tcp_info`: milliseconds since data was last sent, and since data last came."""
+_COUNT: Final = struct.Struct("=128xQ")
+"""Of the same, since Linux 4.1: bytes that came."""
+_SLACK: Final = 1 / 16
+"""Of the limit, by which a question may have begun before it was sent."""
 
 Address = tuple[str, int]
 
@@ -31,65 +35,67 @@ class Connection:
         inode: which one it is, as long as it is open.
         peer: of the NameNode, by number.
         sent: seconds since it last sent something.
-        received: seconds since anything came; None: it isn't made yet.
+        received: seconds since anything came, or it was made; None: it isn't made yet.
+        fresh: nothing ever came, as far as the system tells.
     """
 
     inode: int
     peer: Address
     sent: float
     received: float | None
+    fresh: bool = False
 
 
 class Silences:
     """
-    Which connections have waited too long: nothing came since they sent something, for so many seconds.
+    Which connections have waited too long: nothing came since they sent something, for so many seconds. Each is told once.
 
-    A NameNode that was silent for so long gets less time on the next connection: the client makes one at once. One that answers in the same tick of the system's clock
-    can't be told from one that doesn't: its connection is taken for one that waits, and may be lost once nobody has needed it for that long.
+    Whether an answer came in the same tick of the system's clock as the last question, before it or after, can't be told. Such a connection is one that nobody uses,
+    or one that has been silent since a question which is overdue: it counts only when there is one that is as old.
 
     Args:
         seconds: the limit.
-        again: the limit after one was silent.
+        again: the limit while a question is overdue, which then waits on its next connection.
     """
 
     def __init__(self, seconds: float, again: float) -> None:
         self._seconds: Final = seconds
         self._again: Final = min(again, seconds)
         self._since: dict[int, float] = {}
-        self._silent: dict[Address, float] = {}
+        self._told: frozenset[int] = frozenset()
 
-    def overdue(self, seen: Iterable[Connection], now: float) -> frozenset[int]:
+    def overdue(self, seen: Iterable[Connection], now: float, asked: float | None = None, *, everything: bool = False) -> frozenset[int]:
         """
         Inodes of those that have waited too long.
 
         Args:
             seen: all there are now.
             now: of a clock that never goes back, in seconds.
+            asked: age of the oldest question that only a NameNode can answer, in seconds; None: there is none.
+            everything: those that something comes on, too.
         """
-        since = {one.inode: began for one in seen if (began := self._began(one, now)) is not None}
-        self._since = since
-        self._silent = {peer: until for peer, until in self._silent.items() if now < until}
-        late = [one for one in seen if one.inode in since and now - since[one.inode] >= (self._again if one.peer in self._silent else self._seconds)]
-        self._silent = {one.peer: now + self._seconds for one in late} | self._silent
-        return frozenset(one.inode for one in late)
-
-    @property
-    def any(self) -> bool:
-        """Whether a NameNode was silent a short time ago."""
-        return bool(self._silent)
+        every = {one.inode: one for one in seen}
+        self._since = {inode: began for inode, one in every.items() if (began := self._began(one, now)) is not None}
+        late = asked is not None and asked >= self._seconds
+        limit = self._again if late else self._seconds
+        found = {inode for inode, began in self._since.items() if now - began >= limit}
+        if late and asked is not None:
+            found |= {inode for inode, one in every.items() if one.received is not None and one.sent == one.received >= asked - _SLACK * self._seconds}
+        new = frozenset(every if everything else found) - self._told
+        self._told = (self._told & every.keys()) | new
+        return new
 
     def forget(self) -> None:
         """What was seen, for nothing is looked at any more: since when a connection waits is known only of one that is seen again and again."""
         self._since = {}
 
     def _began(self, one: Connection, now: float) -> float | None:
-        """Since when it waits; None: it doesn't."""
+        """Since when it waits; None: it doesn't, or that can't be told."""
         if one.received is None:
             return self._since.get(one.inode, now)
-        if one.sent > one.received:
-            self._silent.pop(one.peer, None)
-            return None
-        return max(self._since.get(one.inode, now - one.sent), now - one.received)
+        if one.sent < one.received or (one.fresh and one.sent == one.received):
+            return max(self._since.get(one.inode, now - one.sent), now - one.received)
+        return None
 
 
 def resolved(names: Iterable[Address]) -> frozenset[Address]:
@@ -108,11 +114,12 @@ def connections(peers: frozenset[Address]) -> Iterator[Mapping[int, tuple[Connec
     with contextlib.ExitStack() as opened:
         found = {}
         for descriptor in tuple(Path("/proc/self/fd").iterdir()):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError), contextlib.ExitStack() as one:
                 if (handle := _handle(descriptor)) is not None:
-                    opened.enter_context(handle)
+                    one.enter_context(handle)
                     if (seen := _seen(handle, peers, begun)) is not None:
                         found[seen.inode] = (seen, handle)
+                        opened.push(one.pop_all())
         yield found
 
 
@@ -138,8 +145,10 @@ def _seen(handle: socket.socket, peers: frozenset[Address], begun: Mapping[int, 
     peer = (host.removeprefix("::ffff:"), port)
     if peer not in peers:
         return None
-    sent, received = _AGES.unpack(handle.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _AGES.size))
-    return Connection(inode, peer, sent / 1000, received / 1000)
+    told = handle.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _COUNT.size)
+    sent, received = _AGES.unpack_from(told)
+    fresh = len(told) >= _COUNT.size and not _COUNT.unpack_from(told)[0]
+    return Connection(inode, peer, sent / 1000, received / 1000, fresh)
 
 
 def _begun(peers: frozenset[Address]) -> dict[int, Address]:

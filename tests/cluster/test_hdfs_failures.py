@@ -227,7 +227,7 @@ def _finish(writer):
 
 def test_a_call_that_hangs_takes_no_connection_from_others(hdfs_directory, hdfs):
     """Whoever waits for DataNodes may do so for ever; the NameNode answers all others meanwhile, on the connection they have."""
-    configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, rpc_timeout_seconds=0.8)))
+    configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, rpc_timeout_seconds=5)))
     storage = storage_for(hdfs_directory)
     namenode = frozenset({("127.0.0.1", int(hdfs.root.rpartition(":")[2]))})
 
@@ -239,8 +239,8 @@ def test_a_call_that_hangs_takes_no_connection_from_others(hdfs_directory, hdfs)
     storage.mkdir(join(hdfs_directory, "d"))
     own = lines() - before
     assert len(own) == 1
-    until = time.monotonic() + 4
-    with storage._client._patience.asking():
+    until = time.monotonic() + 12
+    with storage._client._patience.asking(data=True):
         while time.monotonic() < until:
             assert storage.exists(join(hdfs_directory, "d"))
             time.sleep(0.02)

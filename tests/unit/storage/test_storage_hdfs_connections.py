@@ -1,7 +1,6 @@
 """How long connections to NameNodes have waited: what the system knows of real ones, and what is made of it."""
 
 import contextlib
-import errno
 import socket
 import time
 from dataclasses import dataclass, field
@@ -10,41 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.storage.hdfs_connections import Connection, Silences, connections, resolved
-from compactor.storage.hdfs_patience import shut_down
-from tests.unit.storage.test_storage_hdfs_patience import full, silent  # noqa: F401 - fixtures
+from compactor.storage.hdfs_connections import Connection, Silences, connections
 
 LIMIT, AGAIN = 60.0, 5.0
-ONE, OTHER = ("10.0.0.1", 8020), ("10.0.0.2", 8020)
-
-
-def test_only_connections_to_namenodes_are_shut_down(silent):  # noqa: F811
-    """Others of the process, open files and unconnected sockets stay as they are."""
-    with contextlib.ExitStack() as opened:
-        other, left, right, unconnected = map(opened.enter_context, (socket.create_server(("127.0.0.1", 0)), *socket.socketpair(), socket.socket()))
-        to_namenode, elsewhere = (opened.enter_context(socket.create_connection(("127.0.0.1", port))) for port in (silent, other.getsockname()[1]))
-        accepted = opened.enter_context(other.accept()[0])
-        for waits in (to_namenode, elsewhere):
-            waits.sendall(b"?")
-        assert shut_down(resolved([("localhost", silent)]), Silences(0, 0)) == [("127.0.0.1", silent)]
-        assert to_namenode.recv(1) == b""
-        for sender, receiver in ((accepted, elsewhere), (left, right)):
-            sender.sendall(b"x")
-            assert receiver.recv(1) == b"x"
-        assert unconnected.fileno() >= 0
-
-
-def test_a_connection_on_its_way_is_shut_down(full):  # noqa: F811
-    """Over either family of addresses; others are left alone."""
-    with contextlib.ExitStack() as opened:
-        begun = []
-        for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::ffff:127.0.0.1")):
-            begun.append(opened.enter_context(socket.socket(family)))
-            begun[-1].setblocking(False)
-            begun[-1].connect_ex((host, full))
-        assert shut_down(frozenset({("127.0.0.1", full - 1), ("127.0.0.2", full)}), Silences(0, 0)) == []
-        shut_down(frozenset({("127.0.0.1", full)}), Silences(0, 0))
-        assert [one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for one in begun] == [errno.ECONNRESET] * 2
+NAMENODE = ("10.0.0.1", 8020)
 
 
 def test_what_the_system_knows_of_a_connection():
@@ -60,16 +28,19 @@ def test_what_the_system_knows_of_a_connection():
                 ((one, _),) = found.values()
             return one
 
+        assert seen().fresh
         ours.sendall(b"?")
         time.sleep(0.3)
         waiting = seen()
         assert waiting.peer == name
-        assert 0.2 < waiting.sent <= waiting.received
+        assert waiting.fresh
+        assert waiting.received >= waiting.sent > 0.2
         theirs.sendall(b"!")
         time.sleep(0.1)
         answered = seen()
         assert answered.inode == waiting.inode
-        assert answered.received < waiting.sent < answered.sent
+        assert not answered.fresh
+        assert answered.sent > answered.received > 0
 
 
 @dataclass
@@ -77,13 +48,11 @@ class Line:
     """A connection that is watched by a clock that is moved by hand."""
 
     silences: Silences = field(default_factory=lambda: Silences(LIMIT, AGAIN))
-    now: float = 1000.0
 
-    def at(self, now, **last):
-        """Whether it is overdue then, having sent and received last at these moments; `received=None`: it isn't made."""
-        inode, peer = last.pop("inode", 1), last.pop("peer", ONE)
-        received = None if last["received"] is None else now - last["received"]
-        return inode in self.silences.overdue([Connection(inode, peer, now - last["sent"], received)], now)
+    def at(self, now, sent, received, *, asked=None, inode=1, fresh=False, everything=False):
+        """Whether it is told to be overdue then, having sent and received last at these moments; the oldest question was asked at one."""
+        seen = Connection(inode, NAMENODE, now - sent, None if received is None else now - received, fresh)
+        return inode in self.silences.overdue([seen], now, None if asked is None else now - asked, everything=everything)
 
 
 CASES = {
@@ -101,6 +70,8 @@ CASES = {
         (1125, 1065, 1005, True),
     ],
     "on its way": [(1000, 1000, None, False), (1059, 1059, None, False), (1060, 1060, None, True)],
+    "told once": [(1061, 1000, 990, True), (1062, 1000, 990, False), (1200, 1000, 990, False)],
+    "in the same tick": [(1000, 1000, 1000, False), (1100, 1000, 1000, False), (1101, 1101, 1000, False), (1160, 1101, 1000, False), (1161, 1101, 1000, True)],
 }
 
 
@@ -109,36 +80,41 @@ def test_how_long_a_connection_has_waited(case):
     """Looks at one connection: when, when it sent last, when something came last, and whether it is overdue."""
     line = Line()
     for now, sent, received, late in CASES[case]:
-        assert line.at(now, sent=sent, received=received) is late, now
+        assert line.at(now, sent, received) is late, now
 
 
-def test_the_next_connection_to_a_silent_namenode_gets_less_time():
-    """Until it answers, or the limit is over; the other NameNode keeps its time."""
+def test_while_a_question_is_overdue_there_is_less_time():
+    """It waits on its next connection. Without one, what was silent an hour ago may be as slow as any."""
     line = Line()
-    assert line.at(1060, sent=1000, received=990)
-    assert not line.at(1064, inode=2, sent=1060, received=1060)
-    assert line.at(1065, inode=2, sent=1060, received=1060)
-    assert not line.at(1075, inode=3, sent=1065, received=1065, peer=OTHER)
-    assert line.silences.any
-    assert not line.at(1080, inode=4, sent=1078, received=1079)
-    assert not line.silences.any
-    assert not line.at(1090, inode=5, sent=1080, received=1080)
+    assert line.at(1060, 1000, 990, asked=1000)
+    assert not line.at(1064, 1060, 1060, asked=1000, inode=2, fresh=True)
+    assert line.at(1065, 1060, 1060, asked=1000, inode=2, fresh=True)
+    assert not line.at(1070, 1068, 1069, asked=1000, inode=3)
+    assert not line.at(1080, 1060, 1059, asked=1070, inode=4)
 
 
-def test_less_time_ends_with_the_limit():
-    """One that was silent an hour ago may be as slow as any."""
+def test_what_cant_be_told_counts_with_a_question_as_old():
+    """Its last answer came when the question was sent, or the question waits elsewhere and nobody uses this one."""
     line = Line()
-    assert line.at(1060, sent=1000, received=990)
-    assert not line.at(1119, inode=2, sent=1116, received=1116)
-    assert not line.at(1121, inode=2, sent=1116, received=1116)
+    assert not line.at(1059, 1000, 1000, asked=1000)
+    assert line.at(1060, 1000, 1000, asked=1000)
+    assert not line.at(1061, 1030, 1030, asked=1000, inode=2)
+    assert not line.at(1100, 1000, 1000, inode=3)
+
+
+def test_everything_is_everything():
+    """Even what something comes on; once."""
+    line = Line()
+    assert line.at(1200, 1198, 1199, asked=1000, everything=True)
+    assert not line.at(1201, 1198, 1199, asked=1000, everything=True)
 
 
 def test_what_isnt_looked_at_is_forgotten():
     """It may have been answered, and asked again, meanwhile."""
     line = Line()
-    assert not line.at(1000, sent=1000, received=990)
+    assert not line.at(1000, 1000, 990)
     line.silences.forget()
-    assert not line.at(1070, sent=1069, received=1001)
+    assert not line.at(1070, 1069, 1001)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0.01, LIMIT - 0.02)), min_size=1, max_size=30))
@@ -149,8 +125,8 @@ def test_who_is_answered_within_the_limit_is_never_overdue(exchanges):
         sent = now
         now += seconds
         if looked_at:
-            assert not line.at(now, sent=sent, received=received)
+            assert not line.at(now, sent, received, asked=sent)
         received = now
         now += 0.01
         if looked_at:
-            assert not line.at(now, sent=sent, received=received)
+            assert not line.at(now, sent, received)

@@ -1,6 +1,7 @@
 """A NameNode that holds its connections and answers nothing: nobody waits for it for ever. The client is the real one, the NameNode one that only listens."""
 
 import contextlib
+import errno
 import socket
 import threading
 import time
@@ -105,11 +106,96 @@ def answering():
     thread.join()
 
 
+def test_only_connections_to_namenodes_are_shut_down(silent):
+    """Others of the process, open files and unconnected sockets stay as they are."""
+    with contextlib.ExitStack() as opened:
+        other, left, right, unconnected = map(opened.enter_context, (socket.create_server(("127.0.0.1", 0)), *socket.socketpair(), socket.socket()))
+        to_namenode, elsewhere = (opened.enter_context(socket.create_connection(("127.0.0.1", port))) for port in (silent, other.getsockname()[1]))
+        accepted = opened.enter_context(other.accept()[0])
+        for waits in (to_namenode, elsewhere):
+            waits.sendall(b"?")
+        overdue(silent)
+        assert to_namenode.recv(1) == b""
+        for sender, receiver in ((accepted, elsewhere), (left, right)):
+            sender.sendall(b"x")
+            assert receiver.recv(1) == b"x"
+        assert unconnected.fileno() >= 0
+
+
+def test_a_connection_on_its_way_is_shut_down(full):
+    """Over either family of addresses; others are left alone."""
+    with contextlib.ExitStack() as opened:
+        begun = []
+        for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::ffff:127.0.0.1")):
+            begun.append(opened.enter_context(socket.socket(family)))
+            begun[-1].setblocking(False)
+            begun[-1].connect_ex((host, full))
+        errors = [0, 0]
+        for port, expected in ((full - 1, [0, 0]), (full, [errno.ECONNRESET] * 2)):
+            overdue(port)
+            errors = [one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for one in begun]
+            assert errors == expected
+
+
+def overdue(port):
+    """Look until whatever waits on a connection to there has waited too long."""
+    patience = Patience(lambda: [("localhost", port)], 0.1)
+    with patience.asking():
+        for _ in range(5):
+            time.sleep(0.1)
+            patience.look()
+
+
+def test_a_namenode_that_answers_some_and_never_the_others(answering):
+    """Something comes on the connection all the time; the question that stays open for twice as long as it may has it shut down, a few times, and no more."""
+    patience = Patience(lambda: [("127.0.0.1", answering)], 0.2)
+    lost = 0
+    with patience.asking():
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            with socket.create_connection(("127.0.0.1", answering)) as one, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                while time.monotonic() < until:
+                    one.sendall(b"?")
+                    if one.recv(1) == b"":
+                        lost += 1
+                        break
+    assert 1 <= lost <= 3
+
+
+def test_a_question_that_gets_on_has_its_time_anew(answering):
+    """A listing of many thousands of files is many answers."""
+    patience = Patience(lambda: [("127.0.0.1", answering)], 0.4)
+    with patience.asking() as gets_on, socket.create_connection(("127.0.0.1", answering)) as one:
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            one.sendall(b"?")
+            assert one.recv(1) == b"?"
+            gets_on()
+
+
+def test_the_watch_outlives_what_goes_wrong(silent, monkeypatch):
+    """It may be out of file descriptors for a moment."""
+    called = threading.Event()
+
+    def broken(_):
+        called.set()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    patience = Patience(lambda: [("127.0.0.1", silent)], 0.2)
+    with patience.asking(), socket.create_connection(("127.0.0.1", silent)) as one:
+        with monkeypatch.context() as patched:
+            patched.setattr("compactor.storage.hdfs_patience.connections", broken)
+            assert called.wait(10)
+        one.sendall(b"?")
+        one.settimeout(10)
+        assert one.recv(1) == b""
+
+
 def test_who_waits_for_something_else_takes_no_connection_from_others(silent, answering):
     """A file that hangs at a DataNode is a question without an end: what a NameNode answers on goes on, and so does one that nobody needs. The silent one ends."""
     with contextlib.ExitStack() as opened:
         patience = Patience(lambda: [("127.0.0.1", silent), ("127.0.0.1", answering)], 0.8)
-        opened.enter_context(patience.asking())
+        opened.enter_context(patience.asking(data=True))
         busy, idle, waiting = (opened.enter_context(socket.create_connection(("127.0.0.1", port))) for port in (answering, answering, silent))
         idle.sendall(b"?")
         assert idle.recv(1) == b"?"
