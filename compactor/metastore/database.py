@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, create_engine, event, insert, make_url, select, update
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, PendingRollbackError
+from sqlalchemy.exc import TimeoutError as NoneFreeError
 
 from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
 from compactor.metastore.dialects import DIALECTS, Dialect, Failure
@@ -26,6 +27,12 @@ T = TypeVar("T")
 
 _ATTEMPTS = 8
 _FIRST_PAUSE_SECONDS = 0.05
+CONNECTIONS: Final = 35
+"""Of whoever doesn't say how many it needs; see `Settings.connections`."""
+_KEPT = 5
+"""Connections that stay open when nobody uses them."""
+WAIT_SECONDS: Final = 30.0
+"""How long one waits for a connection while all are in use."""
 
 
 class Database:
@@ -39,6 +46,7 @@ class Database:
         read_only: nothing can be written; on SQLite other processes may go on using the file.
         connect_timeout_seconds: how long a server may take to answer; at least 2.
         idle_transaction_seconds: the server ends a transaction of ours that is silent for so long; a mutex is kept by saying something in time.
+        connections: in use at the same time at most; at least 1.
 
     Raises:
         SettingsError: the URL can't be read, or names a product that isn't supported.
@@ -53,12 +61,14 @@ class Database:
         read_only: bool = False,
         connect_timeout_seconds: float = 10,
         idle_transaction_seconds: float = 30,
+        connections: int = CONNECTIONS,
     ) -> None:
         self._url = _parse(url, password)
         self._create = create
         self._read_only = read_only
         self._connect_timeout_seconds = connect_timeout_seconds
         self._idle_transaction_seconds = idle_transaction_seconds
+        self._connections = connections
         self.dialect: Dialect = DIALECTS[self._url.get_backend_name()]()
         self._engine: Engine | None = None
         self._schema: HiveSchema | None = None
@@ -145,7 +155,7 @@ class Database:
         Raises:
             RetryableError: a deadlock, a lock that wasn't given in time, or the connection was lost before the commit was sent: nothing happened.
             OutcomeUnknownError: the commit was sent and the connection was lost.
-            UnreachableError: the server can't be reached.
+            UnreachableError: the server can't be reached, or no connection was free in time.
         """
         self.connect()
         with ExitStack() as stack:
@@ -242,7 +252,9 @@ class Database:
                 store_value(connection, self.schema, name, mutex.kept)
 
     def _make_engine(self) -> Engine:
-        engine = create_engine(self._url, **self.dialect.options(self._connect_timeout_seconds))
+        kept = min(_KEPT, self._connections)
+        pool = {"pool_size": kept, "max_overflow": self._connections - kept, "pool_timeout": WAIT_SECONDS}
+        engine = create_engine(self._url, **self.dialect.options(self._connect_timeout_seconds), **pool)
         self.dialect.prepare(engine, read_only=self._read_only, idle_transaction_seconds=self._idle_transaction_seconds)
         event.listen(engine, "invalidate", lambda *_: self.handed_out.forget())
         return engine
@@ -278,6 +290,13 @@ class Database:
             raise
         except DBAPIError as error:
             raise self._translate(error, committing=committing) from error
+        except NoneFreeError as error:
+            raise UnreachableError(
+                f"metastore database {self} can't be asked: all {self._connections} connections of this process were in use for {WAIT_SECONDS:g} s; either its "
+                "answers take that long, or database.connections is too small for what works here"
+            ) from error
+        except PendingRollbackError as error:  # somebody went on after a loss; no commit can have been sent since
+            raise RetryableError(f"metastore database {self}: the connection was lost in the transaction") from error
         except ModuleNotFoundError as error:
             raise SettingsError(f"database.url: the driver for {self._url.get_backend_name()} isn't installed ({error.name})") from error
 
@@ -292,6 +311,8 @@ class Database:
                 return RetryableError(f"metastore database {self}: {line}")
             case Failure.CREDENTIALS | Failure.UNREACHABLE:
                 return UnreachableError(f"metastore database {self} can't be reached: {line}")
+            case Failure.UNABLE:
+                return UnreachableError(f"metastore database {self} can't do it now: {line}")
             case Failure.OTHER:
                 return CompactorError(f"metastore database {self}: {line}")
 

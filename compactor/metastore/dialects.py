@@ -4,6 +4,7 @@ What differs between database products: the clock, table locks, how a transactio
 One class per product; nothing else in the package asks which product it talks to.
 """
 
+import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum
@@ -20,6 +21,7 @@ class Failure(Enum):
     CONFLICT = "lost against another transaction"
     CREDENTIALS = "refused our user or password"
     UNREACHABLE = "no server"
+    UNABLE = "has no room or means for it, or takes no writes for now"
     OTHER = "other"
 
 
@@ -31,7 +33,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
-        """Arguments for SQLAlchemy's create_engine."""
+        """Arguments for SQLAlchemy's create_engine, but for the size of its pool."""
 
     @abstractmethod
     def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:
@@ -92,8 +94,6 @@ class PostgreSQL(Dialect):
         return {
             "isolation_level": "READ COMMITTED",
             "pool_pre_ping": True,
-            "pool_size": 5,
-            "max_overflow": 30,
             "connect_args": {"connect_timeout": seconds, "application_name": "compactor", **silence},
         }
 
@@ -131,8 +131,10 @@ class PostgreSQL(Dialect):
             return Failure.CREDENTIALS
         if state == "3D000" or ("database" in message and "does not exist" in message and "FATAL" in message):
             return Failure.UNREACHABLE
-        if state in {"40001", "40P01", "55P03"}:
+        if state in {"40001", "40P01", "55P03", "57014"}:  # the last: cancelled, by an administrator or the server's own limit
             return Failure.CONFLICT
+        if state == "25006" or state.startswith(("53", "58")):  # a standby, no room or memory, its files can't be read
+            return Failure.UNABLE
         if error.connection_invalidated or state == "25P03" or state.startswith(("08", "57P")):
             return Failure.LOST
         if isinstance(error, OperationalError) and not state:
@@ -146,7 +148,7 @@ class SQLite(Dialect):
     shares_with_others = False
 
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:  # noqa: ARG002 - a file needs no time to answer
-        return {"connect_args": {"timeout": 60, "check_same_thread": False}, "pool_size": 5, "max_overflow": 30}
+        return {"connect_args": {"timeout": 60, "check_same_thread": False}}
 
     def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:  # noqa: ARG002 - nobody else waits for this process
         @event.listens_for(engine, "connect")
@@ -165,7 +167,10 @@ class SQLite(Dialect):
         with engine.connect() as connection:
             raw = connection.connection.driver_connection
             assert raw is not None
-            raw.execute("PRAGMA journal_mode = WAL")
+            try:
+                raw.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.Error as error:  # SQLAlchemy doesn't see what is said to the driver itself
+                raise OperationalError("PRAGMA journal_mode = WAL", None, error) from error
 
     def now_ms(self) -> ColumnElement[int]:
         return literal_column("CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)", BigInteger)
@@ -185,6 +190,8 @@ class SQLite(Dialect):
             return Failure.CONFLICT
         if "unable to open" in message or "not a database" in message:
             return Failure.UNREACHABLE
+        if "disk is full" in message or "disk I/O error" in message:
+            return Failure.UNABLE
         return Failure.OTHER
 
 

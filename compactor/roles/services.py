@@ -99,6 +99,7 @@ class Services:
             password=password,
             connect_timeout_seconds=settings.database.connect_timeout_seconds,
             idle_transaction_seconds=settings.database.idle_transaction_seconds,
+            connections=settings.connections,
         ).connect()
         services = cls.over(database, settings, metrics=metrics, observers=observers, submitter=submitter)
         services.coordinator = open_coordinator(settings, lambda: database)

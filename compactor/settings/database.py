@@ -22,6 +22,7 @@ class Database(Section):
     password_file: Path | None = None
     connect_timeout_seconds: Seconds = 10
     idle_transaction_seconds: float = Field(default=30, ge=2, le=3600, allow_inf_nan=False)
+    connections: int | None = Field(default=None, ge=16, le=4096)
 
     @field_validator("url")
     @classmethod

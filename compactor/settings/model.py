@@ -16,6 +16,11 @@ from compactor.settings.stores import S3, Hdfs
 from compactor.settings.work import Limits, Recode, Spark, Splice
 from compactor.settings.zookeeper import Members, ZooKeeper
 
+_EACH_WORKER = 3
+"""Connections that a worker uses at once: its own, its lookout's and its heartbeat's."""
+_EACH_PROCESS = 16
+"""… and what is there once: Initiator, Cleaner (a mutex, another one to queue something, and what is done under them), Housekeeper, watch, control, members."""
+
 
 class Settings(BaseSettings):
     """All settings. Made by `load_settings`; in code by `Settings(database={"url": …})`."""
@@ -103,6 +108,15 @@ class Settings(BaseSettings):
     def heartbeat_seconds(self) -> float:
         """Half the transaction time-out unless set."""
         return self.worker.heartbeat_seconds or self.txn.timeout_seconds / 2
+
+    @property
+    def connections(self) -> int:
+        """
+        To the database, at the same time at most. Unless set: as many as there are threads that may want one while it is slow, so that none waits for another's.
+
+        Source: docs/metastore.md, Connections.
+        """
+        return self.database.connections or _EACH_WORKER * len(self.worker.pool_of_each) + self.cleaner.threads * self.cleaner.enabled + _EACH_PROCESS
 
     def shown(self) -> dict[str, Any]:
         """As plain values for people: secrets hidden."""

@@ -1,5 +1,7 @@
 """Reaching a database, recognising its schema, transactions, mutexes, and what failures mean."""
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -7,10 +9,13 @@ import threading
 import psycopg
 import pytest
 from sqlalchemy import insert, select, text, update
+from sqlalchemy.exc import DBAPIError
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.errors import CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, SettingsError, UnreachableError
+from compactor.metastore import database as database_module
 from compactor.metastore.database import Database
+from compactor.metastore.dialects import SQLite
 from compactor.reasons import Reason
 from tests.metastore.servers import GUARDED, PASSWORD
 
@@ -230,7 +235,7 @@ def test_a_lost_mutex_is_noticed(shared_database, postgres):
 def test_a_silent_transaction_is_ended_and_a_mutex_says_something_in_time(shared_database):
     """What a stopped process had locked is free after idle_transaction_seconds, though its connection lives; a mutex that is held by a living one stays."""
     url = shared_database.engine.url.render_as_string(hide_password=False)
-    with Database(url, idle_transaction_seconds=0.4) as database:
+    with Database(url, idle_transaction_seconds=2) as database:
         counter = database.schema.next_lock_id
         ended = threading.Event()
         with pytest.raises(RetryableError), database.transaction() as silent:  # noqa: PT012
@@ -316,6 +321,127 @@ def test_other_errors_are_one_line(shared_database):
     """An error of the database that nobody foresaw comes as one line."""
     line = message_of(lambda: shared_database.read(lambda connection: connection.execute(text("SELECT nothing FROM nowhere"))), CompactorError)
     assert 'relation "nowhere" does not exist' in line
+
+
+@pytest.mark.parametrize("connections", [3, 7])
+def test_when_none_is_free_it_is_unreachable(database, monkeypatch, connections):
+    """All connections of the process are in use: whoever looks, writes or wants a mutex hears so in one line, after a while; and all of them can be had."""
+    monkeypatch.setattr(database_module, "WAIT_SECONDS", 0.2)
+    with Database(database.engine.url.render_as_string(hide_password=False), connections=connections).connect() as few:
+        with contextlib.ExitStack() as stack:
+            for _ in range(connections):
+                stack.enter_context(few.reading())
+            for ask in (few.read, few.write, few.repeatable):
+                line = message_of(lambda ask=ask: ask(few.now_ms), UnreachableError)
+                assert f"all {connections} connections of this process were in use for 0.2 s" in line
+                assert "database.connections" in line
+            with pytest.raises(UnreachableError, match=r"database\.connections"), few.mutex("Cleaner"):
+                raise AssertionError
+        with few.mutex("Cleaner"):
+            assert few.read(few.now_ms)
+
+
+@pytest.mark.postgres
+def test_who_waits_for_a_locked_table_keeps_nobody_from_a_connection(shared_database, monkeypatch):
+    """A table is locked for longer than one waits for a connection, by VACUUM FULL for instance: with one for each, those who wait for it get their answer at last."""
+    monkeypatch.setattr(database_module, "WAIT_SECONDS", 0.2)
+    many = 12
+    url = shared_database.engine.url.render_as_string(hide_password=False)
+    queue = shared_database.schema.compaction_queue
+    table = shared_database.engine.dialect.identifier_preparer.format_table(queue)
+    answers = []
+
+    def waiting(connection):
+        return connection.scalar(text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"))
+
+    with Database(url, connections=many + 1) as database:
+        threads = [
+            threading.Thread(target=lambda: answers.append(database.read(lambda connection: connection.execute(select(queue)).all()))) for _ in range(many)
+        ]
+        with shared_database.transaction() as vacuum:
+            vacuum.execute(text(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))
+            for thread in threads:
+                thread.start()
+            while database.read(waiting) < many:
+                assert all(thread.is_alive() for thread in threads)
+        for thread in threads:
+            thread.join()
+    assert answers == [[]] * many
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        ("53100", UnreachableError),
+        ("53200", UnreachableError),
+        ("53300", UnreachableError),
+        ("58030", UnreachableError),
+        ("25006", UnreachableError),
+        ("57014", RetryableError),
+        ("22012", CompactorError),
+    ],
+)
+def test_what_the_server_lacks_is_nobodys_fault(shared_database_4, state, kind):
+    """Without room, memory or connections, or as a standby, the server is away for what was asked, and a cancelled statement may be repeated; a division by zero isn't."""
+
+    def fail():
+        with shared_database_4.transaction() as connection:
+            connection.execute(text(f"DO $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = '{state}'; END $$"))
+
+    with pytest.raises(CompactorError, match="as told") as caught:
+        fail()
+    assert type(caught.value) is kind
+
+
+def test_a_full_disk_is_nobodys_fault(tmp_path):
+    """The embedded database can't grow: it is away for what was asked."""
+    with Database(f"sqlite:///{tmp_path}/x.db", create=True) as database:
+        aux = database.schema.aux_table
+
+        def fill(connection):
+            connection.execute(text("PRAGMA max_page_count = 1"))  # no less than there are
+            connection.execute(insert(aux), [{"mt_key1": f"x{number}", "mt_key2": 0, "mt_comment": "y" * 250} for number in range(1000)])
+
+        assert "can't do it now: database or disk is full" in message_of(lambda: database.write(fill), UnreachableError)
+        assert database.read(lambda connection: connection.execute(select(aux.c.mt_key1)).all()) == []
+
+
+def test_a_file_that_somebody_holds_is_one_line(tmp_path, monkeypatch):
+    """Another program is in an SQLite file that isn't in WAL mode yet: that it can't be turned to it is said in one line, as every other error is."""
+    path = tmp_path / "held.db"
+    with Database(f"sqlite:///{path}", create=True):
+        pass
+    monkeypatch.setattr(SQLite, "options", lambda *_: {"connect_args": {"timeout": 0, "check_same_thread": False}})
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = DELETE")
+        other.execute("BEGIN IMMEDIATE")
+        assert "database is locked" in message_of(Database(f"sqlite:///{path}").connect, RetryableError)
+
+
+@pytest.mark.postgres
+def test_who_goes_on_after_a_loss_is_told_the_same(shared_database, postgres):
+    """The connection is lost, and whoever used it overlooks that: the next step, and the commit, say that it was lost and that nothing happened."""
+    aux = shared_database.schema.aux_table
+
+    def lose(connection):
+        connection.execute(insert(aux).values(mt_key1="x", mt_key2=0))
+        kill(postgres, shared_database)
+        with contextlib.suppress(DBAPIError):
+            connection.execute(select(aux.c.mt_key1))
+
+    def lose_and_look():
+        with shared_database.transaction() as connection:
+            lose(connection)
+            connection.execute(select(aux.c.mt_key1))
+
+    def lose_and_commit():
+        with shared_database.transaction() as connection:
+            lose(connection)
+
+    for action in (lose_and_look, lose_and_commit):
+        assert "the connection was lost" in message_of(action, RetryableError)
+    assert shared_database.read(lambda connection: connection.execute(select(aux.c.mt_key1)).all()) == []
 
 
 def test_the_clock_is_the_databases(database):
