@@ -29,6 +29,13 @@ def require_removed(storage: Storage, location: str, table_location: str | None)
         return
     witness = above(location, table_location)
     if not storage.exists(witness):
-        raise UnreachableError(f"{location} is missing, and so is {witness}: is the file system mounted?")
+        raise _unmounted(witness, f"{location} is missing, and so is {witness}")
     if storage.mounts and not storage.directories(witness):
-        raise UnreachableError(f"{location} is missing, and {witness} is empty, as a mount point would be: is the file system mounted?")
+        raise _unmounted(witness, f"{location} is missing, and {witness} is empty, as a mount point would be")
+
+
+def _unmounted(witness: str, found: str) -> UnreachableError:
+    """What lies elsewhere has nothing to do with it."""
+    error = UnreachableError(f"{found}: is the file system mounted?")
+    error.store = witness
+    return error

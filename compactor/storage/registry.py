@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.settings import Settings
+from compactor.storage.away import Patient
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.location import Parts, local_path, split
@@ -57,7 +58,7 @@ class _Registry:
             if key not in self._made:
                 module, _, name = _DRIVERS[parts.scheme].partition(":")
                 made: Any = getattr(importlib.import_module(module), name)(parts, self._options)
-                self._made[key] = cast("Storage", made)
+                self._made[key] = cast("Storage", Patient(made, f"{parts.scheme}://{parts.authority}"))
             return self._made[key]
 
 
