@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, create_engine, event, insert, make_url, select, update
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, PendingRollbackError
-from sqlalchemy.exc import TimeoutError as NoneFreeError
+from sqlalchemy.exc import ArgumentError
 
 from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
-from compactor.metastore.dialects import DIALECTS, Dialect, Failure
+from compactor.metastore.dialects import DIALECTS, Dialect
 from compactor.metastore.embedded import EmbeddedFile
 from compactor.metastore.handed_out import HandedOut
 from compactor.metastore.mutex import Keeper, Mutex, locked_row, roll_back, store_value
 from compactor.metastore.schema import HiveSchema, create_embedded, detect
+from compactor.metastore.translation import Translation
 from compactor.settings.address import mistake
 
 T = TypeVar("T")
@@ -74,6 +74,7 @@ class Database:
         self._schema: HiveSchema | None = None
         self._file: EmbeddedFile | None = None
         self.handed_out = HandedOut()
+        self._translating = Translation(str(self), self._url, self.dialect, connections, WAIT_SECONDS)
 
     def __str__(self) -> str:
         where = self._url
@@ -280,48 +281,6 @@ class Database:
         """The engine before the schema is known; for those who are about to create it."""
         assert self._engine is not None
         return self._engine
-
-    @contextmanager
-    def _translating(self, *, committing: bool = False) -> Iterator[None]:
-        """Driver's exceptions in, ours out; integrity errors stay, their meaning is the caller's to know."""
-        try:
-            yield
-        except IntegrityError:
-            raise
-        except DBAPIError as error:
-            raise self._translate(error, committing=committing) from error
-        except NoneFreeError as error:
-            raise UnreachableError(
-                f"metastore database {self} can't be asked: all {self._connections} connections of this process were in use for {WAIT_SECONDS:g} s; either its "
-                "answers take that long, or database.connections is too small for what works here"
-            ) from error
-        except PendingRollbackError as error:  # somebody went on after a loss; no commit can have been sent since
-            raise RetryableError(f"metastore database {self}: the connection was lost in the transaction") from error
-        except ModuleNotFoundError as error:
-            raise SettingsError(f"database.url: the driver for {self._url.get_backend_name()} isn't installed ({error.name})") from error
-
-    def _translate(self, error: DBAPIError, *, committing: bool) -> CompactorError:
-        line = self._one_line(error)
-        match self.dialect.classify(error):
-            case Failure.LOST if committing:
-                return OutcomeUnknownError(f"metastore database {self}: the connection was lost while committing: {line}")
-            case Failure.LOST:
-                return RetryableError(f"metastore database {self}: the connection was lost: {line}")
-            case Failure.CONFLICT:
-                return RetryableError(f"metastore database {self}: {line}")
-            case Failure.CREDENTIALS | Failure.UNREACHABLE:
-                return UnreachableError(f"metastore database {self} can't be reached: {line}")
-            case Failure.UNABLE:
-                return UnreachableError(f"metastore database {self} can't do it now: {line}")
-            case Failure.OTHER:
-                return CompactorError(f"metastore database {self}: {line}")
-
-    def _one_line(self, error: DBAPIError) -> str:
-        line = " ".join(str(error.orig).split())
-        password = self._url.password
-        if password:
-            line = line.replace(str(password), "***")
-        return line if len(line) <= 300 else line[:297] + "..."
 
 
 def _parse(url: str, password: str | None) -> URL:
