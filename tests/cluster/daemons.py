@@ -26,10 +26,15 @@ from compactor.settings import Settings, load_settings
 from tests import forked
 from tests.cluster.network import enter
 from tests.compacting import InProcess
-from tests.crash.test_kill import PATIENCE, SETTINGS, Scene
+from tests.crash.test_kill import PATIENCE, SETTINGS, UNHURRIED, Scene
 
 SESSION_SECONDS = 1.0
+"""Of a daemon whose end is waited for."""
+WATCHING_SECONDS = 10.0
+"""Of those who only look or give orders: the observer and the command line. However busy the machine is, ZooKeeper answers them in time."""
 TIMES = {"txn": {"timeout_seconds": 2}, "members": {"heartbeat_seconds": 0.3}, "worker": {"threads": 1, "poll_seconds": 0.2, "heartbeat_seconds": 0.5}}
+PATIENT_TIMES = TIMES | UNHURRIED
+"""Where no transaction's time-out is waited for: with two seconds, all work beside us that takes the machine for so long would be one."""
 IDLE_SECONDS = 2.0
 
 
@@ -86,20 +91,27 @@ class Fleet(Scene):
     Args:
         zookeeper: that section of the settings; None: the database alone coordinates.
 
-    `body` is what a daemon's process runs.
+    `body` is what a daemon's process runs, `times` what hurries it.
     """
 
     body = staticmethod(run)
+    times = TIMES
 
     def __init__(self, url: str, folder: Path, zookeeper: dict | None) -> None:
         super().__init__(url, folder)
-        self.settings = SETTINGS | TIMES | {"database": {"url": url, "idle_transaction_seconds": IDLE_SECONDS}}
+        self.settings = SETTINGS | self.times | {"database": {"url": url, "idle_transaction_seconds": IDLE_SECONDS}}
         if zookeeper is not None:
             self.settings["zookeeper"] = {"session_timeout_seconds": SESSION_SECONDS, **zookeeper}
         self.daemons: list[Running] = []
         self.database = Database(url)
-        self.coordinator = open_coordinator(Settings(**self.settings), lambda: self.database)
+        self.coordinator = open_coordinator(Settings(**self.watching), lambda: self.database)
         self.coordinator.connect()
+
+    @property
+    def watching(self) -> dict:
+        """Settings of those who only look or give orders."""
+        section = self.settings.get("zookeeper")
+        return self.settings if section is None else self.settings | {"zookeeper": section | {"session_timeout_seconds": WATCHING_SECONDS}}
 
     def daemon(self, name: str, *, stop_at: str | None = None, skew: float = 0.0, network: Path | None = None, **settings: object) -> Running:
         """

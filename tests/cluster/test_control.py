@@ -1,10 +1,12 @@
 """Two daemons and the command line: paused, resumed, drained, by ZooKeeper and by the database alone."""
 
+import contextlib
 import itertools
 import json
 import os
 import signal
 import threading
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from compactor.metastore.queue import Queue
 from compactor.roles import steps
 from compactor.settings import Settings
 from tests import forked
-from tests.cluster.daemons import Fleet
+from tests.cluster.daemons import PATIENT_TIMES, Fleet
 from tests.compacting import InProcess
 from tests.crash.test_kill import PATIENCE, ended, url_of
 from tests.reference.compare import assert_as_expected
@@ -32,9 +34,11 @@ NOBODY = {"initiator": {"enabled": False}}
 class Paused(Fleet):
     """Daemons, a table more, and the command line."""
 
+    times = PATIENT_TIMES
+
     def __init__(self, url: str, folder: Path, zookeeper: dict | None) -> None:
         super().__init__(url, folder, zookeeper)
-        self.config.write_text(yaml.safe_dump(self.settings | {"host": "edge"}), encoding="utf-8")
+        self.config.write_text(yaml.safe_dump(self.watching | {"host": "edge"}), encoding="utf-8")
 
     def _build(self):
         super()._build()
@@ -60,6 +64,15 @@ class Paused(Fleet):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
             return answer.read().decode()
 
+    def ready(self, running):
+        with contextlib.suppress(urllib.error.HTTPError):
+            return self.fetch(running, "/-/ready") == "OK\n"
+        return False
+
+    def did(self, running):
+        """Whether it compacted something."""
+        return any(event["event"] == "compacted" for event in running.events())
+
     def waits(self, running, why):
         return any(event["event"].startswith("waiting: ") and why in event["event"] for event in running.events())
 
@@ -78,9 +91,9 @@ class Paused(Fleet):
 
 @pytest.fixture(params=["database", "zookeeper"])
 def fleet(request, tmp_path):
-    """On PostgreSQL; control state in a table of ours, or in ZooKeeper."""
+    """On PostgreSQL; control state in a table of ours, or in ZooKeeper, whose sessions nobody here loses."""
     servers = request.getfixturevalue("zookeeper_1") if request.param == "zookeeper" else None
-    section = {"hosts": servers.hosts, "root": f"/control-{next(_roots)}"} if servers else None
+    section = {"hosts": servers.hosts, "root": f"/control-{next(_roots)}", "session_timeout_seconds": 20} if servers else None
     made = Paused(url_of("4.0.0", request, tmp_path), tmp_path, section)
     yield made
     made.end()
@@ -97,8 +110,8 @@ def test_a_paused_table_waits_while_others_run(fleet):
     assert (asked["accepted"], asked["waits"]) == (True, "paused")
     for running in daemons:
         fleet.wait(lambda running=running: fleet.waits(running, "history is loaded"), f"{running.name} says why it waits")
-        assert fleet.fetch(running, "/-/ready") == "OK\n"
-        assert 'compactor_paused{scope="table:db.t"} 1.0' in fleet.fetch(running, "/metrics")
+        fleet.wait(lambda running=running: fleet.ready(running), f"{running.name} is ready")
+        fleet.wait(lambda running=running: 'compactor_paused{scope="table:db.t"} 1.0' in fleet.fetch(running, "/metrics"), f"{running.name} shows it")
     (entry,) = fleet.run("queue", "db.t")
     assert (entry["state"], entry["waits"]) == ("initiated", "paused")
     assert entry["waits_because"].endswith("until somebody resumes: history is loaded")
@@ -120,7 +133,7 @@ def test_a_pause_cancels_what_runs(fleet):
             reached.set()
             assert go.wait(PATIENCE)
 
-    settings = Settings(**(fleet.settings | NOBODY | {"host": "here", "control": {"refresh_seconds": 0.2}, "txn": {"timeout_seconds": 60}}))
+    settings = Settings(**(fleet.settings | NOBODY | {"host": "here", "control": {"refresh_seconds": 0.2}}))
     daemon = Daemon(settings, observers=[observe], submitter=InProcess(), configure_log=False)
     daemon.start()
     try:
@@ -135,7 +148,7 @@ def test_a_pause_cancels_what_runs(fleet):
         (entry,) = fleet.run("queue")
         assert (entry["state"], entry["waits"], entry["worker"]) == ("initiated", "paused", None)
         assert not [name for name in fleet.names() if name.startswith((".", "base"))]
-        assert daemon.unready() == []
+        fleet.wait(lambda: daemon.unready() == [], "ready")
         fleet.run("resume", "--every")
         fleet.wait(lambda: fleet.compacted("t"), "compacted")
     finally:
@@ -152,14 +165,14 @@ def test_a_drained_host_leaves_everything_to_the_others(fleet):
     fleet.enqueue("t")
     second = fleet.daemon("second", **NOBODY)
     fleet.wait(lambda: fleet.compacted("t"), "compacted")
-    assert any(event["event"] == "compacted" for event in second.events())
-    assert not any(event["event"] == "compacted" for event in first.events())
+    fleet.wait(lambda: fleet.did(second), "compacted by the second")
+    assert not fleet.did(first)
     assert "compactor_drained 1.0" in fleet.fetch(first, "/metrics")
     fleet.run("drain", "second")
     fleet.run("drain", "first", "--undo")
     fleet.enqueue("u")
-    fleet.wait(lambda: fleet.compacted("u"), "compacted by the first")
-    assert any(event["event"] == "compacted" for event in first.events())
+    fleet.wait(lambda: fleet.compacted("u"), "compacted")
+    fleet.wait(lambda: fleet.did(first), "compacted by the first")
     fleet.assert_all_rows()
     fleet.stop()
 
@@ -167,12 +180,12 @@ def test_a_drained_host_leaves_everything_to_the_others(fleet):
 def test_jobs_at_a_time_over_all_daemons(fleet):
     """One compaction is stopped in the middle on one host: on the other the rest waits for it."""
     control = {"budgets": [{"name": "one", "tables": ["db.*"], "jobs": 1}]}
-    patient = {"txn": {"timeout_seconds": 60}, "worker": {"threads": 1, "poll_seconds": 0.2}, "control": control, **NOBODY}
+    both = {"control": control, **NOBODY}
     fleet.enqueue("t")
-    first = fleet.daemon("first", stop_at=steps.WORKER_STAGED, **patient)
+    first = fleet.daemon("first", stop_at=steps.WORKER_STAGED, **both)
     fleet.wait(first.stopped, "at work")
     fleet.enqueue("u")
-    second = fleet.daemon("second", **patient)
+    second = fleet.daemon("second", **both)
     fleet.wait(lambda: fleet.waits(second, "budget one allows 1 at a time"), "waits")
     assert sorted(entry.state.value for entry in Queue(fleet.metastore).entries()) == ["initiated", "working"]
     first.send(signal.SIGCONT)

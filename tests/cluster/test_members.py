@@ -22,17 +22,17 @@ _roots = itertools.count(1)
 
 @pytest.fixture
 def fleet(request, tmp_path):
-    """Daemons on PostgreSQL; by parameter with ZooKeeper (unless told otherwise) or without."""
+    """Daemons on PostgreSQL; by parameter with ZooKeeper (unless told otherwise) or without. A session is over when its daemon is, not when the machine is busy."""
     elected = getattr(request, "param", "zookeeper") == "zookeeper"
     servers = request.getfixturevalue("zookeeper_1") if elected else None
-    section = {"hosts": servers.hosts, "root": f"/members-{next(_roots)}"} if servers else None
+    section = {"hosts": servers.hosts, "root": f"/members-{next(_roots)}", "session_timeout_seconds": 8} if servers else None
     made = Fleet(url_of("4.0.0", request, tmp_path), tmp_path, section)
     yield made
     made.end()
 
 
 def listed(fleet, form="json"):
-    (fleet.folder / "cli.json").write_text(json.dumps(fleet.settings), encoding="utf-8")
+    (fleet.folder / "cli.json").write_text(json.dumps(fleet.watching), encoding="utf-8")
     answer = CliRunner().invoke(cli, ["--config", str(fleet.folder / "cli.json"), "-o", form, "members"])
     assert answer.exit_code == 0, answer.output
     return json.loads(answer.stdout) if form == "json" else answer.stdout
@@ -87,11 +87,11 @@ def test_killed_it_is_succeeded(fleet):
 @pytest.mark.parametrize("fleet", ["database"], indirect=True)
 def test_by_the_database_alone(fleet):
     """Heartbeats lie in a table of our own: who went without a word is shown as gone, who left isn't shown; both may do cycles, one at a time."""
+    fleet.settings["members"] = {"heartbeat_seconds": 2}
     first, second = fleet.daemon("first"), fleet.daemon("second")
     fleet.wait(lambda: fleet.seen("first") and fleet.seen("second") and fleet.settled(), "settled")
-    assert {record["state"] for record in listed(fleet)} == {"alive"}
-    leading = [role for record in listed(fleet) for role in record["leads"]]
-    assert sorted(leading) == ["cleaner", "initiator"]
+    fleet.wait(lambda: [record["state"] for record in listed(fleet)] == ["alive", "alive"], "both listed")
+    fleet.wait(lambda: sorted(role for record in listed(fleet) for role in record["leads"]) == ["cleaner", "initiator"], "led")
     first.send(signal.SIGKILL)
     fleet.wait(lambda: [(record["host"], record["state"]) for record in listed(fleet)] == [("first", "gone"), ("second", "alive")], "noticed")
     second.send(signal.SIGTERM)

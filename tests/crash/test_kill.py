@@ -42,6 +42,7 @@ SETTINGS = {
     "log": {"format": "json", "level": "debug"},
     "spark": {"master": "local[1]"},
 }
+UNHURRIED = {"txn": {"timeout_seconds": 60}}
 
 
 class Scene:
@@ -73,6 +74,11 @@ class Scene:
         aborted.abort()
         with self.warehouse.begin() as txn:
             txn.insert(table, [(7, "last")])
+
+    def unhurried(self) -> None:
+        """Before it is started: where no transaction's time-out is waited for, and Spark takes the machine for itself."""
+        settings = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        self.config.write_text(yaml.safe_dump(settings | UNHURRIED), encoding="utf-8")
 
     def start(self, *, kill_at: str | None = None, hold_at: str | None = None, spark: bool = False) -> BaseProcess:
         process = launcher.start(self.config, self.log, kill_at=kill_at, hold_at=hold_at, spark=spark)
@@ -244,6 +250,7 @@ def rest_is_done(scene: Scene, step: str, *, waits: bool) -> None:
 @pytest.mark.spark
 def test_killed_while_spark_works(scene):
     """With a real session: its JVM and Python workers end with the daemon, what they wrote is removed."""
+    scene.unhurried()
     kill_and_converge(scene, steps.WORKER_RAN, spark=True)
 
 
