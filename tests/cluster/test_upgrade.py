@@ -12,7 +12,7 @@ from compactor.metastore.database import Database
 from compactor.metastore.model import Entity, QueueState
 from compactor.metastore.queue import Queue
 from compactor.metrics import version
-from tests.cluster.daemons import Fleet, Running
+from tests.cluster.daemons import PATIENT_TIMES, Fleet, Running
 from tests.cluster.versions import CHANGES, NEWER, Installed
 from tests.crash.test_kill import ended, url_of
 from tests.reference.compare import assert_as_expected
@@ -41,11 +41,13 @@ coordinator.close()
 class Mixed(Fleet):
     """Daemons of two versions, and three tables."""
 
+    times = PATIENT_TIMES | {"members": {"heartbeat_seconds": 2}}
+
     def __init__(self, url, folder, zookeeper):
         super().__init__(url, folder, zookeeper)
         self.old = Installed(folder / "old", version())
         self.new = Installed(folder / "new", NEWER, CHANGES)
-        self.config.write_text(yaml.safe_dump(self.settings | {"host": "edge"}), encoding="utf-8")
+        self.config.write_text(yaml.safe_dump(self.watching | {"host": "edge"}), encoding="utf-8")
 
     def _build(self):
         super()._build()
@@ -94,10 +96,18 @@ class Mixed(Fleet):
 def fleet(request, tmp_path):
     """On PostgreSQL; coordinated by the database, or by ZooKeeper."""
     servers = request.getfixturevalue("zookeeper_1") if request.param == "zookeeper" else None
-    section = {"hosts": servers.hosts, "root": f"/upgrade-{next(_roots)}"} if servers else None
+    section = {"hosts": servers.hosts, "root": f"/upgrade-{next(_roots)}", "session_timeout_seconds": 20} if servers else None
     made = Mixed(url_of("4.0.0", request, tmp_path), tmp_path, section)
     yield made
     made.end()
+
+
+def lists_both(fleet, installed):
+    """Whether the command line of one version lists both daemons, alive and at work."""
+    listed = installed.command(fleet.config, "members")
+    shown = [(one["host"], one["version"], one["state"]) for one in listed]
+    at_work = all({activity["name"] for activity in one["doing"]} >= {"initiator", "cleaner", "worker-1"} for one in listed)
+    return at_work and shown == [("first", fleet.old.number, "alive"), ("second", fleet.new.number, "alive")]
 
 
 def test_rolling_upgrade(fleet):
@@ -116,10 +126,8 @@ def test_rolling_upgrade(fleet):
     second = fleet.start(new, "second")
     fleet.wait(lambda: fleet.seen("first") and fleet.seen("second"), "both there")
     for installed in (old, new):
-        listed = installed.command(fleet.config, "members")
-        assert [(one["host"], one["version"], one["state"]) for one in listed] == [("first", old.number, "alive"), ("second", new.number, "alive")]
-        assert all({activity["name"] for activity in one["doing"]} >= {"initiator", "cleaner", "worker-1"} for one in listed)
-    assert fleet.seen("second").member.extra["zone"] == {"name": "b"}
+        fleet.wait(lambda installed=installed: lists_both(fleet, installed), f"both listed by {installed.number}")
+    fleet.wait(lambda: (seen := fleet.seen("second")) and seen.member.extra["zone"] == {"name": "b"}, "seen with what only the new one tells")
 
     old.command(fleet.config, "pause", "--table", "db.u", "--reason", "until the new one has taken over")
     fleet.enqueue("u")
