@@ -19,7 +19,7 @@ def test_ready_when_zookeeper_is_reached(tmp_path):
     about that. Reached, it is ready and goes to work.
     """
     servers = Ensemble(tmp_path / "servers")
-    zookeeper = {"hosts": servers.hosts, "session_timeout_seconds": 4}
+    zookeeper = {"hosts": servers.hosts, "session_timeout_seconds": 20}
     folder = tmp_path / "daemon"
     folder.mkdir()
     with closing(ManagerSocket(tmp_path / "notify")) as manager, running(folder, {"NOTIFY_SOCKET": str(manager.path)}, zookeeper=zookeeper) as service:
