@@ -173,7 +173,7 @@ def test_nobody_there_is_one_clear_error():
 def test_names_that_nobody_has_are_told():
     """A name that isn't known, and one that can't be: both are named, by who looks and by who joins; kazoo's thread ends by the second one."""
     for hosts, why in (("nobody.invalid:2181", "Cannot resolve nobody.invalid"), ("a..b:2181", "label empty or too long")):
-        settings = ZooKeeper(hosts=hosts, session_timeout_seconds=1)
+        settings = ZooKeeper(hosts=hosts, session_timeout_seconds=6)
         with pytest.raises(UnreachableError, match=f"^ZooKeeper {re.escape(hosts)} can't be reached: .*{why}"):
             ZooKeeperCoordinator(settings, 0.5).connect()
         member = ZooKeeperCoordinator(settings, 0.1)
@@ -190,7 +190,7 @@ def test_a_host_that_is_off_takes_only_its_share():
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
         hosts = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in (full, other))
-        coordinator = ZooKeeperCoordinator(ZooKeeper(hosts=hosts, session_timeout_seconds=4), 0.5)
+        coordinator = ZooKeeperCoordinator(ZooKeeper(hosts=hosts, session_timeout_seconds=12), 0.5)
         coordinator._client.set_hosts(hosts, randomize_hosts=False)
         asked = threading.Event()
 

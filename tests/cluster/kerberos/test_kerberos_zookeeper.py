@@ -15,7 +15,7 @@ from compactor.cli.root import cli
 from compactor.coordination import Role
 from tests.cluster.kdc import REALM
 from tests.cluster.kerberos.secured import java
-from tests.cluster.parties import SHORT, is_over, party, until
+from tests.cluster.parties import is_over, party, until
 from tests.cluster.zookeeper_servers import zookeeper
 from tests.metastore.servers import UnavailableError
 from tests.needs import missing
@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.timeout(240),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # kazoo leaves sockets open when a handshake fails
 ]
-LIFE = 6
+LIFE = 12
 """Seconds that a short ticket is valid."""
 WHAT_TO_DO = "the process needs a valid ticket in its cache (KRB5CCNAME), and zookeeper.hosts must name hosts as the servers' principals do"
 BY_TICKET = {"auth": "kerberos"}
@@ -186,7 +186,7 @@ def test_a_ticket_that_runs_out_and_is_renewed(servers, realm, log_in, members):
     cache they lead again, in a new term, without a restart of theirs.
     """
     cache = log_in("compactor/short")
-    with party(servers, session_timeout_seconds=SHORT, **BY_TICKET) as those, capture_logs() as said:
+    with party(servers, **BY_TICKET) as those, capture_logs() as said:
         first = those.join("first")
         term = until(lambda: first.lead(Role.CLEANER), "led")
         until(lambda: not realm.valid(cache), "expired")
