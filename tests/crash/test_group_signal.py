@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(240)]
 
 def test_a_session_that_is_ended_with_the_daemon_fails_no_entry(scene):  # noqa: F811 - the fixture
     """Spark's JVM dies of it while it works: the entry is undone and given back, nothing is failed, and the next start compacts it."""
+    scene.unhurried()
     process = scene.start(spark=True)
     scene.until(process, lambda: any(event["event"] == "spark session started" for event in scene.events()), "at work")
     os.killpg(process.pid, signal.SIGTERM)
