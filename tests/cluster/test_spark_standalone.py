@@ -78,6 +78,7 @@ def scene(tmp_path):
     made = Scene(f"sqlite:///{tmp_path}/metastore.db", tmp_path)
     sections = SETTINGS | {"database": {"url": made.url}, "spark": {"mode": "submit", "master": "local[1]"}, "worker": SETTINGS["worker"] | {"threads": 1}}
     made.config.write_text(yaml.safe_dump(sections), encoding="utf-8")
+    made.unhurried()
     yield made
     made.end()
 
