@@ -7,9 +7,10 @@ Source: docs/metastore.md, docs/control.md; Hive's NextCompactionFunction.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, or_, select, true, update
+from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, func, or_, select, true, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.database import Database
@@ -21,6 +22,8 @@ POOL_TIMEOUT_MS = 12 * 3_600_000
 """After this long an entry of a pool that nobody serves is anybody's (`metastore.compactor.worker.pool.timeout`)."""
 
 _CLAIM_AT_ONCE = 50
+_AT_MOST = 5000
+"""Entries looked at in one question: of those that are passed over there may be thousands."""
 
 
 class Gate(Protocol):
@@ -36,6 +39,18 @@ class Gate(Protocol):
     def open(self, working: Iterable[tuple[str, str, str | None]]) -> Callable[[str, str, str | None], bool]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which entries are meant: of this pool, without some, and, unless None, among others."""
+
+    pool: str | None
+    without: Collection[int]
+    among: Collection[int] | None
+
+    def has(self, number: int) -> bool:
+        return number not in self.without and (self.among is None or number in self.among)
+
+
 class Claims:
     """The way of an entry from the queue to a worker."""
 
@@ -45,33 +60,36 @@ class Claims:
         self._table = self._schema.compaction_queue
         self._looks: dict[str | None, Select[tuple[Any]]] = {}
 
-    def claim(self, worker_id: str, version: str, pool: str | None, *, without: Collection[int], gate: Gate | None) -> QueueEntry | None:
+    def claim(
+        self, worker_id: str, version: str, pool: str | None, *, without: Collection[int], among: Collection[int] | None, gate: Gate | None
+    ) -> QueueEntry | None:
         """As `Queue.claim`."""
         values = {"cq_state": QueueState.WORKING.code, "cq_worker_id": worker_id, "cq_worker_version": version, "cq_start": self._database.now}
+        wanted = _Wanted(pool, without, among)
         if gate is None:
-            return self._database.write(lambda connection: self._claim(connection, values, pool, without))
-        return self._database.write(lambda connection: self._claim_by(connection, values, pool, without, gate))
+            return self._database.write(lambda connection: self._claim(connection, values, wanted))
+        return self._database.write(lambda connection: self._claim_by(connection, values, wanted, gate))
 
-    def _claim(self, connection: Connection, values: Mapping[str, object], pool: str | None, without: Collection[int]) -> QueueEntry | None:
-        after = 0
+    def _claim(self, connection: Connection, values: Mapping[str, object], wanted: _Wanted) -> QueueEntry | None:
+        after, most = 0, _CLAIM_AT_ONCE
         while True:
-            numbers = connection.scalars(self._look(pool), {"after": after}).all()
+            numbers = connection.scalars(self._look(wanted.pool), {"after": after, "most": most}).all()
             for number in numbers:
-                if number not in without and (entry := self._take(connection, number, values)) is not None:
+                if wanted.has(number) and (entry := self._take(connection, number, values)) is not None:
                     return entry
-            if len(numbers) < _CLAIM_AT_ONCE:
+            if len(numbers) < most:
                 return None
-            after = numbers[-1]
+            after, most = numbers[-1], min(4 * most, _AT_MOST)
 
     def _look(self, pool: str | None) -> Select[tuple[Any]]:
         """Those that wait, beyond a number. Made once: idle workers ask every second, and making it costs more than asking."""
         if (known := self._looks.get(pool)) is None:
             queue = self._table.c
-            known = select(queue.cq_id).where(self._waiting(pool), queue.cq_id > bindparam("after")).order_by(queue.cq_id).limit(_CLAIM_AT_ONCE)
+            known = select(queue.cq_id).where(self._waiting(pool), queue.cq_id > bindparam("after")).order_by(queue.cq_id).limit(bindparam("most"))
             self._looks[pool] = known
         return known
 
-    def _claim_by(self, connection: Connection, values: Mapping[str, object], pool: str | None, without: Collection[int], gate: Gate) -> QueueEntry | None:
+    def _claim_by(self, connection: Connection, values: Mapping[str, object], wanted: _Wanted, gate: Gate) -> QueueEntry | None:
         """The oldest that the gate lets through. It is asked once for each table and pool: however many partitions of a table wait, they are one row here."""
         queue = self._table.c
         place = [queue.cq_database, queue.cq_table, *([queue.cq_pool_name] if "cq_pool_name" in queue else [])]
@@ -82,7 +100,10 @@ class Claims:
             working = [_place(row) for row in rows]
         may = gate.open(working)
         oldest = func.min(queue.cq_id)
-        query = select(*place, oldest).where(self._waiting(pool), queue.cq_id.not_in(without)).group_by(*place).order_by(oldest)
+        left = [queue.cq_id.not_in(_numbers("without", wanted.without))]
+        if wanted.among is not None:
+            left.append(queue.cq_id.in_(_numbers("among", wanted.among)))
+        query = select(*place, oldest).where(self._waiting(wanted.pool), *left).group_by(*place).order_by(oldest)
         for _ in range(_CLAIM_AT_ONCE):
             number = next((int(row[-1]) for row in connection.execute(query) if may(*_place(row[:-1]))), None)
             if number is None:
@@ -113,6 +134,11 @@ class Claims:
         if pool is not None:
             return queue.cq_pool_name == pool
         return or_(queue.cq_pool_name.is_(None), queue.cq_enqueue_time < self._database.now - POOL_TIMEOUT_MS)
+
+
+def _numbers(name: str, numbers: Collection[int]) -> BindParameter[list[int]]:
+    """Written into the statement: there may be more of them than a statement may have parameters."""
+    return bindparam(name, list(numbers), expanding=True, literal_execute=True)
 
 
 def _place(row: Sequence[Any]) -> tuple[str, str, str | None]:

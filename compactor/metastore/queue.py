@@ -59,16 +59,26 @@ class Queue:
 
     # Working
 
-    def claim(self, worker_id: str, version: str, pool: str | None = None, *, without: Collection[int] = (), gate: Gate | None = None) -> QueueEntry | None:
+    def claim(
+        self,
+        worker_id: str,
+        version: str,
+        pool: str | None = None,
+        *,
+        without: Collection[int] = (),
+        among: Collection[int] | None = None,
+        gate: Gate | None = None,
+    ) -> QueueEntry | None:
         """
         Take the oldest entry that is ours to take, or None.
 
         Args:
             pool: entries of this pool only; None: entries without a pool, and those that waited half a day for theirs.
             without: ids of entries to leave.
+            among: ids of entries, others are left; None: all.
             gate: what it turns away is left, and the next is looked at; None: everything may be claimed.
         """
-        return self._claims.claim(worker_id, version, pool, without=without, gate=gate)
+        return self._claims.claim(worker_id, version, pool, without=without, among=among, gate=gate)
 
     def set_run_as(self, entry: QueueEntry, user: str) -> None:
         """Note as whom the compaction runs. Raises OwnershipLostError."""

@@ -111,3 +111,15 @@ def test_no_entry_is_claimed_twice_through_a_gate(shared_database):
 
     run_all([lambda name=f"compactor-edge-{number}": work(name) for number in range(6)])
     assert len(claimed) == len(set(claimed)) == 20
+
+
+def test_more_entries_may_be_left_than_a_statement_has_parameters(database):
+    """A store that is away may have a backlog of any size: its entries are numbers in the statement."""
+    queue = Queue(database)
+    first, second, third = enqueue(queue, ("a", "t"), ("b", "t"), ("c", "t"))
+    gate = judge("table:a.*").gate()
+    many = {second, *range(1000, 71_000)}
+    assert queue.claim("w", "1", among=many - {second}, gate=gate) is None
+    assert queue.claim("w", "1", without=many, gate=gate).id == third
+    assert queue.claim("w", "1", among={first, second}, gate=gate).id == second
+    assert queue.claim("w", "1", among=(), gate=judge("table:b.*").gate()) is None

@@ -25,6 +25,17 @@ def test_the_oldest_is_claimed_first(database):
     assert queue.claim("compactor-edge-2", "1.0") is None
 
 
+def test_entries_are_passed_over(database):
+    """Those of `without`, and those that aren't `among`, however many they are: the next one is taken, the oldest first."""
+    queue = Queue(database)
+    queue.enqueue_all([Request(Entity("db", "t", f"p={number}"), MAJOR) for number in range(400)])
+    numbers = sorted(entry.id for entry in queue.entries())
+    assert queue.claim("w", "1", without=set(numbers[:398])).id == numbers[398]
+    assert queue.claim("w", "1", among=set(numbers[300:])).id == numbers[300]
+    assert queue.claim("w", "1", without={numbers[0]}, among=set(numbers[:2])).id == numbers[1]
+    assert queue.claim("w", "1", without={numbers[0]}, among=set(numbers[:2])) is None
+
+
 def test_unknown_kinds_are_left_alone(database, hive):
     """A row of a type or state of a later Hive is neither claimed nor an error."""
     hive.queued(type="*")
