@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, select, update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.errors import OutcomeUnknownError, OwnershipLostError
+from compactor.errors import OutcomeUnknownError
 from compactor.metastore.claiming import Claims, Gate
 from compactor.metastore.committing import Commits
 from compactor.metastore.database import Database
@@ -207,32 +207,6 @@ class Queue:
         queue = self._table.c
         late = and_(queue.cq_state == QueueState.WORKING.code, queue.cq_start < self._database.now - timeout_ms)
         return self._database.read(lambda connection: read_queue(connection, self._schema, late))
-
-    def revoke_timed_out(self, timeout_ms: int, clear: Callable[[QueueEntry], bool] | None = None) -> list[QueueEntry]:
-        """
-        Give back what was claimed longer ago than that; returns what was.
-
-        Args:
-            clear: called first for each; removes what the attempt left, and says False when the claim had better stay.
-        """
-        return self._revoke(self.timed_out(timeout_ms), clear)
-
-    def revoke_workers(self, is_dead: Callable[[QueueEntry], bool] | Collection[str], clear: Callable[[QueueEntry], bool] | None = None) -> list[QueueEntry]:
-        """As `revoke_timed_out`, for the entries of workers that are known to be dead: a test, or their ids."""
-        dead = is_dead if callable(is_dead) else lambda entry: entry.worker_id in is_dead
-        return self._revoke([entry for entry in self.working() if dead(entry)], clear)
-
-    def _revoke(self, entries: Iterable[QueueEntry], clear: Callable[[QueueEntry], bool] | None) -> list[QueueEntry]:
-        revoked = []
-        for entry in entries:
-            if clear is not None and not clear(entry):
-                continue
-            try:
-                self.give_back(entry)
-            except OwnershipLostError:
-                continue  # it ended by itself meanwhile
-            revoked.append(entry)
-        return revoked
 
     def forget_attempt(self, entity: Entity, txn_id: int) -> bool:
         """

@@ -6,7 +6,9 @@ Source: docs/operations.md; Hive's AbortedTxnCleaner; HIVE-24481.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import looks_acid
@@ -20,9 +22,11 @@ from compactor.metastore.aborts import AbortedGroup
 from compactor.metastore.model import Entity, TableFacts
 from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
+from compactor.roles.away import AwayStores, StoreAwayError
 from compactor.roles.cleaner_tally import CleanerTally
 from compactor.roles.holding import pool_of
 from compactor.roles.leadership import Held
+from compactor.roles.progress import Progress
 from compactor.roles.services import Services, about_entity
 from compactor.roles.sweep import Sweep
 from compactor.storage.location import join
@@ -32,24 +36,45 @@ _HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Lists:
+class _Visit:
+    """
+    The cleaning of one group, which may take several cycles. What is swept is decided, and forgotten at the end, by the lists it began with, whatever was aborted later.
+
+    Args:
+        tbl_id: of the table; one that was created anew is another visit's.
+        swept: locations where nothing is left of what those lists call aborted.
+        mixed: aborted ids that lie among committed ones.
+    """
+
+    tbl_id: int
     txns: ValidTxnList
     write_ids: CleanerWriteIdList
+    swept: set[str] = field(default_factory=set)
+    mixed: set[int] = field(default_factory=set)
 
 
 class AbortCleaner:
-    """Part of the Cleaner's cycle."""
+    """
+    Part of the Cleaner's cycle.
 
-    def __init__(self, services: Services) -> None:
+    Args:
+        progress: told of each location that was swept.
+        away: the stores that the cycle found away.
+    """
+
+    def __init__(self, services: Services, progress: Progress, away: AwayStores) -> None:
         self._services = services
+        self._progress = progress
+        self._away = away
         self._held: Held | None = None
+        self._begun: dict[Entity, _Visit] = {}
 
     def run(self, held: Held, tally: CleanerTally, time_is_up: Callable[[], bool]) -> None:
         """
-        Clean every group that is due: more aborted writes than the threshold, or older ones.
+        Clean every group that is due: more aborted writes than the threshold, or older ones. Those first that no cycle has come to yet.
 
         Args:
-            time_is_up: no group is begun any more; the next cycle begins with it.
+            time_is_up: no group is begun any more, nor another location of one; the next cycle goes on there.
 
         Raises:
             OwnershipLostError: somebody else is the Cleaner by now.
@@ -57,24 +82,43 @@ class AbortCleaner:
         """
         self._held = held
         limits = self._services.settings.initiator.thresholds
-        for group in self._services.aborts.groups(limits.aborted_count, round(limits.aborted_age_hours * _HOUR_MS)):
-            if self._services.stopping.is_set():
-                return
-            if time_is_up():
-                tally.put_off()
-                continue
-            with about_entity(group.entity):
-                try:
-                    held.check()  # what a successor is at must not be settled under its hands
-                    self._clean(group, tally)
-                except Exception as error:
-                    held.check()
-                    if not isinstance(error, CompactorError | OSError):
-                        _log.exception("cleaning aborted writes broke")
-                    tally.error(group.entity, error)
-                    self._put_off(group, str(error))
+        groups = self._services.aborts.groups(limits.aborted_count, round(limits.aborted_age_hours * _HOUR_MS))
+        self._begun = {group.entity: visit for group in groups if (visit := self._begun.get(group.entity)) is not None}
+        doubtful: list[AbortedGroup] = []
+        for group in sorted(groups, key=lambda group: group.entity in self._begun):
+            self._turn(group, tally, time_is_up, doubtful)
+        for group in doubtful:
+            self._turn(group, tally, time_is_up, None)
 
-    def _clean(self, group: AbortedGroup, tally: CleanerTally) -> None:
+    def forget(self) -> None:
+        """Another daemon is the Cleaner: whatever was begun begins anew."""
+        self._begun.clear()
+
+    def _turn(self, group: AbortedGroup, tally: CleanerTally, time_is_up: Callable[[], bool], doubtful: list[AbortedGroup] | None) -> None:
+        """One group's; where its store was away in the latest cycle it is put among the `doubtful`, if there are any: others first."""
+        if self._services.stopping.is_set():
+            return
+        if time_is_up():
+            tally.put_off()
+            return
+        assert self._held is not None
+        with about_entity(group.entity):
+            try:
+                self._held.check()  # what a successor is at must not be settled under its hands
+                self._clean(group, tally, time_is_up, doubtful)
+            except StoreAwayError as error:
+                tally.pass_over(error.store)
+                self._put_off(group, str(error))
+            except Exception as error:
+                self._held.check()
+                if not isinstance(error, CompactorError | OSError):
+                    _log.exception("cleaning aborted writes broke")
+                tally.error(group.entity, error)
+                self._away.note(error)
+                self._begun.pop(group.entity, None)
+                self._put_off(group, str(error))
+
+    def _clean(self, group: AbortedGroup, tally: CleanerTally, time_is_up: Callable[[], bool], doubtful: list[AbortedGroup] | None) -> None:
         aborts, entity = self._services.aborts, group.entity
         table = self._services.catalog.find_table(entity.database, entity.table)
         if table is None:
@@ -83,25 +127,65 @@ class AbortCleaner:
         if (denial := self._services.control.judge().cleaning(Subject(table.database, table.name, pool_of(table)))) is not None:
             tally.hold(entity, denial.sentence, denial.reason)
             return
-        lists = _Lists(*aborts.lists(group))
-        mixed: set[int] = set()
-        left: list[str] = []
-        for location in self._locations(table, entity):
-            state, names = self._sweep(table, entity, location, lists, tally)
-            # what is replaced counts too: whoever began before that reads it still, and may ask only later which ids are aborted
-            mixed |= aborted_with_rows(self._services.storage(location), location, state, lists.write_ids, insert_only=table.insert_only)
-            left += names
+        if table.location:
+            self._away.check(table.location)
+            if doubtful is not None and self._away.is_doubtful(table.location):
+                doubtful.append(group)
+                return
+        visit = self._begun.get(entity)
+        if visit is None or visit.tbl_id != table.tbl_id:
+            visit = self._begun[entity] = _Visit(table.tbl_id, *aborts.lists(group))
+        left = self._sweep_all(table, entity, visit, tally, time_is_up)
+        if left is None:
+            tally.put_off()
+            return
+        del self._begun[entity]
         if left:
             tally.outcome("left")
             self._put_off(group, f"{left[0]} is still there")
             return
         self._still_right(table, entity)
-        gone = [write_id for write_id in lists.write_ids.aborted if write_id not in mixed]
-        tally.forgotten += aborts.mark_cleaned(group, lists.write_ids.high_watermark, gone, uncompacted=bool(mixed), txns=lists.txns)
-        if mixed:
-            self._put_off(group, f"rows of {len(mixed)} aborted writes lie among committed ones until a major compaction is cleaned")
+        gone = [write_id for write_id in visit.write_ids.aborted if write_id not in visit.mixed]
+        tally.forgotten += aborts.mark_cleaned(group, visit.write_ids.high_watermark, gone, uncompacted=bool(visit.mixed), txns=visit.txns)
+        if visit.mixed:
+            self._put_off(group, f"rows of {len(visit.mixed)} aborted writes lie among committed ones until a major compaction is cleaned")
         else:
             tally.outcome("cleaned")
+
+    def _sweep_all(self, table: TableFacts, entity: Entity, visit: _Visit, tally: CleanerTally, time_is_up: Callable[[], bool]) -> list[str] | None:
+        """
+        Sweep every location where nobody did in this visit, in the Cleaner's threads. The catalog is asked anew: what was moved or added since is another location.
+
+        Returns:
+            Names that should have gone and are still there; None: there was no time for all.
+        """
+        threads = self._services.settings.cleaner.threads
+        numbers = count()
+
+        def swept(location: str) -> tuple[str, frozenset[int], tuple[str, ...]] | None:
+            if self._services.stopping.is_set() or (next(numbers) >= threads and time_is_up()):
+                return None  # some are swept in any case: a cycle that only listed would be followed by another such
+            with about_entity(entity):
+                state, names = self._sweep(table, entity, location, visit, tally)
+                # what is replaced counts too: whoever began before that reads it still, and may ask only later which ids are aborted
+                mixed = aborted_with_rows(self._services.storage(location), location, state, visit.write_ids, insert_only=table.insert_only)
+            self._progress.made()
+            return location, mixed, names
+
+        left: list[str] = []
+        whole = True
+        places = [location for location in self._locations(table, entity) if location not in visit.swept]
+        with ThreadPoolExecutor(threads, thread_name_prefix="cleaning") as pool:
+            for done in pool.map(swept, places):
+                if done is None:
+                    whole = False
+                    continue
+                location, mixed, names = done
+                visit.mixed.update(mixed)
+                left += names
+                if not names:
+                    visit.swept.add(location)
+        return left if whole or left else None
 
     def _still_right(self, table: TableFacts, entity: Entity) -> None:
         assert self._held is not None
@@ -110,11 +194,11 @@ class AbortCleaner:
         if now is None or now.tbl_id != table.tbl_id:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entity} was dropped or re-created while it was cleaned; everything was put back")
 
-    def _sweep(self, table: TableFacts, entity: Entity, location: str, lists: _Lists, tally: CleanerTally) -> tuple[AcidState, tuple[str, ...]]:
+    def _sweep(self, table: TableFacts, entity: Entity, location: str, visit: _Visit, tally: CleanerTally) -> tuple[AcidState, tuple[str, ...]]:
         services = self._services
 
         def state_of(listing: Listing) -> AcidState:
-            return resolve(listing, lists.write_ids, lists.txns if services.hive_4 else None, services.layout)
+            return resolve(listing, visit.write_ids, visit.txns if services.hive_4 else None, services.layout)
 
         sweep = Sweep(services, location, "aborted", entity, lambda: self._still_right(table, entity), table_location=table.location)
         swept = sweep.run(state_of, _aborted, originals=False)

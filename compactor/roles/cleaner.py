@@ -11,9 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Final
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
@@ -30,9 +28,12 @@ from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.abort_cleaner import AbortCleaner
+from compactor.roles.away import StoreAwayError, news
 from compactor.roles.cleaner_tally import CleanerTally
+from compactor.roles.cleaner_turns import Turns
 from compactor.roles.holding import subject_of
 from compactor.roles.leadership import Held, leading
+from compactor.roles.progress import Progress
 from compactor.roles.services import Services, about_entity
 from compactor.roles.soft_delete import remove_dropped
 from compactor.roles.sweep import Sweep, Swept
@@ -41,8 +42,6 @@ _log = get_logger(__name__)
 REPLICATION_SOURCE = "repl.source.for"
 INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.AT_WORK})
 """Waiting that is meant, or that another entry is counted for: nobody has to be told."""
-CYCLE_SECONDS: Final = 300.0
-"""No entry is begun after that, nor aborted writes after as long again: a backlog of hours mustn't look like a thread that is stuck."""
 
 
 class Cleaner:
@@ -50,15 +49,16 @@ class Cleaner:
     One cycle at a time; holds Hive's mutex `Cleaner` while it works.
 
     Args:
+        progress: told of each entry, and each place with aborted writes, that had its turn.
         clock: seconds.
     """
 
-    def __init__(self, services: Services, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, services: Services, progress: Progress | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._services = services
-        self._clock = clock
-        self._reached = 0
+        progress = progress or Progress()
+        self._turns = Turns(services, progress, clock)
         self._held: Held | None = None
-        self._aborts = AbortCleaner(services)
+        self._aborts = AbortCleaner(services, progress, self._turns.away)
         self._failures: Counter[int] = Counter()
         self._said: dict[int, str] = {}
 
@@ -72,47 +72,31 @@ class Cleaner:
         tally = CleanerTally()
         with leading(services, Role.CLEANER) as held:
             self._held = held
+            self._turns.away.begin()
             ready = services.cleaning.ready_for_cleaning(round(settings.retention_seconds * 1000))
             self._forget_others(ready)
             self._report(ready, tally)
             for item in ready:
                 if item.failed:
                     self._end_as_failed(item, tally)
-            self._clean_all([item for item in ready if not item.blockers], tally)
-            self._aborts.run(held, tally, self._time_is_up())
-        self._count(tally)
+            self._turns.give([item for item in ready if not item.blockers], lambda item: self._clean_unless_held(item, tally), tally)
+            self._aborts.run(held, tally, self._turns.time_is_up())
+        tally.count(services.metrics)
         return tally.sentence()
 
     def no_turn(self) -> None:
-        """Another daemon is the Cleaner: what this one said last of who is in the way isn't so any more."""
+        """Another daemon is the Cleaner: what this one said last of who is in the way isn't so any more, and what it had swept may have been written to."""
+        self._aborts.forget()
         metrics = self._services.metrics
         metrics.cleaner_blocked_age.set(0)
         metrics.show(metrics.cleaner_blocked, {})
 
-    def _clean_all(self, due: list[ReadyEntry], tally: CleanerTally) -> None:
-        if not due:
-            return
-        time_is_up = self._time_is_up()
-
-        def guarded(item: ReadyEntry) -> None:
-            if self._services.stopping.is_set():
-                return
-            if time_is_up():
-                tally.put_off()
-                return
-            self._reached = item.entry.id
-            with about_entity(item.entry.entity, item.entry):
-                if (denial := self._services.control.judge().cleaning(subject_of(item.entry))) is None:
-                    self._clean_one(item, tally)
-                else:
-                    tally.wait(item.entry, denial.sentence, denial.reason)
-
-        with ThreadPoolExecutor(self._services.settings.cleaner.threads, thread_name_prefix="cleaning") as pool:
-            list(pool.map(guarded, sorted(due, key=lambda item: item.entry.id <= self._reached)))  # those that the latest cycle didn't come to are first
-
-    def _time_is_up(self) -> Callable[[], bool]:
-        until = self._clock() + CYCLE_SECONDS
-        return lambda: self._clock() >= until
+    def _clean_unless_held(self, item: ReadyEntry, tally: CleanerTally) -> None:
+        with about_entity(item.entry.entity, item.entry):
+            if (denial := self._services.control.judge().cleaning(subject_of(item.entry))) is None:
+                self._clean_one(item, tally)
+            else:
+                tally.wait(item.entry, denial.sentence, denial.reason)
 
     # One entry
 
@@ -122,12 +106,15 @@ class Cleaner:
             self._services.steps.enter(steps.CLEANER_SELECTED, entry)
             self._clean(item, tally)
             self._failures.pop(entry.id, None)
+        except StoreAwayError:
+            raise
         except OwnershipLostError as error:
             _log.info("not ours any more", error=str(error))
         except (UnreachableError, RetryableError) as error:
             tally.error(entry.entity, error)
-            (_log.debug if self._said.get(entry.id) == str(error) else _log.warning)("can't be cleaned now", error=str(error))
-            self._said[entry.id] = str(error)
+            self._turns.away.note(error)
+            (_log.debug if self._said.get(entry.id) == news(error) else _log.warning)("can't be cleaned now", error=str(error))
+            self._said[entry.id] = news(error)
             self._services.cleaning.clear_cleaner_start(entry)
         except Exception as error:
             if not isinstance(error, CompactorError | OSError):
@@ -140,6 +127,9 @@ class Cleaner:
         facts = services.catalog.facts_for([entry.entity]).get(entry.entity)
         assert self._held is not None
         self._held.check()  # what a successor is at must not be settled under its hands
+        location = entry.location or _location(facts)
+        if location:
+            self._turns.take(location)
         if entry.location is not None and remove_dropped(services, self._held, entry, facts, tally):
             return
         if facts is None:
@@ -156,7 +146,6 @@ class Cleaner:
             services.cleaning.mark_cleaned(replace(entry, highest_write_id=0))  # Hive's entry for a dynamic-partition abort; the aborts' own cleaning does it
             self._marked(entry, tally, f"{entry.entity} is partitioned, and the entry names no partition; what was aborted is cleaned as such")
             return
-        location = entry.location or (partition.location if partition else table.location)
         if not location:
             raise RefusedError(Reason.UNSUPPORTED_STORE, f"{entry.entity} has no location in the catalog")
         services.cleaning.mark_cleaner_start(entry)
@@ -213,8 +202,7 @@ class Cleaner:
         if now is None or now.state is not QueueState.READY_FOR_CLEANING:
             raise OwnershipLostError(f"entry {entry.id} is no longer ready for cleaning")
         found = services.catalog.facts_for([entry.entity]).get(entry.entity)
-        there = None if found is None else found[1].location if found[1] else found[0].location
-        if found is None or found[0].tbl_id != table.tbl_id or (entry.location is None and there != location):
+        if found is None or found[0].tbl_id != table.tbl_id or (entry.location is None and _location(found) != location):
             raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was dropped, re-created or moved while it was cleaned; everything was put back")
 
     def _marked(self, entry: QueueEntry, tally: CleanerTally, what: str) -> None:
@@ -284,14 +272,9 @@ class Cleaner:
                     _log.info("cleaning waits", reason=blocker.reason.value, why=blocker.sentence, committed_since=since)
         self._services.metrics.cleaner_blocked_age.set(oldest / 1000)
 
-    def _count(self, tally: CleanerTally) -> None:
-        metrics = self._services.metrics
-        metrics.show(metrics.cleaner_blocked, {(reason.value,): count for reason, count in tally.reasons.items()})
-        for outcome, count in tally.outcomes.items():
-            metrics.cleanings.labels(outcome).inc(count)
-        metrics.cleaned_bytes.inc(tally.bytes)
-        for kind, count in tally.kinds.items():
-            metrics.cleaned_directories.labels(kind).inc(count)
+
+def _location(facts: tuple[TableFacts, PartitionFacts | None] | None) -> str | None:
+    return None if facts is None else facts[1].location if facts[1] else facts[0].location
 
 
 def _obsolete_and_aborted(state: AcidState) -> tuple[ListedDir, ...]:

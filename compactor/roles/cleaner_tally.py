@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from compactor.errors import RefusedError, RetryableError, UnreachableError
 from compactor.metastore.model import Entity, QueueEntry
+from compactor.metrics import Metrics
 from compactor.reasons import Reason
 from compactor.roles.evidence import Evidence, described
 from compactor.roles.trash import Removal
@@ -21,6 +22,7 @@ class CleanerTally:
         cleaned: entries marked cleaned.
         ended: entries that ended without cleaning: refused or failed.
         later: what the cycle didn't come to.
+        away: what wasn't tried since its store was found away, by store.
         forgotten: rows about aborted writes whose directories are gone.
         outcomes: how often an attempt ended how.
         evidence: what refused verifications left in the partitions that were looked at.
@@ -34,6 +36,7 @@ class CleanerTally:
     directories: int = 0
     bytes: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
+    away: Counter[str] = field(default_factory=Counter)
     reasons: Counter[Reason] = field(default_factory=Counter)
     evidence: list[Evidence] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
@@ -53,6 +56,11 @@ class CleanerTally:
         """One entry, or the aborted writes of one table or partition: left for the next cycle."""
         with self._lock:
             self.later += 1
+
+    def pass_over(self, store: str | None) -> None:
+        """One entry, or the aborted writes of one table or partition: not tried, since something else has just found its store away."""
+        with self._lock:
+            self.away[store or "its store"] += 1
 
     def wait(self, entry: QueueEntry, sentence: str, reason: Reason) -> None:
         with self._lock:
@@ -87,6 +95,15 @@ class CleanerTally:
         with self._lock:
             self.errors.append(f"{entity}: {' '.join(str(error).split()) or type(error).__name__}")
 
+    def count(self, metrics: Metrics) -> None:
+        """Add to the daemon's counters, and show what holds entries up."""
+        metrics.show(metrics.cleaner_blocked, {(reason.value,): count for reason, count in self.reasons.items()})
+        for outcome, count in self.outcomes.items():
+            metrics.cleanings.labels(outcome).inc(count)
+        metrics.cleaned_bytes.inc(self.bytes)
+        for kind, count in self.kinds.items():
+            metrics.cleaned_directories.labels(kind).inc(count)
+
     def sentence(self) -> str:
         """One line; names the first that waits and the first that failed."""
         parts = []
@@ -98,6 +115,7 @@ class CleanerTally:
             parts.append(f"ended {self.ended} without cleaning")
         if self.later:
             parts.append(f"{self.later} left for the next cycle")
+        parts += [f"{count} not tried: {store} is away" for store, count in sorted(self.away.items())]
         if self.waiting:
             parts.append(f"{len(self.waiting)} wait: {self.waiting[0]}")
         if self.evidence:

@@ -1,7 +1,7 @@
 """
 What somebody has to do so that the transaction tables stay small and the dead stay dead.
 
-Claims of our own dead workers are always ours to give back. What was to follow a part is the leader's to ask for, whoever did the part. Hive's housekeeping duties
+Claims of our own dead workers are always ours to give back, as many as a minute allows: the duties must get their turn. What was to follow a part is the leader's to ask for, whoever did the part. Hive's housekeeping duties
 are done here when the settings say so, or when it is found out that nobody does them: then for a day, after which it is found out again.
 Source: docs/operations.md; Hive's AcidHouseKeeperService, AcidTxnCleanerService, CompactionHouseKeeperService.
 """
@@ -14,6 +14,7 @@ from compactor.log import get_logger
 from compactor.metastore.history import Retention
 from compactor.metastore.housekeeping import Duty
 from compactor.roles.continuing import Continuing
+from compactor.roles.progress import Progress
 from compactor.roles.recovery import Recovery
 from compactor.roles.services import Services
 from compactor.roles.turn import NoTurn
@@ -26,11 +27,17 @@ _DAY_MS = 24 * 3_600_000
 
 
 class Housekeeper:
-    """One cycle at a time."""
+    """
+    One cycle at a time. Its first one follows the start of its daemon at once: it is the one that clears up after a predecessor that was killed.
 
-    def __init__(self, services: Services) -> None:
+    Args:
+        progress: told of each claim that was looked at, and of each duty.
+    """
+
+    def __init__(self, services: Services, progress: Progress | None = None) -> None:
         self._services = services
-        self._recovery = Recovery(services)
+        self._progress = progress or Progress()
+        self._recovery = Recovery(services, self._progress)
         self._continuing = Continuing(services.queue)
         self._ours_until: dict[Duty, float] = {}
         self._looked = -_LOOK_SECONDS
@@ -58,6 +65,7 @@ class Housekeeper:
         for duty in self._duties() if self._leads() else ():
             if self._services.stopping.is_set() or not self._leads():
                 break
+            self._progress.made()
             try:
                 count = self._do(duty)
             except CompactorError as error:

@@ -5,25 +5,47 @@ Only after nothing of theirs can become visible any more: first their staging di
 number without committing is removed, then the claim is free. A worker that was only asleep and wakes up now finds no source for its rename.
 """
 
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
 from compactor.errors import CompactorError, OwnershipLostError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metastore.transactions import TxnState
 from compactor.roles import steps
 from compactor.roles.absence import require_removed
+from compactor.roles.away import AwayStores, StoreAwayError, news
 from compactor.roles.fence import job_keys, remove_staging, remove_uncommitted
 from compactor.roles.identity import parse_worker_id
+from compactor.roles.progress import Progress
 from compactor.roles.services import Services, about_entity
 
 _log = get_logger(__name__)
 
 
-class Recovery:
-    """Finds claims of the dead, clears up after them, gives them back."""
+ROUND_SECONDS: Final = 60.0
+"""No claim is begun after that: who gives claims back has other duties. The next round goes on behind it."""
 
-    def __init__(self, services: Services) -> None:
+
+class Recovery:
+    """
+    Finds claims of the dead, clears up after them, gives them back; what lies on a store that is away, and what a round doesn't come to, is left for the next one.
+
+    Args:
+        progress: told of each claim that was looked at.
+        clock: seconds.
+    """
+
+    def __init__(self, services: Services, progress: Progress | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._services = services
+        self._progress = progress or Progress()
+        self._clock = clock
         self._said: dict[int, str] = {}
+        self._turns = itertools.count(1)
+        self._tried: dict[int, int] = {}
+        self._away = AwayStores()
 
     def give_back_claims_of_the_dead(self) -> list[QueueEntry]:
         """
@@ -33,15 +55,9 @@ class Recovery:
         """
         services = self._services
         now = services.now_ms()
-        dead: set[str] = set()
-
-        def is_dead(entry: QueueEntry) -> bool:
-            if not self._is_dead(entry, now):
-                return False
-            dead.add(entry.worker_id or "")
-            return True
-
-        freed = self._free(services.queue.revoke_workers(is_dead, self._clear_after_death))
+        claimed = [entry for entry in services.queue.working() if self._is_dead(entry, now)]
+        dead = {entry.worker_id or "" for entry in claimed}
+        freed = self._give_back(claimed, self._clear_after_death)
         dead |= self._abort_transactions_of_the_dead()
         still = {entry.worker_id for entry in services.queue.working()}
         for worker_id in dead - still:
@@ -50,11 +66,9 @@ class Recovery:
 
     def give_back_timed_out(self) -> list[QueueEntry]:
         """Entries that were claimed longer ago than `worker.timeout_hours`, whoever claimed them, but us."""
-        hours = self._services.settings.worker.timeout_hours
         services = self._services
-        return self._free(
-            services.queue.revoke_timed_out(round(hours * 3_600_000), lambda entry: not services.identity.is_mine(entry.worker_id) and self.clear(entry))
-        )
+        late = services.queue.timed_out(round(services.settings.worker.timeout_hours * 3_600_000))
+        return self._give_back([entry for entry in late if not services.identity.is_mine(entry.worker_id)], self.clear)
 
     def give_back_claims_of_the_lost(self) -> list[QueueEntry]:
         """
@@ -71,12 +85,27 @@ class Recovery:
             owner = parse_worker_id(entry.worker_id)
             return owner is not None and owner.instance not in present and not services.identity.is_mine(entry.worker_id) and not self._beats(entry, owner.host)
 
-        lost = {(entry.id, entry.start_ms) for entry in claimed if is_lost(entry)}
-        return self._free(services.queue.revoke_workers(lambda entry: (entry.id, entry.start_ms) in lost, self._clear_after_death))
+        return self._give_back([entry for entry in claimed if is_lost(entry)], self._clear_after_death)
 
-    def _free(self, freed: list[QueueEntry]) -> list[QueueEntry]:
-        for entry in freed:
-            self._services.steps.enter(steps.RECOVERY_FREED, entry)
+    def _give_back(self, claimed: Iterable[QueueEntry], clear: Callable[[QueueEntry], bool]) -> list[QueueEntry]:
+        """One round, those first whose turn was longest ago; a claim stays where clearing up fails. Returns what is free again."""
+        services = self._services
+        until = self._clock() + ROUND_SECONDS
+        self._away.begin()
+        freed = []
+        for entry in sorted(claimed, key=lambda entry: self._tried.get(entry.id, 0)):
+            if services.stopping.is_set() or self._clock() >= until:
+                break
+            cleared = clear(entry)
+            self._progress.made()
+            if not cleared:
+                continue
+            try:
+                services.queue.give_back(entry)
+            except OwnershipLostError:
+                continue  # it ended by itself meanwhile
+            services.steps.enter(steps.RECOVERY_FREED, entry)
+            freed.append(entry)
         return freed
 
     def _beats(self, entry: QueueEntry, host: str) -> bool:
@@ -126,12 +155,18 @@ class Recovery:
             try:
                 self._services.steps.enter(steps.RECOVERY_FOUND, entry)
                 self._clear(entry)
+            except StoreAwayError as error:
+                _log.debug("what a dead worker left isn't looked for now; its claim stays", worker=entry.worker_id, error=str(error))
+                return False
             except (CompactorError, OSError) as error:
-                say = _log.debug if self._said.get(entry.id) == str(error) else _log.warning
+                self._away.note(error)
+                self._tried[entry.id] = next(self._turns)
+                say = _log.debug if self._said.get(entry.id) == news(error) else _log.warning
                 say("what a dead worker left can't be removed; its claim stays", worker=entry.worker_id, error=str(error))
-                self._said[entry.id] = str(error)
+                self._said[entry.id] = news(error)
                 return False
             self._said.pop(entry.id, None)
+            self._tried.pop(entry.id, None)
             _log.info("claim given back", worker=entry.worker_id)
             return True
 
@@ -162,7 +197,7 @@ class Recovery:
         be stored any more once the claim is another's.
 
         Raises:
-            UnreachableError: the catalog names a directory that is neither there nor known to have been removed.
+            UnreachableError: the catalog names a directory that is neither there nor known to have been removed, or on a store that is away.
         """
         services, entity = self._services, entry.entity
         ours = parse_worker_id(entry.worker_id) is not None
@@ -172,6 +207,7 @@ class Recovery:
             table, partition = facts
             location = partition.location if partition else table.location
             if location:
+                self._away.check(location)
                 place = (services.storage(location), location)
                 if ours and entry.highest_write_id is not None:
                     require_removed(*place, table.location)

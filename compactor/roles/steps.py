@@ -50,7 +50,7 @@ RECOVERY_UNSTAGED = "recovery.unstaged"
 RECOVERY_ABORTED = "recovery.aborted"
 RECOVERY_FREED = "recovery.freed"
 RECOVERY_STEPS = (RECOVERY_FOUND, RECOVERY_UNSTAGED, RECOVERY_ABORTED, RECOVERY_FREED)
-"""Of whoever clears up after a dead worker: Housekeeper, Initiator, or a daemon that starts."""
+"""Of whoever clears up after a dead worker: Housekeeper or Initiator."""
 
 ALL_STEPS = (*INITIATOR_STEPS, *WORKER_STEPS, *CLEANER_STEPS, *RECOVERY_STEPS)
 Observer = Callable[[str, object], None]

@@ -97,20 +97,9 @@ def test_a_later_claim_by_the_same_worker_is_not_given_back(database, hive):
     assert Queue(database).entry(entry.id).state is QueueState.WORKING
 
 
-def test_timed_out_claims_are_revoked(database, hive):
-    """Claims older than the time-out are given back, once what they left is cleared; others stay."""
+def test_timed_out_claims_are_found(database, hive):
+    """By the claim's time alone, whoever made it."""
     now = database.read(database.now_ms)
     old = hive.queued("db.a", state="w", worker_id="hms-1", start=now - 90_000_000)
-    kept = hive.queued("db.b", state="w", worker_id="hms-2", start=now - 90_000_000)
-    young = hive.queued("db.c", state="w", worker_id="hms-3", start=now)
-    queue = Queue(database)
-    revoked = queue.revoke_timed_out(86_400_000, lambda entry: entry.id != kept)
-    assert [entry.id for entry in revoked] == [old]
-    assert {entry.id for entry in queue.working()} == {kept, young}
-
-
-def test_claims_of_dead_workers_are_revoked(database, hive):
-    """Claims of the given workers are given back, and no others': ids are compared whole."""
-    dead = hive.queued("db.a", state="w", worker_id="compactor-edge-1", start=1)
-    hive.queued("db.b", state="w", worker_id="compactor-edge-10", start=1)
-    assert [entry.id for entry in Queue(database).revoke_workers(["compactor-edge-1"])] == [dead]
+    hive.queued("db.b", state="w", worker_id="hms-2", start=now)
+    assert [entry.id for entry in Queue(database).timed_out(86_400_000)] == [old]

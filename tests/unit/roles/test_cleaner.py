@@ -8,7 +8,8 @@ from sqlalchemy import delete, update
 from compactor.demo.rows import CatalogRows
 from compactor.errors import OwnershipLostError, UnreachableError
 from compactor.roles import steps
-from compactor.roles.cleaner import CYCLE_SECONDS, Cleaner
+from compactor.roles.cleaner import Cleaner
+from compactor.roles.cleaner_turns import CYCLE_SECONDS
 from compactor.roles.leadership import Held
 from tests.unit.roles.tables import bases, compacted, hidden, visible
 

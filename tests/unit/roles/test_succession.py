@@ -38,7 +38,9 @@ def test_undoing_leaves_the_staging_directory_of_whoever_has_the_entry_now(world
         nonlocal successor
         world.at_step.clear()
         recovery = Recovery(world.new_services())
-        assert world.services.queue.revoke_workers([world.services.queue.working()[0].worker_id], recovery.clear)
+        (entry,) = world.services.queue.working()
+        assert recovery.clear(entry)
+        world.services.queue.give_back(entry)
         claimed = world.services.queue.claim(ELSEWHERE, "1")
         successor = table.location / f".compactor-{claimed.id}-other"
         successor.mkdir()

@@ -1,0 +1,128 @@
+"""The cleaning of aborted writes that takes more than one cycle: it goes on where it was, and nothing is forgotten before all of it is done."""
+
+import pytest
+from sqlalchemy import update
+
+from compactor.demo.rows import CatalogRows
+from compactor.roles import steps
+from compactor.roles.cleaner import Cleaner
+from compactor.roles.cleaner_turns import CYCLE_SECONDS
+from compactor.roles.progress import Progress
+
+
+@pytest.fixture
+def table(world):
+    """Four partitions with an aborted write each, under rows that name no partition: Hive's dynamic-partition writes."""
+    world.configure(cleaner={"threads": 1}, initiator={"thresholds": {"aborted_count": 0}})
+    made = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
+    for number in range(4):
+        world.insert(made, [(number, "x")], (str(number),))
+        world.aborted_insert(made, [(number, "never")], (str(number),))
+    world.hive.change(update(world.database.schema.txn_components).values(tc_partition=None))
+    world.settle_time()
+    return made
+
+
+@pytest.fixture
+def cleaner(world):
+    """There is time for one location in a cycle."""
+    world.at_step[steps.CLEANER_LISTED] = lambda: world.clock.forward(CYCLE_SECONDS)
+    return Cleaner(world.services, clock=world.clock)
+
+
+def aborted(table):
+    """Partitions in which an aborted write still lies."""
+    return [path.name for path in sorted(table.location.iterdir()) if len(list(path.iterdir())) > 1]
+
+
+def known(world):
+    return len(world.hive.rows(world.database.schema.txn_components, "tc_writeid"))
+
+
+def test_a_long_sweep_goes_on_where_it_was(world, table, cleaner):
+    """One location in each cycle, none twice; the rows go with the last one, for until then its writes would count as committed."""
+    for done in (1, 2, 3):
+        assert cleaner.run_once().endswith("1 left for the next cycle")
+        assert len(aborted(table)) == 4 - done
+        assert known(world) == 4
+    assert cleaner.run_once().endswith("forgot 4 aborted writes")
+    assert known(world) == 0
+    assert world.passed.count(steps.CLEANER_DELETED) == world.passed.count(steps.CLEANER_LISTED) == 4
+    assert cleaner.run_once() == "nothing to clean"
+    world.assert_rows()
+
+
+def test_what_is_aborted_meanwhile_stays_known(world, table, cleaner):
+    """In a partition that was swept already: what is forgotten at the end is what was aborted when it began."""
+    assert "left" in cleaner.run_once()
+    (swept,) = {"p=0", "p=1", "p=2", "p=3"}.difference(aborted(table))
+    world.aborted_insert(table, [(9, "never")], (swept.removeprefix("p="),))
+    world.hive.change(update(world.database.schema.txn_components).values(tc_partition=None))
+    world.settle_time()
+    while "forgot" not in (said := cleaner.run_once()):
+        assert known(world) == 5
+    assert said.endswith("forgot 4 aborted writes")
+    assert aborted(table) == [swept]
+    while "forgot" not in (said := cleaner.run_once()):
+        assert known(world) == 1
+    assert aborted(table) == []
+    world.assert_rows()
+
+
+def test_a_partition_that_was_moved_meanwhile_is_swept_where_it_is(world, table, cleaner):
+    """Another location is another place to look at, wherever the sweep was."""
+    assert "left" in cleaner.run_once()
+    last = aborted(table)[-1]
+    moved = table.location.parent / "elsewhere"
+    (table.location / last).rename(moved)
+    sds = world.database.schema.sds
+    world.hive.change(sds.update().where(sds.c.location.like(f"%/{last}")).values(location=f"file:{moved}"))
+    while "forgot" not in cleaner.run_once():
+        assert known(world) == 4
+    assert len(list(moved.iterdir())) == 1
+
+
+@pytest.mark.parametrize("how", ["re-created", "another led"])
+def test_what_was_swept_before_counts_for_nothing(world, table, cleaner, how):
+    """Another table of that name, or another Cleaner between two cycles: every location is swept anew."""
+    assert "left" in cleaner.run_once()
+    if how == "re-created":
+        world.table("other", rows=0)
+        catalog = CatalogRows(world.database)
+        catalog.drop_table(table)
+        catalog.add_table(table)
+    else:
+        cleaner.no_turn()
+    world.passed.clear()
+    while "forgot" not in cleaner.run_once():
+        pass
+    assert world.passed.count(steps.CLEANER_LISTED) == 4
+
+
+def test_others_come_before_what_was_begun(world, table, cleaner):
+    """One huge table doesn't keep small ones waiting until all of it is swept."""
+    assert "left" in cleaner.run_once()
+    world.aborted_insert(world.table("small", rows=1, insert_only=True), [(9, "x")])
+    world.settle_time()
+    assert cleaner.run_once().endswith("forgot 1 aborted writes; 1 left for the next cycle")
+    assert len(aborted(table)) == 3
+
+
+def test_a_drain_does_not_wait_for_all_of_it(world, table):
+    """Nothing is begun any more when the daemon stops, and nothing is forgotten."""
+    world.at_step[steps.CLEANER_DELETED] = world.services.stopping.set
+    assert world.clean().endswith("1 left for the next cycle")
+    assert len(aborted(table)) == 3
+    assert known(world) == 4
+
+
+def test_every_location_is_progress(world, table):
+    """The loop hears of it from whatever thread: thousands of partitions that take their time aren't one thing that is stuck."""
+    told = []
+
+    class Told(Progress):
+        def made(self):
+            told.append(len(aborted(table)))
+
+    Cleaner(world.services, Told()).run_once()
+    assert told == [3, 2, 1, 0]

@@ -1,0 +1,90 @@
+"""Cleaner and stores that are away: one call to one of them may take minutes, and entries on others get their turn in every cycle."""
+
+import pytest
+
+from compactor.roles import steps
+from compactor.roles.cleaner import Cleaner
+from compactor.roles.cleaner_turns import CYCLE_SECONDS
+from tests.unit.roles.dead_store import STORE, DeadStore
+from tests.unit.roles.tables import compacted
+
+
+@pytest.fixture
+def dead(world, monkeypatch):
+    world.configure(cleaner={"threads": 1})
+    return DeadStore(world, monkeypatch)
+
+
+def ready(world, *names):
+    """Tables whose compactions may be cleaned."""
+    tables = [compacted(world, name=name) for name in names]
+    world.settle_time()
+    return tables
+
+
+def left(world):
+    return [entry.entity.table for entry in world.services.queue.entries()]
+
+
+def test_a_store_that_is_away_is_asked_once_in_a_cycle(world, dead):
+    """What else lies there isn't tried, and the sentence says why; what lies elsewhere is cleaned, though its entry is the latest."""
+    dead.holds(*ready(world, "a", "b", "c"))
+    ready(world, "healthy")
+    cleaner = Cleaner(world.services)
+    sentence = cleaner.run_once()
+    assert sentence.startswith("cleaned 1 entries, ")
+    assert sentence.endswith(f"2 not tried: {STORE} is away; 1 failed: db.a: no answer for 5 s")
+    assert dead.names() == ["a"]
+    assert left(world) == ["a", "b", "c"]
+    cleaner.run_once()
+    cleaner.run_once()
+    cleaner.run_once()
+    assert dead.names() == ["a", "b", "c", "a"]
+
+
+def test_a_store_that_was_away_is_asked_after_all_others(world, dead):
+    """Asked first it would use up each cycle: a call may take longer than all the time there is."""
+    tables = ready(world, "a", "b")
+    dead.holds(*tables)
+    cleaner = Cleaner(world.services, clock=world.clock)
+    dead.before = lambda: world.clock.forward(CYCLE_SECONDS)
+    ready(world, "u")
+    assert cleaner.run_once() == "2 left for the next cycle; 1 failed: db.a: no answer for 5 s"
+    for name in ("v", "w"):
+        ready(world, name)
+        assert cleaner.run_once().startswith("cleaned ")
+        assert left(world) == ["a", "b"]
+    assert dead.names() == ["a", "b", "a"]
+    for table in tables:
+        dead.gives(table)
+    assert cleaner.run_once().startswith("cleaned 2 entries")
+
+
+def test_a_backlog_elsewhere_does_not_keep_a_store_from_being_asked(world, dead):
+    """When others took all the time its entries are as good as any in the cycle after that: it may be back."""
+    (table,) = ready(world, "a")
+    dead.holds(table)
+    cleaner = Cleaner(world.services, clock=world.clock)
+    assert cleaner.run_once() == "1 failed: db.a: no answer for 5 s"
+    ready(world, "u", "v", "w")
+    world.at_step[steps.CLEANER_MARKED] = lambda: world.clock.forward(CYCLE_SECONDS)
+    assert cleaner.run_once().endswith("3 left for the next cycle")
+    dead.gives(table)
+    assert cleaner.run_once().endswith("2 left for the next cycle")
+    for _ in range(2):
+        cleaner.run_once()
+    assert left(world) == []
+
+
+def test_aborted_writes_on_a_store_that_is_away_are_put_off(world, dead):
+    """It was found away with the first: the others aren't tried, and all wait for their next time; those elsewhere are cleaned."""
+    tables = {name: world.table(name, rows=1, insert_only=True) for name in ("a", "b", "healthy")}
+    for table in tables.values():
+        world.aborted_insert(table, [(9, "x")])
+    world.settle_time()
+    dead.holds(tables["a"], tables["b"])
+    world.configure(cleaner={"threads": 1}, initiator={"thresholds": {"aborted_count": 0}})
+    cleaner = Cleaner(world.services)
+    assert cleaner.run_once().endswith(f"forgot 1 aborted writes; 1 not tried: {STORE} is away; 1 failed: db.a: no answer for 5 s")
+    assert dead.names() == ["a"]
+    assert cleaner.run_once() == "nothing to clean"
