@@ -61,6 +61,8 @@ class Compaction:
         self._result: StagedResult | None = None
         self._manifests: tuple[Manifest, ...] | None = None
         self.evidence: str | None = None
+        self.may_have_staged = False
+        """Whether anything of it may lie in the store, or a job of it may run: before that there is nothing to discard."""
 
     @property
     def sizes(self) -> Sizes:
@@ -151,6 +153,7 @@ class Compaction:
         if self._result is not None:
             return self._result
         self._plan = plan = self._fitted(self.plan(), self._room())
+        self.may_have_staged = True
         self._staging.make()
         self._step("worker.staged")
         settled = (0, 0)

@@ -3,7 +3,8 @@ One attempt at one queue entry, from the opened transaction to the commit, and i
 
 The order is Hive's: transaction, lock, heartbeat, valid lists, listing, plan, state stored (with the component that marks what follows as ours), work, check,
 rename, commit. It may be cut off at any point. Undoing is a fence: first the staging directory goes, so that a rename that is still to come finds no source;
-then the transaction is aborted; then what was published under its number is removed, and only when the metastore says that it was aborted.
+then the transaction is aborted; then what was published under its number is removed, and only when the metastore says that it was aborted. What ended before it made
+a staging directory has nothing in the store, and doesn't need it to be undone.
 Source: docs/compaction.md; Hive's Worker, AcidCompactionService.
 """
 
@@ -141,16 +142,21 @@ class Attempt:
         """
         Leave nothing behind that could become visible; may be repeated until it succeeds.
 
+        The store is asked only if this attempt may have staged something there: one that is away can be why it ended. What late writers of earlier attempts left is
+        no danger to anybody, and the Cleaner's (`sweep`).
+
         Returns whether it turned out that the compaction is committed after all (then nothing was undone).
 
         Raises:
             CompactorError: the metastore or the file system doesn't answer, or isn't mounted; nothing that others rely on was taken away.
         """
+        self._look_no_more()
         if self.state_stored and self._is_committed():
             self._rest()
             return True
-        self._require_in_sight()
-        self._remove_staging()
+        if self._may_have_staged:
+            self._require_in_sight()
+            self._remove_staging()
         self._rest()
         if self.txn_id is not None and not (not self.state_stored and self._services.transactions.end_empty(self.txn_id)):
             state = self._services.transactions.abort(self.txn_id, reason)
@@ -167,7 +173,8 @@ class Attempt:
         if state is TxnState.ABSENT and self._services.queue.entry(self.entry.id) is None:
             _log.warning("entry and transaction are forgotten: what may have been published is left alone", txn=txn_id)
             return
-        remove_uncommitted(self._services, self._place(), txn_id)
+        if self._may_have_staged:
+            remove_uncommitted(self._services, self._place(), txn_id)
         if self.state_stored:
             self._services.queue.forget_attempt(self.entry.entity, txn_id)
 
@@ -179,10 +186,15 @@ class Attempt:
         now = self._services.queue.entry(self.entry.id)
         return now is not None and committed(now, self.txn_id)
 
+    @property
+    def _may_have_staged(self) -> bool:
+        """Whether something of ours may lie in the store."""
+        return self._compaction is not None and self._compaction.may_have_staged
+
     def _require_in_sight(self) -> None:
         """What may be staged or published must be seen to be removed, unless it left the catalog and nobody looks there any more."""
         place = self._place()
-        if not self.state_stored or place is None or self._facts is None:
+        if place is None or self._facts is None:
             return
         if is_in_the_catalog(self._services, self.entry.entity, self._facts):
             require_removed(*place, self._facts.table.location)
@@ -196,17 +208,20 @@ class Attempt:
 
     def _is_ours(self) -> bool:
         now = self._services.queue.entry(self.entry.id)
-        return now is not None and now.state is QueueState.WORKING and now.worker_id == self._worker_id
+        return now is not None and (now.state, now.worker_id, now.start_ms) == (QueueState.WORKING, self._worker_id, self.entry.start_ms)
 
     def _place(self) -> tuple[Storage, str] | None:
         return (self._storage, self._facts.location) if self._storage and self._facts else None
 
     def _rest(self) -> None:
         """End lookout and heartbeat."""
+        self._look_no_more()
+        self._liveness.end()
+
+    def _look_no_more(self) -> None:
         if self._lookout is not None:
             self._lookout.stop()
             self._lookout = None
-        self._liveness.end()
 
     def _plan(self, compaction: Compaction, state: AcidState) -> CompactionPlan | None:
         """The plan; None when there is not enough to compact."""

@@ -136,6 +136,7 @@ class Services:
             steps=Steps([_log_step, lambda step, _: metrics.steps.labels(step).inc(), *observers]),
         )
         metrics.setbacks.set_function(lambda: services.setbacks.in_a_row)
+        metrics.unsettled.set_function(lambda: services.setbacks.unsettled)
         return services
 
     @property

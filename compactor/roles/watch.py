@@ -34,6 +34,7 @@ class Watch:
             CompactorError: the metastore can't be asked.
         """
         metrics = self._services.metrics
+        metrics.show(metrics.waiting_for_store, {(store,): count for store, count in self._services.setbacks.waiting_for_stores().items()})
         try:
             entries, now, aborts = self._services.queue.entries(), self._services.now_ms(), self._services.aborts.totals(MANY_ABORTS)
             held = self._held(entries)

@@ -2,18 +2,18 @@
 Takes queue entries and compacts them, one at a time.
 
 Claims, lets an `Attempt` run, and brings the entry into the state that its end calls for. What can't be undone yet (no answer from the metastore or the file
-system) is kept and settled before anything new is claimed: an entry is never given away while something of ours could still become visible.
+system) is kept, and settled when it can be (`settling`), while others are compacted: an entry is never given away while something of ours could still become visible.
 """
 
 import time
-from dataclasses import dataclass
 
-from compactor.control import Judge
+from compactor.control import Denial, Judge, Subject
 from compactor.engine.compaction import Published
 from compactor.engine.submit import BrokenDownError, SessionEndedError
 from compactor.errors import CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, UnreachableError, VerificationError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry, QueueState
+from compactor.metastore.queue import asked_to_stop
 from compactor.metrics import version
 from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
@@ -24,6 +24,7 @@ from compactor.roles.cancellation import Cancellation, CancelRequestedError, Dra
 from compactor.roles.continuing import Continuing
 from compactor.roles.holding import HeldError, require_still, subject_of
 from compactor.roles.services import Services, about_entity
+from compactor.roles.settling import Settling, Unsettled
 
 _log = get_logger(__name__)
 IDLE = "nothing is queued"
@@ -34,14 +35,6 @@ _ROOM = frozenset({Reason.DISK_FULL, Reason.QUOTA_EXCEEDED})
 """Refusals that lie in the surroundings: before anything was written, they are waited for."""
 _SIGNAL_SECONDS = 1.0
 """How long a signal that ended Spark may take to reach us, too."""
-
-
-@dataclass(slots=True)
-class _Unsettled:
-    """An attempt that ended badly and couldn't be undone yet."""
-
-    attempt: Attempt
-    error: Exception
 
 
 class Worker:
@@ -59,7 +52,7 @@ class Worker:
         self.worker_id = services.identity.worker_id(number)
         self._cancellation: Cancellation | None = None
         self._entry: QueueEntry | None = None
-        self._unsettled: _Unsettled | None = None
+        self._settling = Settling(services.setbacks)
         self._continuing = Continuing(services.queue)
 
     def run_once(self) -> str:
@@ -67,10 +60,12 @@ class Worker:
         Settle what is left, or claim one entry and compact it.
 
         Raises:
-            CompactorError: the metastore can't be asked, or what is left can't be settled.
+            CompactorError: the metastore can't be asked.
         """
-        if self._unsettled is not None:
-            return self._settle(self._unsettled)
+        if (unsettled := self._settling.due()) is not None:
+            sentence = self._settle(unsettled)
+            if unsettled not in self._settling:
+                return sentence
         if self._services.stopping.is_set():
             return DRAINING
         if (why := self._services.coordinator.why_not_start()) is not None:
@@ -78,27 +73,42 @@ class Worker:
         if self._continuing.go_on():
             self._services.emptiness.over()
         settings = self._services.settings.worker
-        setbacks = self._services.setbacks
-        if (why := setbacks.pause()) is not None:
+        if (why := self._settling.full() or self._services.setbacks.pause()) is not None:
             return f"{WAITING}: {why}"
         judge = self._services.control.judge()
         if (closed := judge.closed()) is not None:
             return f"{WAITING}: {closed.sentence}"
-        gate = None if judge.free else judge.gate()
         pool = self._pool or settings.pool
         if self._services.emptiness.is_known(self.worker_id, pool, settings.poll_seconds):
-            return IDLE
-        entry = self._services.queue.claim(self.worker_id, version=version(), pool=pool, without=setbacks.aside(), gate=gate)
-        if entry is None and gate is not None and gate.first is not None:
-            subject, denial = gate.first
+            return self._idle()
+        entry, denied = self._claim(pool, judge)
+        if entry is not None:
+            with about_entity(entry.entity, entry):
+                return self._work(entry, settings.timeout_hours * 3600)
+        if denied is not None:
+            subject, denial = denied
             return f"{WAITING}: {subject.full_name}: {denial.sentence}"
-        if entry is None and (why := setbacks.nothing_else(self._is_still_ours)) is not None:
+        if (why := self._services.setbacks.nothing_else(self._is_still_ours)) is not None:
             return f"{WAITING}: {why}"
-        if entry is None:
-            self._services.emptiness.found(self.worker_id, pool)
-            return IDLE
-        with about_entity(entry.entity, entry):
-            return self._work(entry, settings.timeout_hours * 3600)
+        self._services.emptiness.found(self.worker_id, pool)
+        return self._idle()
+
+    def _claim(self, pool: str | None, judge: Judge) -> tuple[QueueEntry | None, tuple[Subject, Denial] | None]:
+        """What comes next; if it is nothing, the first that isn't let through, and why not."""
+        gate = None if judge.free else judge.gate()
+        denied: list[tuple[Subject, Denial]] = []
+        ours = self._settling.entries
+
+        def take(without: frozenset[int], among: frozenset[int] | None) -> QueueEntry | None:
+            entry = self._services.queue.claim(self.worker_id, version=version(), pool=pool, without=without | ours, among=among, gate=gate)
+            if gate is not None and gate.first is not None:
+                denied.append(gate.first)
+            return entry
+
+        return self._services.setbacks.claim(pool, take), next(iter(denied), None)
+
+    def _idle(self) -> str:
+        return IDLE if (left := self._settling.waiting()) is None else f"{WAITING}: {left}"
 
     def cancel(self, error: CompactorError) -> None:
         """Stop the running compaction, if any; from another thread."""
@@ -140,7 +150,7 @@ class Worker:
                 _log.exception("compaction broke")
             if isinstance(cause, BrokenDownError):
                 services.stopping.wait(_SIGNAL_SECONDS)
-            return self._settle(_Unsettled(attempt, cause))
+            return self._settle(Unsettled(attempt, cause))
         finally:
             self._cancellation = None
             services.metrics.jobs_running.dec()
@@ -180,20 +190,26 @@ class Worker:
         metrics.input_files.inc(len(plan.inputs))
         metrics.output_files.inc(published.files)
 
-    def _settle(self, unsettled: _Unsettled) -> str:
+    def _settle(self, unsettled: Unsettled) -> str:
         """Undo, then mark; in that order, however often it takes."""
-        entry, error = unsettled.attempt.entry, unsettled.error
-        self._unsettled = unsettled
+        entry = unsettled.attempt.entry
         with about_entity(entry.entity, entry):
-            committed = unsettled.attempt.undo(_message(error))
-            if committed:
-                self._continuing.remember(entry.id)
-                self._services.setbacks.ended(entry, compacted=True)
-                sentence = f"{_name(entry)}: committed, though no answer came"
-            else:
-                sentence = self._mark(unsettled.attempt, entry, error)
-        self._unsettled = None
-        return sentence
+            try:
+                sentence = self._undo(unsettled)
+            except Exception as error:
+                return self._settling.keep(unsettled, error)
+            self._settling.done(unsettled)
+            return sentence
+
+    def _undo(self, unsettled: Unsettled) -> str:
+        attempt, entry, error = unsettled.attempt, unsettled.attempt.entry, unsettled.error
+        if attempt.undo(_message(error)):
+            self._continuing.remember(entry.id)
+            self._services.setbacks.ended(entry, compacted=True)
+            return f"{_name(entry)}: committed, though no answer came"
+        if unsettled.times and (now := self._services.queue.entry(entry.id)) is not None and (by := asked_to_stop(now)) is not None:
+            error = CancelRequestedError(f"cancelled by {by}")  # nobody looked while it was kept
+        return self._mark(attempt, entry, error)
 
     def _mark(self, attempt: Attempt, entry: QueueEntry, error: Exception) -> str:
         queue, metrics, setbacks, breakdowns = self._services.queue, self._services.metrics, self._services.setbacks, self._services.breakdowns
