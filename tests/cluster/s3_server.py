@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,7 +96,7 @@ def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
     for _ in range(600):
         if process.poll() is not None:
             raise RuntimeError(f"the S3 server ended with {process.returncode}: is moto[server] installed?")
-        with contextlib.suppress(urllib.error.URLError, ConnectionError), urllib.request.urlopen(f"{url}/moto-api/", timeout=5):
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/moto-api/", timeout=5):
             return
         time.sleep(0.1)
     raise RuntimeError("the S3 server doesn't answer")

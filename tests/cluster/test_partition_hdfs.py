@@ -15,7 +15,7 @@ from compactor.metastore.queue import Queue
 from compactor.roles import setbacks, steps
 from compactor.storage.location import join
 from compactor.storage.registry import storage_for
-from tests.cluster.daemons import Fleet, run
+from tests.cluster.daemons import PATIENT_TIMES, Fleet, run
 from tests.cluster.fencing import assert_as_if_one
 from tests.cluster.mirror import fetch, put
 from tests.cluster.network import SecondCable, UnavailableError
@@ -40,6 +40,7 @@ class HdfsFleet(Fleet):
     """Daemons whose warehouse lies on HDFS; it was built here, and is read here."""
 
     body = staticmethod(impatient)
+    times = PATIENT_TIMES
 
     def __init__(self, url, folder, zookeeper, location):
         super().__init__(url, folder, zookeeper)

@@ -123,6 +123,6 @@ def test_every_query_finds_data(tmp_path):
 
             service.until(unanswered, lambda missing_ones: not missing_ones)
             service.until(lambda: ask(address, 'sum(compactor_jobs_total{outcome="compacted"})'), lambda values: values == [float(TABLES)])
-            assert ask(address, "sum(up)") == [1.0]
+            service.until(lambda: ask(address, "sum(up)"), lambda values: values == [1.0])
             assert ask(address, 'ALERTS{severity="critical", alertstate="firing"}') == []
             assert service.stop() == 0
