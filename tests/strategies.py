@@ -379,3 +379,11 @@ def windows(draw: Any, *, wide: bool | None = None) -> Window:
         | st.builds(lambda day: {"dates": frozenset({day})}, st.dates(date(2010, 1, 1), date(2030, 1, 1)))
     )
     return Window("recurring", zone, Recurring(**days, start=start, end=end if end != start else DAY), wide=is_wide)
+
+
+# ---- roles: how far the Initiator has looked
+
+
+def lives_of_initiators() -> SearchStrategy[list[tuple[int, str, int]]]:
+    """Daemon, what happens, and a number: a commit to that table, or a cycle that ends after so many candidates, or fails."""
+    return st.lists(st.tuples(st.integers(0, 1), st.sampled_from(("commits", "commits", "cycle", "cycle", "fails")), st.integers(0, 4)), max_size=30)

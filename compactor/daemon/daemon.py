@@ -25,7 +25,6 @@ from compactor.log import configure, get_logger
 from compactor.metrics import Metrics, version
 from compactor.roles import steps
 from compactor.roles.cancellation import DrainedError
-from compactor.roles.recovery import Recovery
 from compactor.roles.services import Services
 from compactor.roles.steps import Observer
 from compactor.roles.worker import Worker
@@ -122,7 +121,7 @@ class Daemon:
 
     def start(self) -> None:
         """
-        Begin to work, in threads.
+        Begin to work, in threads. Waits for the metastore, and for no store: what a predecessor left is cleared up by the Housekeeper's first cycle.
 
         Raises:
             SettingsError, UnreachableError, RefusedError: it can't; nothing is left running.
@@ -138,7 +137,6 @@ class Daemon:
             self._services = services = Services.open(settings, metrics=self.metrics, observers=self._observers, submitter=self._submitter)
             stack.callback(services.close)
             stack.enter_context(services.identity)
-            self._recover(services)
             made = make_loops(services, self.metrics, self._board, self._control_changed)
             self._loops, self._workers = made.loops, made.workers
             self._led = list(stands_for(services.settings))
@@ -251,13 +249,6 @@ class Daemon:
         for name, loop in self._loops.items():
             if name.startswith(("worker-", "initiator", "cleaner")):
                 loop.wake()
-
-    @staticmethod
-    def _recover(services: Services) -> None:
-        """Before anything is claimed: give back what a killed process of this machine had claimed."""
-        freed = Recovery(services).give_back_claims_of_the_dead()
-        if freed:
-            _log.info("gave back claims of dead workers", entries=[entry.id for entry in freed])
 
     @staticmethod
     def _has_claims(services: Services) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from compactor.errors import CompactorError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metrics import Metrics
+from compactor.roles.progress import Progress
 from compactor.roles.turn import NoTurn
 
 _log = get_logger(__name__)
@@ -29,9 +30,10 @@ class RoleLoop:
         role: for metrics: `initiator`, `worker`.
         run_once: one cycle; returns a sentence, a `NoTurn` when nothing could come of it.
         interval: seconds between the starts of two cycles, asked before each pause since settings may change.
-        limit: seconds after which a loop that didn't complete a cycle counts as stuck.
+        limit: seconds after which a loop counts as stuck that neither completed a cycle nor got on in one.
         again: whether to go on at once after this sentence (a worker that found work looks for more).
         told: whether somebody else has said this sentence already, for all loops: then it is no news.
+        progress: what the role tells inside a cycle; None: it tells nothing, and only whole cycles count.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class RoleLoop:
         metrics: Metrics,
         again: Callable[[str], bool] = lambda _: False,
         told: Callable[[str], bool] = lambda _: False,
+        progress: Progress | None = None,
     ) -> None:
         self.name = name
         self._role = role
@@ -56,7 +59,7 @@ class RoleLoop:
         self._told = told
         self._stop = threading.Event()
         self._wake = threading.Event()
-        self._last = time.monotonic()
+        self._progress = progress or Progress()
         self._said = ""
         self._failures = 0
         self.succeeded = False
@@ -68,7 +71,7 @@ class RoleLoop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        self._last = time.monotonic()
+        self._progress.made()
         self._thread.start()
 
     def stop(self) -> None:
@@ -91,15 +94,15 @@ class RoleLoop:
             return None
         if not self._thread.is_alive():
             return f"{self.name} has ended"
-        if (age := time.monotonic() - self._last) > (limit := self._limit()):
-            return f"{self.name} has not completed a cycle for {age:.0f} s (limit {limit:.0f} s)"
+        if (age := self._progress.age()) > (limit := self._limit()):
+            return f"{self.name} has neither completed a cycle nor got on in one for {age:.0f} s (limit {limit:.0f} s)"
         return None
 
     def slack(self) -> float:
-        """For how many seconds it counts as healthy without completing a cycle; 0 when it doesn't."""
+        """For how many seconds it counts as healthy without getting on; 0 when it doesn't."""
         if self._stop.is_set() or not self._began:
             return self._limit()
-        return max(0.0, self._limit() - (time.monotonic() - self._last)) if self._thread.is_alive() else 0.0
+        return max(0.0, self._limit() - self._progress.age()) if self._thread.is_alive() else 0.0
 
     @property
     def _began(self) -> bool:
@@ -127,10 +130,10 @@ class RoleLoop:
             self._running = True
             sentence = self._cycle()
             self._running = False
-            self._last = time.monotonic()
+            self._progress.made()
             if self._again(sentence) and self.succeeded:
                 continue
-            self._wake.wait(self._pause(self._last - began))
+            self._wake.wait(self._pause(time.monotonic() - began))
             if not self._stop.is_set():
                 self._wake.clear()
 

@@ -1,5 +1,5 @@
 """
-Which loops a daemon runs: each role, how often, how long a cycle may take, and that what is led is done by the leader alone.
+Which loops a daemon runs: each role, how often, for how long it may not get on, and that what is led is done by the leader alone.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from compactor.roles.cleaner import Cleaner
 from compactor.roles.holding import Holding
 from compactor.roles.housekeeper import Housekeeper
 from compactor.roles.initiator import Initiator
+from compactor.roles.progress import Progress
 from compactor.roles.services import Services
 from compactor.roles.turn import NoTurn
 from compactor.roles.watch import Watch
@@ -48,7 +49,16 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
     """
     made = Loops()
 
-    def add(name: str, role: str, run_once: Callable[[], str], interval: Callable[[], float], limit: Callable[[], float], *, worker: bool = False) -> None:
+    def add(
+        name: str,
+        role: str,
+        run_once: Callable[[], str],
+        interval: Callable[[], float],
+        limit: Callable[[], float],
+        *,
+        worker: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
         def again(sentence: str) -> bool:
             if worker:
                 return sentence not in {IDLE, DRAINING} and not sentence.startswith(WAITING)
@@ -58,7 +68,7 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
             """By the coordinator, once for all."""
             return sentence.startswith(f"{WAITING}: {NOTHING_NEW}") or (name in {"control", "members"} and services.coordinator.why_not_start() is not None)
 
-        made.loops[name] = RoleLoop(name, role, run_once, interval=interval, limit=limit, metrics=metrics, again=again, told=told)
+        made.loops[name] = RoleLoop(name, role, run_once, interval=interval, limit=limit, metrics=metrics, again=again, told=told, progress=progress)
 
     def led(role: Role, run_once: Callable[[], str], no_turn: Callable[[], None] = lambda: None) -> Callable[[], str]:
         def cycle() -> str:
@@ -76,20 +86,23 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
         return lambda: 3 * interval() + _HOUR
 
     keep = lambda: now().housekeeper.interval_seconds  # noqa: E731
-    add("housekeeper", "housekeeper", Housekeeper(services).run_once, keep, thrice(keep))
+    kept = Progress()
+    add("housekeeper", "housekeeper", Housekeeper(services, kept).run_once, keep, thrice(keep), progress=kept)
     add("watch", "watch", Watch(services).run_once, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
     if now().initiator.enabled:
         look = lambda: now().initiator.interval_seconds  # noqa: E731
-        add("initiator", "initiator", led(Role.INITIATOR, Initiator(services).run_once), look, thrice(look))
+        looked = Progress()
+        add("initiator", "initiator", led(Role.INITIATOR, Initiator(services, looked).run_once), look, thrice(look), progress=looked)
     for number, pool in enumerate(now().worker.pool_of_each, 1):
         worker = Worker(services, number, pool)
         made.workers.append(worker)
         limit = lambda: now().worker.timeout_hours * _HOUR + _HOUR  # noqa: E731
         add(f"worker-{number}", "worker", worker.run_once, lambda: now().worker.poll_seconds, limit, worker=True)
     if now().cleaner.enabled:
-        cleaner = Cleaner(services)
+        cleaned = Progress()
+        cleaner = Cleaner(services, cleaned)
         clean = lambda: now().cleaner.interval_seconds  # noqa: E731
-        add("cleaner", "cleaner", led(Role.CLEANER, cleaner.run_once, cleaner.no_turn), clean, thrice(clean))
+        add("cleaner", "cleaner", led(Role.CLEANER, cleaner.run_once, cleaner.no_turn), clean, thrice(clean), progress=cleaned)
     holding = Holding(services, made.workers, control_changed)
     add("control", "control", holding.run_once, lambda: now().control.refresh_seconds, lambda: _HOUR / 4)
     shown = [name for name in made.loops if name not in {"watch", "control"}]

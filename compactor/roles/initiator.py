@@ -5,14 +5,14 @@ Asks the metastore in few set-based statements what was written or aborted since
 a pool of threads, and lets the pure picker decide. One bad table is recorded and never stops the cycle.
 
 What is new is told by transactions, not by times: a write is stamped when its transaction starts and seen when it commits. What is
-queued, or skipped for a reason that passes by itself, is looked at again in the next cycle; everything else in a full scan.
+queued, or skipped for a reason that passes by itself, is looked at again in the next cycle, and first of all what a cycle that was over didn't come to; everything else in a full scan.
 Source: docs/operations.md; Hive's Initiator, TableOptimizer, AcidTableOptimizer.
 """
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
-from compactor.acid.compaction import LayoutVersion
-from compactor.acid.snapshot import resolve
 from compactor.control import Denial, Judge, Subject
 from compactor.coordination import Role
 from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
@@ -24,38 +24,49 @@ from compactor.metrics import version
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.absence import require_removed
+from compactor.roles.away import AwayStores
 from compactor.roles.holding import pool_of
+from compactor.roles.initiator_judging import verdict_on
 from compactor.roles.initiator_tally import DueSubject, Moment, Tally, Verdict
 from compactor.roles.leadership import Held, leading
+from compactor.roles.progress import Progress
 from compactor.roles.quiet import Quiet
+from compactor.roles.reach import Plan, Reach
 from compactor.roles.recovery import Recovery
 from compactor.roles.refusals import Refusals
-from compactor.roles.rules import TableRules, decide, thresholds_from
+from compactor.roles.rules import TableRules, thresholds_from
 from compactor.roles.services import Services, about_entity
 from compactor.roles.spread import spread
 from compactor.roles.turn import NoTurn
 
 _log = get_logger(__name__)
+CYCLE_SECONDS: Final = 900.0
+"""Nothing is judged after that: others may want Hive's mutex, picks want to be queued, and an hour without a cycle that ends looks like one that hangs."""
 _AT_ONCE = 10_000
 """Candidates that are described and judged at a time: bounds what a look at a large warehouse holds in memory."""
 _UNCHANGED = {reason: Skip(reason, "nothing changed since it was listed") for reason in Reason}
 
 
 class Initiator:
-    """One cycle at a time; holds Hive's mutex `Initiator` while it works."""
+    """
+    One cycle at a time; holds Hive's mutex `Initiator` while it works.
 
-    def __init__(self, services: Services) -> None:
+    Args:
+        progress: told of each partition that was judged.
+        clock: seconds.
+    """
+
+    def __init__(self, services: Services, progress: Progress | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._services = services
-        self._recovery = Recovery(services)
-        self._reached: int | None = None
-        self._last_full_ms: int | None = None
-        self._again: set[Entity] = set()
+        self._progress = progress or Progress()
+        self._clock = clock
+        self._recovery = Recovery(services, self._progress)
+        self._reach = Reach()
         self._quiet = Quiet()
+        self._away = AwayStores()
         self._recorded: dict[Entity, str] = {}
         self._told: dict[Entity, tuple[str, ...]] = {}
         self._refusals = Refusals(services.queue)
-        self._waited_for: frozenset[str] = frozenset()
 
     def run_once(self) -> str:
         """
@@ -69,41 +80,44 @@ class Initiator:
             return NoTurn(f"nothing is queued: {unknown.sentence}")
         paused = frozenset(str(pause.scope) for pause in judge.pauses)
         with leading(services, Role.INITIATOR) as held:
-            start = services.now_ms()
-            settings = services.settings.initiator
-            resumed = bool(self._waited_for - paused)  # what was written meanwhile was passed over
-            full = resumed or self._last_full_ms is None or start - self._last_full_ms >= settings.full_scan_seconds * 1000
-            tally, reached = self._cycle(held, None if full else self._reached, start, judge)
-            held.keep(start)
-        self._reached = reached
-        if full:
-            self._last_full_ms = start
-        self._again = tally.again
-        missed = paused if tally.skips.get(Reason.PAUSED) else frozenset[str]()
-        self._waited_for = missed if full else self._waited_for | missed
+            plan = self._reach.plan(services.now_ms(), paused, services.settings.initiator.full_scan_seconds)
+            tally, reached = self._cycle(held, plan, judge)
+            if not tally.left:
+                held.keep(plan.start_ms)  # Hive's own Initiator would go on from there
+        self._reach.came(plan, reached, again=tally.again, left=tally.left, passed_over=bool(tally.skips.get(Reason.PAUSED)))
         freed = self._recovery.give_back_timed_out()
-        return tally.sentence(full=full, freed=len(freed))
+        return tally.sentence(full=plan.full, freed=len(freed))
 
-    def _cycle(self, held: Held, first: int | None, now_ms: int, judge: Judge) -> tuple[Tally, int]:
-        services = self._services
-        limits = thresholds_from(services.settings.initiator.thresholds)
-        look = services.initiating.look(first, also=self._again, aborted_count=limits.aborted_count, aborted_age_ms=limits.aborted_age_ms)
-        candidates = look.candidates
+    def _cycle(self, held: Held, plan: Plan, judge: Judge) -> tuple[Tally, int]:
+        services, now_ms = self._services, plan.start_ms
+        settings = services.settings.initiator
+        limits = thresholds_from(settings.thresholds)
+        look = services.initiating.look(plan.first, also=plan.also, aborted_count=limits.aborted_count, aborted_age_ms=limits.aborted_age_ms)
+        candidates = plan.in_order(look.candidates)
         self._refusals.begin(now_ms)
         tally = Tally(candidates=len(candidates), told=self._told)
         services.steps.enter(steps.INITIATOR_SEARCHED)
-        settings = services.settings.initiator
         failing = services.initiating.failing((candidate.entity for candidate in candidates), settings.failed_threshold, settings.failed_retry_days)
         oldest_open_ms = self._oldest_open_ms(now_ms)
-        self._quiet.begin(everything=first is None)
+        self._quiet.begin(now_ms, everything=plan.full)
+        self._away.begin()
+        over = self._over()
         for batch in batches(candidates, _AT_ONCE):
-            self._judge_all(self._subjects(batch, failing, tally, now_ms, judge), tally, now_ms, oldest_open_ms)
-        self._quiet.end()
+            self._progress.made()
+            if over():
+                tally.left += [candidate.entity for candidate in batch]
+            else:
+                self._judge_all(self._subjects(batch, failing, tally, now_ms, judge), tally, now_ms, oldest_open_ms, over)
+        (self._quiet.go_on if tally.left else self._quiet.end)()
         services.steps.enter(steps.INITIATOR_LISTED)
         self._enqueue(held, tally)
         services.steps.enter(steps.INITIATOR_QUEUED)
         tally.count(services.metrics)
         return tally, look.reached
+
+    def _over(self) -> Callable[[], bool]:
+        until = self._clock() + CYCLE_SECONDS
+        return lambda: self._services.stopping.is_set() or self._clock() >= until
 
     # Who is looked at
 
@@ -153,7 +167,7 @@ class Initiator:
 
     # Whether it is due
 
-    def _judge_all(self, pending: list[DueSubject], tally: Tally, now_ms: int, oldest_open_ms: int | None) -> None:
+    def _judge_all(self, pending: list[DueSubject], tally: Tally, now_ms: int, oldest_open_ms: int | None, over: Callable[[], bool]) -> None:
         if not pending:
             return
         services = self._services
@@ -164,44 +178,22 @@ class Initiator:
 
         def judge(subject: DueSubject) -> tuple[Verdict, bool]:
             try:
-                return self._judge(subject, moment)
+                return verdict_on(services, subject, moment, self._away)
             except Exception as error:  # whatever it is, it is this table's alone
+                self._away.note(error)
                 return error, False
+            finally:
+                self._progress.made()
 
-        verdicts = spread(judge, pending, services.settings.initiator.listing_threads)
-        for subject, (verdict, settled) in zip(pending, verdicts, strict=True):
+        left = {subject.candidate.entity: None for subject in pending}
+        pending.sort(key=lambda subject: self._away.is_doubtful(subject.place.location or ""))
+        for subject, (verdict, settled) in spread(judge, pending, services.settings.initiator.listing_threads, over):
             if settled and isinstance(verdict, Skip):
                 self._quiet.leave(subject.fingerprint, now_ms, verdict.reason)
             self._take(subject, verdict, tally)
-        tally.listed += len(pending)
-
-    def _judge(self, subject: DueSubject, moment: Moment) -> tuple[Pick | Skip, bool]:
-        """The picker's word, and whether it stays the same until something changes."""
-        candidate, place, layout = subject.candidate, subject.place, self._services.layout
-        if not place.location:
-            return Skip(Reason.UNSUPPORTED_STORE, f"{candidate.entity} has no location in the catalog"), False
-        thresholds = subject.rules.thresholds
-        if isinstance(thresholds, CompactorError):
-            raise thresholds
-        storage = self._services.storage(place.location)
-        try:
-            listing = storage.list_tree(place.location)
-        except RefusedError as error:
-            if error.reason is Reason.LOCATION_MISSING:
-                require_removed(storage, place.location, place.table.location)
-            raise
-        state = resolve(listing, moment.write_ids[place.table.full_name], moment.txns if layout is LayoutVersion.HIVE_4 else None, layout)
-        verdict = decide(
-            candidate,
-            place.table,
-            {} if place.part_id is None else moment.parameters.get(place.part_id, {}),
-            state,
-            thresholds=thresholds,
-            layout=layout,
-            now_ms=moment.now_ms,
-            oldest_open_ms=moment.oldest_open_ms,
-        )
-        return verdict, not state.excluded and not candidate.aborted_count
+            del left[subject.candidate.entity]
+        tally.listed += len(pending) - len(left)
+        tally.left += left
 
     def _take(self, subject: DueSubject, verdict: Verdict, tally: Tally) -> None:
         entity = subject.candidate.entity

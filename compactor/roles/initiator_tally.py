@@ -50,6 +50,7 @@ class Tally:
 
     Args:
         away: what couldn't be reached first; no fault of the table's, and so no row in the history.
+        left: what the cycle didn't come to, in the order in which it would have.
         told: what the log was told of which partition, in this cycle and those before: it isn't told the same again.
     """
 
@@ -60,6 +61,7 @@ class Tally:
     away: str = ""
     told: dict[Entity, tuple[str, ...]] = field(default_factory=dict)
     again: set[Entity] = field(default_factory=set)
+    left: list[Entity] = field(default_factory=list)
     picks: list[tuple[DueSubject, Pick]] = field(default_factory=list)
     tells_all: bool = field(default_factory=lambda: logging.getLogger(__name__).isEnabledFor(logging.DEBUG))
     """Asked once: even a line that isn't written costs more than the rest of a skip."""
@@ -95,6 +97,8 @@ class Tally:
         parts = [f"{'full scan: ' if full else ''}queued {len(self.picks)} of {self.candidates} candidates, {self.listed} listed"]
         if self.errors:
             parts.append(f"{self.errors} could not be judged{f' ({self.away})' if self.away else ''}")
+        if self.left:
+            parts.append(f"{len(self.left)} left for the next cycle")
         if freed:
             parts.append(f"{freed} timed-out claims given back")
         return ", ".join(parts)

@@ -2,9 +2,10 @@
 Does the same to many things: here while that keeps the processor busy, in threads once it keeps us waiting.
 
 Threads are for waiting on a file system that is far away. Where it answers at once they only take the interpreter from each other: twenty thousand local
-directories took twice as long in sixteen threads as in one.
+directories took twice as long in sixteen threads as in one. One that doesn't answer is waited for once before the threads are taken, not once for each thing.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,24 +25,46 @@ _ENOUGH = 0.25
 """Seconds of waiting beyond that, after which it takes threads: one hiccup isn't a slow file system."""
 
 
-def spread(work: Callable[[T], R], things: Iterable[T], threads: int) -> Iterator[R]:
-    """Results in the order of the things; `threads` at most when it takes threads. What `work` raises ends it."""
-    groups = _groups(things)
+def spread(work: Callable[[T], R], things: Iterable[T], threads: int, over: Callable[[], bool] = lambda: False) -> Iterator[tuple[T, R]]:
+    """
+    Each thing with its result, in the order of the things; those that weren't begun are missing. What `work` raises ends it.
+
+    Args:
+        threads: at most so many, when it takes threads.
+        over: asked before each thing, by whatever thread it is about to be done in; True: nothing is begun any more. It must stay so.
+    """
+    rest = iter(things)
     waited = 0.0
-    for group in groups:
+    for thing in rest:
+        if over():
+            return
         began, busy = time.perf_counter(), time.thread_time()
-        results = [work(thing) for thing in group]
+        result = work(thing)
         waited = waiting(waited, time.perf_counter() - began, time.thread_time() - busy)
-        yield from results
+        yield thing, result
         if waited > _ENOUGH:
             break
+    ended = threading.Event()
+
+    def some(group: list[T]) -> list[tuple[T, R]]:
+        done = []
+        for thing in group:
+            if ended.is_set() or over():
+                break
+            done.append((thing, work(thing)))
+        return done
+
     with ThreadPoolExecutor(threads, thread_name_prefix="listing") as pool:
-        for done in pool.map(lambda group: [work(thing) for thing in group], groups):
-            yield from done
+        try:
+            for done in pool.map(some, _groups(rest)):
+                yield from done
+        finally:
+            ended.set()  # nobody asks for more: what is queued comes to nothing, so that neither the caller nor the end of the process waits for it
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def waiting(before: float, elapsed: float, busy: float) -> float:
-    """Seconds of waiting so far that a busy machine doesn't explain: those before, and those of a group that took `elapsed` seconds, `busy` of them working."""
+    """Seconds of waiting so far that a busy machine doesn't explain: those before, and those of a thing that took `elapsed` seconds, `busy` of them working."""
     return max(0.0, before + elapsed - busy - _PATIENCE * busy)
 
 

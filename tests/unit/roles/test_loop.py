@@ -7,9 +7,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from compactor.daemon.loop import RoleLoop
+from compactor.daemon.loops import make_loops
+from compactor.daemon.presence import Board
 from compactor.errors import UnreachableError
 from compactor.metrics import Metrics
+from compactor.roles.progress import Progress
 from compactor.roles.turn import NoTurn
+from tests.unit.roles.tables import compacted
+from tests.unit.roles.world import Clock
 
 LONG = 60.0
 
@@ -124,11 +129,52 @@ def test_a_stuck_loop_is_trouble():
     loop = make(run_once, Metrics(), limit=-1)
     loop.start()
     assert began.wait(LONG)
-    assert "cleaner has not completed a cycle for" in (loop.trouble() or "")
+    assert "cleaner has neither completed a cycle nor got on in one for" in (loop.trouble() or "")
     loop.stop()
     go.set()
     assert loop.join(LONG)
     assert loop.trouble() is None
+
+
+def test_a_cycle_that_gets_on_is_not_stuck():
+    """However long it takes: the limit counts from what its role did last, in whatever thread; a single call that hangs is found."""
+    clock = Clock()
+    progress = Progress(clock)
+    go, began = threading.Event(), threading.Event()
+
+    def run_once() -> str:
+        began.set()
+        go.wait(LONG)
+        return "x"
+
+    loop = RoleLoop("cleaner", "cleaner", run_once, interval=lambda: 1.0, limit=lambda: 100.0, metrics=Metrics(), progress=progress)
+    loop.start()
+    assert began.wait(LONG)
+    for _ in range(5):
+        clock.forward(90)
+        assert loop.trouble() is None
+        assert loop.slack() == 10
+        helper = threading.Thread(target=progress.made)
+        helper.start()
+        helper.join(LONG)
+    clock.forward(101)
+    assert loop.trouble() == "cleaner has neither completed a cycle nor got on in one for 101 s (limit 100 s)"
+    assert loop.slack() == 0
+    loop.stop()
+    go.set()
+    assert loop.join(LONG)
+
+
+@pytest.mark.parametrize("name", ["initiator", "cleaner", "housekeeper"])
+def test_what_a_role_did_reaches_its_own_loop(world, name):
+    """Each role that may be at it for long tells the loop it runs in, and no other."""
+    compacted(world)
+    world.settle_time()
+    loops = make_loops(world.services, world.services.metrics, Board(), lambda: None).loops
+    for loop in loops.values():
+        loop._progress._at = 0.0
+    loops[name]._run_once()
+    assert [loop.name for loop in loops.values() if loop._progress._at] == [name]
 
 
 def test_how_long_it_may_still_take_is_told_before_it_is_too_late():
@@ -146,7 +192,7 @@ def test_how_long_it_may_still_take_is_told_before_it_is_too_late():
     loop.start()
     assert began.wait(LONG)
     assert 900 < loop.slack() <= 1000
-    loop._last -= 1000
+    loop._progress._at -= 1000
     assert loop.slack() == 0
     loop.stop()
     go.set()

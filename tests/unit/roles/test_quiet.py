@@ -7,10 +7,10 @@ from compactor.roles.quiet import RELIST_MS, Quiet
 def test_what_was_left_alone_is_known_for_a_day():
     """With its reason; after that it has to be listed again."""
     quiet = Quiet()
-    quiet.begin(everything=True)
+    quiet.begin(0, everything=True)
     quiet.leave(1, 1000, Reason.BELOW_THRESHOLDS)
     quiet.end()
-    quiet.begin(everything=False)
+    quiet.begin(0, everything=False)
     assert quiet.reason(1, 1000 + RELIST_MS) is Reason.BELOW_THRESHOLDS
     assert quiet.reason(1, 1001 + RELIST_MS) is None
     assert quiet.reason(2, 1000) is None
@@ -19,12 +19,12 @@ def test_what_was_left_alone_is_known_for_a_day():
 def test_what_a_full_look_does_not_meet_is_forgotten():
     """Else partitions that were dropped or written to would stay in memory for ever; other looks forget nothing."""
     quiet = Quiet()
-    quiet.begin(everything=True)
+    quiet.begin(0, everything=True)
     for fingerprint in (1, 2):
         quiet.leave(fingerprint, 0, Reason.BELOW_THRESHOLDS)
     quiet.end()
     for everything in (False, True):
-        quiet.begin(everything=everything)
+        quiet.begin(0, everything=everything)
         assert quiet.reason(1, 0) is Reason.BELOW_THRESHOLDS
         quiet.end()
         assert (quiet.reason(2, 0) is None) is everything
@@ -33,9 +33,9 @@ def test_what_a_full_look_does_not_meet_is_forgotten():
 def test_a_look_that_failed_forgets_nothing():
     """It ended before it had met everything."""
     quiet = Quiet()
-    quiet.begin(everything=True)
+    quiet.begin(0, everything=True)
     quiet.leave(1, 0, Reason.NOT_ENOUGH)
     quiet.end()
-    quiet.begin(everything=True)
-    quiet.begin(everything=False)
+    quiet.begin(0, everything=True)
+    quiet.begin(0, everything=False)
     assert quiet.reason(1, 0) is Reason.NOT_ENOUGH
