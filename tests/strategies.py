@@ -35,6 +35,7 @@ from compactor.planning.facts import FileFacts, Hit, StripeFacts
 from compactor.planning.picker import Thresholds
 from compactor.planning.segments import Source
 from tests.history import History
+from tests.unit.roles.turns import LONGEST_ATTEMPT, Waiting
 
 # ---- acid: names, ids, lists
 
@@ -379,6 +380,22 @@ def windows(draw: Any, *, wide: bool | None = None) -> Window:
         | st.builds(lambda day: {"dates": frozenset({day})}, st.dates(date(2010, 1, 1), date(2030, 1, 1)))
     )
     return Window("recurring", zone, Recurring(**days, start=start, end=end if end != start else DAY), wide=is_wide)
+
+
+# ---- roles: what waits in the queue
+
+
+def waiting_entries() -> SearchStrategy[Waiting]:
+    """Queue entries that are compacted at once, after a while or never, of two pools, on two stores that are away or on one that isn't."""
+    return st.builds(
+        Waiting,
+        fails=st.sampled_from((0, 0, 1, 3, 10**9)),
+        store=st.sampled_from((None, None, "hdfs://a", "s3://b")),
+        waits=st.sampled_from((False, False, False, True)),
+        pool=st.sampled_from((None, None, "etl")),
+        since=st.sampled_from((0.0, 10.0, 700.0)),
+        seconds=st.floats(0, LONGEST_ATTEMPT),
+    )
 
 
 # ---- roles: how far the Initiator has looked
