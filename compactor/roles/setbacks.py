@@ -10,6 +10,7 @@ Knows, too, which attempts ended and can't be undone yet (`settling`).
 Source: docs/operations.md.
 """
 
+import itertools
 import threading
 import time
 from collections import Counter
@@ -158,10 +159,12 @@ class Setbacks:
             if left:
                 return f"{self._why}; next try in {min(left):.0f} s"
             before, known = self.in_a_row, list(self._aside)
-        if before and not any(map(still_ours, known)):
-            with self._lock:
-                if self.in_a_row == before:
-                    self._all_is_well()
+        gone = list(itertools.takewhile(lambda number: not still_ours(number), known))
+        with self._lock:
+            for number in gone:
+                self._aside.pop(number, None)  # or it would be asked for again and again
+            if before and len(gone) == len(known) and self.in_a_row == before:
+                self._all_is_well()
         return None
 
     def kept(self, attempt: object, sentence: str) -> None:

@@ -179,9 +179,12 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Given back in a row",
-                "Since something that compactions need is away.",
+                "Since something that compactions need is away; and what has ended and can't be undone for it yet.",
                 "short",
-                {"{{instance}}": f"max by (instance) (compactor_worker_setbacks{{{JOB}}})"},
+                {
+                    "{{instance}}": f"max by (instance) (compactor_worker_setbacks{{{JOB}}})",
+                    "{{instance}} not undone": f"max by (instance) (compactor_worker_unsettled{{{JOB}}})",
+                },
             ),
             (
                 "Errors and refusals",

@@ -217,6 +217,9 @@ def test_an_entry_that_left_the_queue_is_not_waited_for(world, end):
     world.clock.forward(10)
     assert worker.run_once() == "nothing is queued"
     assert world.services.setbacks.trouble() is None
+    looks = []
+    world.services.setbacks.claim(None, lambda *look: looks.append(look))
+    assert looks == [(frozenset(), None)], "who is idle asks once, as if nothing had been"
 
 
 def test_what_does_not_come_back_is_forgotten(world):
