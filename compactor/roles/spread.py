@@ -60,7 +60,6 @@ def spread(work: Callable[[T], R], things: Iterable[T], threads: int, over: Call
                 yield from done
         finally:
             ended.set()  # nobody asks for more: what is queued comes to nothing, so that neither the caller nor the end of the process waits for it
-            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def waiting(before: float, elapsed: float, busy: float) -> float:

@@ -39,3 +39,32 @@ def test_a_look_that_failed_forgets_nothing():
     quiet.begin(0, everything=True)
     quiet.begin(0, everything=False)
     assert quiet.reason(1, 0) is Reason.NOT_ENOUGH
+
+
+def test_a_look_that_goes_on_over_several_cycles_is_one_look():
+    """What it hasn't met yet is known until its last cycle has ended; what it never met is forgotten then."""
+    quiet = Quiet()
+    quiet.begin(0, everything=True)
+    for fingerprint in (1, 2, 3):
+        quiet.leave(fingerprint, 0, Reason.NOT_ENOUGH)
+    quiet.end()
+    quiet.begin(0, everything=True)
+    assert quiet.reason(1, 0) is Reason.NOT_ENOUGH
+    quiet.go_on()
+    quiet.begin(0, everything=False)
+    assert quiet.reason(2, 0) is Reason.NOT_ENOUGH
+    quiet.end()
+    quiet.begin(0, everything=False)
+    assert [quiet.reason(fingerprint, 0) for fingerprint in (1, 2, 3)] == [Reason.NOT_ENOUGH, Reason.NOT_ENOUGH, None]
+
+
+def test_a_look_that_never_ends_is_no_leak():
+    """Where a new one begins each time before the old one ended, what is known is kept for its day, and no longer."""
+    quiet = Quiet()
+    for number in range(3):
+        quiet.begin(number * RELIST_MS, everything=True)
+        quiet.leave(number, number * RELIST_MS, Reason.NOT_ENOUGH)
+        quiet.go_on()
+    quiet.begin(2 * RELIST_MS, everything=True)
+    assert [quiet.reason(fingerprint, 2 * RELIST_MS) for fingerprint in (1, 2)] == [Reason.NOT_ENOUGH] * 2
+    assert len(quiet._left) == 2
