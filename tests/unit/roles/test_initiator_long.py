@@ -156,6 +156,22 @@ def test_what_was_left_alone_is_known_through_a_look_of_several_cycles(world, sl
     assert len(initiator._quiet._left) == 5
 
 
+def test_what_a_full_scan_has_not_met_yet_is_still_known(world, slow, monkeypatch):
+    """Its first cycle ended with what is new: what was left alone by an earlier scan isn't listed again for that."""
+    monkeypatch.setattr(module, "_AT_ONCE", 1)
+    names = [f"quiet{number}" for number in range(3)]
+    due(world, *names)
+    initiator = begin(world)
+    to_the_end(initiator)
+    due(world, "a", "b")
+    slow.clear()
+    world.configure(initiator={"thresholds": {"delta_count": 1}, "full_scan_seconds": 0.001, "interval_seconds": 0.001})
+    assert initiator.run_once() == "full scan: queued 2 of 5 candidates, 2 listed, 3 left for the next cycle"
+    world.configure(initiator={"thresholds": {"delta_count": 1}})
+    assert initiator.run_once() == "queued 0 of 5 candidates, 0 listed"
+    assert slow == ["a", "b"]
+
+
 def test_a_full_scan_that_is_due_while_one_goes_on_begins_with_what_was_left(world, slow):
     """Or the first ones would be looked at again and again, and the last ones never."""
     world.configure(initiator={"thresholds": {"delta_count": 99}, "full_scan_seconds": 0.001, "interval_seconds": 0.001})
