@@ -135,7 +135,9 @@ class Metrics:
         )
         self.setbacks = gauge("worker_setbacks", "Compactions given back in a row because something they need doesn't answer or broke down (0: all is well).")
         self.unsettled = gauge("worker_unsettled", "Compactions that have ended and can't be undone yet: each keeps its claim, and its transaction open.")
-        self.waiting_for_store = gauge("worker_waiting_for_store", "Entries that were given back because this store is away, and wait for their next try.", "store")
+        self.waiting_for_store = gauge(
+            "worker_waiting_for_store", "Entries that were given back because this store is away, and wait for their next try.", "store"
+        )
         self.jobs_running = gauge("jobs_running", "Queue entries a Worker of this process is busy with.")
         self.job_duration = Histogram("compactor_job_duration_seconds", "Time from claim to commit.", ("kind",), registry=registry, buckets=_JOB_SECONDS)
         self.copied_bytes = counter("copied_bytes_total", "Stripe bytes copied without decoding.")
