@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from tests.metastore.servers import UnavailableError
+from tests.ports import free_port
 
 REALM = "COMPACTOR.TEST"
 START_SECONDS = 20
@@ -74,9 +75,7 @@ class Kdc:
             self._programs[program] = found
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        self._port = free_port()
         said = {"realm": REALM, "port": self._port, "folder": self.folder}
         self.config = self.folder / "krb5.conf"
         self.config.write_text(_CLIENTS.format(**said), encoding="utf-8")

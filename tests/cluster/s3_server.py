@@ -3,7 +3,6 @@ An S3 server for tests: moto's (see `s3_program`) in a process of its own, on lo
 """
 
 import contextlib
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import botocore.session
+
+from tests.ports import free_port
 
 CREDENTIALS = "[default]\naws_access_key_id = test\naws_secret_access_key = test\n"
 ROOT = Path(__file__).parents[2]
@@ -74,9 +75,7 @@ class S3Server:
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[S3Server]:
     """A server that ends with the block."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.cluster.s3_program", str(port)],
         cwd=ROOT,

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from compactor.metastore.model import QueueState
 from compactor.metastore.queue import Queue
 from tests.compacting import compact, settings
 from tests.crash.test_kill import SETTINGS, Scene, ended
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 START_SECONDS = 120
@@ -27,9 +27,7 @@ START_SECONDS = 120
 def master(tmp_path_factory):
     """The address of a Master with one Worker."""
     folder = tmp_path_factory.mktemp("standalone")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     address = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:
         _start(stack, folder / "master", ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"], "I have been elected leader")

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.metastore.servers import UnavailableError
+from tests.ports import free_ports
 
 TICK_MS = 250
 PATIENCE = 60.0
@@ -193,11 +194,3 @@ def zookeeper(folder: Path, nodes: int = 1, **more) -> Iterator[Ensemble]:
         yield ensemble
     finally:
         ensemble.stop()
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]

@@ -116,9 +116,3 @@ def running(folder: Path, environment: dict[str, str] | None = None, **sections)
 def fetch(url: str) -> str:
     with urllib.request.urlopen(url, timeout=10) as answer:
         return answer.read().decode()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -26,10 +26,11 @@ from tests.cluster.conftest import postgres, zookeeper_1  # noqa: F401 - fixture
 from tests.cluster.hadoop.servers import UnavailableError
 from tests.cluster.mirror import fetch, put
 from tests.deploy.machine import Machine
-from tests.deploy.service import PROJECT, free_port
+from tests.deploy.service import PROJECT
 from tests.metastore.servers import UnavailableError as NoMetastoreError
 from tests.metastore.servers import schema_script
 from tests.needs import missing
+from tests.ports import free_port
 from tests.reference.compare import expected_rows, read_table
 
 pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(900)]

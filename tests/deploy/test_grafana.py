@@ -16,8 +16,9 @@ import yaml
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.metastore.database import Database
-from tests.deploy.service import DEPLOY, fetch, free_port, prepare, running, until
+from tests.deploy.service import DEPLOY, fetch, prepare, running, until
 from tests.needs import missing
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.deploy, pytest.mark.spark, pytest.mark.timeout(600)]
 FOLDER = DEPLOY / "grafana"

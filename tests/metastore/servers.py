@@ -11,7 +11,6 @@ import itertools
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tarfile
 import tempfile
@@ -19,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
+
+from tests.ports import free_port
 
 PROJECT = Path(__file__).resolve().parents[2]
 ARCHIVES = {
@@ -113,7 +114,7 @@ class PostgresServer:
         rules = self._data / "pg_hba.conf"
         rules.write_text(f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
         for attempt in range(5):
-            self.port = _free_port()
+            self.port = free_port()
             settings = f"-p {self.port} -k {self._home} -c listen_addresses=127.0.0.1 -c fsync=off -c full_page_writes=off -c max_connections=200"
             try:
                 self._run("pg_ctl", "-D", self._data, "-w", "-t", "60", "-l", self._home / "log", "-o", settings, "start")
@@ -215,9 +216,3 @@ def postgres_server() -> Iterator[PostgresServer]:
         yield server
     finally:
         server.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

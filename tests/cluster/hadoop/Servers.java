@@ -1,12 +1,14 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
+import java.net.BindException;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.security.PrivilegedExceptionAction;
+import java.security.SecureRandom;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.hadoop.conf.Configuration;
@@ -39,6 +41,8 @@ public final class Servers {
   private static final String HOST = "127.0.0.1";
   private static final String SERVICE = "ns1";
   private static final String GIVEN = "given-site.xml";
+  private static final int FIRST_PORT = 15000;
+  private static final int LAST_PORT = 32768;
 
   private interface Commands extends AutoCloseable {
     void obey(String[] words) throws Exception;
@@ -243,9 +247,15 @@ public final class Servers {
     return given;
   }
 
+  /** Below the range from which the system gives connections their own: one of those may be anybody's by the time the server starts. */
   private static int freePort() throws Exception {
-    try (ServerSocket socket = new ServerSocket(0)) {
-      return socket.getLocalPort();
+    SecureRandom choice = new SecureRandom();
+    while (true) {
+      try (ServerSocket socket = new ServerSocket(FIRST_PORT + choice.nextInt(LAST_PORT - FIRST_PORT))) {
+        return socket.getLocalPort();
+      } catch (BindException taken) {
+        continue;
+      }
     }
   }
 
