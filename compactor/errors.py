@@ -68,7 +68,10 @@ class UnreachableError(CompactorError):
     """
 
     exit_code = 5
-    store: str | None = None
+
+    def __init__(self, message: str, *, store: str | None = None) -> None:
+        super().__init__(message)
+        self.store = store
 
 
 class RetryableError(CompactorError):

@@ -36,6 +36,4 @@ def require_removed(storage: Storage, location: str, table_location: str | None)
 
 def _unmounted(witness: str, found: str) -> UnreachableError:
     """What lies elsewhere has nothing to do with it."""
-    error = UnreachableError(f"{found}: is the file system mounted?")
-    error.store = witness
-    return error
+    return UnreachableError(f"{found}: is the file system mounted?", store=witness)

@@ -46,9 +46,7 @@ class AwayStores:
         with self._lock:
             why = self._found.get(store)
         if why is not None:
-            error = StoreAwayError(f"{store} is away: {why}")
-            error.store = store
-            raise error
+            raise StoreAwayError(f"{store} is away: {why}", store=store)
 
     def is_doubtful(self, location: str) -> bool:
         """Whether its store was found away in the latest cycle, or in this one: others first."""

@@ -91,9 +91,7 @@ class Away:
         now = self._clock()
         if self._asking is not None or now < self._next:
             when = "it is being asked" if self._asking is not None else f"asked again in {self._next - now:.0f} s"
-            error = UnreachableError(f"{self.store} is away since {now - self._since:.0f} s; {when}; the latest: {self._why}")
-            error.store = self.store
-            raise error
+            raise UnreachableError(f"{self.store} is away since {now - self._since:.0f} s; {when}; the latest: {self._why}", store=self.store)
 
     def _failed(self, why: str, began: float, turn: object | None) -> None:
         with self._lock:
