@@ -97,6 +97,7 @@ class Metrics:
 
         # queue
         self.queue_entries = gauge("queue_entries", "Entries in COMPACTION_QUEUE.", "state", "kind")
+        self.foreign_entries = gauge("foreign_entries", "Entries in COMPACTION_QUEUE of a type (or state) that isn't known here: left to Hive.", "type")
         self.queue_oldest_age = gauge(
             "queue_oldest_age_seconds", "How long the oldest entry has been in its state, since nothing held it on purpose any more (0: none).", "state"
         )
@@ -130,6 +131,9 @@ class Metrics:
         for kind in KINDS:
             for outcome in JOB_OUTCOMES:
                 self.jobs.labels(kind, outcome)
+        self.places_refused = counter(
+            "places_refused_total", "Renames, writes and deletions that were refused outside the warehouse's roots, and listings through a link below one."
+        )
         self.verification_refused = counter(
             "verification_refused_total", "Compactions whose output was found different from its inputs; nothing was published."
         )

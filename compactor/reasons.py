@@ -27,6 +27,7 @@ class Reason(StrEnum):
     NOT_TRANSACTIONAL = "not-transactional"
     DYNAMIC_PARTITION_ENTRY = "dynamic-partition-entry"
     REPLICATION_PENDING = "replication-pending"
+    REPLICATION_SOURCE = "replication-source"
     OPEN_WRITER = "open-writer"
     NO_FIXED_POINT = "would-not-change-anything"
     STRANDED_STREAM = "stranded-stream"
@@ -35,6 +36,7 @@ class Reason(StrEnum):
     TABLE_MISSING = "table-missing"
     PARTITION_MISSING = "partition-missing"
     PARTITION_UNSPECIFIED = "partition-unspecified"
+    HOST_UNKNOWN = "host-unknown"
     SORTED_TABLE = "sorted-table"
     UNSUPPORTED_KIND = "unsupported-kind"
     UNSUPPORTED_FORMAT = "unsupported-format"
@@ -62,6 +64,9 @@ class Reason(StrEnum):
     CANCELLED = "cancelled"
     TIMED_OUT = "timed-out"
     BAD_PROPERTY = "bad-property"
+    UNSAFE_LOCATION = "unsafe-location"
+    OUTSIDE_ROOTS = "outside-roots"
+    OVERLAPPING_LOCATION = "overlapping-location"
 
     # cleaning is held back by
     OPEN_TRANSACTION = "open-transaction"

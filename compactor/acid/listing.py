@@ -35,8 +35,11 @@ class Listing:
         files: every file, recursively, except below hidden directories (names starting with `_` or `.`) of the top level.
         directories: every directory, recursively, empty ones and hidden top-level ones too; paths relative, as in `FileEntry`.
         formats: for each base directory that has a `_metadata_acid` file, its `dataFormat` value (`compacted`, `truncated`, `dropped`).
+        replaced: for each base directory that has one, the list of the original files that its compaction took in (`compactor.acid.originals`); empty where
+            nothing lies in the directory that could be an original file.
     """
 
     files: tuple[FileEntry, ...]
     directories: tuple[str, ...]
     formats: tuple[tuple[str, str], ...] = ()
+    replaced: tuple[tuple[str, tuple[FileEntry, ...]], ...] = ()

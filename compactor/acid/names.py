@@ -19,6 +19,8 @@ VERSION_FILE: Final = "_orc_acid_version"
 VERSION_FILE_CONTENT: Final = b"2"
 METADATA_FILE: Final = "_metadata_acid"
 METADATA_FILE_CONTENT: Final = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
+ORIGINALS_FILE: Final = "_compactor_originals"
+"""In a base that replaces original files: which ones its compaction listed (`compactor.acid.originals`). Readers pass over it, for it begins with `_`."""
 SIDE_FILE_SUFFIX: Final = "_flush_length"
 STAGING_PREFIX: Final = ".compactor-"
 TRASH_PREFIX: Final = ".trash-compactor-"
@@ -34,6 +36,8 @@ _DELTA_PATTERN: Final = re.compile(r"(?:delete_)?delta_(?P<min>[0-9]+)_(?P<max>[
 _BUCKET_PATTERN: Final = re.compile(r"bucket_([0-9]+)(?:_([0-9]+))?")
 _ORIGINAL_PATTERN: Final = re.compile(r"([0-9]+)_[0-9]+(?:_copy_([0-9]+))?")
 _LARGEST: Final = 2**63 - 1
+_HIDDEN: Final = ("_", ".", "-tmp.", "-ext-", "-mr-")
+_HIDDEN_PART: Final = re.compile(r"(?:^|/)(?:[_.]|-tmp\.|-ext-|-mr-)")
 
 
 class MalformedNameError(RefusedError):
@@ -181,13 +185,18 @@ def original_name(bucket: int) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether every reader passes over it: names starting with `_` or `.`."""
-    return name.startswith(("_", "."))
+    """
+    Whether nothing of the table can be in it: names starting with `_` or `.`, which every reader passes over, and those of Hive's statements in flight.
+
+    Hive 4's writers keep manifests of a running INSERT in `-tmp.delta_…` of the table's directory; Hive itself takes that for a directory of original files.
+    Source: Hive's FileUtils.HIDDEN_FILES_PATH_FILTER, Utilities.toTempPath and getManifestDir, Context.EXT_PREFIX and MR_PREFIX.
+    """
+    return name.startswith(_HIDDEN)
 
 
 def has_hidden_part(path: str) -> bool:
     """Whether the file of this relative path, or a directory on the way to it, is hidden."""
-    return is_hidden(path) or "/_" in path or "/." in path
+    return _HIDDEN_PART.search(path) is not None
 
 
 def is_side_file(name: str) -> bool:

@@ -38,7 +38,8 @@ class AcidState:
         deltas: insert and delete deltas to read, in Hive's walk order.
         originals: files without ACID columns to read, in the order that gives their rows their ids; empty when there is a base.
         obsolete: replaced by what is read.
-        obsolete_originals: original files replaced by the base.
+        obsolete_originals: original files that are in the list of a base which is read or obsolete: its compaction took in this very content.
+        left_originals: original files under a base that no such list has. Readers pass over them; what they are isn't known, and they stay.
         aborted: wholly aborted directories, and results of aborted compactions.
         excluded: neither read nor replaced nor aborted.
         aborted_write_ids: ids whose directories are in `aborted` (results of aborted compactions carry none of their own).
@@ -53,6 +54,7 @@ class AcidState:
     originals: tuple[FileEntry, ...]
     obsolete: tuple[ListedDir, ...]
     obsolete_originals: tuple[FileEntry, ...]
+    left_originals: tuple[FileEntry, ...]
     aborted: tuple[ListedDir, ...]
     excluded: tuple[Excluded, ...]
     aborted_write_ids: frozenset[int]
@@ -67,11 +69,6 @@ class AcidState:
     @property
     def delete_deltas(self) -> tuple[ListedDir, ...]:
         return tuple(d for d in self.deltas if d.acid.kind is DirKind.DELETE_DELTA)
-
-    @property
-    def uncompacted_aborts(self) -> bool:
-        """Whether aborted rows may stay on disk inside directories that are kept: their transactions must stay known as aborted (HIVE-24481)."""
-        return bool(self.mixed_aborted_write_ids)
 
 
 def resolve(listing: Listing, write_ids: ValidWriteIdList, txns: ValidTxnList | None, layout: LayoutVersion) -> AcidState:
@@ -98,12 +95,14 @@ def resolve(listing: Listing, write_ids: ValidWriteIdList, txns: ValidTxnList | 
     sorting.require_history()
     current = sorting.walk(ONLY_ORIGINALS_WRITE_ID if base is None else base.acid.max_write_id)
     kept = (*current, *(e.dir for e in sorting.excluded))
+    replaced = _replaced(listing, [d for d in (base, *sorting.obsolete) if d is not None and d.acid.is_base])
     return AcidState(
         base=base,
         deltas=tuple(current),
         originals=children.originals if base is None else (),
         obsolete=tuple(sorted(sorting.obsolete, key=lambda d: d.name)),
-        obsolete_originals=() if base is None else children.originals,
+        obsolete_originals=() if base is None else tuple(file for file in children.originals if file in replaced),
+        left_originals=() if base is None else tuple(file for file in children.originals if file not in replaced),
         aborted=tuple(sorted(sorting.aborted, key=lambda d: d.name)),
         excluded=tuple(sorted(sorting.excluded, key=lambda e: e.dir.name)),
         aborted_write_ids=frozenset(sorting.aborted_write_ids),
@@ -216,6 +215,12 @@ class _Sorting:
 
 def _same_range(one: AcidDir, other: AcidDir) -> bool:
     return (one.min_write_id, one.max_write_id, one.statement_id) == (other.min_write_id, other.max_write_id, other.statement_id)
+
+
+def _replaced(listing: Listing, bases: Iterable[ListedDir]) -> frozenset[FileEntry]:
+    """What the compactions of these bases have listed as original files."""
+    names = {listed.name for listed in bases}
+    return frozenset(file for name, files in listing.replaced if name in names for file in files)
 
 
 def _base_order(listed: ListedDir) -> tuple[int, bool, int]:

@@ -9,8 +9,9 @@ from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import did_you_mean
 from compactor.control.records import Drain, with_drain, without_drain
 from compactor.coordination import Coordinator
-from compactor.errors import CompactorError, UsageError
+from compactor.errors import CompactorError, RefusedError, UnreachableError, UsageError
 from compactor.metastore.queue import Queue
+from compactor.reasons import Reason
 from compactor.roles.identity import parse_worker_id
 
 _HOST_LIMIT = 64
@@ -42,8 +43,8 @@ def drain(session: Session, *, host: str, reason: str, undo: bool) -> int:
                 return Code.NOTHING_TO_DO
             holds.change(where, lambda data: without_drain(data, host))
         else:
+            _require_known(session, where, host)
             holds.change(where, lambda data: with_drain(data, made))
-            _notice_unknown(session, where, host)
         owners = [parse_worker_id(entry.worker_id) for entry in Queue(metastore).working()]
     running = sum(owner is not None and owner.host == host for owner in owners)
     if running and not undo:
@@ -53,11 +54,24 @@ def drain(session: Session, *, host: str, reason: str, undo: bool) -> int:
     return Code.DONE
 
 
-def _notice_unknown(session: Session, where: Coordinator, host: str) -> None:
-    """A host may be down just now: only said."""
+def _require_known(session: Session, where: Coordinator, host: str) -> None:
+    """
+    A daemon of the host is there, was there lately, or worked on a compaction that queue or history still tell of; this machine's own may be yet to start.
+
+    Raises:
+        RefusedError: HOST_UNKNOWN, with near names.
+    """
+    known = {session.settings.host_name[:_HOST_LIMIT]}
     try:
-        known = sorted({seen.member.host for seen in where.members()})
+        known.update(seen.member.host for seen in where.members())
+    except UnreachableError:
+        raise
     except CompactorError:
+        pass  # no daemon has been here yet
+    if host in known:
         return
+    queue = Queue(session.database())
+    owners = (parse_worker_id(entry.worker_id) for entry in (*queue.working(), *queue.history()))
+    known |= {owner.host for owner in owners if owner is not None}
     if host not in known:
-        session.output.say(f"no daemon of host {host} is there{did_you_mean(host, known)}")
+        raise RefusedError(Reason.HOST_UNKNOWN, f"no daemon of a host {host} is known{did_you_mean(host, sorted(known))}; `compactor members` shows them")

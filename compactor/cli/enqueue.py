@@ -14,7 +14,7 @@ from compactor.cli.queue import HISTORY_COLUMNS, history_record
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target
 from compactor.control import Denial
-from compactor.errors import CompactorError, RefusedError
+from compactor.errors import CompactorError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Enqueued, QueueEntry, QueueState
 from compactor.metastore.queue import Queue
@@ -41,8 +41,9 @@ def enqueue(
     wanted = parse_target(target, partition)
     database = session.database(write=True)
     found = find(Catalog(database), wanted)
-    if found.table.sorted:
-        raise RefusedError(Reason.SORTED_TABLE, f"{found.table.full_name} is SORTED BY: Hive has no compaction that keeps that order")
+    found.require_eligible(CompactionKind(kind), database.schema.version)
+    if found.kept is not None:
+        session.output.say(f"warning: {found.kept}")
     asked = Queue(database).enqueue(
         found.entity, CompactionKind(kind), properties=properties, pool=pool or default_pool(found), initiator_id=f"{session.settings.host_name}-manual"
     )
@@ -51,8 +52,16 @@ def enqueue(
     if denial is not None and denial.reason is not Reason.CONTROL_UNKNOWN:  # which was said, and why
         session.output.say(f"it waits ({denial.reason.value}): {denial.sentence}")
     if not wait:
-        record = {"id": asked.id, "entity": str(found.entity), "kind": kind, "state": asked.state.value, "accepted": asked.accepted, "message": asked.message}
+        record: dict[str, object] = {
+            "id": asked.id,
+            "entity": str(found.entity),
+            "kind": kind,
+            "state": asked.state.value,
+            "accepted": asked.accepted,
+            "message": asked.message,
+        }
         record |= {"waits": denial.reason.value if denial else None, "waits_because": denial.sentence if denial else None}
+        record["warnings"] = [] if found.kept is None else [found.kept]
         session.output.show(View(COLUMNS, [record], document=record))
         return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
     if not asked.accepted:

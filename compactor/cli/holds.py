@@ -26,6 +26,7 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metastore.queue import Queue
 from compactor.reasons import Reason
+from compactor.roles.holding import left_to_hive
 
 COLUMNS = (
     Column("what", "WHAT"),
@@ -214,7 +215,7 @@ def waiting(session: Session, entries: Sequence[QueueEntry]) -> dict[int, Denial
         return {}
     decide = judge(session)
     working = [subject(entry) for entry in Queue(session.database()).working()] if decide.counts else []
-    return {entry.id: denial for entry in initiated if (denial := decide.waits(subject(entry), working)) is not None}
+    return {entry.id: denial for entry in initiated if (denial := left_to_hive(entry) or decide.waits(subject(entry), working)) is not None}
 
 
 def subject(entry: QueueEntry) -> Subject:

@@ -135,7 +135,7 @@ def judge(found: Found, compactor: AcidState, candidate: Candidate | None, momen
     """What the Initiator would say, rules that need no listing first."""
     table, candidate = found.table, candidate or Candidate(found.entity)
     rules = TableRules.of(table, defaults, moment.layout)
-    if (skip := rules.skip(candidate, table)) is not None:
+    if (skip := rules.skip(candidate, table, found.partition.location if found.partition else table.location)) is not None:
         return skip
     if failing:
         return Skip(Reason.FAILED_TOO_OFTEN, "its last compactions all failed: see `compactor history`; `compactor enqueue` still works")

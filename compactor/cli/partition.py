@@ -147,6 +147,8 @@ def items_of(reader: AcidState, compactor: AcidState, *, insert_only: bool, expl
         yield from (item(Standing.OBSOLETE, listed) for listed in reader.obsolete)
         for file in reader.obsolete_originals:
             yield Item(Standing.OBSOLETE, file.path, 1, file.length)
+        for file in reader.left_originals:
+            yield Item(Standing.UNKNOWN, file.path, 1, file.length, note="not read, and in no list of a compaction: stays")
         yield from (Item(Standing.UNKNOWN, name, note="not Hive's: nothing is done about it") for name in reader.unknown)
 
     return tuple(items())

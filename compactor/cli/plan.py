@@ -1,5 +1,7 @@
 """`compactor plan`: what a compaction would do if it started now. Opens no transaction, takes no lock, starts no Spark, writes nothing."""
 
+from dataclasses import replace
+
 import click
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
@@ -13,6 +15,7 @@ from compactor.engine.compaction import Compaction, CompactionRequest
 from compactor.engine.submitters import ConfiguredSubmitter
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
+from compactor.metastore.places import Places
 from compactor.metastore.transactions import Transactions
 from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
@@ -48,6 +51,10 @@ def make_plan(session: Session, found: Found, kind: CompactionKind, properties: 
         RefusedError: NOT_ENOUGH, or why it would be refused.
     """
     database, settings = session.database(), session.settings
+    found.require_eligible(kind, database.schema.version)
+    places = Places(database, lambda: settings.warehouse.roots)
+    places.require_inside(found.location)
+    places.require_alone(found.location, found.table, found.partition)
     transactions = Transactions(database)
     txns = transactions.valid_txns()
     layout = database.schema.version
@@ -68,4 +75,5 @@ def make_plan(session: Session, found: Found, kind: CompactionKind, properties: 
     )
     compaction = Compaction(request, storage_for(found.location), ConfiguredSubmitter(settings), settings)
     compaction.observe()
-    return compaction.plan()
+    made = compaction.plan()
+    return made if found.kept is None else replace(made, warnings=(*made.warnings, found.kept))

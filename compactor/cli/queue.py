@@ -12,8 +12,9 @@ from compactor.cli.target import parse_target, partition_names
 from compactor.control import Denial
 from compactor.engine.tracking import is_application, tracking_url
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.model import Entity, HistoryEntry, QueueEntry, QueueState
+from compactor.metastore.model import KINDS, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
 from compactor.metastore.queue import Queue
+from compactor.reasons import Reason
 from compactor.roles.breakdowns import Told
 
 WAITING = (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANING)
@@ -67,14 +68,14 @@ def queue(session: Session, target: str | None, states: tuple[str, ...]) -> None
     """Show what is waiting, being worked on, or ready for cleaning; oldest first."""
     wanted = _wanted(session, target)
     database = session.database()
-    entries = [entry for entry in Queue(database).entries(*_states(states)) if _fits(entry, wanted)]
+    wanted_states = _states(states)
+    entries = [entry for entry in Queue(database).entries(*wanted_states) if _fits(entry, wanted)]
+    foreign = [entry for entry in Queue(database).foreign() if _fits(entry, wanted) and (not states or QueueState.from_code(entry.state) in wanted_states)]
     now = database.read(database.now_ms)
     denied = holds.waiting(session, entries)
     told = breakdowns.stored(session, entries, denied.values())
-    records = [
-        {**queue_record(entry, now, denied.get(entry.id), told.get(entry.id)), **_tracked(session, entry)}
-        for entry in sorted(entries, key=lambda entry: entry.id)
-    ]
+    records: list[Record] = [{**queue_record(entry, now, denied.get(entry.id), told.get(entry.id)), **_tracked(session, entry)} for entry in entries]
+    records = sorted([*records, *(_foreign_record(entry, now) for entry in foreign)], key=lambda record: int(str(record["id"])))
     session.output.show(View(QUEUE_COLUMNS, records, empty="nothing is queued"))
 
 
@@ -110,6 +111,25 @@ def queue_record(entry: QueueEntry, now_ms: int, denial: Denial | None = None, t
         "last_breakdown": told.latest or None,
         "worker": entry.worker_id,
         "cleaning_started": units.instant(entry.cleaner_start_ms),
+    }
+
+
+def _foreign_record(entry: ForeignEntry, now_ms: int) -> Record:
+    """A row that a later Hive wrote; `kind` and `state` are its letters where they aren't known."""
+    kind, state = KINDS.get(entry.type), QueueState.from_code(entry.state)
+    record: dict[str, object] = dict.fromkeys(column.key for column in QUEUE_COLUMNS)
+    return record | {
+        "id": entry.id,
+        "entity": str(entry.entity),
+        "database": entry.entity.database,
+        "table": entry.entity.table,
+        "partition": entry.entity.partition,
+        "kind": kind.value if kind else f"unknown ({entry.type})",
+        "state": state.value if state else f"unknown ({entry.state})",
+        "since_ms": None if entry.enqueue_ms is None else max(0, now_ms - entry.enqueue_ms),
+        "waits": Reason.UNSUPPORTED_KIND.value,
+        "waits_because": "left to Hive: that type or state isn't known here",
+        "worker": entry.worker_id,
     }
 
 
@@ -183,7 +203,7 @@ def _has_rows(session: Session, entity: Entity) -> bool:
     return any(_fits(entry, entity) for entry in (*queue.entries(), *queue.history()))
 
 
-def _fits(entry: QueueEntry, wanted: Entity | None) -> bool:
+def _fits(entry: QueueEntry | ForeignEntry, wanted: Entity | None) -> bool:
     if wanted is None:
         return True
     return entry.entity == wanted or (wanted.partition is None and entry.entity.whole_table() == wanted)

@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "drain": ("compactor.cli.drain:drain", "Let a host's workers finish and claim nothing more."),
     "members": ("compactor.cli.members:members", "Show the daemons that are there, who leads, and what each is doing."),
     "plan": ("compactor.cli.plan:plan", "Show what a compaction would do, and its cost; changes nothing."),
+    "verify": ("compactor.cli.verify:verify", "Read a partition wholly, and prove by digests what compaction made of it."),
     "explain": ("compactor.cli.explain:explain", "Draw a partition, and say why it is or isn't due, and what blocks cleaning."),
     "archive": ("compactor.cli.archive:archive", "Build what the nodes of a Spark cluster need of us."),
     "config": ("compactor.cli.config:config", "Check or show the settings."),

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import click
+from click.core import ParameterSource
 
 from compactor.cli.output import Format, Output, output_for
 
@@ -101,9 +102,11 @@ def _session(ctx: click.Context) -> Session:
     return session
 
 
-def _choose_config(ctx: click.Context, _: click.Parameter, value: Path | None) -> None:
+def _choose_config(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> None:
+    """`--config` wins against the environment wherever it stands: the group and the command both read the variable."""
     session = _session(ctx)
-    if value is not None:
+    given = parameter.name is not None and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    if value is not None and (given or session.config_path is None):
         session.config_path = value
 
 

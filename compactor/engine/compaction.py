@@ -12,6 +12,7 @@ from compactor.acid.snapshot import AcidState, resolve
 from compactor.engine.full_acid import plan_full_acid, run_full_acid
 from compactor.engine.insert_only import carry, carry_tasks
 from compactor.engine.manifest import Manifest, ManifestFile, Published
+from compactor.engine.markers import markers_of
 from compactor.engine.request import CompactionRequest
 from compactor.engine.results import OutputFile, StagedResult
 from compactor.engine.staging import Accepted
@@ -161,7 +162,8 @@ class Compaction:
             tasks = carry_tasks(plan, self._staging.tasks)
             files = [file for made in self._submitter.run(self.job, carry, tasks, progress=progress, cancelled=cancelled) for file in made]
         else:
-            files, settled = run_full_acid(plan, self._staging.tasks, self._submitter, self.job, progress=progress, cancelled=cancelled)
+            digests = self._settings.recode.verify_values
+            files, settled = run_full_acid(plan, self._staging.tasks, self._submitter, self.job, digests=digests, progress=progress, cancelled=cancelled)
         kept = [file for file in files if file.path]
         empty = tuple(file for file in files if not file.path)
         self._result = StagedResult(tuple(kept), self._assemble(plan, kept), empty, settled)
@@ -173,7 +175,7 @@ class Compaction:
         outputs = filled or [plan.outputs[0]]
         self._staging.make_out([output.name for output in outputs])
         accepted = [Accepted(file.path, file.directory, file.name, file.length, file.checksum) for file in files]
-        self._staging.complete(accepted, [(output.name, output.kind) for output in outputs], plan.layout)
+        self._staging.complete(accepted, {output.name: markers_of(plan, output.name) for output in outputs})
         return tuple(output.name for output in outputs)
 
     def verify(self, cancelled: Callable[[], bool] = lambda: False) -> None:

@@ -23,4 +23,5 @@ def output_format(columns: Sequence[tuple[str, str]], spec: FormatSpec) -> Outpu
         stripe_bytes=spec.stripe_bytes,
         bloom_columns=spec.bloom_columns,
         bloom_fpp=spec.bloom_fpp,
+        one_zone=spec.one_zone,
     )

@@ -68,6 +68,7 @@ def run_full_acid(
     submitter: Submitter,
     job: JobName,
     *,
+    digests: bool,
     progress: Callable[[float], None],
     cancelled: Callable[[], bool],
 ) -> tuple[list[OutputFile], tuple[int, int]]:
@@ -76,8 +77,9 @@ def run_full_acid(
 
     Args:
         tasks: location of the staging directory's `tasks`.
+        digests: whether recoded rows are added up, to be verified by their values.
     """
-    first, later = _tasks(document, tasks)
+    first, later = _tasks(document, tasks, digests=digests)
     share = len(first) / max(1, len(first) + len(later))
     made = submitter.run(job, run_task, first, progress=lambda done: progress(done * share), cancelled=cancelled)
     chunks = [result for result in made if isinstance(result, ChunkResult)]
@@ -88,13 +90,13 @@ def run_full_acid(
     return files, _settled(chunks, files)
 
 
-def _tasks(document: CompactionPlan, tasks: str) -> tuple[list[ChunkTask | BucketTask | DeleteTask], list[BucketTask]]:
+def _tasks(document: CompactionPlan, tasks: str, *, digests: bool) -> tuple[list[ChunkTask | BucketTask | DeleteTask], list[BucketTask]]:
     """What can start at once, and what needs chunks that others recode. The largest come first."""
     first: list[ChunkTask | BucketTask | DeleteTask] = []
     later: list[BucketTask] = []
     for output in document.outputs:
         for bucket in output.buckets:
-            work = _work(document, output, bucket, tasks)
+            work = _work(document, output, bucket, tasks, digests=digests)
             if output.kind is DirKind.DELETE_DELTA:
                 first.append(DeleteTask(work))
                 continue
@@ -105,11 +107,11 @@ def _tasks(document: CompactionPlan, tasks: str) -> tuple[list[ChunkTask | Bucke
             later.append(BucketTask(work, ()))
             for number in chunks:
                 part = replace(bucket, segments=tuple(segment for segment in bucket.segments if segment.chunk == number))
-                first.append(ChunkTask(_work(document, output, part, tasks), number, part.segments))
+                first.append(ChunkTask(_work(document, output, part, tasks, digests=digests), number, part.segments))
     return sorted(first, key=lambda task: -task.bytes), sorted(later, key=lambda task: -task.bytes)
 
 
-def _work(document: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks: str) -> Work:
+def _work(document: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks: str, *, digests: bool) -> Work:
     used = {segment.path for segment in bucket.segments} | set(bucket.deletes)
     return Work(
         location=document.location,
@@ -124,6 +126,7 @@ def _work(document: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks
         own_write_id=document.min_write_id,
         aborted=document.aborted,
         events_at_once=document.events_at_once,
+        digests=digests,
     )
 
 

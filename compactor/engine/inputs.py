@@ -149,7 +149,7 @@ def unknown_columns(found: HiveType, wanted: HiveType, prefix: str = "") -> Iter
     """
     Fields of a file that the table doesn't have, also inside structs: compaction would drop them for good.
 
-    Columns are found by name without regard to case; a file whose columns are all `_col<n>` is read by position.
+    Columns are found by their exact names, as Hive does; a file whose columns are all `_col<n>` is read by position.
     """
     if found.kind is not Kind.STRUCT or wanted.kind is not Kind.STRUCT:
         pairs = zip(found.children, wanted.children, strict=False) if found.kind is wanted.kind else ()
@@ -159,9 +159,9 @@ def unknown_columns(found: HiveType, wanted: HiveType, prefix: str = "") -> Iter
     if not prefix and found.names and all(_POSITIONAL.fullmatch(name) for name in found.names):
         yield from found.names[len(wanted.children) :]
         return
-    known = {name.lower(): child for name, child in zip(wanted.names, wanted.children, strict=True)}
+    known = dict(zip(wanted.names, wanted.children, strict=True))
     for name, child in zip(found.names, found.children, strict=True):
-        target = known.get(name.lower())
+        target = known.get(name)
         if target is None:
             yield f"{prefix}{name}"
         else:

@@ -4,10 +4,12 @@ What tasks report and a run ends with.
 Values only: they travel from executors to the worker, so everything in them is a plain value.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey
+from compactor.orc.digest import NO_DIGEST, Digest
 from compactor.planning.document import Action
 
 
@@ -44,6 +46,21 @@ class Origin:
     count: int
 
 
+def counted(origins: Sequence[Origin], stripe_rows: Sequence[int]) -> tuple[Origin, ...]:
+    """Turn the rows of recoded parts into the stripes that hold them."""
+    stripes = []
+    at = 0
+    for origin in origins:
+        start, rows = at, 0
+        while origin.path is None and rows < origin.count:
+            rows += stripe_rows[at]
+            at += 1
+        at += origin.path is not None
+        if at > start:
+            stripes.append(Origin(origin.path, origin.stripe, at - start))
+    return tuple(stripes)
+
+
 @dataclass(frozen=True, slots=True)
 class OutputFile:
     """
@@ -56,6 +73,7 @@ class OutputFile:
         rows: what became of the inputs' rows; for delete deltas `read` counts distinct events.
         copied_bytes, recoded_bytes: of the inputs' stripes.
         probed: what became of the stripes that this task had to look at.
+        digest: of the rows of its recoded stripes, as they were read from the inputs; without columns where values aren't verified.
     """
 
     path: str
@@ -73,6 +91,7 @@ class OutputFile:
     copied_bytes: int = 0
     recoded_bytes: int = 0
     probed: tuple[Action, ...] = ()
+    digest: Digest = NO_DIGEST
 
 
 @dataclass(frozen=True, slots=True)

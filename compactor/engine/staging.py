@@ -10,21 +10,15 @@ the fence behind which a queue entry may be given to somebody else.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import (
-    METADATA_FILE,
-    METADATA_FILE_CONTENT,
     STAGING_PREFIX,
     TRASH_PREFIX,
-    VERSION_FILE,
-    VERSION_FILE_CONTENT,
-    DirKind,
 )
 from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError
 from compactor.reasons import Reason
@@ -91,9 +85,12 @@ class Staging:
         """Where a file of the result is until it is published."""
         return join(self.out(directory), name)
 
-    def complete(self, files: Sequence[Accepted], directories: Sequence[tuple[str, DirKind]], layout: LayoutVersion) -> None:
+    def complete(self, files: Sequence[Accepted], directories: Mapping[str, Mapping[str, bytes]]) -> None:
         """
         Put the output directories together: accepted files, markers, and what belongs to the table (`Storage.adopt`).
+
+        Args:
+            directories: by name, the markers of each with their content (`engine.markers`).
 
         What can be under way at once is: closing a small file on HDFS takes half a second. The names of all that is in them are durable afterwards: the rename
         that publishes a directory must not outlive its contents.
@@ -103,14 +100,34 @@ class Staging:
             CancelledError: it is gone: somebody has discarded this attempt.
         """
         moves = [partial(self.accept, file) for file in files]
-        marks = [partial(self.mark, name, kind, layout) for name, kind in directories]
+        marks = [partial(self.mark, name, marker, content) for name, markers in directories.items() for marker, content in markers.items()]
         at_once(self._storage.side_by_side, [*moves, *marks])
+        for name, markers in directories.items() if self._storage.uploads is None else ():
+            self._require_only(name, {file.name: file.length for file in files if file.directory == name} | {key: len(markers[key]) for key in markers})
         try:
-            for name, _ in directories:
+            for name in directories:
                 self._storage.adopt(self._location, self.out(name))
                 self._storage.sync_directory(self.out(name))
         except FileNotFoundError:
             raise self._discarded() from None
+
+    def _require_only(self, directory: str, expected: Mapping[str, int]) -> None:
+        """
+        Before anything is given to the table's owner: files of these lengths, and nothing else, not even a link.
+
+        Raises:
+            RefusedError: VERIFICATION_FAILED, UNKNOWN_NAME.
+            CancelledError: it is gone.
+        """
+        try:
+            found = {entry.path: entry.length for entry in self.listed(directory)}
+        except RefusedError as error:
+            if error.reason is Reason.LOCATION_MISSING:
+                raise self._discarded() from None
+            raise
+        if found != expected:
+            odd = min(name for name, _ in found.items() ^ expected.items())
+            raise RefusedError(Reason.VERIFICATION_FAILED, f"{directory}/{odd} in {self.root} isn't what was put there")
 
     def accept(self, file: Accepted) -> None:
         """
@@ -127,17 +144,15 @@ class Staging:
         except FileNotFoundError:
             raise self._discarded() from None
 
-    def mark(self, directory: str, kind: DirKind, layout: LayoutVersion) -> None:
+    def mark(self, directory: str, marker: str, content: bytes) -> None:
         """
-        Version file always, so that an empty directory is seen on every store; on 3.1 a base also says that it was compacted, before it can be seen.
+        Write one marker.
 
         Raises:
             CancelledError: it is gone: somebody has discarded this attempt.
         """
         try:
-            self._storage.write_small(join(self.out(directory), VERSION_FILE), VERSION_FILE_CONTENT)
-            if kind is DirKind.BASE and layout is LayoutVersion.HIVE_3:
-                self._storage.write_small(join(self.out(directory), METADATA_FILE), METADATA_FILE_CONTENT)
+            self._storage.write_small(join(self.out(directory), marker), content)
         except FileNotFoundError:
             raise self._discarded() from None
 

@@ -8,9 +8,8 @@ Staging where nothing can be renamed: tasks' files stay where tasks wrote them, 
 Taking all of it away is the same fence: what is published is copied from here, and what was copied already and hasn't appeared is given up with it.
 """
 
-from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry
-from compactor.acid.names import TRASH_PREFIX, VERSION_FILE, VERSION_FILE_CONTENT, DirKind
+from compactor.acid.names import TRASH_PREFIX
 from compactor.engine.staging import EVIDENCE_PREFIX, Accepted, Staging
 from compactor.errors import CancelledError, CompactorError
 from compactor.storage.base import Storage
@@ -35,14 +34,10 @@ class ObjectStaging(Staging):
         if not self._storage.exists(location):
             raise self._discarded()
 
-    def mark(self, directory: str, kind: DirKind, layout: LayoutVersion) -> None:  # noqa: ARG002 - all directories of Hive 4 have the same
+    def mark(self, directory: str, marker: str, content: bytes) -> None:
         """See `Staging.mark`."""
-        location = super().place(directory, VERSION_FILE)
-        try:
-            self._storage.write_small(location, VERSION_FILE_CONTENT)
-        except FileNotFoundError:
-            raise self._discarded() from None
-        self._places[directory, VERSION_FILE] = location
+        super().mark(directory, marker, content)
+        self._places[directory, marker] = super().place(directory, marker)
 
     def listed(self, directory: str) -> tuple[FileEntry, ...]:
         """

@@ -194,6 +194,8 @@ class ApplicationSubmitter(Runner):
         """First by its word, where the driver is there to listen; then on YARN by the ResourceManager, then by signals."""
         with contextlib.suppress(CompactorError, OSError):
             application.mailbox.end()
+            if (seen := application.mailbox.look()) is not None:
+                self._notice(application, seen)  # it may have started since it was looked at last
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 application.process.wait(PATIENCE_SECONDS if application.there else LOOK_SECONDS)

@@ -14,21 +14,23 @@ import numpy.typing as npt
 
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, decode_buckets
+from compactor.engine.digest_note import note_of
 from compactor.engine.formats import output_format
 from compactor.engine.memory import trimmed
 from compactor.engine.open_inputs import OpenInputs
-from compactor.engine.results import Origin, OutputFile, RowCounts
+from compactor.engine.results import Origin, OutputFile, RowCounts, counted
 from compactor.engine.task_directory import own_directory
 from compactor.engine.task_events import BucketEvents, Span, Written, spanning
 from compactor.engine.task_results import checksum
 from compactor.engine.work import BucketTask, ChunkResult, ChunkTask, DeleteTask, Work
 from compactor.errors import CorruptFileError
 from compactor.orc.deletes import DeleteEvents, visible
+from compactor.orc.digest import Digest, Digester
 from compactor.orc.keys import read_keys
 from compactor.orc.output import OutputFormat
 from compactor.orc.recode import RowFilter, Source, Synthetic, recode_into, write_delete_events
 from compactor.orc.splice import FileSummary, Splicer
-from compactor.orc.tail import read_stripe_footer, read_tail
+from compactor.orc.tail import read_tail
 from compactor.planning.document import Action, DeleteScope, Role, Segment
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
@@ -70,10 +72,10 @@ class _Files:
                 return ChunkResult(*here, None, RowCounts(task.segments[0].rows, task.segments[0].rows), answer, last)
         with self._storage.create(join(self._own, name)) as sink:
             splicer = Splicer(sink, self._output)
-            counts = self._recode(task.segments, splicer)
+            counts, digest = self._recode(task.segments, splicer)
             splicer.finish("insert")
         answered = Action.RECODE if task.segments[0].action is Action.PROBE else None
-        return ChunkResult(*here, f"{self._relative}/{name}" if counts.written else None, counts, answered)
+        return ChunkResult(*here, f"{self._relative}/{name}" if counts.written else None, counts, answered, digest=digest)
 
     def bucket(self, task: BucketTask) -> OutputFile:
         bucket = self._work.bucket
@@ -83,7 +85,7 @@ class _Files:
             splicer = Splicer(sink, self._output)
             for together in _by_chunk(bucket.segments):
                 self._join(joined, together, made.get(together[0].chunk), splicer, files)
-            summary = splicer.finish("insert")
+            summary = splicer.finish("insert", note_of(joined.digest, joined.origins, splicer.stripe_rows))
         return self._finished(summary, joined)
 
     def _join(self, joined: "_Joined", together: Sequence[Segment], part: ChunkResult | None, splicer: Splicer, files: OpenInputs) -> None:
@@ -101,10 +103,12 @@ class _Files:
         before = splicer.rows
         joined.recoded += size
         if part is None:
-            joined.counts += self._recode(together, splicer)
+            counts, digest = self._recode(together, splicer)
         else:
-            joined.counts += part.rows
+            counts, digest = part.rows, part.digest
             self._take_in(part, splicer)
+        joined.counts += counts
+        joined.digest += digest
         joined.origins.append(Origin(None, -1, splicer.rows - before))
 
     def deletes(self) -> OutputFile:
@@ -134,10 +138,11 @@ class _Files:
             stripes=summary.stripes,
             first=summary.first_key,
             last=summary.last_key,
-            origins=_counted(joined.origins, summary.stripe_rows),
+            origins=counted(joined.origins, summary.stripe_rows),
             copied_bytes=joined.copied,
             recoded_bytes=joined.recoded,
             probed=tuple(joined.probed),
+            digest=joined.digest,
         )
 
     def _copy(self, files: OpenInputs, segment: Segment, splicer: Splicer, origins: list[Origin], last: RowKey | None) -> RowCounts:
@@ -145,7 +150,6 @@ class _Files:
         tail = files.tail(file)
         reader = files.handle(file)  # the store's own, so that it can copy without us
         for index in segment.stripes:
-            read_stripe_footer(reader, tail, index)  # a stripe that nobody can read must not disappear into a larger file
             splicer.add_stripe(reader, tail, index, last)
             origins.append(Origin(segment.path, index, 1))
         return RowCounts(segment.rows, segment.rows)
@@ -159,12 +163,14 @@ class _Files:
             for index in range(len(tail.stripes)):
                 splicer.add_stripe(reader, tail, index)
 
-    def _recode(self, segments: Sequence[Segment], splicer: Splicer) -> RowCounts:
-        """Append the rows of some segments that count."""
+    def _recode(self, segments: Sequence[Segment], splicer: Splicer) -> tuple[RowCounts, Digest]:
+        """Append the rows of some segments that count; how many, and what they hold."""
+        digester = Digester(self._output.row) if self._work.digests else None
         with OpenInputs(self._storage, self._work.location) as files:
             sources = [self._source(files, segment) for segment in segments]
-            result = recode_into(sources, splicer, RowFilter(self._applied_events(spanning(sources)), self._aborted))
-        return RowCounts(result.rows_in, result.rows_out, result.deleted, result.aborted)
+            result = recode_into(sources, splicer, RowFilter(self._applied_events(spanning(sources)), self._aborted), digester=digester)
+        digest = Digest() if digester is None else digester.digest
+        return RowCounts(result.rows_in, result.rows_out, result.deleted, result.aborted), digest
 
     def _source(self, files: OpenInputs, segment: Segment) -> Source:
         file = self._inputs[segment.path]
@@ -197,21 +203,6 @@ class _Files:
         return events.select(np.asarray(events.write_id) == self._work.own_write_id) if self._work.scope is DeleteScope.OWN else events
 
 
-def _counted(origins: Sequence[Origin], stripe_rows: Sequence[int]) -> tuple[Origin, ...]:
-    """Turn the rows of recoded parts into the stripes that hold them."""
-    counted = []
-    at = 0
-    for origin in origins:
-        start, rows = at, 0
-        while origin.path is None and rows < origin.count:
-            rows += stripe_rows[at]
-            at += 1
-        at += origin.path is not None
-        if at > start:
-            counted.append(Origin(origin.path, origin.stripe, at - start))
-    return tuple(counted)
-
-
 def _by_chunk(segments: Sequence[Segment]) -> list[tuple[Segment, ...]]:
     """Segments to be treated together, in order: those of one chunk, and each copied one for itself."""
     groups: list[list[Segment]] = []
@@ -230,5 +221,6 @@ class _Joined:
     counts: RowCounts = field(default_factory=RowCounts)
     origins: list[Origin] = field(default_factory=list)
     probed: list[Action] = field(default_factory=list)
+    digest: Digest = field(default_factory=Digest)
     copied: int = 0
     recoded: int = 0

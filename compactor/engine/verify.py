@@ -1,7 +1,7 @@
 """
 Our own output, checked before anybody sees it, against the inputs and against what Hive's readers rely on.
 
-Recoded stripes are decoded again (keys only); copied ones are compared with their source by statistics, key index and sampled bytes; rows are accounted for.
+Recoded stripes are decoded again, their values added up and compared with what was read from the inputs; copied ones are compared with their source by statistics, key index and sampled bytes; rows are accounted for.
 What differs is a `VerificationError`: the result isn't published.
 Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMerger, OrcAcidUtils.
 """
@@ -11,11 +11,14 @@ from dataclasses import replace
 from typing import Final
 
 from compactor.acid.listing import FileEntry
-from compactor.acid.names import METADATA_FILE, VERSION_FILE, DirKind
+from compactor.acid.names import DirKind
+from compactor.acid.types import row_type
+from compactor.engine.markers import markers_of
 from compactor.engine.results import OutputFile, RowCounts, StagedResult
 from compactor.engine.submit import JobName, Submitter
 from compactor.engine.task_results import checksum
-from compactor.engine.verify_stripes import VerifyTask, different, verify_stripes
+from compactor.engine.verify_stripes import Checked, VerifyTask, different, verify_stripes
+from compactor.orc.digest import Digest, differences
 from compactor.planning.document import CompactionPlan, Role
 from compactor.storage.base import Storage
 
@@ -31,9 +34,8 @@ def verify_listing(directory: str, listed: Sequence[FileEntry], result: StagedRe
     Raises:
         VerificationError: something else is there, missing, or of another length or checksum.
     """
-    kind = next(output.kind for output in plan.outputs if output.name == directory)
     files = {file.name: file for file in result.files if file.directory == directory}
-    markers = {VERSION_FILE} | ({METADATA_FILE} if kind is DirKind.BASE and plan.visibility_txn is None else set())
+    markers = markers_of(plan, directory).keys()
     found = {entry.path: entry.length for entry in listed}
     if set(found) != files.keys() | markers:
         odd = sorted(set(found) ^ (files.keys() | markers))
@@ -53,7 +55,21 @@ def verify_full_acid(plan: CompactionPlan, result: StagedResult, place: Place, s
     """
     check_accounts(plan, result)
     tasks = [task for file in result.files for task in _verify_tasks(plan, file, place)]
-    submitter.run(job, verify_stripes, tasks, progress=lambda _: None, cancelled=cancelled)
+    check_values(plan, result, submitter.run(job, verify_stripes, tasks, progress=lambda _: None, cancelled=cancelled))
+
+
+def check_values(plan: CompactionPlan, result: StagedResult, checked: Sequence[Checked]) -> None:
+    """
+    The values of the recoded stripes of each file, as they were read back, are those that were read from the inputs.
+
+    Raises:
+        VerificationError: with the columns that differ.
+    """
+    for file in result.files:
+        found = sum((one.digest for one in checked if (one.directory, one.name) == (file.directory, file.name)), Digest())
+        if found != file.digest:
+            wrong = ", ".join(differences(row_type(plan.columns), file.digest, found))
+            raise different(f"{file.directory}/{file.name} was read back with other values than were read from the inputs, in {wrong}")
 
 
 def check_accounts(plan: CompactionPlan, result: StagedResult) -> None:

@@ -1,5 +1,5 @@
 """
-One output file's stripes, checked on an executor: recoded ones by decoding their keys again, copied ones against their source.
+One output file's stripes, checked on an executor: recoded ones by decoding them again, copied ones against their source.
 
 Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMerger, OrcAcidUtils.
 """
@@ -12,15 +12,18 @@ import numpy as np
 
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, decode_bucket, decode_buckets
+from compactor.engine.digest_note import read_note
 from compactor.engine.formats import output_format
 from compactor.engine.memory import trimmed
 from compactor.engine.open_inputs import OpenInputs
 from compactor.engine.results import OutputFile
 from compactor.engine.task_events import BucketEvents, Span
-from compactor.errors import CorruptFileError, RefusedError, VerificationError
+from compactor.errors import RefusedError, VerificationError
 from compactor.orc.deletes import DeleteEvents, visible
+from compactor.orc.digest import Digest, Digester
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import DELETE, INSERT, acid_stats, read_keys, stripe_bounds
+from compactor.orc.rows import RowFilter, Source, SourceRows, Tally
 from compactor.orc.schema import same_layout
 from compactor.orc.tail import Tail, read_tail
 from compactor.planning.document import DeleteScope, FormatSpec, InputFile
@@ -59,8 +62,17 @@ class VerifyTask:
     events_at_once: int
 
 
-def verify_stripes(task: VerifyTask) -> int:
-    """Run one check on an executor; returns the number of stripes looked at."""
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check found in order; `digest` is of the recoded stripes it has read, without columns where the task that wrote them made none."""
+
+    directory: str
+    name: str
+    digest: Digest
+
+
+def verify_stripes(task: VerifyTask) -> Checked:
+    """Run one check on an executor."""
     with trimmed():
         storage = storage_for(task.location)
         with storage.open_read(task.path) as reader, OpenInputs(storage, task.location) as inputs:
@@ -68,7 +80,7 @@ def verify_stripes(task: VerifyTask) -> int:
             if task.start == 0:
                 check.tail_of_file()
             check.stripes()
-    return len(task.origins)
+            return Checked(task.file.directory, task.file.name, check.digest)
 
 
 class _Check:
@@ -87,11 +99,17 @@ class _Check:
         self._inputs = {file.path: file for file in task.inputs}
         self._opened = inputs
         self._aborted = np.array(task.aborted, dtype=np.int64)
+        self._output = output_format(task.columns, task.format)
+        self._digester = Digester(self._output.row) if task.file.digest.columns else None
+
+    @property
+    def digest(self) -> Digest:
+        """Of the values that were read again."""
+        return Digest() if self._digester is None else self._digester.digest
 
     def tail_of_file(self) -> None:
         """Types, counts and user metadata as Hive's readers want them."""
-        tail, task = self._tail, self._task
-        output = output_format(task.columns, task.format)
+        tail, task, output = self._tail, self._task, self._output
         if not tail.is_acid or not same_layout(tail.row_tree, output.row, names=True):
             raise self._wrong(f"has columns {tail.tree} instead of those of the table")
         if (tail.compression, tail.stride) != (output.compression, output.stride):
@@ -103,6 +121,9 @@ class _Check:
         counts = (0, 0, tail.rows) if self._deletes else (tail.rows, 0, 0)
         if acid_stats(tail) != counts or tail.user_metadata.get("hive.acid.version") != b"2":
             raise self._wrong(f"says {acid_stats(tail)} inserts, updates and deletes instead of {counts}")
+        note = read_note(tail.user_metadata)
+        if task.file.digest.rows and (note is None or note.digest != task.file.digest):
+            raise self._wrong("doesn't say what was read from the inputs")
         self._file_statistics()
 
     def _file_statistics(self) -> None:
@@ -153,7 +174,7 @@ class _Check:
             raise self._wrong(f"stripe {index + 1} holds values beside delete events")
 
     def _recoded(self, index: int, events: DeleteEvents | None) -> None:
-        """Decode the keys again and hold them against everything they must be."""
+        """Decode the stripe again and hold its keys against everything they must be; its values are added up."""
         last = self._last_before(index)
         rows = 0
         spans: list[tuple[int, int]] = []
@@ -173,8 +194,13 @@ class _Check:
     def _decoded(self, index: int) -> Iterator[KeyColumns]:
         """A stripe of ours that contradicts its tail, or can't be decoded, isn't what it must be."""
         try:
-            yield from read_keys(self._reader, self._tail, index)
-        except CorruptFileError as error:
+            if self._digester is None:
+                yield from read_keys(self._reader, self._tail, index)
+                return
+            source = Source(self._reader, self._tail, (index,), trusted=True)
+            for chunk in SourceRows(source, self._output, RowFilter(), Tally(), digester=self._digester):
+                yield chunk.keys
+        except RefusedError as error:
             raise different(error.message) from error
 
     def _keys(self, index: int, keys: KeyColumns, events: DeleteEvents | None) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey
 from compactor.engine.results import RowCounts
+from compactor.orc.digest import NO_DIGEST, Digest
 from compactor.planning.document import Action, BucketPlan, DeleteScope, FormatSpec, InputFile, Segment
 
 
@@ -22,6 +23,7 @@ class Work:
         tasks: where task attempts make their directories.
         own_write_id: with scope OWN, whose rows' deletes are applied.
         events_at_once: delete events that may be in memory.
+        digests: whether the values of recoded rows are added up.
     """
 
     location: str
@@ -36,6 +38,7 @@ class Work:
     own_write_id: int
     aborted: tuple[int, ...]
     events_at_once: int
+    digests: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class ChunkResult:
         path: the scratch file, relative to the staging directory; None when no row was left, or the stripe is to be copied.
         probed: what became of a stripe that had to be looked at.
         last: of a stripe that is to be copied: its last key.
+        digest: of the recoded rows, as they were read.
     """
 
     directory: str
@@ -67,6 +71,7 @@ class ChunkResult:
     rows: RowCounts
     probed: Action | None = None
     last: RowKey | None = None
+    digest: Digest = NO_DIGEST
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,20 @@ Aborted rows are invisible to everybody, so no reader holds this up; only writer
 Source: docs/metastore.md; Hive's ReadyToCleanAbortHandler, AbortedTxnCleaner.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, exists, func, insert, or_, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
 from compactor.metastore.database import Database
-from compactor.metastore.forgetting import forget_aborted, forget_vanished
+from compactor.metastore.forgetting import Proof, forget, forget_vanished, note_unnamed, unnoted
 from compactor.metastore.model import KIND_CODES, Entity, QueueState
 from compactor.metastore.rows import read_queue
 from compactor.metastore.snapshots import snapshots_for
-from compactor.metastore.sql import entity_columns, fitting, next_number, of_entity
+from compactor.metastore.sql import entity_columns, fitting, minimum, next_number, of_entity
 
 _FIRST_RETRY_MS = 300_000
 _LONGEST_RETRY_MS = 24 * 3_600_000
@@ -30,16 +30,15 @@ class AbortedGroup:
     The aborted writes of one table or partition; a partitioned table without partition is a dynamic-partition write that never named one.
 
     Args:
+        entity: as Hive stored it, which may be no partition's name (`metastore.spelling`).
         count: component rows, leftovers of aborted compactions included.
         oldest_ms: when the oldest of the transactions started.
-        min_open_writer: the smallest transaction that is writing there now.
         retry_entry_id, retry_retention_ms: the row that puts it off after a failure, and for how long.
     """
 
     entity: Entity
     count: int
     oldest_ms: int
-    min_open_writer: int | None = None
     retry_entry_id: int | None = None
     retry_retention_ms: int = 0
 
@@ -91,53 +90,48 @@ class Aborts:
 
         return self._database.read(look)
 
-    def lists(self, group: AbortedGroup) -> tuple[ValidTxnList, CleanerWriteIdList]:
-        """Under which transactions and write ids the group's aborted directories are decided: nothing at or above an open writer."""
+    def note_unnamed(self) -> int:
+        """Add components that Hive 3.1 left out for aborted transactions, so that they are found as groups; returns for how many transactions."""
+        if self._schema.hive_4 or not self._database.read(lambda connection: connection.scalar(select(exists().where(unnoted(self._schema))))):
+            return 0
+        return self._database.repeatable(lambda connection: note_unnamed(connection, self._database))
+
+    def lists(self, table: Entity) -> tuple[ValidTxnList, CleanerWriteIdList]:
+        """Under which transactions and write ids a table's aborted directories are decided: nothing at or above an open writer of it."""
 
         def look(connection: Connection) -> tuple[ValidTxnList, CleanerWriteIdList]:
             snapshot = self._snapshots.take(connection)
-            below = snapshot.high_watermark if group.min_open_writer is None else group.min_open_writer - 1
-            txns = snapshot.capped(below)
-            reader = self._snapshots.write_ids(connection, [group.entity.full_name], txns)[group.entity.full_name]
+            components, txns = self._schema.txn_components, self._schema.txns.c
+            of_table = and_(components.c.tc_database == table.database, components.c.tc_table == table.table)
+            open_txns = select(txns.txn_id).where(txns.txn_state == "o")
+            writer = minimum(connection, components.c.tc_txnid, of_table, components.c.tc_txnid.in_(open_txns))
+            found = snapshot.capped(snapshot.high_watermark if writer is None else min(snapshot.high_watermark, writer - 1))
+            reader = self._snapshots.write_ids(connection, [table.full_name], found)[table.full_name]
             reach = reader.high_watermark if reader.min_open is None else min(reader.high_watermark, reader.min_open - 1)
-            return txns, CleanerWriteIdList.from_reader(reader, reach)
+            return found, CleanerWriteIdList.from_reader(reader, reach)
 
         return self._database.read(look)
 
-    def mark_cleaned(
-        self,
-        group: AbortedGroup,
-        highest_write_id: int,
-        aborted_write_ids: Collection[int] | None = None,
-        *,
-        uncompacted: bool = False,
-        txns: ValidTxnList | None = None,
-    ) -> int:
-        """
-        Forget the components whose directories are gone; returns how many.
+    def forget(self, groups: Iterable[AbortedGroup], proof: Proof) -> int:
+        """Forget what the proof covers of a table, whatever partition its rows name; returns how many components."""
+        return self._forget(groups, lambda connection: forget(connection, self._database, proof))
 
-        Args:
-            highest_write_id: all aborted directories up to it are gone, unless `uncompacted`.
-            uncompacted: aborted ids lie inside directories with others: only `aborted_write_ids` are forgotten.
-            txns: under which the directories were judged: nothing is forgotten of a transaction that hadn't ended there. None: no bound.
-        """
+    def forget_vanished(self, groups: Iterable[AbortedGroup], table: Entity) -> int:
+        """Forget the components of a table that isn't in the catalog, and whose write ids aren't counted any more; returns how many."""
+        return self._forget(groups, lambda connection: forget_vanished(connection, self._database, table))
 
-        def forget(connection: Connection) -> int:
-            self._drop_retry(connection, group)
-            return forget_aborted(connection, self._database, group.entity, None if uncompacted else highest_write_id, aborted_write_ids or (), txns=txns)
+    def _forget(self, groups: Iterable[AbortedGroup], change: Callable[[Connection], int]) -> int:
+        groups = list(groups)
 
-        deleted = self._database.repeatable(forget)
-        self._put_off.pop(group.entity, None)
+        def forget_and_settle(connection: Connection) -> int:
+            for group in groups:
+                self._drop_retry(connection, group)
+            return change(connection)
+
+        deleted = self._database.repeatable(forget_and_settle)
+        for group in groups:
+            self._put_off.pop(group.entity, None)
         return deleted
-
-    def mark_gone(self, group: AbortedGroup) -> int:
-        """Forget all components of a table, or a partition of one, that isn't in the catalog; returns how many: none when it is there by now."""
-
-        def forget(connection: Connection) -> int:
-            self._drop_retry(connection, group)
-            return forget_vanished(connection, self._database, group.entity)
-
-        return self._database.repeatable(forget)
 
     def retry_later(self, group: AbortedGroup, message: str) -> int:
         """Put the group off for twice as long as the last time, five minutes at first, a day at most; returns for how many ms. 3.1 has no row for it: remembered."""
@@ -184,12 +178,10 @@ class Aborts:
         due = or_(count > count_threshold, oldest < now - age_ms) if age_ms >= 0 else count > count_threshold
         query: Any = select(*names, count, oldest).select_from(origin).where(txns.c.txn_state == "a").group_by(*names).having(due).order_by(oldest)
         rows = connection.execute(query).all()
-        writers: Any = select(*names, func.min(components.c.tc_txnid)).select_from(origin).where(txns.c.txn_state == "o").group_by(*names)
-        open_writers = {Entity(database, table, partition): int(txn_id) for database, table, partition, txn_id in connection.execute(writers)}
         groups = []
         for database, table, partition, number, started in rows:
             entity = Entity(database, table, partition)
             retry_id, pause, until = waiting.get(entity, (0, 0, 0))
             if until <= now:
-                groups.append(AbortedGroup(entity, int(number), int(started), open_writers.get(entity), retry_id or None, pause))
+                groups.append(AbortedGroup(entity, int(number), int(started), retry_id or None, pause))
         return groups[:limit]

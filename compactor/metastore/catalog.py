@@ -113,6 +113,17 @@ class Catalog:
         query = select(dbs.name).where(dbs.ctlg_name == DEFAULT_CATALOG).order_by(dbs.name)
         return self._database.read(lambda connection: list(connection.scalars(query)))
 
+    def database_parameters(self, database: str) -> Mapping[str, str]:
+        """Of one database, by its name in any case; none when there is none."""
+        dbs, schema = self._schema.dbs.c, self._schema
+        query = select(dbs.db_id).where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database.lower())
+
+        def look(connection: Connection) -> Mapping[str, str]:
+            number = connection.scalar(query)
+            return {} if number is None else self._parameters(connection, schema.database_params, "db_id", [number]).get(number, {})
+
+        return self._database.read(look)
+
     def table_names(self, database: str, *, transactional: bool = True) -> list[str]:
         """Names of a database's tables; only transactional ones unless asked otherwise."""
         dbs, tbls, parameters = self._schema.dbs.c, self._schema.tbls.c, self._schema.table_params.c

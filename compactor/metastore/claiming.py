@@ -7,17 +7,20 @@ Source: docs/metastore.md, docs/control.md; Hive's NextCompactionFunction.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, func, or_, select, true, update
 
-from compactor.acid.compaction import CompactionKind
+from compactor.acid.compaction import SUPPORTED
+from compactor.log import get_logger
 from compactor.metastore.database import Database
-from compactor.metastore.model import KIND_CODES, QueueEntry, QueueState
+from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, QueueEntry, QueueState
+from compactor.metastore.properties import encode_properties
 from compactor.metastore.rows import read_queue
 from compactor.metastore.sql import fitting, next_number
 
+_log = get_logger(__name__)
 POOL_TIMEOUT_MS = 12 * 3_600_000
 """After this long an entry of a pool that nobody serves is anybody's (`metastore.compactor.worker.pool.timeout`)."""
 
@@ -113,19 +116,28 @@ class Claims:
         return None  # each time another worker was quicker: there will be a next look
 
     def _take(self, connection: Connection, number: int, values: Mapping[str, object]) -> QueueEntry | None:
-        """One row, unless it is somebody else's by now."""
+        """
+        One row, unless it is somebody else's by now. What only Hive may say of a directory is taken out of its properties: the Cleaner that comes to it later may
+        be Hive's.
+        """
         queue = self._table.c
         mine = (queue.cq_id == number, queue.cq_state == QueueState.INITIATED.code)
         if connection.execute(update(self._table).where(*mine).values(fitting(self._table, values))).rowcount != 1:
             return None
-        return read_queue(connection, self._schema, queue.cq_id == number)[0]
+        entry = read_queue(connection, self._schema, queue.cq_id == number)[0]
+        if HIVES_OWN_PROPERTIES.isdisjoint(entry.properties):
+            return entry
+        kept = {key: value for key, value in entry.properties.items() if key not in HIVES_OWN_PROPERTIES}
+        _log.warning("properties that are Hive's own were taken out of a request", id=number, properties=sorted(HIVES_OWN_PROPERTIES & entry.properties.keys()))
+        connection.execute(update(self._table).where(queue.cq_id == number).values(cq_tblproperties=encode_properties(kept)))
+        return replace(entry, properties=kept)
 
     def _waiting(self, pool: str | None) -> ColumnElement[bool]:
         return and_(self._table.c.cq_state == QueueState.INITIATED.code, self._kinds(), self._in_pool(pool))
 
     def _kinds(self) -> ColumnElement[bool]:
-        """What workers do."""
-        return self._table.c.cq_type.in_([KIND_CODES[kind] for kind in (CompactionKind.MAJOR, CompactionKind.MINOR, CompactionKind.REBALANCE)])
+        """What our workers do; the rest is left to Hive's, which may run beside them."""
+        return self._table.c.cq_type.in_(sorted(KIND_CODES[kind] for kind in SUPPORTED))
 
     def _in_pool(self, pool: str | None) -> ColumnElement[bool]:
         queue = self._table.c

@@ -5,7 +5,7 @@ Which files are obsolete is `acid.snapshot`'s to say; deleting them is the Clean
 MarkCleanedFunction, CompactionCleaner; HIVE-29572 (entries whose own transaction was aborted).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
@@ -14,7 +14,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError
 from compactor.metastore.database import Database
-from compactor.metastore.forgetting import forget_aborted, forget_vanished
+from compactor.metastore.forgetting import Proof, forget, forget_commits
 from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
 from compactor.metastore.readers import Blocker, Readers, read_readers
 from compactor.metastore.rows import labelled, move_to_history, queue_entry
@@ -22,6 +22,7 @@ from compactor.metastore.siblings import at_work, newest_commits, within
 from compactor.metastore.sights import Sight, together
 from compactor.metastore.snapshots import snapshots_for
 from compactor.metastore.sql import fitting, of_entity
+from compactor.metastore.writers import writers
 from compactor.reasons import Reason
 
 
@@ -55,6 +56,7 @@ class Cleaning:
         self._schema = database.schema
         self._snapshots = snapshots_for(database)
         self._sights: dict[int, Sight] = {}
+        self._seen_open: set[int] = set()
 
     def ready_for_cleaning(self, retention_ms: int = 0) -> list[ReadyEntry]:
         """
@@ -87,29 +89,15 @@ class Cleaning:
         """Leave the entry alone until so long after its commit, and say why (4.x)."""
         self._note(entry, {"cq_retry_retention": retention_ms, "cq_error_message": message, "cq_cleaner_start": -1})
 
-    def mark_cleaned(
-        self,
-        entry: QueueEntry,
-        aborted_write_ids: Collection[int] | None = None,
-        *,
-        uncompacted_aborts: bool = False,
-        txns: ValidTxnList | None = None,
-        unjoined: bool = False,
-        gone: bool = False,
-    ) -> None:
+    def mark_cleaned(self, entry: QueueEntry, proof: Proof | None = None, *, unjoined: bool = False, gone: bool = False) -> None:
         """
-        Finish an entry: into the history as succeeded, and forget what its compaction has taken care of, in one database transaction.
-
-        Forgets committed components of this very table or partition up to the covered write id, and components of aborted transactions,
-        whose directories must be gone by now.
+        Finish an entry: into the history as succeeded, and forget what its compaction has taken care of, in one database transaction: committed components of
+        this very table or partition up to the covered write id, and what the proof covers.
 
         Args:
-            aborted_write_ids: aborted ids whose directories were removed.
-            uncompacted_aborts: aborted ids at or below the covered one still lie inside directories with others: only `aborted_write_ids` are forgotten.
-            txns: under which the directories were judged: what it doesn't know as ended wasn't judged, and isn't forgotten. None: no bound.
+            proof: of what is left of aborted writes; None: nothing is known of them, and nothing forgotten.
             unjoined: it was a part of a larger compaction and left out something below: the committed components stay, or nobody would look at the rest again.
-            gone: the table or partition was dropped: forget all of its components; those of aborted transactions only with the whole table, for
-                such a one may have left a directory in a partition that isn't in the catalog.
+            gone: the table or partition was dropped: forget all of its committed components.
 
         Raises:
             OwnershipLostError: the entry isn't ready for cleaning any more.
@@ -118,17 +106,12 @@ class Cleaning:
         def finish(connection: Connection) -> None:
             if not move_to_history(connection, self._schema, [self._is_ready(entry)], QueueState.SUCCEEDED, end=self._database.now, message=None):
                 raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} isn't ready for cleaning any more")
-            self._forget_retries(connection, entry.entity)
             covered = entry.highest_write_id or 0
-            completed = self._schema.completed_txn_components
-            if gone:
-                connection.execute(delete(completed).where(of_entity(completed, "ctc", entry.entity)))
-                forget_vanished(connection, self._database, entry.entity)
-            elif covered:
-                if not unjoined:
-                    connection.execute(delete(completed).where(of_entity(completed, "ctc", entry.entity), completed.c.ctc_writeid <= covered))
-                up_to, these = self._ids(covered, aborted_write_ids, uncompacted_aborts)
-                forget_aborted(connection, self._database, entry.entity, up_to, these, txns=txns)
+            if gone or (covered and not unjoined):
+                forget_commits(connection, self._database, entry.entity, None if gone else covered)
+            if proof is not None:
+                self._forget_retries(connection, entry.entity)
+                forget(connection, self._database, proof)
 
         try:
             self._database.write(finish)
@@ -137,10 +120,6 @@ class Cleaning:
             if not self._database.read(lambda connection: connection.scalar(select(history.cc_id).where(history.cc_id == entry.id))):
                 self._database.write(finish)
         self._sights.pop(entry.id, None)
-
-    @staticmethod
-    def _ids(covered: int, aborted_write_ids: Collection[int] | None, uncompacted_aborts: bool) -> tuple[int | None, Collection[int] | None]:
-        return (None, aborted_write_ids or ()) if uncompacted_aborts else (covered, aborted_write_ids)
 
     # Readiness
 
@@ -156,6 +135,7 @@ class Cleaning:
         rows = connection.execute(query.order_by(queue.c.cq_id)).mappings().all()
         if not rows:
             self._sights.clear()
+            self._seen_open.clear()
             return []
         readers = read_readers(connection, self._database)
         now = self._database.now_ms(connection)
@@ -163,12 +143,13 @@ class Cleaning:
         self._look(entries, readers, now)
         alike: dict[Entity, list[QueueEntry]] = {}
         for entry, _ in entries:
-            alike.setdefault(entry.entity, []).append(entry)
+            if entry.location is None:  # one that only removes a directory neither waits for what has its name by now, nor holds it up
+                alike.setdefault(entry.entity, []).append(entry)
         first = {entity: min(found, key=lambda entry: (entry.highest_write_id or 0, entry.id)) for entity, found in alike.items()}
         newest = {} if schema.hive_4 else newest_commits(connection, schema, (entry for entry, _ in entries))
-        sights = {entry.id: self._sight(entry, alike[entry.entity], newest) for entry, _ in entries}
+        sights = {entry.id: self._sight(entry, alike.get(entry.entity, ()), newest) for entry, _ in entries}
         judged = [
-            self._judge(entry, state, readers, first=first[entry.entity], sight=sights[entry.id], now=now, retention_ms=retention_ms)
+            self._judge(entry, state, readers, first=first.get(entry.entity, entry), sight=sights[entry.id], now=now, retention_ms=retention_ms)
             for entry, state in entries
         ]
         return judged if schema.hive_4 else self._beside(judged, at_work(connection, schema), alike)
@@ -199,15 +180,21 @@ class Cleaning:
         if number is not None:
             raise RetryableError(f"compaction {number} of {ready.entry.entity} began while it was cleaned; everything was put back")
 
+    def writers(self, entry: QueueEntry) -> list[Blocker]:
+        """Who may be writing into the directory that this entry asks to remove: what the catalog says of it counts only when it is asked afterwards."""
+        return self._database.read(lambda connection: writers(connection, self._database, entry.entity, entry.txn_id))
+
     def _look(self, entries: list[tuple[QueueEntry, str | None]], readers: Readers, now: int) -> None:
         """Remember what is there when an entry is first seen with its transaction ended; forget entries that are gone."""
         alive = {entry.id for entry, _ in entries}
         for number in set(self._sights) - alive:
             del self._sights[number]
+        self._seen_open &= alive
         for entry, own_state in entries:
-            if entry.id not in self._sights or own_state == "o":
+            if entry.id not in self._sights or entry.id in self._seen_open or own_state == "o":
                 held = frozenset(lock.lock_id for lock in readers.locks_on(entry.entity))
                 self._sights[entry.id] = Sight(now, readers.snapshot.high_watermark, held)
+                (self._seen_open.add if own_state == "o" else self._seen_open.discard)(entry.id)  # who came since the last such look counts as well
 
     def _sight(self, entry: QueueEntry, alike: Iterable[QueueEntry], newest: Mapping[Entity, int]) -> Sight:
         """
@@ -222,7 +209,7 @@ class Cleaning:
 
     def _judge(self, entry: QueueEntry, own_state: str | None, readers: Readers, *, first: QueueEntry, sight: Sight, now: int, retention_ms: int) -> ReadyEntry:
         blockers: list[Blocker] = []
-        if first.id != entry.id:
+        if first.id != entry.id and entry.location is None:
             blockers.append(
                 Blocker(Reason.EARLIER_ENTRY, f"compaction {first.id} of the same {'partition' if entry.entity.partition else 'table'} is cleaned first")
             )
@@ -239,7 +226,7 @@ class Cleaning:
         blockers += readers.open_at(entry.entity, committed_at)
         blockers += self._locks(entry, readers, sight, committed_at)
         txns = readers.snapshot.capped(min(committed_at, horizon - 1))
-        if not blockers and entry.txn_id is not None and not txns.is_valid(entry.txn_id):
+        if not blockers and entry.location is None and entry.txn_id is not None and not txns.is_valid(entry.txn_id):
             blockers += readers.began_while_open(entry.entity, entry.txn_id)
         return ReadyEntry(entry, txns, tuple(blockers))
 
@@ -249,11 +236,16 @@ class Cleaning:
         Entries become ready before their transaction commits; one without CQ_NEXT_TXN_ID may not have committed.
 
         The commit of a rebalance never sets it: there an absent or committed transaction is taken as committed.
+
+        A request to remove a directory only waits for its transaction to end: that of a CTAS was rolled back, and a DROP whose client died has dropped all the
+        same, for the catalog is changed before. What the catalog has there (again) is never removed (`roles.soft_delete`).
         """
         if entry.next_txn_id is not None or not entry.txn_id:
             return []
         if state == "o":
             return [Blocker(Reason.NOT_YET_COMMITTED, f"its own transaction {entry.txn_id} isn't committed yet")]
+        if entry.location is not None:
+            return []
         if state == "a" or (state is None and entry.kind is not CompactionKind.REBALANCE):
             return [Blocker(Reason.COMPACTION_ABORTED, f"its own transaction {entry.txn_id} was rolled back")]
         return []

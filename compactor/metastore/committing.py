@@ -60,6 +60,16 @@ class Commits:
         row = {"mh_txnid": txn_id, "mh_database": entry.entity.database, "mh_table": entry.entity.table, "mh_writeid": highest_write_id + 1}
         connection.execute(insert(history).values(row))
 
+    def withdraw_attempt(self, txn_id: int) -> None:
+        """As `Queue.withdraw_attempt`."""
+        txns, components = self._schema.txns.c, self._schema.txn_components
+
+        def withdraw(connection: Connection) -> None:
+            if connection.scalar(select(txns.txn_state).where(txns.txn_id == txn_id).with_for_update()) == "o":
+                connection.execute(delete(components).where(components.c.tc_txnid == txn_id, components.c.tc_operation_type == "c"))
+
+        self._database.repeatable(withdraw)
+
     def mark_compacted_and_commit(self, entry: QueueEntry, worker_id: str, txn_id: int | None, rest: Rest | None = None) -> None:
         """As `Queue.mark_compacted_and_commit`."""
         mine = and_(owned(self._table, entry), self._table.c.cq_worker_id == worker_id)

@@ -136,6 +136,11 @@ class Database:
         return self._engine
 
     @property
+    def read_only(self) -> bool:
+        """Nothing can be written, and no lock taken."""
+        return self._read_only
+
+    @property
     def embedded(self) -> bool:
         """Nobody but this process uses the database."""
         return not self.dialect.shares_with_others

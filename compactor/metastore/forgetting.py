@@ -1,60 +1,196 @@
 """
-What the metastore keeps of aborted writes, forgotten once their directories are gone.
+What the metastore keeps of aborted writes, forgotten once nothing is left of them; the only place where that happens.
 
-Without its components an aborted transaction is forgotten, and what is forgotten counts as committed. Source: docs/metastore.md; Hive's
-MarkCleanedFunction.
+A row of TXN_COMPONENTS says that an aborted transaction may have left files. Without one the transaction is forgotten, then its write ids are, and what is
+forgotten counts as committed. So a row goes only by a proof. Source: docs/metastore.md, *Forgetting*; Hive's MarkCleanedFunction, HIVE-21052, HIVE-24481.
 """
 
-from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, not_, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, delete, exists, false, func, insert, literal, not_, or_, select, tuple_, update
 
 from compactor.acid.write_ids import ValidTxnList
+from compactor.errors import RefusedError
 from compactor.metastore.database import Database
 from compactor.metastore.model import DEFAULT_CATALOG, Entity
-from compactor.metastore.sql import batches, of_entity
+from compactor.metastore.schema import HiveSchema
+from compactor.metastore.spelling import is_plain, stored_as, unescaped
+from compactor.metastore.sql import batches, of_entity, same
+from compactor.reasons import Reason
+
+NOTED = "compactor: what it may have written is in TXN_COMPONENTS"
+"""In TXN_META_INFO of an aborted transaction of Hive 3.1 (`note_unnamed`)."""
+
+_PAIRS = 500
 
 
-def forget_aborted(
-    connection: Connection, database: Database, entity: Entity, up_to: int | None, write_ids: Collection[int] | None, *, txns: ValidTxnList | None
-) -> int:
+@dataclass(frozen=True, slots=True)
+class Proof:
     """
-    Delete components of aborted transactions on exactly this table or partition; returns how many.
-
-    No directory of those write ids may be left: without components the transaction is forgotten, and then counts as committed. Rows without
-    a partition on a partitioned table are a dynamic-partition write's: only a call for the whole table deletes them, and only them.
+    That nothing is left of aborted writes. Only a sweep makes one (`roles.sweep`): it listed the directories, and they were there.
 
     Args:
-        up_to: ids at or below it.
-        write_ids: these ids too.
-        txns: only of transactions that had ended for this list. A compaction that was rolled back later, and the writers of a table that was created
-            anew, have write ids as small as those that were judged.
+        table, tbl_id: what was swept; a table that was created anew under the name is another.
+        partition: only this partition's directory was listed, which tells of compactions of it and of no write: Hive names the partitions of a write
+            wrongly, or not all of them. None: every directory of the table was listed, also those of no partition in the catalog.
+        directories: locations that were listed.
+        listed_ms: of the database clock, when the sweep began.
+        txns: under which it judged; nothing is forgotten of a transaction that wasn't known as aborted there.
+        gone: aborted write ids of which no listed directory holds a row.
     """
-    components = database.schema.txn_components
-    where = _aborted_of(database, entity)
-    if txns is not None:
-        where = and_(where, components.c.tc_txnid <= txns.high_watermark, *(components.c.tc_txnid.not_in(batch) for batch in batches(txns.open)))
+
+    table: Entity
+    tbl_id: int
+    partition: str | None
+    directories: frozenset[str]
+    listed_ms: int
+    txns: ValidTxnList
+    gone: frozenset[int]
+
+    def covers(self, txn_id: int, partition: str | None, operation: str, write_id: int | None) -> bool:
+        """Whether nothing is left of what this row of TXN_COMPONENTS, on its table, marks."""
+        if not self.txns.is_aborted(txn_id):
+            return False
+        if operation == "c":
+            return self.partition is None or partition == self.partition
+        return self.partition is None and write_id in self.gone
+
+
+def forget(connection: Connection, database: Database, proof: Proof) -> int:
+    """
+    Delete the components of aborted transactions that the proof covers; returns how many. None when the table isn't the one that was swept.
+
+    Raises:
+        RefusedError: the table became another one meanwhile: each statement sees what was committed before it. The transaction must be rolled back.
+    """
+    schema = database.schema
+    components = schema.txn_components
+    note_unnamed(connection, database)
+    if connection.scalar(_tbl_id(schema, proof.table)) != proof.tbl_id:
+        return 0
+    columns = (components.c.tc_txnid, components.c.tc_partition, components.c.tc_operation_type, components.c.tc_writeid)
+    rows = connection.execute(select(*columns).where(_aborted_of(schema, proof.table)).distinct()).all()
+    covered: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
+    for txn_id, partition, operation, write_id in rows:
+        if write_id is not None and proof.covers(txn_id, partition, operation, write_id):
+            covered.setdefault((partition, operation), []).append((txn_id, write_id))
     deleted = 0
-    if up_to is not None:
-        deleted += connection.execute(delete(components).where(where, components.c.tc_writeid <= up_to)).rowcount
-    for batch in batches(sorted(write_ids or ())):
-        deleted += connection.execute(delete(components).where(where, components.c.tc_writeid.in_(batch))).rowcount
+    for (partition, operation), pairs in covered.items():
+        named = and_(_of_table(components, proof.table), same(components.c.tc_partition, partition), components.c.tc_operation_type == operation)
+        for batch in batches(pairs, _PAIRS):
+            these = tuple_(components.c.tc_txnid, components.c.tc_writeid).in_(batch)
+            deleted += connection.execute(delete(components).where(named, these)).rowcount
+    if connection.scalar(_tbl_id(schema, proof.table)) != proof.tbl_id:
+        raise RefusedError(Reason.INPUT_CHANGED, f"{proof.table} was dropped or re-created while its aborted writes were being forgotten; nothing was")
     return deleted
 
 
-def forget_vanished(connection: Connection, database: Database, entity: Entity) -> int:
+def forget_commits(connection: Connection, database: Database, entity: Entity, up_to: int | None) -> None:
     """
-    Delete all components of aborted transactions on a table that isn't in the catalog, or on a partition of one; returns how many.
+    Delete committed components of exactly this table or partition: they only tell what may be worth a compaction.
 
+    Under each name that Hive may have stored for the partition, but those that may be another's: that one would never be looked at again.
+
+    Args:
+        up_to: with write ids at or below it; None: whatever their write ids.
+    """
+    schema = database.schema
+    completed = schema.completed_txn_components
+    where = [or_(false(), *(of_entity(completed, "ctc", named) for named in only_its(connection, schema, entity)))]
+    if up_to is not None:
+        where.append(completed.c.ctc_writeid <= up_to)
+    connection.execute(delete(completed).where(*where))
+
+
+def forget_vanished(connection: Connection, database: Database, table: Entity) -> int:
+    """
+    Delete all components of aborted transactions on a table of which the metastore knows nothing more; returns how many.
+
+    Not in the catalog isn't enough: of a CREATE TABLE AS that failed there never was a table, yet its files lie where a later one of that name looks for its
+    own, and that one goes on with its write ids (NEXT_WRITE_ID). Where these aren't known either, no id stands for the files, whatever is remembered.
     One statement looks and deletes: between the two a table of that name could be created and written to.
     """
     schema = database.schema
+    counters, mappings = schema.next_write_id.c, schema.txn_to_write_id.c
+    unknown = and_(
+        not_(_tbl_id(schema, table).exists()),
+        not_(exists().where(counters.nwi_database == table.database, counters.nwi_table == table.table)),
+        not_(exists().where(mappings.t2w_database == table.database, mappings.t2w_table == table.table)),
+    )
+    return connection.execute(delete(schema.txn_components).where(_aborted_of(schema, table), unknown)).rowcount
+
+
+def note_unnamed(connection: Connection, database: Database) -> int:
+    """
+    Add what Hive 3.1 left out of TXN_COMPONENTS for aborted transactions; returns for how many.
+
+    3.1 writes the components of a dynamic-partition or streaming write only at its end (HIVE-21052), so its purge, and ours, would take an aborted one for empty
+    and bring its rows to life. Each write id gets a component without partition, as Hive 4 writes it: the whole table is swept for it. That it was done is noted
+    with the transaction, or it would be done again after the sweep.
+    """
+    schema = database.schema
+    if schema.hive_4:
+        return 0
+    txns, components, mappings = schema.txns, schema.txn_components, schema.txn_to_write_id.c
+    found = [int(txn_id) for txn_id in connection.scalars(select(txns.c.txn_id).where(txns.c.txn_state == "a", unnoted(schema)).order_by(txns.c.txn_id))]
+    there = exists().where(
+        components.c.tc_txnid == mappings.t2w_txnid,
+        components.c.tc_database == mappings.t2w_database,
+        components.c.tc_table == mappings.t2w_table,
+        components.c.tc_partition.is_(None),
+    )
+    columns = ("tc_txnid", "tc_database", "tc_table", "tc_operation_type", "tc_writeid")
+    values = (mappings.t2w_txnid, mappings.t2w_database, mappings.t2w_table, literal("i"), mappings.t2w_writeid)
+    noted = 0
+    for batch in batches(found):
+        # aborted is final; the rows are locked, so that nobody's purge takes them away meanwhile
+        locked = connection.scalars(select(txns.c.txn_id).where(txns.c.txn_id.in_(batch)).order_by(txns.c.txn_id).with_for_update()).all()
+        missing = select(*values).where(mappings.t2w_txnid.in_(locked), not_(there))
+        connection.execute(insert(components).from_select(columns, missing))
+        connection.execute(update(txns).where(txns.c.txn_id.in_(locked)).values(txn_meta_info=NOTED))
+        noted += len(locked)
+    return noted
+
+
+def unnoted(schema: HiveSchema) -> ColumnElement[bool]:
+    """Transactions with write ids for which TXN_COMPONENTS may be incomplete, before `note_unnamed`: not empty, whatever they lack. Hive 4 has none."""
+    txns, mappings = schema.txns.c, schema.txn_to_write_id.c
+    noted = func.coalesce(txns.txn_meta_info, "") == NOTED
+    return and_(not_(noted), exists().where(mappings.t2w_txnid == txns.txn_id))
+
+
+def _tbl_id(schema: HiveSchema, table: Entity) -> Select[Any]:
     tbls, dbs = schema.tbls.c, schema.dbs.c
-    named = and_(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == entity.database.lower(), tbls.tbl_name == entity.table.lower())
-    there = select(tbls.tbl_id).join(schema.dbs, tbls.db_id == dbs.db_id).where(named).exists()
-    return connection.execute(delete(schema.txn_components).where(_aborted_of(database, entity), not_(there))).rowcount
+    named = and_(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == table.database, tbls.tbl_name == table.table)
+    return select(tbls.tbl_id).join(schema.dbs, tbls.db_id == dbs.db_id).where(named)
 
 
-def _aborted_of(database: Database, entity: Entity) -> ColumnElement[bool]:
-    components, txns = database.schema.txn_components, database.schema.txns
-    return and_(of_entity(components, "tc", entity), components.c.tc_txnid.in_(select(txns.c.txn_id).where(txns.c.txn_state == "a")))
+def _of_table(components: Table, table: Entity) -> ColumnElement[bool]:
+    return and_(components.c.tc_database == table.database, components.c.tc_table == table.table)
+
+
+def _aborted_of(schema: HiveSchema, table: Entity) -> ColumnElement[bool]:
+    aborted = select(schema.txns.c.txn_id).where(schema.txns.c.txn_state == "a")
+    return and_(_of_table(schema.txn_components, table), schema.txn_components.c.tc_txnid.in_(aborted))
+
+
+def only_its(connection: Connection, schema: HiveSchema, entity: Entity) -> list[Entity]:
+    """The entity under the names under which this generation of Hive stores it, and no other partition of the catalog; perhaps none."""
+    name = entity.partition
+    if name is None:
+        return [entity]
+    mine = stored_as(name, hive_4=schema.hive_4)
+    if len(mine) == 1 and is_plain(name):
+        return [entity]
+    part_name = schema.partitions.c.part_name
+    alike: ColumnElement[bool]
+    if schema.hive_4:
+        alike = part_name.in_({unescaped(name), mine[-1]})
+    elif name.isascii():
+        alike = func.lower(part_name) == name.lower()
+    else:
+        alike = part_name.is_not(None)  # what is lower case beyond ASCII depends on the database
+    others = connection.scalars(select(part_name).where(schema.partitions.c.tbl_id.in_(_tbl_id(schema, entity)), alike, part_name != name))
+    taken = {spelling for other in others for spelling in stored_as(other, hive_4=schema.hive_4)}
+    return [Entity(entity.database, entity.table, spelling) for spelling in mine if spelling not in taken]

@@ -42,6 +42,12 @@ class HandedOut:
             elif not self._latest or ended >= self._latest[-1][0] + _APART_SECONDS:
                 self._latest.append((ended, high))
 
+    def settle(self, high: int, at: float) -> None:
+        """Ids up to `high` were handed out at a moment when no transaction was being opened: each of them has its row or never will."""
+        with self._lock:
+            self._settled, self._settled_at = high, at
+            self._latest.clear()
+
     def settled(self, began: float) -> int:
         """The highest id of which a look that began then knows: it, and every id below it, has its row by now or never will; 0 when nothing is known."""
         with self._lock:

@@ -14,9 +14,10 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, no
 
 from compactor.errors import MutexHeldError
 from compactor.metastore.database import Database
+from compactor.metastore.forgetting import unnoted
 from compactor.metastore.history import Retention, expired
 from compactor.metastore.model import duration
-from compactor.metastore.snapshots import REPLICATION, snapshots_for
+from compactor.metastore.snapshots import REPLICATION, settle, snapshots_for
 from compactor.metastore.sql import batches, entity_columns, maximum, same_entity
 from compactor.metastore.transactions import abort_transactions
 
@@ -166,8 +167,22 @@ class Housekeeping:
 
         A mapping stays while a smaller write id of its table keeps its own: a reader takes the largest one it finds for the high watermark.
         """
-        table = self._schema.txn_to_write_id
-        return self._purge(lambda connection: connection.execute(delete(table).where(self._old_mappings(connection))).rowcount)
+        table, finished = self._schema.txn_to_write_id, self._finished()
+        return self._purge(lambda connection: connection.execute(delete(table).where(table.c.t2w_txnid < finished, self._old_mappings(connection))).rowcount)
+
+    def _finished(self) -> int:
+        """
+        Every transaction below it has ended, found out while none was being opened (`snapshots.settle`).
+
+        What is forgotten by it may be forgotten at any later time, by whoever was stopped meanwhile. In a transaction of its own: a purge takes long, and nobody
+        opens a transaction before it ends.
+        """
+
+        def look(connection: Connection) -> int:
+            settle(connection, self._database)
+            return self._snapshots.min_open_or_next(connection)
+
+        return self._database.write(look)
 
     def _old_mappings(self, connection: Connection) -> ColumnElement[bool]:
         table = self._schema.txn_to_write_id
@@ -187,10 +202,11 @@ class Housekeeping:
         """
         Forget transactions that are over and whose components are gone, on 3.1 aborted ones only: committed ones have no row there.
 
-        On 4.x those of the last half minute stay, and always the newest row: it is where the high watermark is read.
+        On 4.x those of the last half minute stay, and always the newest row: it is where the high watermark is read. On 3.1 those stay for which
+        TXN_COMPONENTS may be incomplete (`forgetting.note_unnamed`).
         """
-        table = self._schema.txns
-        return self._purge(lambda connection: connection.execute(delete(table).where(self._empty(connection))).rowcount)
+        table, finished = self._schema.txns, self._finished()
+        return self._purge(lambda connection: connection.execute(delete(table).where(table.c.txn_id < finished, self._empty(connection))).rowcount)
 
     def _empty(self, connection: Connection) -> ColumnElement[bool]:
         schema = self._schema
@@ -199,6 +215,8 @@ class Housekeeping:
         if schema.hive_4:
             bound = min(bound, maximum(connection, txns.txn_id, txns.txn_started < self._database.now - _KEPT_MS))
         where = and_(txns.txn_state.in_(["a", "c"]), txns.txn_id < bound, not_(exists().where(components.tc_txnid == txns.txn_id)))
+        if not schema.hive_4:
+            where = and_(where, not_(unnoted(schema)))
         if history is not None:
             where = and_(where, not_(exists().where(history.c.mh_txnid == txns.txn_id)))
         return where

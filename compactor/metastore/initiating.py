@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, func, or_, select
+from sqlalchemy import Connection, and_, case, func, or_, select, tuple_
 
+from compactor.acid.compaction import CompactionKind
 from compactor.metastore.database import Database
-from compactor.metastore.model import Candidate, Entity, QueueState
+from compactor.metastore.model import DEFAULT_CATALOG, KIND_CODES, Candidate, Entity, QueueState
 from compactor.metastore.rows import read_history
 from compactor.metastore.snapshots import snapshots_for
-from compactor.metastore.sql import batches, entity_columns, maximum, of_entity, same_entity
+from compactor.metastore.spelling import folded, is_plain, spellings
+from compactor.metastore.sql import batches, entity_columns, least, maximum, of_entity, same_entity
 
 _FETCHED = 5000
 """Rows taken from the driver at a time: one by one costs more than the rows, all at once holds them twice."""
@@ -25,6 +27,8 @@ _FEW = 1000
 """Tables and partitions that are asked for by name; of more it is cheaper to read everything that was written."""
 
 _CONDITIONS = 100
+_OF_WHAT_IS_GONE = (CompactionKind.ABORT_CLEANUP, CompactionKind.DEFERRED_CLEANUP)
+"""They say nothing of what a table of that name holds now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +86,13 @@ class Initiating:
 
     def _look(self, connection: Connection, first: int | None, also: set[Entity], aborts: tuple[int | None, int | None]) -> Look:
         now = self._database.now_ms(connection)
+        also = {stored for entity in also for stored in _as_stored(entity)}
         reached = self._snapshots.min_open_or_next(connection)  # before the commits are read: what ends in between is told twice rather than never
         covered = self._covered(connection)
-        found = self._committed(connection, first, also | (self._unlucky(connection) if first is not None else set()))
+        unlucky = self._unlucky(connection) if first is not None else set()
+        found = self._committed(connection, first, also | {stored for entity in unlucky for stored in _as_stored(entity)})
         self._add_aborted(connection, found, now=now, aborts=aborts, always=also)
+        found = self._catalogued(connection, found)
         return Look([self._with_queue(candidate, covered) for candidate in found.values()] if covered else list(found.values()), reached)
 
     def _committed(self, connection: Connection, first: int | None, also: set[Entity]) -> dict[Entity, Candidate]:
@@ -112,7 +119,7 @@ class Initiating:
         """
         Count components of aborted transactions, leftovers of compactions apart.
 
-        Those that an entry ready for cleaning covers don't count: its cleaning forgets them.
+        Those that an entry ready for cleaning covers don't count: a major compaction takes their rows out.
         """
         schema = self._schema
         components, txns, queue = schema.txn_components, schema.txns, schema.compaction_queue
@@ -135,6 +142,33 @@ class Initiating:
                 continue
             found[entity] = replace(known or Candidate(entity), aborted_count=int(count), oldest_abort_ms=int(oldest))
 
+    def _catalogued(self, connection: Connection, found: dict[Entity, Candidate]) -> dict[Entity, Candidate]:
+        """
+        Candidates by the names of the catalog instead of those that Hive stored; where several partitions may be meant, each of them is one.
+
+        The names of the tables concerned are read in one go; those with plain names only aren't.
+        """
+        doubtful: dict[Entity, dict[str, list[Candidate]]] = {}
+        for entity, candidate in found.items():
+            if entity.partition is not None and not is_plain(entity.partition):
+                doubtful.setdefault(entity.whole_table(), {}).setdefault(folded(entity.partition), []).append(candidate)
+        if not doubtful:
+            return found
+        sure = {entity: candidate for entity, candidate in found.items() if entity.partition is None or is_plain(entity.partition)}
+        gone = {candidate.entity: candidate for names in doubtful.values() for alike in names.values() for candidate in alike}
+        dbs, tbls, partitions = self._schema.dbs.c, self._schema.tbls.c, self._schema.partitions.c
+        origin = self._schema.partitions.join(self._schema.tbls, partitions.tbl_id == tbls.tbl_id).join(self._schema.dbs, tbls.db_id == dbs.db_id)
+        query = select(dbs.name, tbls.tbl_name, partitions.part_name).select_from(origin).where(dbs.ctlg_name == DEFAULT_CATALOG)
+        for batch in batches(doubtful, _CONDITIONS):
+            named = tuple_(dbs.name, tbls.tbl_name).in_([(table.database, table.table) for table in batch])
+            for rows in connection.execute(query.where(named)).partitions(_FETCHED):
+                for database, table, partition in rows:
+                    for candidate in doubtful[Entity(database, table)].get(folded(partition), ()):
+                        entity = Entity(database, table, partition)
+                        sure[entity] = _both(sure.get(entity), replace(candidate, entity=entity))
+                        gone.pop(candidate.entity, None)
+        return gone | sure
+
     def _unlucky(self, connection: Connection) -> set[Entity]:
         """Entities whose newest compaction didn't initiate or failed: nothing new need be written for another look."""
         history = self._schema.completed_compactions
@@ -148,7 +182,8 @@ class Initiating:
         """What the queue holds for each entity: the state of an entry that isn't finished, the highest write id of those ready for cleaning."""
         queue = self._schema.compaction_queue
         names = entity_columns(queue, "cq")
-        query: Any = select(*names, queue.c.cq_state, func.max(queue.c.cq_highest_write_id)).where(queue.c.cq_type != "c").group_by(*names, queue.c.cq_state)
+        query: Any = select(*names, queue.c.cq_state, func.max(queue.c.cq_highest_write_id)).group_by(*names, queue.c.cq_state)
+        query = query.where(queue.c.cq_type.not_in([KIND_CODES[kind] for kind in _OF_WHAT_IS_GONE]))
         found: dict[Entity, tuple[QueueState | None, int | None]] = {}
         for database, table, partition, code, highest in connection.execute(query):
             entity = Entity(database, table, partition)
@@ -190,3 +225,22 @@ class Initiating:
             if forgiven_before is None or max(moment for _, moment in latest) >= forgiven_before:
                 blocked.add(entity)
         return blocked
+
+
+def _as_stored(entity: Entity) -> list[Entity]:
+    """The entity under all names that Hive may have stored."""
+    return [entity] if entity.partition is None else [Entity(entity.database, entity.table, name) for name in spellings(entity.partition)]
+
+
+def _both(one: Candidate | None, other: Candidate) -> Candidate:
+    """What was stored about one partition under two names."""
+    if one is None:
+        return other
+    return Candidate(
+        other.entity,
+        newest_write_id=max(one.newest_write_id, other.newest_write_id),
+        newest_txn_id=max(one.newest_txn_id, other.newest_txn_id),
+        commits=one.commits + other.commits,
+        aborted_count=one.aborted_count + other.aborted_count,
+        oldest_abort_ms=least(one.oldest_abort_ms, other.oldest_abort_ms),
+    )

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, o
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError
 from compactor.metastore.database import Database
 from compactor.metastore.model import Entity, HeldLock
+from compactor.metastore.spelling import spellings, stored_as
 from compactor.metastore.sql import next_number
 from compactor.reasons import Reason
 
@@ -57,11 +58,17 @@ class Locks:
 
     def held(self, entity: Entity) -> list[HeldLock]:
         """
-        Locks, held or waiting, on the same table whose partition is the same or unnamed; for a whole table those of all its partitions.
+        Locks, held or waiting, on the same table whose partition may be the same, or is unnamed; for a whole table those of all its partitions.
 
         Wider than Hive 3.1's own Cleaner, which overlooks a reader that locked the table as a whole.
         """
         return self._database.read(lambda connection: read_locks(connection, self._table, touching(self._table, entity)))
+
+    def waiting_for(self, lock_id: int, entity: Entity) -> HeldLock | None:
+        """The first exclusive lock that isn't given while this one, on that entity, is held."""
+        behind = (self._table.c.hl_lock_type == "e", self._table.c.hl_lock_state == "w", self._table.c.hl_lock_ext_id > lock_id)
+        found = self._database.read(lambda connection: read_locks(connection, self._table, touching(self._table, entity), *behind))
+        return found[0] if found else None
 
     def all(self) -> list[HeldLock]:
         """Every lock."""
@@ -84,28 +91,31 @@ class Locks:
         others = [lock for lock in blocking if not txn_id or lock.txn_id != txn_id]
         if others:
             raise RefusedError(Reason.LOCK_NOT_ACQUIRED, f"{entity} is locked: {others[0]}")
-        row = insert(locks).values(
-            hl_lock_ext_id=lock_id,
-            hl_lock_int_id=1,
-            hl_txnid=txn_id,
-            hl_db=entity.database,
-            hl_table=entity.table,
-            hl_partition=entity.partition,
-            hl_lock_state="a",
-            hl_lock_type="r",
-            hl_last_heartbeat=0 if txn_id else self._database.now,
-            hl_acquired_at=self._database.now,
-            hl_user=user[:128],
-            hl_host=host[:128],
-            hl_agent_info=agent[:128],
-        )
-        connection.execute(row)
+        # under each name, for Hive compares those that it stores
+        names = (None,) if entity.partition is None else stored_as(entity.partition, hive_4=schema.hive_4)
+        for number, partition in enumerate(names, 1):
+            row = insert(locks).values(
+                hl_lock_ext_id=lock_id,
+                hl_lock_int_id=number,
+                hl_txnid=txn_id,
+                hl_db=entity.database,
+                hl_table=entity.table,
+                hl_partition=partition,
+                hl_lock_state="a",
+                hl_lock_type="r",
+                hl_last_heartbeat=0 if txn_id else self._database.now,
+                hl_acquired_at=self._database.now,
+                hl_user=user[:128],
+                hl_host=host[:128],
+                hl_agent_info=agent[:128],
+            )
+            connection.execute(row)
         return lock_id
 
 
 def touching(locks: Table, entity: Entity) -> ColumnElement[bool]:
-    """Locks whose scope meets the entity: on the database as a whole, the table as a whole, or the partition."""
-    partition = None if entity.partition is None else or_(locks.c.hl_partition.is_(None), locks.c.hl_partition == entity.partition)
+    """Locks whose scope may meet the entity: on the database as a whole, the table as a whole, or the partition, however Hive stored its name."""
+    partition = None if entity.partition is None else or_(locks.c.hl_partition.is_(None), locks.c.hl_partition.in_(spellings(entity.partition)))
     on_table = locks.c.hl_table == entity.table if partition is None else and_(locks.c.hl_table == entity.table, partition)
     return and_(locks.c.hl_db == entity.database, or_(locks.c.hl_table.is_(None), on_table))
 

@@ -157,9 +157,20 @@ _STATE_CODES = {
 }
 _STATES = {code: state for state, code in _STATE_CODES.items()}
 
-KIND_CODES = {CompactionKind.MAJOR: "a", CompactionKind.MINOR: "i", CompactionKind.REBALANCE: "r", CompactionKind.ABORT_CLEANUP: "c"}
-"""CQ_TYPE's letters."""
+KIND_CODES = {
+    CompactionKind.MAJOR: "a",
+    CompactionKind.MINOR: "i",
+    CompactionKind.REBALANCE: "r",
+    CompactionKind.ABORT_CLEANUP: "c",
+    CompactionKind.DEFERRED_CLEANUP: "d",
+}
+"""CQ_TYPE's letters; `*` (Hive's SMART_OPTIMIZE, of Iceberg tables only) and those of later Hives are nothing of ours (`ForeignEntry`)."""
 KINDS = {code: kind for kind, code in KIND_CODES.items()}
+
+
+LOCATION = "location"
+HIVES_OWN_PROPERTIES = frozenset({LOCATION, "ifPurge"})
+"""Properties by which Hive's Cleaner removes a whole directory: nothing that may be asked for (`QueueEntry.location`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +182,7 @@ class QueueEntry:
         highest_write_id: what the compaction covers; None until a worker has stored it.
         txn_id: the COMPACTION transaction (4.x).
         next_txn_id: the highest transaction id when that transaction committed (4.x).
-        properties: CQ_TBLPROPERTIES, decoded; soft deletes carry `location` and `ifPurge`.
+        properties: CQ_TBLPROPERTIES, decoded: the words of whoever asked.
     """
 
     id: int
@@ -198,8 +209,14 @@ class QueueEntry:
 
     @property
     def location(self) -> str | None:
-        """Where a soft-deleted table or partition lies; such an entry may describe what the catalog no longer has."""
-        return self.properties.get("location")
+        """
+        Of a request to remove a directory: which. Hive makes such a one for what was dropped without its files, and for a CTAS that was rolled back.
+
+        It enters the queue ready for cleaning, with its transaction, and no worker ever claims it. Of any other entry the property means nothing: it came with
+        ALTER TABLE … COMPACT … WITH OVERWRITE TBLPROPERTIES. Source: Hive's TxnHandler.submitForCleanup.
+        """
+        claimed = self.start_ms is not None or self.worker_id is not None or self.worker_version is not None
+        return None if claimed or self.state is not QueueState.READY_FOR_CLEANING or self.txn_id is None else self.properties.get(LOCATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +224,18 @@ class HistoryEntry(QueueEntry):
     """One row of COMPLETED_COMPACTIONS."""
 
     end_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignEntry:
+    """A row of COMPACTION_QUEUE whose type or state isn't known here, as a later Hive writes them: nothing of ours. `type` and `state` are its letters."""
+
+    id: int
+    entity: Entity
+    type: str
+    state: str
+    worker_id: str | None = None
+    enqueue_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

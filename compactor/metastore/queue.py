@@ -7,18 +7,19 @@ Source: docs/metastore.md; Hive's NextCompactionFunction, CompactionTxnHandler, 
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, func, insert, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import OutcomeUnknownError
 from compactor.metastore.claiming import Claims, Gate
 from compactor.metastore.committing import Commits
 from compactor.metastore.database import Database
-from compactor.metastore.model import KIND_CODES, Enqueued, Entity, HistoryEntry, QueueEntry, QueueState
+from compactor.metastore.forgetting import Proof, forget
+from compactor.metastore.model import KIND_CODES, Enqueued, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
 from compactor.metastore.owning import lost, owned, update_owned
 from compactor.metastore.requests import Request, Requests
 from compactor.metastore.rests import Rest, Rests
-from compactor.metastore.rows import find, move_to_history, read_history, read_queue
+from compactor.metastore.rows import find, move_to_history, read_foreign, read_history, read_queue
 from compactor.metastore.sql import fitting, next_number, of_entity, same
 
 JOB_ID_CHARACTERS = 32
@@ -115,6 +116,10 @@ class Queue:
         """
         self._commits.mark_compacted_and_commit(entry, worker_id, txn_id, rest)
 
+    def withdraw_attempt(self, txn_id: int) -> None:
+        """Take the component of an open compaction back, of one that has put nothing into the store and never will; nothing when it isn't open any more."""
+        self._commits.withdraw_attempt(txn_id)
+
     # Ending otherwise
 
     def mark_failed(self, entry: QueueEntry, message: str) -> None:
@@ -208,21 +213,13 @@ class Queue:
         late = and_(queue.cq_state == QueueState.WORKING.code, queue.cq_start < self._database.now - timeout_ms)
         return self._database.read(lambda connection: read_queue(connection, self._schema, late))
 
-    def forget_attempt(self, entity: Entity, txn_id: int) -> bool:
+    def forget_attempt(self, proof: Proof) -> bool:
         """
-        Delete the `c` component of an aborted compaction, once nothing that it wrote is left; False when there was none.
+        Delete the `c` component of an aborted compaction of which nothing is left; False when there was none.
 
         Until then the component keeps the aborted transaction from being forgotten: an absent transaction counts as committed.
         """
-        components, txns = self._schema.txn_components, self._schema.txns
-
-        def forget(connection: Connection) -> int:
-            if connection.scalar(select(txns.c.txn_state).where(txns.c.txn_id == txn_id).with_for_update()) != "a":
-                return 0
-            mine = (components.c.tc_txnid == txn_id, components.c.tc_operation_type == "c", of_entity(components, "tc", entity))
-            return connection.execute(delete(components).where(*mine)).rowcount
-
-        return self._database.repeatable(forget) > 0
+        return self._database.repeatable(lambda connection: forget(connection, self._database, proof)) > 0
 
     # Looking
 
@@ -232,6 +229,10 @@ class Queue:
         if entity is not None:
             where.append(of_entity(self._table, "cq", entity))
         return self._database.read(lambda connection: read_queue(connection, self._schema, *where))
+
+    def foreign(self) -> list[ForeignEntry]:
+        """Rows of types and states that a later Hive wrote; nothing else here tells of them."""
+        return self._database.read(lambda connection: read_foreign(connection, self._schema))
 
     def entry(self, entry_id: int) -> QueueEntry | HistoryEntry | None:
         """One compaction by its id, wherever it is."""

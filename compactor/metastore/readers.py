@@ -14,6 +14,7 @@ from compactor.metastore.database import Database
 from compactor.metastore.locks import read_locks
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction
 from compactor.metastore.snapshots import Snapshot, snapshots_for
+from compactor.metastore.spelling import spellings
 from compactor.metastore.transactions import read_open_transactions
 from compactor.reasons import Reason
 
@@ -46,9 +47,12 @@ class Readers:
     _known: dict[Entity | None, tuple[tuple[OpenTransaction, ...], int, int]] = field(default_factory=dict, compare=False)
 
     def locks_on(self, entity: Entity) -> list[HeldLock]:
-        """Locks of its table whose partition is the same or unnamed; for a whole table all of them."""
+        """Locks of its table whose partition may be the same, or is unnamed; for a whole table all of them."""
         held = self.locks.get(entity.whole_table(), ())
-        return [lock for lock in held if entity.partition is None or lock.partition is None or lock.partition == entity.partition]
+        if entity.partition is None:
+            return list(held)
+        names = spellings(entity.partition)
+        return [lock for lock in held if lock.partition is None or lock.partition in names]
 
     def may_read(self, entity: Entity) -> tuple[OpenTransaction, ...]:
         """

@@ -14,7 +14,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CompactorWriteIdList
 from compactor.errors import UsageError
 from compactor.metastore.database import Database
-from compactor.metastore.model import KIND_CODES, KINDS, Enqueued, Entity, QueueState
+from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, KINDS, Enqueued, Entity, QueueState
 from compactor.metastore.properties import encode_properties
 from compactor.metastore.snapshots import snapshots_for
 from compactor.metastore.sql import batches, entity_columns, fitting, next_number
@@ -22,6 +22,7 @@ from compactor.metastore.sql import batches, entity_columns, fitting, next_numbe
 PROPERTIES_LIMIT = 2048
 REST = "compactor.rest"
 """A property that only a commit notes (`rests`): nobody asks for it."""
+_NOT_ASKED_FOR = HIVES_OWN_PROPERTIES | {REST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ class Requests:
             "cq_partition": request.entity.partition,
             "cq_state": QueueState.INITIATED.code,
             "cq_type": KIND_CODES[request.kind],
-            "cq_tblproperties": encode_properties({key: value for key, value in request.properties.items() if key != REST}),
+            "cq_tblproperties": encode_properties({key: value for key, value in request.properties.items() if key not in _NOT_ASKED_FOR}),
             "cq_run_as": request.run_as,
             "cq_pool_name": request.pool,
             "cq_initiator_id": request.initiator_id,

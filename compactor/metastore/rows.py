@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Table, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, delete, insert, not_, select
 
-from compactor.metastore.model import KINDS, Entity, HistoryEntry, QueueEntry, QueueState
+from compactor.metastore.model import KINDS, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
 from compactor.metastore.properties import decode_properties
 from compactor.metastore.schema import HiveSchema
 from compactor.metastore.sql import fitting
@@ -28,12 +28,27 @@ _FIELDS = {
     "cleaner_start": "cleaner_start_ms",
 }
 
+_TIMES = ("start_ms", "commit_ms", "enqueue_ms")
+"""Hive reads NULL as 0 and writes it so into the history: of what was aborted before it began."""
+
 
 def read_queue(connection: Connection, schema: HiveSchema, *where: ColumnElement[bool], limit: int | None = None) -> list[QueueEntry]:
     """Queue entries by id; rows with a state or type of a later Hive are left out."""
     table = schema.compaction_queue
     query = select(*labelled(table)).where(*where).order_by(table.c.cq_id).limit(limit)
     return [entry for row in connection.execute(query).mappings() if (entry := queue_entry(row)) is not None]
+
+
+def read_foreign(connection: Connection, schema: HiveSchema) -> list[ForeignEntry]:
+    """Those that `read_queue` leaves out, by id."""
+    queue = schema.compaction_queue
+    known = and_(queue.c.cq_type.in_(list(KINDS)), queue.c.cq_state.in_([state.code for state in QueueState]))
+    found = []
+    for row in connection.execute(select(*labelled(queue)).where(not_(known)).order_by(queue.c.cq_id)).mappings():
+        entity = Entity(row["cq_database"], row["cq_table"], row["cq_partition"])
+        enqueued = row.get("cq_enqueue_time") or None
+        found.append(ForeignEntry(int(row["cq_id"]), entity, row["cq_type"] or "", row["cq_state"] or "", row["cq_worker_id"], enqueued))
+    return found
 
 
 def read_history(connection: Connection, schema: HiveSchema, *where: ColumnElement[bool], limit: int | None = None) -> list[HistoryEntry]:
@@ -100,5 +115,6 @@ def _common(row: RowMapping, prefix: str) -> dict[str, Any] | None:
     except ValueError:
         properties = {}  # one unreadable row must not stop the loop; without its location nothing is deleted for it
     values: dict[str, Any] = {field: get(f"{prefix}_{name}") for name, field in _FIELDS.items()}
+    values |= {field: values[field] or None for field in _TIMES}
     entity = Entity(get(f"{prefix}_database"), get(f"{prefix}_table"), get(f"{prefix}_partition"))
     return values | {"id": int(get(f"{prefix}_id")), "entity": entity, "kind": kind, "state": state, "properties": properties}

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, or_, select
 
+from compactor.metastore.forgetting import only_its
 from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.metastore.rows import labelled, queue_entry
 from compactor.metastore.schema import HiveSchema
@@ -37,8 +38,12 @@ def newest_commits(connection: Connection, schema: HiveSchema, entries: Iterable
     query: Any = select(*names, func.max(completed.c.ctc_writeid)).group_by(*names)
     found: dict[Entity, int] = {}
     for batch in batches(several, _CONDITIONS):
-        rows = connection.execute(query.where(or_(*(of_entity(completed, "ctc", entity) for entity in batch))))
-        found.update({Entity(database, table, partition): int(write_id or 0) for database, table, partition, write_id in rows})
+        named = {stored: entity for entity in batch for stored in only_its(connection, schema, entity)}
+        if not named:
+            continue
+        for database, table, partition, write_id in connection.execute(query.where(or_(*(of_entity(completed, "ctc", stored) for stored in named)))):
+            entity = named[Entity(database, table, partition)]
+            found[entity] = max(found.get(entity, 0), int(write_id or 0))
     return found
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.metastore.database import Database
-from compactor.metastore.handed_out import SETTLED_MS
+from compactor.metastore.handed_out import OPENING_MS, SETTLED_MS
 from compactor.metastore.sql import batches, least, maximum, minimum
 
 REPLICATION = 1
@@ -249,6 +249,20 @@ def _walk(rows: list[tuple[int, str, int | None, bool]], settled: int) -> Snapsh
         elif state != "c":
             (read_only if kind == READ_ONLY else open_ids).append(txn_id)
     return Snapshot(previous, tuple(open_ids), tuple(read_only), tuple(aborted), gaps)
+
+
+def settle(connection: Connection, database: Database) -> None:
+    """
+    Wait until no transaction is being opened, and remember how far ids were handed out; until the end of this transaction none is opened (4.x).
+
+    Raises:
+        DBAPIError: an opener didn't end within `OPENING_MS`.
+    """
+    if not database.schema.hive_4:
+        return
+    database.dialect.limit_waiting(connection, OPENING_MS)
+    database.dialect.own_openers_lock(connection, database.schema.txn_lock_table)
+    database.handed_out.settle(maximum(connection, database.schema.txns.c.txn_id), time.monotonic())
 
 
 def snapshots_for(database: Database) -> Snapshots:

@@ -18,7 +18,7 @@ from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedErr
 from compactor.metastore.database import Database
 from compactor.metastore.handed_out import OPENING_MS, SETTLED_MS
 from compactor.metastore.model import OpenTransaction
-from compactor.metastore.snapshots import COMPACTION, READ_ONLY, REBALANCE_COMPACTION, REPLICATION, Snapshot, snapshots_for
+from compactor.metastore.snapshots import COMPACTION, READ_ONLY, REBALANCE_COMPACTION, REPLICATION, Snapshot, settle, snapshots_for
 from compactor.reasons import Reason
 
 _ATTEMPTS = 10
@@ -131,16 +131,28 @@ class Transactions:
 
     def snapshot(self) -> Snapshot:
         """
-        The unfinished transactions now.
+        The unfinished transactions now, taken while none is being opened.
 
-        Who has not looked lately can't tell a forgotten transaction from one about to open: where ids have no row, it looks again after two seconds.
+        Hive 4 takes an id and commits its row under TXN_LOCK_TBL, shared. While we hold that table alone every id up to the highest has its row or never will,
+        however long an opener, or we, were stopped; the age of a row doesn't tell, for on PostgreSQL it counts from before the wait for that lock. So nothing that
+        is open counts as committed for whoever compacts by this. Where nothing may be written, what is seen may be off by who is opening a transaction; there, who
+        has not looked lately and finds ids without a row looks again after two seconds.
+
+        Raises:
+            RetryableError: an opener didn't end in time.
         """
+        if self._database.schema.hive_4 and not self._database.read_only:
+            return self._database.write(self._alone)
         age = self._database.handed_out.age(time.monotonic())
         taken = self._database.read(self._snapshots.take)
         if not taken.gaps or (age is not None and age < _LATELY_SECONDS):
             return taken
         time.sleep(SETTLED_MS / 1000)
         return self._database.read(self._snapshots.take)
+
+    def _alone(self, connection: Connection) -> Snapshot:
+        settle(connection, self._database)
+        return self._snapshots.take(connection)
 
     def keep_up(self) -> None:
         """Remember how far ids were handed out by now: a snapshot of this process needn't look twice for it (`HandedOut`)."""

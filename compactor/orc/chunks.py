@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from compactor.orc.arrow import settled
 from compactor.orc.key_columns import KeyColumns
+from compactor.orc.zones import UTC
 
 _MANY_SLICES: Final = 1024
 _MANY_NESTED_SLICES: Final = 16
@@ -82,16 +83,17 @@ class PythonRows:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some rows in key order, with their keys."""
+    """Some rows in key order, with their keys, and the time zone of their stripe."""
 
     keys: KeyColumns
     rows: ArrowRows | PythonRows
+    zone: str = UTC
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def slice(self, start: int, stop: int) -> "Chunk":
-        return Chunk(self.keys.select(slice(start, stop)), self.rows.slice(start, stop))
+        return Chunk(self.keys.select(slice(start, stop)), self.rows.slice(start, stop), self.zone)
 
     def select(self, kept: npt.NDArray[np.bool_]) -> "Chunk":
-        return Chunk(self.keys.select(kept), self.rows.select(kept))
+        return Chunk(self.keys.select(kept), self.rows.select(kept), self.zone)

@@ -23,6 +23,7 @@ from compactor.orc.image import BATCH_ROWS, column_name
 from compactor.orc.output import OutputFormat
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import MAGIC, read_tail
+from compactor.orc.zones import TIMESTAMPS, UTC, in_zone
 from compactor.reasons import Reason
 
 _DICTIONARY_THRESHOLD: Final = 0.8
@@ -54,10 +55,17 @@ class Encoder:
 
     def __init__(self, splicer: Splicer, bytes_per_row: float | None, calendar: int) -> None:
         self._splicer, self._output, self._bytes_per_row, self._calendar = splicer, splicer.output, bytes_per_row, calendar
+        self.zone = UTC
         self._stripe: _Stripe | None = None
         self._last: RowKey | None = None
         texts = sum(node.kind in {Kind.STRING, Kind.VARCHAR, Kind.CHAR} for node in self._output.types.walk())
         self._most_rows = _DICTIONARY_GUARD // (_DICTIONARY_ENTRY * max(1, texts))
+
+    def begin(self, zone: str) -> None:
+        """The timestamps of the rows that follow are in this time zone (`compactor.orc.zones`): a stripe has one."""
+        if zone != self.zone:
+            self.finish()
+            self.zone = zone
 
     def arrow(self, batches: Sequence[Any], last: RowKey | None) -> None:
         """
@@ -83,14 +91,17 @@ class Encoder:
         data, rows = self._stripe.close(), self._stripe.rows
         self._stripe = None
         reader = MemoryReader(data, "a recoded stripe")
-        self._splicer.add_recoded(reader, read_tail(reader), self._last, self._calendar)
+        tail = read_tail(reader)
+        if self.zone != UTC and len(tail.stripes) == 1:
+            reader, tail = in_zone(data, tail, self.zone)
+        self._splicer.add_recoded(reader, tail, self._last, self._calendar)
         self._bytes_per_row = max(1, len(data)) / max(1, rows)
 
     def _open(self, kind: "type[_ArrowStripe | _PyorcStripe]") -> "_Stripe":
         if self._stripe is not None and not isinstance(self._stripe, kind):
             self.finish()
         if self._stripe is None:
-            self._stripe = kind(self._output)
+            self._stripe = kind(self._output, _bloom_columns(self._output, timestamps=self.zone == UTC))
         return self._stripe
 
     def _after(self, stripe: "_Stripe", last: RowKey | None) -> None:
@@ -112,7 +123,7 @@ class _Stripe(Protocol):
 
 
 class _ArrowStripe:
-    def __init__(self, output: OutputFormat) -> None:
+    def __init__(self, output: OutputFormat, bloom_columns: Sequence[int]) -> None:
         streams = 3 * sum(1 for _ in output.types.walk())
         self.rows = 0
         self._buffer = pa.BufferOutputStream(pa.system_memory_pool())  # grows by mremap, not by copying
@@ -124,7 +135,7 @@ class _ArrowStripe:
             compression_block_size=output.block_size,
             row_index_stride=output.stride,
             dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
-            bloom_filter_columns=_bloom_columns(output) or None,
+            bloom_filter_columns=list(bloom_columns) or None,
             bloom_filter_fpp=output.bloom_fpp,
         )
 
@@ -143,18 +154,18 @@ class _ArrowStripe:
 
 
 class _PyorcStripe:
-    def __init__(self, output: OutputFormat) -> None:
+    def __init__(self, output: OutputFormat, bloom_columns: Sequence[int]) -> None:
         self.rows = 0
         self._buffer = io.BytesIO()
         self._writer = pyorc.Writer(
             self._buffer,
-            to_hive_string(_safe_names(output.types)),
+            to_hive_string(_safe_types(output.types)),
             batch_size=1024,
             stripe_size=_HUGE,
             row_index_stride=output.stride,
             compression=pyorc.CompressionKind(int(output.compression)),
             compression_block_size=output.block_size,
-            bloom_filter_columns=_bloom_columns(output) or None,
+            bloom_filter_columns=list(bloom_columns) or None,
             bloom_filter_fpp=output.bloom_fpp,
             struct_repr=pyorc.StructRepr.TUPLE,
             converters=CONVERTERS,
@@ -177,25 +188,28 @@ class _PyorcStripe:
         return self._buffer.getbuffer()
 
 
-def _bloom_columns(output: OutputFormat) -> list[int]:
-    """Column ids of the top-level table columns that get Bloom filters."""
+def _bloom_columns(output: OutputFormat, *, timestamps: bool) -> list[int]:
+    """Column ids of the top-level table columns that get Bloom filters; with or without those that hold timestamps."""
     wanted = {name.lower() for name in output.bloom_columns}
     found: list[int] = []
     column = 7 if output.is_acid else 1
     for name, child in zip(output.row.names, output.row.children, strict=True):
-        if name.lower() in wanted:
+        if name.lower() in wanted and (timestamps or not child.holds(TIMESTAMPS)):
             found.append(column)
         column += sum(1 for _ in child.walk())
     return found
 
 
-def _safe_names(tree: HiveType) -> HiveType:
+def _safe_types(tree: HiveType) -> HiveType:
+    """Fields called by their column ids; char and varchar as strings, whose bytes the writer neither pads nor cuts. The splicer gives the true types back."""
     numbers = count()
 
     def rename(node: HiveType) -> tuple[int, HiveType]:
         column = next(numbers)
         inside = [rename(child) for child in node.children]
         names = tuple(column_name(number) for number, _ in inside) if node.kind is Kind.STRUCT else ()
+        if node.kind in {Kind.CHAR, Kind.VARCHAR}:
+            return column, HiveType(Kind.STRING)
         return column, HiveType(node.kind, tuple(child for _, child in inside), names, node.length, node.precision, node.scale)
 
     return rename(tree)[1]

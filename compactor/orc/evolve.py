@@ -1,7 +1,7 @@
 """
 Rows of an older schema as rows of the table's current one.
 
-Columns and struct fields are found by name, without regard to case; what a file doesn't have is NULL; a type may become a wider one that holds every value.
+Columns and struct fields are found by their exact names; what a file doesn't have is NULL; a type may become a wider one that holds every value.
 Anything else is refused: a reader would see changed values, and compaction would make that permanent.
 Source: Hive's OrcInputFormat.getDesiredRowTypeDescr; ORC's SchemaEvolution and ConvertTreeReaderFactory; docs/orc.md.
 """
@@ -53,9 +53,16 @@ def conversion(source: HiveType, target: HiveType, where: str, first_column: int
         first_column: column id of the target's row struct; names the fields of new arrays.
 
     Raises:
-        RefusedError: SCHEMA_MISMATCH; the file has a column that the table hasn't, or a type that doesn't fit the table's without loss.
-            UNSUPPORTED_FORMAT; the table has a union column that the file hasn't.
+        RefusedError: SCHEMA_MISMATCH; the file has a column that the table hasn't, a type that doesn't fit the table's without loss (decimals without precision
+            never do), or no columns at all. UNSUPPORTED_FORMAT; the table has a union column that the file hasn't.
     """
+    if source.kind is not Kind.STRUCT:
+        raise _refused(where, f"the file holds {source} instead of rows of columns, which Hive doesn't read as a table")
+    if any(node.kind is Kind.DECIMAL and not node.precision for node in source.walk()):
+        what = (
+            "the file's decimals have no precision (Hive 0.11 and 0.12 wrote them so, each value with a scale of its own); they can't be rewritten without loss"
+        )
+        raise _refused(where, what)
     by_position = positional(source)
     if same_layout(source, target, names=not by_position):
         return None
@@ -88,12 +95,12 @@ def _convert(source: HiveType, target: HiveType, where: str, path: str, column: 
 
 
 def _struct(source: HiveType, target: HiveType, where: str, path: str, column: int, *, by_position: bool) -> "_Struct":
-    places = {str(number) if by_position else name.lower(): number for number, name in enumerate(source.names)}
+    places = {str(number) if by_position else name: number for number, name in enumerate(source.names)}
     fields: list[tuple[int, Conversion] | None] = []
     types: list[Any] = []
     child_column = column + 1
     for number, (name, child) in enumerate(zip(target.names, target.children, strict=True)):
-        place = places.pop(str(number) if by_position else name.lower(), None)
+        place = places.pop(str(number) if by_position else name, None)
         inner = f"{path}.{name}" if path else name
         if place is None and child.holds((Kind.UNION,)):
             what = f"column {inner} is {child} and isn't in the file; NULL in a union can't be rewritten (Arrow would make it a value of the first alternative)"
@@ -105,7 +112,8 @@ def _struct(source: HiveType, target: HiveType, where: str, path: str, column: i
         extra = ", ".join(source.names[place] for place in places.values())
         raise _refused(
             where,
-            f"the file's {f'struct {path}' if path else 'rows'} have {extra}, which the table hasn't (dropped or renamed): compaction would lose their values",
+            f"the file's {f'struct {path}' if path else 'rows'} have {extra}, which the table hasn't (dropped, renamed, or in other letters than Hive looks for): "
+            "compaction would lose their values",
         )
     return _Struct(fields, types, arrow_type(target, column))
 

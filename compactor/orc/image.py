@@ -2,7 +2,7 @@
 One stripe of a file, as a small ORC file of its own that Arrow's and pyorc's readers can stream.
 
 The image holds the chosen columns' data streams as they are, without indexes, under a fresh footer. Field names are replaced by column ids
-(`c7` is column 7 of the source), so no name in a table can confuse a reader.
+(`c7` is column 7 of the source), so no name in a table can confuse a reader. Its time zone is UTC, whatever the stripe's is (`compactor.orc.zones`).
 Source: the ORC specification, "Stripes".
 """
 
@@ -19,14 +19,19 @@ from compactor.orc import codec
 from compactor.orc.handles import RandomReader
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
+from compactor.orc.zones import TIMESTAMPS, UTC
 from compactor.reasons import Reason
 
 BATCH_ROWS: Final = 1 << 16
+_DIRECT: Final = 0
+_DATA_STREAM: Final = 1
 _FIRST_INDEX_STREAM: Final = 6
 _LAST_INDEX_STREAM: Final = 8
 _WHOLE: Final = (Kind.MAP, Kind.UNION)
 """Types that lose their meaning without one of the columns inside."""
 _IN_MEMORY: Final = 96 << 20
+_MOST_VALUES: Final = 1 << 31
+"""Of a column in one batch of Arrow's."""
 Piece = bytes | tuple[int, int]
 
 
@@ -35,7 +40,9 @@ def column_name(column: int) -> str:
     return f"c{column}"
 
 
-def stripe_image(reader: RandomReader, tail: Tail, index: int, columns: Collection[int] | None = None, *, shift: int = 0) -> io.BufferedIOBase | pa.Buffer:
+def stripe_image(
+    reader: RandomReader, tail: Tail, index: int, columns: Collection[int] | None = None, *, shift: int = 0, without_seconds: bool = False
+) -> io.BufferedIOBase | pa.Buffer:
     """
     A file of one stripe.
 
@@ -43,6 +50,7 @@ def stripe_image(reader: RandomReader, tail: Tail, index: int, columns: Collecti
         index: the stripe, from 0.
         columns: ids of columns to keep, together with all that they are inside of; None keeps all.
         shift: added to column ids in names (6 gives the columns of a plain file the names they have in an ACID file).
+        without_seconds: timestamps are 2015-01-01 and their own nanoseconds: so decoded, these can't get lost in the seconds.
 
     Returns:
         A buffer, or for a stripe of more than 96 MiB a file object that reads from `reader` as it is read.
@@ -51,22 +59,25 @@ def stripe_image(reader: RandomReader, tail: Tail, index: int, columns: Collecti
         CorruptFileError: the stripe's footer or bytes can't be read.
     """
     stripe, footer = tail.stripes[index], read_stripe_footer(reader, tail, index)
-    kept = _kept_columns(tail, columns)
+    kept, types = _kept_columns(tail, columns), tail.footer.types
     place = {column: number for number, column in enumerate(kept)}
     pieces: list[Piece] = [MAGIC]
     streams: list[pb.Stream] = []
     at = stripe.offset
     for stream in footer.streams:
         if stream.column in place and not _FIRST_INDEX_STREAM <= stream.kind <= _LAST_INDEX_STREAM:
-            streams.append(pb.Stream(kind=stream.kind, column=place[stream.column], length=stream.length))
+            piece: Piece = (at, stream.length)
+            if without_seconds and stream.kind == _DATA_STREAM and types[stream.column].kind in TIMESTAMPS:
+                piece = _zeros(tail, index, stream.column, footer.columns[stream.column].kind)
+            streams.append(pb.Stream(kind=stream.kind, column=place[stream.column], length=len(piece) if isinstance(piece, bytes) else piece[1]))
             last = pieces[-1]
-            if isinstance(last, tuple) and last[0] + last[1] == at:
+            if isinstance(piece, tuple) and isinstance(last, tuple) and last[0] + last[1] == at:
                 pieces[-1] = (last[0], last[1] + stream.length)
             else:
-                pieces.append((at, stream.length))
+                pieces.append(piece)
         at += stream.length
-    data_length = sum(piece[1] for piece in pieces if isinstance(piece, tuple))
-    new_footer = pb.StripeFooter(streams=streams, columns=[footer.columns[column] for column in kept], writer_timezone=footer.writer_timezone)
+    data_length = sum(stream.length for stream in streams)
+    new_footer = pb.StripeFooter(streams=streams, columns=[footer.columns[column] for column in kept], writer_timezone=UTC)
     packed_footer = codec.compress_section(new_footer.SerializeToString(), tail.compression, tail.block_size)
     information = pb.StripeInformation(
         offset=len(MAGIC),
@@ -82,13 +93,20 @@ def stripe_image(reader: RandomReader, tail: Tail, index: int, columns: Collecti
 
 
 def read_batches(
-    reader: RandomReader, tail: Tail, index: int, columns: Collection[int] | None = None, *, rows: int = BATCH_ROWS, shift: int = 0
+    reader: RandomReader,
+    tail: Tail,
+    index: int,
+    columns: Collection[int] | None = None,
+    *,
+    rows: int = BATCH_ROWS,
+    shift: int = 0,
+    without_seconds: bool = False,
 ) -> Iterator[Any]:
     """
     Decode one stripe with Arrow, some rows at a time.
 
     Args:
-        columns, shift: as for `stripe_image`. Names in the batches are `column_name` of their ids plus `shift`.
+        columns, shift, without_seconds: as for `stripe_image`. Names in the batches are `column_name` of their ids plus `shift`.
         rows: of a batch, at most.
 
     Yields:
@@ -97,7 +115,7 @@ def read_batches(
     Raises:
         CorruptFileError: Arrow can't decode it, or it has more or fewer rows than it says.
     """
-    image = stripe_image(reader, tail, index, columns, shift=shift)
+    image = stripe_image(reader, tail, index, columns, shift=shift, without_seconds=without_seconds)
     source = pa.BufferReader(image) if isinstance(image, pa.Buffer) else pa.PythonFile(image, mode="r")
     expected, seen = tail.stripes[index].number_of_rows, 0
     try:
@@ -128,6 +146,19 @@ def _kept_columns(tail: Tail, columns: Collection[int] | None) -> list[int]:
             kept.add(column)
             whole.add(column)
     return sorted(kept)
+
+
+def _zeros(tail: Tail, index: int, column: int, encoding: int) -> bytes:
+    """A stream of zeros for the values of a column, or more of them: runs of the first or the second run length encoding."""
+    statistics = tail.stripe_stats(index)
+    count = min(_MOST_VALUES, statistics[column].number_of_values) if statistics is not None else _MOST_VALUES
+    run, length = (b"\x7f\0\0", 130) if encoding == _DIRECT else (b"\xc1\xff\0\0", 512)
+    runs = -(-count // length)
+    if tail.compression is codec.Compression.NONE:
+        return run * runs
+    together = max(1, tail.block_size // len(run))
+    chunk = codec.compress_section(run * min(runs, together), tail.compression, tail.block_size)
+    return chunk * -(-runs // together)
 
 
 def _image_tail(tail: Tail, kept: list[int], place: dict[int, int], stripe: pb.StripeInformation, shift: int) -> bytes:

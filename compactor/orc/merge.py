@@ -5,8 +5,11 @@ At most a batch of each overlapping source is in memory; a source isn't opened b
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from compactor.acid.row_id import RowKey
 from compactor.errors import RefusedError
@@ -69,16 +72,27 @@ def merged(sources: Sequence[SourceRows]) -> Iterator[Chunk]:
         if len(parts) == 1:
             yield parts[0]
         else:
-            yield from _pieces(_interleaved(parts))
+            yield from _pieces(parts)
 
 
-def _pieces(chunk: Chunk) -> Iterator[Chunk]:
-    """No more rows at once than one source hands out: a writer that flushes a stripe must find nothing left to start another with."""
-    for start in range(0, len(chunk), BATCH_ROWS):
-        yield chunk.slice(start, min(len(chunk), start + BATCH_ROWS)) if len(chunk) > BATCH_ROWS else chunk
+def _pieces(parts: Sequence[Chunk]) -> Iterator[Chunk]:
+    """
+    The parts' rows in key order, those of one time zone at a time.
+
+    No more rows at once than one source hands out: a writer that flushes a stripe must find nothing left to start another with.
+    """
+    chunk, order = _interleaved(parts)
+    zones = [part.zone for part in parts]
+    cuts = {len(chunk), *range(0, len(chunk), BATCH_ROWS)}
+    places = np.repeat([zones.index(zone) for zone in zones], [len(part) for part in parts])[order]
+    cuts.update((np.flatnonzero(np.diff(places)) + 1).tolist())
+    for start, stop in pairwise(sorted(cuts)):
+        piece = chunk.slice(start, stop) if stop - start < len(chunk) else chunk
+        yield replace(piece, zone=zones[places[start]])
 
 
-def _interleaved(parts: Sequence[Chunk]) -> Chunk:
+def _interleaved(parts: Sequence[Chunk]) -> tuple[Chunk, npt.NDArray[np.intp]]:
+    """All rows in key order, and where each of them was in the parts one after the other."""
     keys = KeyColumns.concat([part.keys for part in parts])
     order = np.lexsort((keys.row_id, keys.bucket, keys.write_id))
     ordered = keys.select(order)
@@ -89,4 +103,4 @@ def _interleaved(parts: Sequence[Chunk]) -> Chunk:
     arrow = [part.rows for part in parts if isinstance(part.rows, ArrowRows)]
     python = [part.rows for part in parts if isinstance(part.rows, PythonRows)]
     rows: ArrowRows | PythonRows = PythonRows.join(python) if python else ArrowRows.join(arrow)
-    return Chunk(ordered, rows.take(order))
+    return Chunk(ordered, rows.take(order)), order

@@ -40,6 +40,7 @@ class OutputFormat:
         stripe_bytes: compressed size that recoded stripes aim at.
         bloom_columns: names of top-level table columns that get Bloom filters in recoded stripes.
         bloom_fpp: their rate of false positives.
+        one_zone: timestamps of different time zones may not share the file (`compactor.orc.zones.may_follow`).
     """
 
     types: HiveType
@@ -49,6 +50,7 @@ class OutputFormat:
     stripe_bytes: int = DEFAULT_STRIPE
     bloom_columns: tuple[str, ...] = ()
     bloom_fpp: float = 0.01
+    one_zone: bool = False
 
     def __post_init__(self) -> None:
         if self.stride < 1 or not 0 < self.block_size < 1 << 23:

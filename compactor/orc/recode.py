@@ -17,6 +17,7 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind
 from compactor.orc.arrow import arrow_type
 from compactor.orc.chunks import ArrowRows, PythonRows
+from compactor.orc.digest import Digester
 from compactor.orc.encode import Encoder
 from compactor.orc.handles import Sink
 from compactor.orc.image import BATCH_ROWS
@@ -70,6 +71,7 @@ def recode_into(
     splicer: Splicer,
     row_filter: RowFilter | None = None,
     progress: Callable[[int], None] | None = None,
+    digester: Digester | None = None,
 ) -> Recoded:
     """
     Append the rows of `sources` that count to a file of insert events, in key order, as new stripes.
@@ -78,6 +80,7 @@ def recode_into(
         splicer: of an ACID file; rows are brought to its columns. Left open: more stripes may follow.
         row_filter: what to leave out; None keeps every row.
         progress: called with the number of rows encoded since its last call; may raise to stop.
+        digester: adds up the rows that count, as they were decoded.
 
     Raises:
         CorruptFileError: a source can't be decoded or isn't sorted.
@@ -87,10 +90,11 @@ def recode_into(
     if not output.is_acid:
         raise ValueError(f"recoding makes full-ACID files, not {output.types}")
     tally, before = Tally(), splicer.rows
-    readers = _readers(sources, output, row_filter or RowFilter(), tally)
+    readers = _readers(sources, output, row_filter or RowFilter(), tally, digester)
     encoder = Encoder(splicer, _bytes_per_row(sources, output), common_calendar([source.tail for source in sources]))
     pending = _Pending(encoder)
     for chunk in merged(readers):
+        pending.begin(chunk.zone)
         pending.add(chunk.rows, len(chunk), chunk.keys.key(-1))
         if progress is not None:
             progress(len(chunk))
@@ -131,6 +135,12 @@ class _Pending:
         self._rows = self._bytes = 0
         self._last: RowKey | None = None
 
+    def begin(self, zone: str) -> None:
+        """Rows of this time zone follow."""
+        if zone != self._encoder.zone:
+            self.flush()
+            self._encoder.begin(zone)
+
     def add(self, rows: ArrowRows | PythonRows, count: int, last: RowKey) -> None:
         if isinstance(rows, PythonRows):
             self.flush()
@@ -152,11 +162,11 @@ class _Pending:
         self._parts, self._rows, self._bytes = [], 0, 0
 
 
-def _readers(sources: Sequence[Source], output: OutputFormat, row_filter: RowFilter, tally: Tally) -> list[SourceRows]:
+def _readers(sources: Sequence[Source], output: OutputFormat, row_filter: RowFilter, tally: Tally, digester: Digester | None) -> list[SourceRows]:
     """Readers of the sources. If one of several needs pyorc all use it, so that rows to be merged are of one kind."""
-    readers = [SourceRows(source, output, row_filter, tally) for source in sources]
+    readers = [SourceRows(source, output, row_filter, tally, digester=digester) for source in sources]
     if len(sources) > 1 and _may_overlap(sources) and any(reader.needs_python() for reader in readers):
-        return [SourceRows(source, output, row_filter, tally, python=True) for source in sources]
+        return [SourceRows(source, output, row_filter, tally, python=True, digester=digester) for source in sources]
     return readers
 
 

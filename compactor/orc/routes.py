@@ -3,8 +3,12 @@ Which stripes Arrow may rewrite, and which need pyorc.
 
 Arrow keeps timestamps as 64-bit nanoseconds: it can't read those outside 1677 to 2262, and writes those before 1970 that have a fraction with negative
 nanoseconds, which Hive's reader rejects. Decided for each stripe from its statistics, and where they leave it open by decoding its timestamps alone.
+
+Statistics are of local times, what is decoded are the stored seconds as if they were UTC's (`compactor.orc.zones`): zones have moved by up to a day, so two days
+at the borders are left to decoding.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,12 +21,15 @@ from compactor.orc.image import read_batches
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.schema import column_ids
 from compactor.orc.tail import Tail, read_stripe_footer
+from compactor.orc.zones import timestamp_columns
 from compactor.reasons import Reason
 
-_TIMESTAMPS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 _PRESENT_STREAM: Final = 0
-_ARROW_MILLIS: Final = range(-9_223_372_036_000, 9_223_372_036_000)
+_TWO_DAYS: Final = 2 * 86_400_000
+_ARROW_MILLIS: Final = 9_223_372_036_000
 _SECOND: Final = 1_000_000_000
+_BASE: Final = 1_420_070_400 * _SECOND
+"""2015-01-01 in nanoseconds from 1970: what timestamps without seconds are counted from."""
 
 
 def needs_pyorc(reader: RandomReader, tail: Tail, stripe: int) -> bool:
@@ -32,7 +39,7 @@ def needs_pyorc(reader: RandomReader, tail: Tail, stripe: int) -> bool:
     Raises:
         CorruptFileError: the stripe can't be decoded.
     """
-    columns = [column for column, node in column_ids(tail.tree) if node.kind in _TIMESTAMPS]
+    columns = timestamp_columns(tail.tree)
     statistics = tail.stripe_stats(stripe)
     if statistics is not None:
         columns = [column for column in columns if not _after_1970(statistics[column])]
@@ -58,11 +65,52 @@ def check_unions(reader: RandomReader, tail: Tail, stripe: int) -> None:
     unions = {column for column, node in column_ids(tail.tree) if node.kind is Kind.UNION}
     if not unions:
         return
+    if (column := _with_null(reader, tail, stripe, unions)) is not None:
+        message = f"{tail.name}: stripe {stripe + 1} holds NULL in a union column (id {column}); such stripes can be copied but not rewritten"
+        raise RefusedError(Reason.UNSUPPORTED_FORMAT, message)
+
+
+def check_nanoseconds(reader: RandomReader, tail: Tail, stripe: int) -> None:
+    """
+    Refuse a stripe with a timestamp whose nanoseconds aren't between 0 and 999,999,999: Hive's reader fails over it, Arrow would make another second of it.
+
+    Raises:
+        CorruptFileError: there is one, or the stripe can't be decoded.
+    """
+    columns = timestamp_columns(tail.tree)
+    if not columns:
+        return
+    for batch in read_batches(reader, tail, stripe, columns, without_seconds=True):
+        for low, high in (found for column in batch.columns for found in _extremes(column)):
+            if low < _BASE or high >= _BASE + _SECOND:
+                what = f"a timestamp with {(low if low < _BASE else high) - _BASE} nanoseconds, which Hive doesn't read"
+                raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name}: stripe {stripe + 1} holds {what}")
+
+
+def check_map_keys(reader: RandomReader, tail: Tail, stripe: int) -> None:
+    """
+    Refuse a stripe with NULL among the keys of maps: Arrow ends the process over it, and pyorc's dictionaries would keep one such key of several.
+
+    Raises:
+        RefusedError: UNSUPPORTED_FORMAT.
+    """
+    keys = {found.subtypes[0] for found in tail.footer.types if found.kind == Kind.MAP}
+    if keys and (column := _with_null(reader, tail, stripe, keys)) is not None:
+        message = f"{tail.name}: stripe {stripe + 1} holds NULL among the keys of a map (id {column}); such stripes can be copied but not rewritten"
+        raise RefusedError(Reason.UNSUPPORTED_FORMAT, message)
+
+
+def _with_null(reader: RandomReader, tail: Tail, stripe: int, columns: set[int]) -> int | None:
+    """The first of some columns with a NULL in it; Java's writer notes which values there are only where one isn't, C++'s statistics are always there."""
     statistics = tail.stripe_stats(stripe)
     for stream in read_stripe_footer(reader, tail, stripe).streams:
-        if stream.kind == _PRESENT_STREAM and stream.column in unions and (statistics is None or statistics[stream.column].has_null):
-            message = f"{tail.name}: stripe {stripe + 1} holds NULL in a union column (id {stream.column}); such stripes can be copied but not rewritten"
-            raise RefusedError(Reason.UNSUPPORTED_FORMAT, message)
+        if stream.kind == _PRESENT_STREAM and stream.column in columns and (statistics is None or _may_have_null(statistics[stream.column])):
+            return stream.column
+    return None
+
+
+def _may_have_null(column: pb.ColumnStatistics) -> bool:
+    return column.has_null or not column.HasField("has_null")
 
 
 def _after_1970(column: pb.ColumnStatistics) -> bool:
@@ -70,24 +118,37 @@ def _after_1970(column: pb.ColumnStatistics) -> bool:
     found = column.timestamps
     if not column.number_of_values:
         return True
-    return found.HasField("minimum_utc") and found.HasField("maximum_utc") and found.minimum_utc >= 0 and found.maximum_utc in _ARROW_MILLIS
+    return found.HasField("minimum_utc") and found.HasField("maximum_utc") and found.minimum_utc >= _TWO_DAYS and found.maximum_utc < _ARROW_MILLIS - _TWO_DAYS
 
 
 def _outside(column: pb.ColumnStatistics) -> bool:
     found = column.timestamps
-    return any(found.HasField(name) and getattr(found, name) not in _ARROW_MILLIS for name in ("minimum_utc", "maximum_utc"))
+    return any(found.HasField(name) and abs(getattr(found, name)) > _ARROW_MILLIS + _TWO_DAYS for name in ("minimum_utc", "maximum_utc"))
 
 
 def _old_fraction(values: Any) -> bool:
     """Whether a timestamp before 1970 with a fraction is in an array, at any depth."""
+    numbers = (pc.fill_null(found, 0).to_numpy() for found in _timestamps(values))
+    return any(bool(((found < 0) & (found % _SECOND != 0)).any()) for found in numbers)
+
+
+def _extremes(values: Any) -> Iterator[tuple[int, int]]:
+    """The lowest and the highest of each kind of timestamps in an array, at any depth, in nanoseconds."""
+    for found in _timestamps(values):
+        if found.null_count < len(found):
+            yield tuple(pc.min_max(found).as_py().values())
+
+
+def _timestamps(values: Any) -> Iterator[Any]:
+    """The timestamps in an array, at any depth, as int64 arrays of nanoseconds."""
     kind = values.type
     if pa.types.is_timestamp(kind):
-        numbers = pc.fill_null(values.cast(pa.int64()), 0).to_numpy()
-        return bool(((numbers < 0) & (numbers % _SECOND != 0)).any())
-    if pa.types.is_map(kind):
-        return _old_fraction(values.keys) or _old_fraction(values.items)
-    if pa.types.is_list(kind):
-        return _old_fraction(values.values)
-    if pa.types.is_struct(kind) or pa.types.is_union(kind):
-        return any(_old_fraction(values.field(number)) for number in range(kind.num_fields))
-    return False
+        yield values.cast(pa.int64())
+    elif pa.types.is_map(kind):
+        yield from _timestamps(values.keys)
+        yield from _timestamps(values.items)
+    elif pa.types.is_list(kind):
+        yield from _timestamps(values.values)
+    elif pa.types.is_struct(kind) or pa.types.is_union(kind):
+        for number in range(kind.num_fields):
+            yield from _timestamps(values.field(number))

@@ -22,14 +22,18 @@ from compactor.orc.chunks import ArrowRows, Chunk, PythonRows
 from compactor.orc.consistency import DecodedKeys
 from compactor.orc.converters import CONVERTERS
 from compactor.orc.deletes import DeleteEvents, visible
+from compactor.orc.digest import Digester
+from compactor.orc.digest_values import struct_of
 from compactor.orc.evolve import Conversion, conversion
 from compactor.orc.handles import RandomReader
 from compactor.orc.image import BATCH_ROWS, read_batches, stripe_image
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import INSERT, key_columns, stripe_bounds
+from compactor.orc.map_entries import DecodedMaps
 from compactor.orc.output import OutputFormat
-from compactor.orc.routes import check_unions, needs_pyorc
+from compactor.orc.routes import check_map_keys, check_nanoseconds, check_unions, needs_pyorc
 from compactor.orc.tail import Tail
+from compactor.orc.zones import stripe_zone
 from compactor.reasons import Reason
 
 ROW_COLUMN: Final = 6
@@ -123,13 +127,16 @@ class SourceRows:
     Args:
         tally: counts go here.
         python: decode every stripe with pyorc, as rows that are merged with others' must be.
+        digester: adds up the rows that count, as they were decoded.
 
     Raises:
         CorruptFileError: rows out of order, undecodable, or with operations that don't belong here.
         RefusedError: SCHEMA_MISMATCH, UNSUPPORTED_FORMAT.
     """
 
-    def __init__(self, source: Source, output: OutputFormat, row_filter: RowFilter, tally: Tally, *, python: bool = False) -> None:
+    def __init__(
+        self, source: Source, output: OutputFormat, row_filter: RowFilter, tally: Tally, *, python: bool = False, digester: Digester | None = None
+    ) -> None:
         tail = source.tail
         if tail.is_acid != (source.synthetic is None):
             what = (
@@ -140,6 +147,7 @@ class SourceRows:
             raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} {what}")
         check_recodable(output.row, tail.name)
         self._source, self._filter, self._tally, self._python = source, row_filter, tally, python
+        self._digester, self._row = digester, output.row
         self._conversion: Conversion | None = conversion(tail.row_tree, output.row, tail.name, ROW_COLUMN)
         self._schema = pa.schema(list(arrow_type(output.types, 0)))
         self._nested = has_nested(output.row)
@@ -163,9 +171,13 @@ class SourceRows:
                 continue
             if self._unions:
                 check_unions(source.reader, source.tail, stripe)
+            check_map_keys(source.reader, source.tail, stripe)
+            if source.synthetic is not None:  # what Hive's own ACID writers write has passed through Java's Timestamp, which takes no others
+                check_nanoseconds(source.reader, source.tail, stripe)
             python = self._python or needs_pyorc(source.reader, source.tail, stripe)
             seen = DecodedKeys(source.tail, stripe) if source.synthetic is None else None
-            for chunk in self._decode_python(stripe) if python else self._decode_arrow(stripe):
+            zone = stripe_zone(source.reader, source.tail, stripe)
+            for chunk in self._decode_python(stripe, zone) if python else self._decode_arrow(stripe, zone):
                 self._check(chunk.keys, stripe)
                 if seen is not None:
                     seen.add(chunk.keys)
@@ -175,7 +187,7 @@ class SourceRows:
             if seen is not None:
                 seen.check()
 
-    def _decode_arrow(self, stripe: int) -> Iterator[Chunk]:
+    def _decode_arrow(self, stripe: int, zone: str) -> Iterator[Chunk]:
         source = self._source
         at = source.rows_before(stripe)
         shift = 0 if source.synthetic is None else ROW_COLUMN
@@ -193,9 +205,9 @@ class SourceRows:
             if self._conversion is not None:
                 row = self._conversion.array(row)
             made = pa.RecordBatch.from_arrays([*five, row], schema=self._schema)
-            yield Chunk(keys, ArrowRows((made,), self._nested))
+            yield Chunk(keys, ArrowRows((made,), self._nested), zone)
 
-    def _decode_python(self, stripe: int) -> Iterator[Chunk]:
+    def _decode_python(self, stripe: int, zone: str) -> Iterator[Chunk]:
         source = self._source
         at = source.rows_before(stripe)
         name = f"{source.tail.name}: stripe {stripe + 1}"
@@ -206,6 +218,7 @@ class SourceRows:
         image = stripe_image(source.reader, source.tail, stripe)
         opened = io.BytesIO(image) if isinstance(image, pa.Buffer) else image
         count = _batch_rows(source.tail, stripe)
+        maps = DecodedMaps(source.reader, source.tail, stripe, self._row, count)
         try:
             reader = pyorc.Reader(opened, struct_repr=pyorc.StructRepr.TUPLE, converters=CONVERTERS)
             while rows := reader.read(count):
@@ -216,7 +229,10 @@ class SourceRows:
                     keys = _synthetic_keys(source.synthetic, at, len(rows))
                     values = rows
                 at += len(rows)
-                yield Chunk(keys, PythonRows(self._python_rows(keys, values, name)))
+                made = self._python_rows(keys, values, name)
+                maps.add([row[-1] for row in made])
+                yield Chunk(keys, PythonRows(made), zone)
+            maps.check()
         except (pyorc.errors.ParseError, TypeError) as error:
             raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} can't be decoded ({error})") from error
         except UnicodeDecodeError as error:
@@ -240,6 +256,13 @@ class SourceRows:
         self._before = keys.key(-1)
 
     def _filtered(self, chunk: Chunk) -> Chunk:
+        kept = self._kept(chunk)
+        if self._digester is not None:
+            self._digester.add(chunk.keys, struct_of(chunk.rows, self._row), kept, chunk.zone)
+        return chunk if kept is None else chunk.select(kept)
+
+    def _kept(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
+        """Which rows count; None: all."""
         self._tally.rows_in += len(chunk)
         kept: npt.NDArray[np.bool_] | None = None
         if not self._source.trusted:
@@ -251,7 +274,7 @@ class SourceRows:
                 deleted &= kept
             self._tally.deleted += int(deleted.sum())
             kept = ~deleted if kept is None else kept & ~deleted
-        return chunk if kept is None or kept.all() else chunk.select(kept)
+        return None if kept is None or kept.all() else kept
 
 
 def _batch_rows(tail: Tail, stripe: int) -> int:

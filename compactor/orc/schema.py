@@ -77,12 +77,12 @@ def same_layout(one: HiveType, other: HiveType, *, names: bool) -> bool:
     Whether stripes of one type can stand under the other: kinds, lengths and precisions equal at each column id.
 
     Args:
-        names: compare the struct's field names too, without regard to case (Hive finds columns so). Those of structs inside it are compared always: a file
-            whose columns have no names of their own is read by position, but what is inside them by name.
+        names: compare the struct's field names too, letter by letter (Hive finds columns so, at any depth). Those of structs inside it are compared always:
+            a file whose columns have no names of their own is read by position, but what is inside them by name.
     """
     if (one.kind, one.length, one.precision, one.scale, len(one.children)) != (other.kind, other.length, other.precision, other.scale, len(other.children)):
         return False
-    if names and [name.lower() for name in one.names] != [name.lower() for name in other.names]:
+    if names and one.names != other.names:
         return False
     return all(same_layout(left, right, names=True) for left, right in zip(one.children, other.children, strict=True))
 

@@ -5,8 +5,9 @@ The only place that writes an ORC tail. Values are never decoded here (except th
 Source: docs/orc.md; the ORC specification, "File tail"; Hive's OrcRecordUpdater for the user metadata.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from compactor.acid.row_id import RowKey
@@ -19,7 +20,8 @@ from compactor.orc.output import OutputFormat, common_calendar, compatible
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.schema import types_of
 from compactor.orc.statistics import merge_statistics
-from compactor.orc.tail import CPP_WRITER, JAVA_WRITER, KEY_INDEX, MAGIC, Tail
+from compactor.orc.tail import CPP_WRITER, JAVA_WRITER, KEY_INDEX, MAGIC, Tail, read_stripe_footer
+from compactor.orc.zones import may_follow, zone_of
 from compactor.reasons import Reason
 
 ACID_FORMAT_VERSION: Final = b"2"
@@ -75,11 +77,17 @@ class Splicer:
         self._last_keys: list[RowKey] = []
         self._bounds: list[StripeBounds] = []
         self._block_size = output.block_size
+        self._zone: str | None = None
         sink.write(MAGIC)
 
     @property
     def rows(self) -> int:
-        return sum(stripe.number_of_rows for stripe in self._stripes)
+        return sum(self.stripe_rows)
+
+    @property
+    def stripe_rows(self) -> tuple[int, ...]:
+        """Rows of each stripe, in order."""
+        return tuple(stripe.number_of_rows for stripe in self._stripes)
 
     def add_stripe(self, reader: RandomReader, tail: Tail, index: int, last: RowKey | None = None) -> None:
         """
@@ -90,7 +98,8 @@ class Splicer:
             last: its last key, where the caller knows; else found out.
 
         Raises:
-            RefusedError: UNSUPPORTED_FORMAT; it can't stand in this file (see `compatible`).
+            CorruptFileError: its footer can't be read.
+            RefusedError: UNSUPPORTED_FORMAT; it can't stand in this file (see `compatible`), or not after a stripe of another time zone.
             VerificationError: its keys don't follow those of the stripe before.
         """
         if not tail.stripes[index].number_of_rows:
@@ -126,12 +135,13 @@ class Splicer:
             footer.calendar = calendar
             self._append(image, Tail(tail.name, tail.postscript, footer, tail.metadata, tail.length), 0, last)
 
-    def finish(self, operation: str | None) -> FileSummary:
+    def finish(self, operation: str | None, notes: Mapping[str, bytes] = MappingProxyType({})) -> FileSummary:
         """
         Write metadata, footer and postscript.
 
         Args:
             operation: `insert` or `delete`: what all rows of an ACID file are; None for a file without ACID columns.
+            notes: user metadata beside Hive's.
 
         Raises:
             RefusedError: SCHEMA_MISMATCH; the stripes count dates in different calendars.
@@ -142,7 +152,7 @@ class Splicer:
         metadata = codec.compress_section(pb.Metadata(stripe_stats=self._statistics).SerializeToString(), kind, self.output.block_size)
         if not self._stripes:
             metadata = b""
-        footer = codec.compress_section(self._footer(operation, content_end).SerializeToString(), kind, self.output.block_size)
+        footer = codec.compress_section(self._footer(operation, notes, content_end).SerializeToString(), kind, self.output.block_size)
         postscript = pb.PostScript(
             footer_length=len(footer),
             compression=kind,
@@ -157,6 +167,7 @@ class Splicer:
 
     def _append(self, reader: RandomReader, tail: Tail, index: int, last: RowKey | None) -> None:
         stripe, statistics = tail.stripes[index], tail.metadata.stripe_stats[index]
+        self._enter_zone(tail, zone_of(tail, read_stripe_footer(reader, tail, index)))  # also: a stripe without a footer must not disappear in a larger file
         if last is not None:
             bounds = stripe_bounds(tail, index)
             if bounds is None or not bounds.first <= last <= bounds.last:
@@ -175,7 +186,14 @@ class Splicer:
         self._tails[id(tail)] = tail
         self._block_size = max(self._block_size, tail.block_size)
 
-    def _footer(self, operation: str | None, content_end: int) -> pb.Footer:
+    def _enter_zone(self, tail: Tail, zone: str) -> None:
+        if not may_follow(zone, self._zone, one_zone=self.output.one_zone):
+            before, now = (name or "of no said zone" for name in (self._zone, zone))
+            message = f"{tail.name}: timestamps in time zone {now} would follow some in {before} in one file, which readers take for the same"
+            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{message}; a major compaction by Hive itself rewrites them in one zone")
+        self._zone = zone
+
+    def _footer(self, operation: str | None, notes: Mapping[str, bytes], content_end: int) -> pb.Footer:
         footer = self._template()
         writer, _ = self._label()
         rows, stride = self.rows, self.output.stride
@@ -183,7 +201,7 @@ class Splicer:
         footer.stripes.extend(self._stripes)
         footer.types.extend(self._types)
         footer.statistics.extend(merge_statistics([stripe.columns for stripe in self._statistics], self._kinds))
-        for name, value in self._user_metadata(operation):
+        for name, value in (*self._user_metadata(operation), *notes.items()):
             footer.metadata.add(name=name, value=value)
         calendar = common_calendar(self._tails.values())
         if calendar:
@@ -233,7 +251,7 @@ class Splicer:
                 raise VerificationError(Reason.VERIFICATION_FAILED, f"rows with operation {bounds.operation} in a file of {operation} events")
 
     def _summary(self) -> FileSummary:
-        rows = tuple(stripe.number_of_rows for stripe in self._stripes)
+        rows = self.stripe_rows
         summary = FileSummary(sum(rows), len(rows), self._sink.position, rows)
         if not self._bounds:
             return summary

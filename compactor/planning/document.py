@@ -137,7 +137,7 @@ class OutputDir:
 
 @dataclass(frozen=True, slots=True)
 class FormatSpec:
-    """How the output is written: codec, block size and rows per index entry are one for all stripes of a file."""
+    """How the output is written: codec, block size, rows per index entry and perhaps the time zone are one for all stripes of a file."""
 
     codec: str = "zlib"
     block_size: int = 262_144
@@ -145,6 +145,7 @@ class FormatSpec:
     stripe_bytes: int = 64 * 1024 * 1024
     bloom_columns: tuple[str, ...] = ()
     bloom_fpp: float = 0.05
+    one_zone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

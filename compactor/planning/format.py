@@ -52,6 +52,7 @@ def choose_format(spec: TableSpec, layout: LayoutVersion, files: Iterable[FileFa
         stripe_bytes=max(SMALLEST_STRIPE, min(LARGEST_STRIPE, _number(spec, "orc.stripe.size", stripe_bytes))),
         bloom_columns=bloom,
         bloom_fpp=_share(spec, "orc.bloom.filter.fpp", 0.01),
+        one_zone=layout is LayoutVersion.HIVE_3,
     )
 
 

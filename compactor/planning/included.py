@@ -46,7 +46,7 @@ def enough(state: AcidState, kind: CompactionKind, insert_only: bool) -> bool:
             return len(deltas) > 2 or (len(deltas) == 2 and deltas[0].acid.kind is deltas[1].acid.kind)
         case CompactionKind.REBALANCE:
             return True
-        case CompactionKind.ABORT_CLEANUP:
+        case CompactionKind.ABORT_CLEANUP | CompactionKind.DEFERRED_CLEANUP:
             return False
 
 

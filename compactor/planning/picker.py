@@ -127,7 +127,7 @@ def pick(facts: PickInput) -> Pick | Skip:
 
 def _skip(facts: PickInput, deltas: tuple[ListedDir, ...]) -> Skip | None:
     """What keeps a partition from being compacted whatever its thresholds."""
-    files = {f.path for f in facts.state.originals + facts.state.obsolete_originals}
+    files = {f.path for f in facts.state.originals + facts.state.obsolete_originals + facts.state.left_originals}
     unknown = [path for path in facts.state.unknown if not (facts.insert_only and path in files)]
     if unknown:
         return Skip(Reason.UNKNOWN_NAME, f"{unknown[0]} can't be explained: a compaction would be refused")

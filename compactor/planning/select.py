@@ -20,6 +20,7 @@ from compactor.acid.snapshot import AcidState, ListedDir, data_files, side_files
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.planning.document import InputFile, Parts, Role
+from compactor.planning.eligibility import why_no_table
 from compactor.planning.facts import TableSpec
 from compactor.planning.included import enough, included, overlap, same_range, stranded, why_not_enough
 from compactor.planning.parts import Excess, Limits, next_part
@@ -167,19 +168,43 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
     )
 
 
+def everything(state: AcidState, spec: TableSpec, layout: LayoutVersion, write_ids: ValidWriteIdList) -> Selection:
+    """
+    What a reader with these lists reads, as if it were the input of a major compaction: of nothing that is enough for one, and with no name for its result.
+
+    Raises:
+        RefusedError: there are files that no rule explains.
+    """
+    _refuse_names(state, spec)
+    base = max(state.base.acid.max_write_id, 0) if state.base else 0
+    reach = max((d.acid.max_write_id for d in state.deltas), default=base)
+    return Selection(
+        spec=spec,
+        requested=CompactionKind.MAJOR,
+        kind=CompactionKind.MAJOR,
+        layout=layout,
+        base_write_id=base,
+        name_write_id=reach,
+        min_write_id=0,
+        max_write_id=reach,
+        highest_write_id=reach,
+        visibility_txn=None,
+        write_ids=str(write_ids),
+        inserts=_insert_files(state, spec, major=True),
+        deletes=_dir_files(state.delete_deltas, spec),
+        files=(),
+        aborted=tuple(wid for wid in write_ids.aborted if base < wid <= reach),
+        warnings=(),
+    )
+
+
 def _refuse_table(spec: TableSpec, kind: CompactionKind, layout: LayoutVersion) -> None:
-    if not spec.transactional:
-        raise RefusedError(Reason.NOT_TRANSACTIONAL, f"{spec.name} isn't a transactional table")
-    if spec.sorted:
-        raise RefusedError(Reason.SORTED_TABLE, f"{spec.name} is declared SORTED BY: compaction would break that order")
-    if kind not in {CompactionKind.MAJOR, CompactionKind.MINOR}:
-        raise RefusedError(Reason.UNSUPPORTED_KIND, f"{spec.name}: a {kind} compaction isn't supported; major and minor are")
-    if kind is CompactionKind.MINOR and spec.insert_only and layout is LayoutVersion.HIVE_3:
-        raise RefusedError(Reason.UNSUPPORTED_KIND, f"{spec.name} is insert-only: Hive 3.1 knows no minor compaction of those; ask for a major one")
+    if (skip := why_no_table(spec.name, spec, kind, layout)) is not None:
+        raise RefusedError(skip.reason, skip.explanation)
 
 
 def _refuse_names(state: AcidState, spec: TableSpec) -> None:
-    files = {entry.path for entry in state.originals + state.obsolete_originals}
+    files = {entry.path for entry in state.originals + state.obsolete_originals + state.left_originals}
     unknown = [path for path in state.unknown if not (spec.insert_only and path in files)]
     if not unknown:
         return

@@ -5,18 +5,16 @@ Aborted rows are invisible to everybody: no reader holds this up. Directories th
 Source: docs/operations.md; Hive's AbortedTxnCleaner; HIVE-24481.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
 
 from compactor.acid.listing import Listing
-from compactor.acid.names import looks_acid
-from compactor.acid.snapshot import AcidState, ListedDir, resolve
-from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
+from compactor.acid.names import is_hidden
+from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.control import Subject
-from compactor.engine.aborted_rows import aborted_with_rows
-from compactor.errors import CompactorError, RefusedError
+from compactor.errors import CompactorError, RefusedError, RetryableError
 from compactor.log import get_logger
 from compactor.metastore.aborts import AbortedGroup
 from compactor.metastore.model import Entity, TableFacts
@@ -27,9 +25,11 @@ from compactor.roles.cleaner_tally import CleanerTally
 from compactor.roles.holding import pool_of
 from compactor.roles.leadership import Held
 from compactor.roles.progress import Progress
+from compactor.roles.replication import why_kept
 from compactor.roles.services import Services, about_entity
-from compactor.roles.sweep import Sweep
-from compactor.storage.location import join
+from compactor.roles.sweep import Cleared, Judged, Sweep, Swept, places_below, prove
+from compactor.storage.base import Storage
+from compactor.storage.location import is_at_or_inside, place_of
 
 _log = get_logger(__name__)
 _HOUR_MS = 3_600_000
@@ -38,19 +38,29 @@ _HOUR_MS = 3_600_000
 @dataclass(frozen=True, slots=True)
 class _Visit:
     """
-    The cleaning of one group, which may take several cycles. What is swept is decided, and forgotten at the end, by the lists it began with, whatever was aborted later.
+    The cleaning of one table, which may take several cycles. What is swept is decided, and forgotten at the end, by the lists it began with, whatever was aborted later.
 
     Args:
         tbl_id: of the table; one that was created anew is another visit's.
-        swept: locations where nothing is left of what those lists call aborted.
-        mixed: aborted ids that lie among committed ones.
+        seen: locations that were there, or are in the catalog, when the latest cycle looked for them.
+        swept: by PART_ID (None: not in the catalog, or the table itself) and location, for another partition may have moved there since; None where the
+            directory was missing.
+        refused: by location, why it can't be swept; the others are, and then the table is put off.
     """
 
     tbl_id: int
-    txns: ValidTxnList
-    write_ids: CleanerWriteIdList
-    swept: set[str] = field(default_factory=set)
-    mixed: set[int] = field(default_factory=set)
+    judged: Judged
+    seen: set[str] = field(default_factory=set)
+    swept: dict[tuple[int | None, str], Cleared | None] = field(default_factory=dict)
+    refused: dict[str, CompactorError] = field(default_factory=dict)
+
+    def left_of(self, places: Mapping[str, set[int | None]]) -> list[str]:
+        """Locations that weren't swept as the place of each of these, or were missing then and are there now."""
+        todo = places.keys() - self.refused.keys()
+        return sorted(location for location in todo if any(self._is_left(owner, location) for owner in places[location]))
+
+    def _is_left(self, owner: int | None, location: str) -> bool:
+        return (owner, location) not in self.swept or (self.swept[owner, location] is None and location in self.seen)
 
 
 class AbortCleaner:
@@ -71,10 +81,10 @@ class AbortCleaner:
 
     def run(self, held: Held, tally: CleanerTally, time_is_up: Callable[[], bool]) -> None:
         """
-        Clean every group that is due: more aborted writes than the threshold, or older ones. Those first that no cycle has come to yet.
+        Clean every table that has a group that is due: more aborted writes than the threshold, or older ones. Those first that no cycle has come to yet.
 
         Args:
-            time_is_up: no group is begun any more, nor another location of one; the next cycle goes on there.
+            time_is_up: no table is begun any more, nor another location of one; the next cycle goes on there.
 
         Raises:
             OwnershipLostError: somebody else is the Cleaner by now.
@@ -82,47 +92,53 @@ class AbortCleaner:
         """
         self._held = held
         limits = self._services.settings.initiator.thresholds
-        groups = self._services.aborts.groups(limits.aborted_count, round(limits.aborted_age_hours * _HOUR_MS))
-        self._begun = {group.entity: visit for group in groups if (visit := self._begun.get(group.entity)) is not None}
-        doubtful: list[AbortedGroup] = []
-        for group in sorted(groups, key=lambda group: group.entity in self._begun):
-            self._turn(group, tally, time_is_up, doubtful)
-        for group in doubtful:
-            self._turn(group, tally, time_is_up, None)
+        self._services.aborts.note_unnamed()
+        due: dict[Entity, list[AbortedGroup]] = {}
+        for group in self._services.aborts.groups(limits.aborted_count, round(limits.aborted_age_hours * _HOUR_MS)):
+            due.setdefault(group.entity.whole_table(), []).append(group)
+        self._begun = {entity: visit for entity, visit in self._begun.items() if entity in due}
+        doubtful: list[Entity] = []
+        for entity in sorted(due, key=lambda entity: entity in self._begun):
+            self._turn(entity, due[entity], tally, time_is_up, doubtful)
+        for entity in doubtful:
+            self._turn(entity, due[entity], tally, time_is_up, None)
 
     def forget(self) -> None:
         """Another daemon is the Cleaner: whatever was begun begins anew."""
         self._begun.clear()
 
-    def _turn(self, group: AbortedGroup, tally: CleanerTally, time_is_up: Callable[[], bool], doubtful: list[AbortedGroup] | None) -> None:
-        """One group's; where its store was away in the latest cycle it is put among the `doubtful`, if there are any: others first."""
+    def _turn(self, entity: Entity, groups: list[AbortedGroup], tally: CleanerTally, time_is_up: Callable[[], bool], doubtful: list[Entity] | None) -> None:
+        """One table's; where its store was away in the latest cycle it is put among the `doubtful`, if there are any: others first."""
         if self._services.stopping.is_set():
             return
         if time_is_up():
             tally.put_off()
             return
         assert self._held is not None
-        with about_entity(group.entity):
+        with about_entity(entity):
             try:
                 self._held.check()  # what a successor is at must not be settled under its hands
-                self._clean(group, tally, time_is_up, doubtful)
+                self._clean(entity, groups, tally, time_is_up, doubtful)
             except StoreAwayError as error:
                 tally.pass_over(error.store)
-                self._put_off(group, str(error))
+                self._put_off(groups, str(error))
             except Exception as error:
                 self._held.check()
                 if not isinstance(error, CompactorError | OSError):
                     _log.exception("cleaning aborted writes broke")
-                tally.error(group.entity, error)
+                tally.error(entity, error)
                 self._away.note(error)
-                self._begun.pop(group.entity, None)
-                self._put_off(group, str(error))
+                self._begun.pop(entity, None)
+                self._put_off(groups, str(error))
 
-    def _clean(self, group: AbortedGroup, tally: CleanerTally, time_is_up: Callable[[], bool], doubtful: list[AbortedGroup] | None) -> None:
-        aborts, entity = self._services.aborts, group.entity
+    def _clean(self, entity: Entity, groups: list[AbortedGroup], tally: CleanerTally, time_is_up: Callable[[], bool], doubtful: list[Entity] | None) -> None:
+        aborts = self._services.aborts
         table = self._services.catalog.find_table(entity.database, entity.table)
         if table is None:
-            tally.forgotten += aborts.mark_gone(group)
+            forgotten = aborts.forget_vanished(groups, entity)
+            tally.forgotten += forgotten
+            if not forgotten:
+                self._put_off(groups, f"{entity} isn't in the catalog, but its write ids are counted: a later table of that name would read what was aborted")
             return
         if (denial := self._services.control.judge().cleaning(Subject(table.database, table.name, pool_of(table)))) is not None:
             tally.hold(entity, denial.sentence, denial.reason)
@@ -130,11 +146,11 @@ class AbortCleaner:
         if table.location:
             self._away.check(table.location)
             if doubtful is not None and self._away.is_doubtful(table.location):
-                doubtful.append(group)
+                doubtful.append(entity)
                 return
         visit = self._begun.get(entity)
         if visit is None or visit.tbl_id != table.tbl_id:
-            visit = self._begun[entity] = _Visit(table.tbl_id, *aborts.lists(group))
+            visit = self._begun[entity] = _Visit(table.tbl_id, Judged(*aborts.lists(entity)))
         left = self._sweep_all(table, entity, visit, tally, time_is_up)
         if left is None:
             tally.put_off()
@@ -142,50 +158,80 @@ class AbortCleaner:
         del self._begun[entity]
         if left:
             tally.outcome("left")
-            self._put_off(group, f"{left[0]} is still there")
+            self._put_off(groups, f"{left[0]} is still there")
             return
         self._still_right(table, entity)
-        gone = [write_id for write_id in visit.write_ids.aborted if write_id not in visit.mixed]
-        tally.forgotten += aborts.mark_cleaned(group, visit.write_ids.high_watermark, gone, uncompacted=bool(visit.mixed), txns=visit.txns)
-        if visit.mixed:
-            self._put_off(group, f"rows of {len(visit.mixed)} aborted writes lie among committed ones until a major compaction is cleaned")
+        cleared = [one for one in visit.swept.values() if one is not None]
+        if not cleared:
+            self._put_off(groups, f"no directory of {entity} is there, which proves nothing")
+            return
+        tally.forgotten += aborts.forget(groups, prove(table, None, cleared))
+        if held := frozenset[int]().union(*(one.held for one in cleared)):
+            self._put_off(groups, f"rows of {len(held)} aborted writes lie among committed ones until a major compaction is cleaned")
         else:
             tally.outcome("cleaned")
 
     def _sweep_all(self, table: TableFacts, entity: Entity, visit: _Visit, tally: CleanerTally, time_is_up: Callable[[], bool]) -> list[str] | None:
         """
-        Sweep every location where nobody did in this visit, in the Cleaner's threads. The catalog is asked anew: what was moved or added since is another location.
+        Sweep every location that wasn't in this visit, in the Cleaner's threads, until the catalog and the store name no other: what was moved or added
+        since is another location.
 
         Returns:
             Names that should have gone and are still there; None: there was no time for all.
+
+        Raises:
+            RefusedError: a place can't be swept; every other one was.
+            RetryableError: a directory that was there is missing. Hive moves a partition's, or a table's, before the metastore says so: what was in it may
+                lie where it was looked before. Or one outside the table's directory is missing, of which no list tells where it went.
         """
         threads = self._services.settings.cleaner.threads
         numbers = count()
 
-        def swept(location: str) -> tuple[str, frozenset[int], tuple[str, ...]] | None:
+        def swept(location: str) -> tuple[str, Swept | None] | None:
             if self._services.stopping.is_set() or (next(numbers) >= threads and time_is_up()):
                 return None  # some are swept in any case: a cycle that only listed would be followed by another such
             with about_entity(entity):
-                state, names = self._sweep(table, entity, location, visit, tally)
-                # what is replaced counts too: whoever began before that reads it still, and may ask only later which ids are aborted
-                mixed = aborted_with_rows(self._services.storage(location), location, state, visit.write_ids, insert_only=table.insert_only)
+                try:
+                    found = self._sweep(table, entity, location, visit.judged, tally)
+                    if not found.there:
+                        self._require_never_there(table, location, visit)
+                except (RefusedError, RetryableError) as error:
+                    _log.warning("aborted writes are left in one place", directory=location, why=str(error))
+                    visit.refused[location] = error
+                    found = None
             self._progress.made()
-            return location, mixed, names
+            return location, found
 
         left: list[str] = []
         whole = True
-        places = [location for location in self._locations(table, entity) if location not in visit.swept]
-        with ThreadPoolExecutor(threads, thread_name_prefix="cleaning") as pool:
-            for done in pool.map(swept, places):
-                if done is None:
-                    whole = False
-                    continue
-                location, mixed, names = done
-                visit.mixed.update(mixed)
-                left += names
-                if not names:
-                    visit.swept.add(location)
+        while whole and not left:
+            places, foreign = self._locations(table, visit)
+            locations = visit.left_of(places)
+            if not locations:
+                for error in visit.refused.values():
+                    raise error
+                left += foreign
+                break
+            with ThreadPoolExecutor(threads, thread_name_prefix="cleaning") as pool:
+                for done in pool.map(swept, locations):
+                    if done is None:
+                        whole = False
+                        continue
+                    location, found = done
+                    if found is None:
+                        continue
+                    left += found.left
+                    if not found.left:
+                        visit.swept.update({(owner, location): found.cleared for owner in places[location]})
         return left if whole or left else None
+
+    def _require_never_there(self, table: TableFacts, location: str, visit: _Visit) -> None:
+        if location in visit.seen:
+            raise RetryableError(f"{location} was there, and is missing now: it may have been moved to where it was looked before")
+        assert table.location is not None
+        inside = is_at_or_inside(place_of(location, any_host=True), place_of(table.location, any_host=True))
+        if not inside and table.partitioned and self._services.storage(location).uploads is None:  # in an object store a directory without objects is none
+            raise RetryableError(f"{location} is missing, and outside {table.location}: what was in it may lie anywhere")
 
     def _still_right(self, table: TableFacts, entity: Entity) -> None:
         assert self._held is not None
@@ -194,49 +240,83 @@ class AbortCleaner:
         if now is None or now.tbl_id != table.tbl_id:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entity} was dropped or re-created while it was cleaned; everything was put back")
 
-    def _sweep(self, table: TableFacts, entity: Entity, location: str, visit: _Visit, tally: CleanerTally) -> tuple[AcidState, tuple[str, ...]]:
-        services = self._services
-
-        def state_of(listing: Listing) -> AcidState:
-            return resolve(listing, visit.write_ids, visit.txns if services.hive_4 else None, services.layout)
-
-        sweep = Sweep(services, location, "aborted", entity, lambda: self._still_right(table, entity), table_location=table.location)
-        swept = sweep.run(state_of, _aborted, originals=False)
+    def _sweep(self, table: TableFacts, entity: Entity, location: str, judged: Judged, tally: CleanerTally) -> Swept:
+        self._services.places.require_alone(location, table)
+        sweep = Sweep(self._services, table, location, judged, tag="aborted", about=entity, still_right=lambda: self._still_right(table, entity))
+        swept = sweep.run(_aborted, originals=False)
         tally.add(swept.removed, swept.evidence)
         if swept.removed:
             _log.info("removed aborted writes", directories=[removal.name for removal in swept.removed])
-        return swept.state, swept.left
+        return swept
 
-    def _locations(self, table: TableFacts, entity: Entity) -> Iterable[str]:
+    def _locations(self, table: TableFacts, visit: _Visit) -> tuple[dict[str, set[int | None]], list[str]]:
         """
-        Where directories of the group may be.
+        Where directories of the table may be, and of which PART_IDs, noted with the visit where they are there; and, in words, where they may be but belong
+        to others in the catalog too: nobody can tell whose they are.
 
-        An aborted insert may have made a directory for a partition that never came into the catalog, and one that names no partition may have written into any.
+        What the rows name isn't trusted. Hive folds or escapes names of static partitions (`metastore.spelling`), writes those of dynamic ones only at the end,
+        statement by statement, and renames only what it finds under the catalog's name; an aborted insert may have made a directory for a partition that never
+        came into the catalog.
         """
         services = self._services
         if cleanup_off(table.parameters, {}):
             raise RefusedError(Reason.NO_CLEANUP, f"no_cleanup is set for {table.full_name}")
+        if (why := why_kept(table.database, table.database_parameters, table.location)) is not None:
+            raise RefusedError(Reason.REPLICATION_SOURCE, why)
         if not table.location:
             raise RefusedError(Reason.UNSUPPORTED_STORE, f"{table.full_name} has no location in the catalog")
+        storage = services.storage(table.location)
         if not table.partitioned:
-            return [table.location]
-        if entity.partition is not None:
-            partition = services.catalog.find_partition(table, entity.partition)
-            return [partition.location if partition and partition.location else join(table.location, entity.partition)]
-        named = [Entity(entity.database, entity.table, name) for name in services.catalog.partition_names(table)]
-        known = {found[1].location for found in services.catalog.facts_for(named).values() if found[1] and found[1].location}
-        listing = services.storage(table.location).list_tree(table.location)
-        parents = {directory.rpartition("/")[0] for directory in listing.directories if looks_acid(directory.rpartition("/")[2])}
-        return sorted(known | {join(table.location, parent) for parent in parents if parent})
+            if storage.exists(table.location):
+                visit.seen.add(table.location)
+            return {table.location: {None}}, []
+        named = [Entity(table.database, table.name, name) for name in services.catalog.partition_names(table)]
+        places: dict[str, set[int | None]] = {}
+        for place in services.catalog.places_for(named).values():
+            if place.location:
+                places.setdefault(place.location, set()).add(place.part_id)
+        # before the list: what a rename takes into the table's directory meanwhile was either there or is listed
+        visit.seen.update(location for location in places.keys() - visit.seen if not _is_listed(location, table.location) and self._is_there(location))
+        listing = self._list(storage, table.location, visit)
+        listed, root = set(listing.directories), table.location.rstrip("/") + "/"
+        below = places_below(table.location, listing)
+        visit.seen.update(below, (location for location in places if location.startswith(root) and location.removeprefix(root) in listed))
+        unnamed = below - places.keys()
+        others = {place: owner for place in unnamed if (owner := services.places.in_the_way(place, table)) is not None}
+        places.update({place: {None} for place in unnamed.difference(others)})
+        return places, [f"{place}, which {owner} has too," for place, owner in sorted(others.items())]
 
-    def _put_off(self, group: AbortedGroup, why: str) -> None:
-        message = " ".join(why.split())
+    def _list(self, storage: Storage, location: str, visit: _Visit) -> Listing:
+        """Of the table's directory; nothing where something in it is refused, which may be in one partition only: those in the catalog are swept even so."""
         try:
-            pause = self._services.aborts.retry_later(group, message)
-            _log.info("aborted writes are left for now", why=message, pause_seconds=pause // 1000)
-        except CompactorError as error:
-            _log.warning("that can't be stored", error=str(error))
+            return storage.list_tree(location)
+        except RefusedError as error:
+            if error.reason is Reason.LOCATION_MISSING:
+                raise
+            visit.refused[location] = error
+            return Listing((), ())
+
+    def _is_there(self, location: str) -> bool:
+        try:
+            return self._services.storage(location).exists(location)
+        except (CompactorError, OSError):
+            return False  # its sweep says what is wrong with it
+
+    def _put_off(self, groups: Iterable[AbortedGroup], why: str) -> None:
+        message = " ".join(why.split())
+        for group in groups:
+            try:
+                pause = self._services.aborts.retry_later(group, message)
+                _log.info("aborted writes are left for now", why=message, pause_seconds=pause // 1000)
+            except CompactorError as error:
+                _log.warning("that can't be stored", error=str(error))
 
 
 def _aborted(state: AcidState) -> tuple[ListedDir, ...]:
     return state.aborted
+
+
+def _is_listed(location: str, table_location: str) -> bool:
+    """Whether a list of the table's directory tells if it is there; what lies in hidden ones isn't listed."""
+    root = table_location.rstrip("/") + "/"
+    return location.startswith(root) and not is_hidden(location.removeprefix(root))

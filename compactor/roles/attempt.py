@@ -9,7 +9,9 @@ Source: docs/compaction.md; Hive's Worker, AcidCompactionService.
 """
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from compactor.acid.snapshot import AcidState
 from compactor.acid.write_ids import CompactorWriteIdList
@@ -28,13 +30,17 @@ from compactor.roles import steps
 from compactor.roles.absence import require_removed
 from compactor.roles.cancellation import Cancellation
 from compactor.roles.continuing import rest_of
-from compactor.roles.fence import remove_staging, remove_uncommitted
+from compactor.roles.fence import remove_staging
 from compactor.roles.holding import subject_of
 from compactor.roles.liveness import Liveness
 from compactor.roles.looking_up import Facts, is_in_the_catalog, look_up, request_for, require_there
 from compactor.roles.lookout import Lookout
+from compactor.roles.patience import patiently
 from compactor.roles.services import Services
+from compactor.roles.sweep import remove_uncommitted
 from compactor.storage.base import Storage
+
+T = TypeVar("T")
 
 _log = get_logger(__name__)
 _MISSING = frozenset({Reason.LOCATION_MISSING, Reason.INPUT_CHANGED, Reason.CORRUPT_FILE})
@@ -93,7 +99,7 @@ class Attempt:
             UnreachableError: something doesn't answer, or the file system isn't mounted.
             CompactorError: anything else that ended it; `undo` comes next.
         """
-        self._facts = facts = look_up(self._services, self.entry)
+        self._facts = facts = self._asked(lambda: look_up(self._services, self.entry))
         self._storage = storage = self._services.storage(facts.location)
         try:
             return self._run(facts, storage)
@@ -108,9 +114,11 @@ class Attempt:
         services, entry = self._services, self.entry
         run_as = self._run_as(storage, facts.location)
         self._liveness.begin(run_as)
-        request = request_for(services, entry, facts, self.txn_id, run_as)
+        request = self._asked(lambda: request_for(services, entry, facts, self.txn_id, run_as))
         self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings, self._step)
-        self._lookout = Lookout(services.queue, entry, lambda: services.submitter.application(compaction.job), self._cancellation.cancel)
+        self._lookout = Lookout(
+            services.queue, entry, lambda: services.submitter.application(compaction.job), self._liveness.give_way, self._cancellation.cancel
+        )
         self._lookout.start()
         state = compaction.observe()
         self._step(steps.WORKER_LISTED)
@@ -120,7 +128,7 @@ class Attempt:
         self._step(steps.WORKER_PLANNED)
         self._charge = services.control.charge(subject_of(entry), plan.prediction.written)
         self._store_state(plan.highest_write_id, run_as)
-        services.queue.set_job_id(entry, compaction.job.key)
+        self._asked(lambda: services.queue.set_job_id(entry, compaction.job.key))
         compaction.run(self._progress, self._cancellation)
         self._step(steps.WORKER_RAN)
         compaction.verify(self._cancellation)
@@ -159,6 +167,8 @@ class Attempt:
             self._remove_staging()
         self._rest()
         if self.txn_id is not None and not (not self.state_stored and self._services.transactions.end_empty(self.txn_id)):
+            if not self._may_have_staged:
+                self._services.queue.withdraw_attempt(self.txn_id)
             state = self._services.transactions.abort(self.txn_id, reason)
             self._forget(self.txn_id, state)
         return False
@@ -173,10 +183,11 @@ class Attempt:
         if state is TxnState.ABSENT and self._services.queue.entry(self.entry.id) is None:
             _log.warning("entry and transaction are forgotten: what may have been published is left alone", txn=txn_id)
             return
-        if self._may_have_staged:
-            remove_uncommitted(self._services, self._place(), txn_id)
-        if self.state_stored:
-            self._services.queue.forget_attempt(self.entry.entity, txn_id)
+        if not self._may_have_staged or self._facts is None:
+            return
+        proof = remove_uncommitted(self._services, self._facts.table, self.entry.entity, self._facts.location, txn_id)
+        if proof is not None:
+            self._services.queue.forget_attempt(proof)
 
     def _is_committed(self) -> bool:
         """After a commit without an answer: the queue row and the transaction changed together, or not at all."""
@@ -257,13 +268,17 @@ class Attempt:
 
     def _store_state(self, highest_write_id: int, run_as: str) -> None:
         self._cancellation.check()
-        self._services.queue.set_compactor_state(self.entry, self.txn_id, highest_write_id, run_as)
+        self._asked(lambda: self._services.queue.set_compactor_state(self.entry, self.txn_id, highest_write_id, run_as))
         self.state_stored = True
         self._step(steps.WORKER_STATE_STORED)
 
     def _guard(self) -> None:
-        """The last look before the rename: still ours, still the same table, still alive."""
+        """The last look before the rename: still ours, still the same table, still alive. However long the metastore was away, nothing is published without it."""
         self._cancellation.check()
+        self._asked(self._require_unchanged)
+        self._cancellation.check()
+
+    def _require_unchanged(self) -> None:
         services, entry, before = self._services, self.entry, self._facts
         assert before is not None
         if not self._is_ours():
@@ -277,8 +292,10 @@ class Attempt:
         self._liveness.renew()
 
     def _commit(self, rest: Rest | None = None) -> None:
-        """Mark compacted, note what follows, and commit, in one database transaction."""
-        self._services.queue.mark_compacted_and_commit(self.entry, self._worker_id, self.txn_id, rest)
+        """Mark compacted, note what follows, and commit, in one database transaction. Sent again where it isn't known what became of it: the second one finds out."""
+        patiently(
+            lambda: self._services.queue.mark_compacted_and_commit(self.entry, self._worker_id, self.txn_id, rest), self._cancellation, OutcomeUnknownError
+        )
         self._rest()
 
     def _run_as(self, storage: Storage, location: str) -> str:
@@ -286,8 +303,12 @@ class Attempt:
         if not wanted:
             wanted = storage.owner(location)
         if self.entry.run_as is None:
-            self._services.queue.set_run_as(self.entry, wanted)
+            self._asked(lambda: self._services.queue.set_run_as(self.entry, wanted))
         return wanted
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """The metastore's answer; see `patience`."""
+        return patiently(ask, self._cancellation)
 
     def _progress(self, done: float) -> None:
         """Told ten times a second; said when another tenth is done."""

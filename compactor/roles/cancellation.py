@@ -54,5 +54,9 @@ class DrainedError(CancelledError):
     """The daemon stops: the entry goes back into the queue."""
 
 
+class GivesWayError(DrainedError):
+    """A statement waits for our lock (Hive 3.1): the entry goes back into the queue, and waits."""
+
+
 class CancelRequestedError(CancelledError):
     """Somebody asked for it by `compactor cancel`: the entry ends aborted, and isn't tried again."""

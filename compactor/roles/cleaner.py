@@ -14,11 +14,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.acid.listing import Listing
-from compactor.acid.snapshot import AcidState, ListedDir, resolve
+from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.acid.write_ids import CleanerWriteIdList
 from compactor.coordination import Role
-from compactor.engine.aborted_rows import aborted_with_rows
 from compactor.errors import CompactorError, OwnershipLostError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.cleaning import ReadyEntry
@@ -34,12 +32,12 @@ from compactor.roles.cleaner_turns import Turns
 from compactor.roles.holding import subject_of
 from compactor.roles.leadership import Held, leading
 from compactor.roles.progress import Progress
+from compactor.roles.replication import why_kept
 from compactor.roles.services import Services, about_entity
 from compactor.roles.soft_delete import remove_dropped
-from compactor.roles.sweep import Sweep, Swept
+from compactor.roles.sweep import Judged, Sweep, Swept, prove
 
 _log = get_logger(__name__)
-REPLICATION_SOURCE = "repl.source.for"
 INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.AT_WORK})
 """Waiting that is meant, or that another entry is counted for: nobody has to be told."""
 
@@ -130,7 +128,8 @@ class Cleaner:
         location = entry.location or _location(facts)
         if location:
             self._turns.take(location)
-        if entry.location is not None and remove_dropped(services, self._held, entry, facts, tally):
+        if entry.location is not None:
+            remove_dropped(services, self._held, entry, facts, tally)
             return
         if facts is None:
             services.cleaning.mark_cleaned(entry, gone=True)
@@ -149,48 +148,34 @@ class Cleaner:
         if not location:
             raise RefusedError(Reason.UNSUPPORTED_STORE, f"{entry.entity} has no location in the catalog")
         services.cleaning.mark_cleaner_start(entry)
-        self._sweep(item, table, location, tally)
+        self._sweep(item, table, partition, location, tally)
 
-    def _sweep(self, item: ReadyEntry, table: TableFacts, location: str, tally: CleanerTally) -> None:
+    def _sweep(self, item: ReadyEntry, table: TableFacts, partition: PartitionFacts | None, location: str, tally: CleanerTally) -> None:
         services, entry = self._services, item.entry
-        write_ids = self._write_ids(item)
-        layout = services.layout
-
-        def state_of(listing: Listing) -> AcidState:
-            return resolve(listing, write_ids, item.txns, layout)
-
-        sweep = Sweep(services, location, entry.id, entry, lambda: self._still_right(item, table, location), table_location=table.location)
-        swept = sweep.run(state_of, _obsolete_and_aborted, originals=True)
+        sweep = Sweep(services, table, location, self._judged(item), tag=entry.id, about=entry, still_right=lambda: self._still_right(item, table, location))
+        services.places.require_alone(location, table, partition)
+        swept = sweep.run(_obsolete_and_aborted, originals=True)
         tally.add(swept.removed, swept.evidence)
         if swept.left:
             services.cleaning.clear_cleaner_start(entry)
             tally.wait(entry, f"{swept.left[0]} is still there", Reason.INPUT_CHANGED)
             tally.outcome("left")
             return
-        mixed = aborted_with_rows(services.storage(location), location, swept.state, write_ids, insert_only=table.insert_only)
-        self._mark_cleaned(item, mixed, write_ids, unjoined=left_below(swept.state, told_by_name=layout is LayoutVersion.HIVE_4))
+        proof = prove(table, entry.entity.partition, [swept.cleared]) if swept.cleared is not None else None
+        services.cleaning.mark_cleaned(entry, proof, unjoined=left_below(swept.state, told_by_name=services.layout is LayoutVersion.HIVE_4))
         self._marked(entry, tally, f"removed {_names(swept)}")
 
-    def _write_ids(self, item: ReadyEntry) -> CleanerWriteIdList:
+    def _judged(self, item: ReadyEntry) -> Judged:
         """
         The lists under which this entry is decided. Hive 3.1's own Cleaner takes aborted ids for committed here, and then a wide aborted delta hides
         what is below it; we don't.
         """
         services, entry = self._services, item.entry
-        if services.layout is LayoutVersion.HIVE_4:
-            return services.cleaning.write_ids(item)
-        reader = services.transactions.valid_write_ids(entry.entity.full_name, services.transactions.valid_txns())
-        return CleanerWriteIdList.from_reader(reader, entry.highest_write_id or 0)
-
-    def _mark_cleaned(self, item: ReadyEntry, mixed: frozenset[int], write_ids: CleanerWriteIdList, *, unjoined: bool) -> None:
-        """Forget aborted ids only where none of their rows are left, and only of transactions that were judged; commits only where nothing was left out."""
-        entry, txns = item.entry, item.txns
-        covered = entry.highest_write_id or 0
-        if mixed:
-            gone = [write_id for write_id in write_ids.aborted if write_id <= covered and write_id not in mixed]
-            self._services.cleaning.mark_cleaned(entry, gone, uncompacted_aborts=True, txns=txns, unjoined=unjoined)
-        else:
-            self._services.cleaning.mark_cleaned(entry, txns=txns, unjoined=unjoined)
+        if item.txns is not None:
+            return Judged(item.txns, services.cleaning.write_ids(item))
+        txns = services.transactions.valid_txns()
+        reader = services.transactions.valid_write_ids(entry.entity.full_name, txns)
+        return Judged(txns, CleanerWriteIdList.from_reader(reader, entry.highest_write_id or 0))
 
     def _still_right(self, item: ReadyEntry, table: TableFacts, location: str) -> None:
         """Before the move, and after it before the deletion: we are the Cleaner, the entry is still ready, and the table is the one that was looked at."""
@@ -202,7 +187,7 @@ class Cleaner:
         if now is None or now.state is not QueueState.READY_FOR_CLEANING:
             raise OwnershipLostError(f"entry {entry.id} is no longer ready for cleaning")
         found = services.catalog.facts_for([entry.entity]).get(entry.entity)
-        if found is None or found[0].tbl_id != table.tbl_id or (entry.location is None and _location(found) != location):
+        if found is None or found[0].tbl_id != table.tbl_id or _location(found) != location:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was dropped, re-created or moved while it was cleaned; everything was put back")
 
     def _marked(self, entry: QueueEntry, tally: CleanerTally, what: str) -> None:
@@ -284,9 +269,7 @@ def _obsolete_and_aborted(state: AcidState) -> tuple[ListedDir, ...]:
 def _why_kept(table: TableFacts, partition: PartitionFacts | None) -> str | None:
     if cleanup_off(table.parameters, partition.parameters if partition else {}):
         return f"no_cleanup is set for {table.full_name}{'/' + partition.name if partition else ''}: replaced files stay"
-    if table.database_parameters.get(REPLICATION_SOURCE):
-        return f"{table.database} is a source of replication, and files can't be handed to its change management: replaced files stay"
-    return None
+    return why_kept(table.database, table.database_parameters, partition.location if partition else table.location)
 
 
 def _names(swept: Swept) -> str:

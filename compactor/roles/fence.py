@@ -9,11 +9,7 @@ Source: docs/operations.md.
 from collections.abc import Callable, Iterable
 
 from compactor.acid.names import STAGING_PREFIX
-from compactor.errors import RefusedError
-from compactor.metastore.transactions import TxnState
-from compactor.reasons import Reason
-from compactor.roles.services import Services
-from compactor.roles.trash import remove_hidden, staging_directories, visibility_txn
+from compactor.roles.trash import remove_hidden, staging_directories
 from compactor.storage.base import Storage
 
 
@@ -32,21 +28,3 @@ def remove_staging(storage: Storage, location: str, entry_id: int, still: Callab
 def job_keys(names: Iterable[str]) -> set[str]:
     """The keys of the jobs that belong to staging directories."""
     return {name.removeprefix(STAGING_PREFIX).replace("-", ".", 1) for name in names}
-
-
-def remove_uncommitted(services: Services, place: tuple[Storage, str] | None, txn_id: int) -> list[str]:
-    """
-    Remove what was published under `_v<txn>`; only when the metastore says that the transaction was aborted.
-
-    Raises:
-        RefusedError: something lies there, and the transaction isn't known as aborted.
-    """
-    if place is None:
-        return []
-    storage, location = place
-    names = [name for name in storage.directories(location) if visibility_txn(name) == txn_id]
-    if not names:
-        return []
-    if (state := services.transactions.state(txn_id)) is not TxnState.ABORTED:
-        raise RefusedError(Reason.OWNERSHIP_LOST, f"{names[0]} was written by transaction {txn_id}, which is {state.value}, not aborted: left alone")
-    return remove_hidden(storage, location, names)

@@ -8,10 +8,12 @@ Source: docs/control.md.
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from compactor.acid.compaction import SUPPORTED
 from compactor.control import Denial, Judge, Subject
 from compactor.control.spending import used
 from compactor.errors import CompactorError
-from compactor.metastore.model import QueueEntry, TableFacts
+from compactor.metastore.model import QueueEntry, QueueState, TableFacts
+from compactor.reasons import Reason
 from compactor.roles.cancellation import DrainedError
 from compactor.roles.services import Services
 
@@ -34,6 +36,13 @@ class Busy(Protocol):
 def subject_of(entry: QueueEntry) -> Subject:
     """What is asked about an entry."""
     return Subject(entry.entity.database, entry.entity.table, entry.pool)
+
+
+def left_to_hive(entry: QueueEntry) -> Denial | None:
+    """An initiated entry of a kind that our workers don't do; Hive's own may take it."""
+    if entry.state is not QueueState.INITIATED or entry.kind in SUPPORTED:
+        return None
+    return Denial(Reason.UNSUPPORTED_KIND, f"a {entry.kind.value} isn't done by this daemon: it is left to Hive's own workers")
 
 
 def pool_of(table: TableFacts) -> str | None:

@@ -147,7 +147,7 @@ class Initiator:
             if (of_table := rules.get(table.tbl_id)) is None:
                 of_table = rules[table.tbl_id] = TableRules.of(table, defaults, services.layout)
                 held[table.tbl_id] = judge.paused(Subject(table.database, table.name, pool_of(table)))
-            if (skip := of_table.skip(candidate, table)) is not None:
+            if (skip := of_table.skip(candidate, table, place.location)) is not None:
                 tally.skip(entity, skip)
             elif (denial := held[table.tbl_id]) is not None:
                 tally.skip(entity, Skip(denial.reason, denial.sentence))

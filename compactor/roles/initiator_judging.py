@@ -26,8 +26,7 @@ def verdict_on(services: Services, subject: DueSubject, moment: Moment, away: Aw
         CompactorError: a property of the table's is none.
     """
     candidate, place, layout = subject.candidate, subject.place, services.layout
-    if not place.location:
-        return Skip(Reason.UNSUPPORTED_STORE, f"{candidate.entity} has no location in the catalog"), False
+    assert place.location is not None  # or the rules had skipped it
     thresholds = subject.rules.thresholds
     if isinstance(thresholds, CompactorError):
         raise thresholds

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from compactor.metastore.model import QueueEntry
 from compactor.roles import steps
-from compactor.roles.cancellation import Cancellation
+from compactor.roles.cancellation import Cancellation, GivesWayError
 from compactor.roles.heartbeat import Heartbeat
+from compactor.roles.patience import patiently
 from compactor.roles.services import Services
 
 
@@ -40,9 +41,9 @@ class Liveness:
         services, settings = self._services, self._services.settings
         identity = services.identity
         if services.hive_4:
-            self.txn_id = services.transactions.open_compaction(run_as, identity.host, agent=self._worker_id)
+            self.txn_id = patiently(lambda: services.transactions.open_compaction(run_as, identity.host, agent=self._worker_id), self._cancellation)
             self._step(steps.WORKER_TXN_OPENED)
-        self._lock_id = services.locks.acquire_shared(self._entry.entity, self.txn_id or 0, run_as, identity.host)
+        self._lock_id = patiently(lambda: services.locks.acquire_shared(self._entry.entity, self.txn_id or 0, run_as, identity.host), self._cancellation)
         what = f"transaction {self.txn_id}" if self.txn_id is not None else f"lock {self._lock_id}"
         self._heartbeat = Heartbeat(self.renew, settings.heartbeat_seconds, settings.txn.timeout_seconds, self._cancellation.cancel, what)
         self._heartbeat.__enter__()
@@ -59,6 +60,16 @@ class Liveness:
             self._services.transactions.heartbeat(self.txn_id)
         elif self._lock_id is not None:
             self._services.locks.heartbeat(self._lock_id)
+
+    def give_way(self) -> None:
+        """
+        On Hive 3.1, whose own compactions hold no lock, a statement that waits for ours comes first: it gives up after 100 minutes, and a compaction may take longer.
+
+        Raises:
+            GivesWayError: an exclusive lock waits.
+        """
+        if self.txn_id is None and self._lock_id is not None and (lock := self._services.locks.waiting_for(self._lock_id, self._entry.entity)) is not None:
+            raise GivesWayError(f"{self._entry.entity}: {lock} comes first")
 
     def end(self) -> None:
         """End the heartbeat; give back a lock that belongs to no transaction. May be repeated."""

@@ -7,12 +7,13 @@ Source: docs/compaction.md; Hive's Worker.
 import uuid
 from dataclasses import dataclass, replace
 
-from compactor.acid.compaction import CompactionKind
+from compactor.engine.change_management import change_management
 from compactor.engine.compaction import CompactionRequest
 from compactor.errors import RefusedError
 from compactor.metastore.model import Entity, PartitionFacts, QueueEntry, TableFacts
 from compactor.reasons import Reason
 from compactor.roles.absence import require_removed
+from compactor.roles.replication import is_source, why_not_compacted
 from compactor.roles.services import Services
 from compactor.storage.base import Storage
 
@@ -31,26 +32,23 @@ def look_up(services: Services, entry: QueueEntry) -> Facts:
     Find the table and partition of an entry.
 
     Raises:
-        RefusedError: it is gone, or is of a kind that isn't compacted.
+        RefusedError: it is gone, or is of a kind that isn't compacted, or lies where we may not write.
     """
     entity = entry.entity
     table = services.catalog.find_table(entity.database, entity.table)
     if table is None:
         raise RefusedError(Reason.TABLE_MISSING, f"there is no table {entity.full_name}; it was probably dropped")
-    if table.partitioned and entity.partition is None:
-        raise RefusedError(Reason.PARTITION_UNSPECIFIED, f"{entity.full_name} is partitioned, and the entry names no partition")
     partition = services.catalog.find_partition(table, entity.partition) if entity.partition is not None else None
     if entity.partition is not None and partition is None:
         raise RefusedError(Reason.PARTITION_MISSING, f"there is no partition {entity}; it was probably dropped")
-    if not table.transactional:
-        raise RefusedError(Reason.NOT_TRANSACTIONAL, f"{entity.full_name} isn't a transactional table")
-    if table.sorted:
-        raise RefusedError(Reason.SORTED_TABLE, f"{entity.full_name} is declared SORTED BY: compaction would break that order")
-    if entry.kind not in {CompactionKind.MAJOR, CompactionKind.MINOR}:
-        raise RefusedError(Reason.UNSUPPORTED_KIND, f"{entity}: a {entry.kind} compaction isn't supported; major and minor are")
     location = partition.location if partition else table.location
-    if not location:
-        raise RefusedError(Reason.UNSUPPORTED_STORE, f"{entity} has no location in the catalog")
+    if (skip := why_not_compacted(table, entity.partition, location, entry.kind, services.layout)) is not None:
+        raise RefusedError(skip.reason, skip.explanation)
+    assert location is not None
+    services.places.require_inside(location)
+    services.places.require_alone(location, table, partition)
+    if is_source(table.database_parameters):
+        change_management().require(location)
     return Facts(table, partition, location)
 
 

@@ -26,13 +26,17 @@ class Lookout:
     Args:
         entry: as it was claimed.
         application: the id of the Spark application, None while there is none.
+        still: raises CancelledError when something else comes first.
         cancel: told once why the work is over.
     """
 
-    def __init__(self, queue: Queue, entry: QueueEntry, application: Callable[[], str | None], cancel: Callable[[CompactorError], None]) -> None:
+    def __init__(
+        self, queue: Queue, entry: QueueEntry, application: Callable[[], str | None], still: Callable[[], None], cancel: Callable[[CompactorError], None]
+    ) -> None:
         self._queue = queue
         self._entry = entry
         self._application = application
+        self._still = still
         self._cancel = cancel
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"lookout of {entry.id}", daemon=True)
@@ -65,6 +69,7 @@ class Lookout:
         Raises:
             OwnershipLostError: the entry is another's.
             CancelRequestedError: somebody wants it stopped.
+            CancelledError: something else comes first.
         """
         now = self._queue.entry(self._entry.id)
         if now is None or now.state is not QueueState.WORKING or now.worker_id != self._entry.worker_id:
@@ -72,6 +77,7 @@ class Lookout:
             raise OwnershipLostError(f"entry {self._entry.id} is no longer ours: it {where}")
         if (by := asked_to_stop(now)) is not None:
             raise CancelRequestedError(f"cancelled by {by}")
+        self._still()
         application = self._application()
         if application is not None and now.job_id != application[:JOB_ID_CHARACTERS]:
             self._queue.set_job_id(self._entry, application)

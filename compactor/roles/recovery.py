@@ -17,10 +17,11 @@ from compactor.metastore.transactions import TxnState
 from compactor.roles import steps
 from compactor.roles.absence import require_removed
 from compactor.roles.away import AwayStores, StoreAwayError, news
-from compactor.roles.fence import job_keys, remove_staging, remove_uncommitted
+from compactor.roles.fence import job_keys, remove_staging
 from compactor.roles.identity import parse_worker_id
 from compactor.roles.progress import Progress
 from compactor.roles.services import Services, about_entity
+from compactor.roles.sweep import remove_uncommitted
 
 _log = get_logger(__name__)
 
@@ -219,7 +220,8 @@ class Recovery:
             return  # a worker of Hive's has no staging directory that would fence it: what it leaves stays marked by its component
         state = services.transactions.abort(entry.txn_id, f"worker {entry.worker_id} is gone")
         services.steps.enter(steps.RECOVERY_ABORTED, entry)
-        if state is TxnState.ABORTED and place is not None and place[0].exists(place[1]):
-            # elsewhere nothing was looked at: the component stays, and the cleaning of aborts looks again
-            remove_uncommitted(services, place, entry.txn_id)
-            services.queue.forget_attempt(entity, entry.txn_id)
+        # where nothing is looked at the component stays, and the cleaning of aborts looks again
+        if state is TxnState.ABORTED and facts is not None and place is not None:
+            proof = remove_uncommitted(services, facts[0], entity, place[1], entry.txn_id)
+            if proof is not None:
+                services.queue.forget_attempt(proof)

@@ -30,6 +30,10 @@ LASTING = frozenset(
         Reason.UNKNOWN_NAME,
         Reason.NESTED_DIRECTORY,
         Reason.LIMIT_EXCEEDED,
+        Reason.UNSAFE_LOCATION,
+        Reason.OUTSIDE_ROOTS,
+        Reason.OVERLAPPING_LOCATION,
+        Reason.REPLICATION_SOURCE,
     }
 )
 """Reasons that stay while nothing is written and the table isn't altered. A lock, a full disk or too little to do passes by itself."""

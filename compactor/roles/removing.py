@@ -5,12 +5,13 @@ from compactor.roles.trash_in_place import TrashInPlace
 from compactor.storage.base import Storage
 
 
-def trash_for(storage: Storage, location: str, tag: str | int) -> Trash | TrashInPlace:
+def trash_for(storage: Storage, location: str, tag: str | int, *, recycled: bool = False) -> Trash | TrashInPlace:
     """
     A new trash.
 
     Args:
         storage, location: the partition.
         tag: what the removal is for: the queue entry's id, or `aborted`.
+        recycled: the files go to Hive's change management, which is on HDFS only.
     """
-    return Trash(storage, location, tag) if storage.uploads is None else TrashInPlace(storage, location, tag)
+    return Trash(storage, location, tag, recycled=recycled) if storage.uploads is None else TrashInPlace(storage, location, tag)

@@ -2,7 +2,7 @@
 Whether one table or partition is due: the rules that need no listing, then the picker.
 
 Pure but for what it is handed; the Initiator asks it for thousands of partitions, `compactor explain` for one, so both say the same.
-Source: docs/operations.md; Hive's Initiator, TableOptimizer, AcidTableOptimizer.
+Source: docs/operations.md; `planning.eligibility`; Hive's Initiator, TableOptimizer, AcidTableOptimizer.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from compactor.errors import CompactorError
 from compactor.metastore.model import Candidate, TableFacts
 from compactor.planning.picker import Pick, PickInput, Skip, Thresholds, auto_compaction_off, cleanup_off, pick, thresholds_for
 from compactor.reasons import Reason
+from compactor.roles.replication import why_not_compacted
 from compactor.settings import Thresholds as ThresholdSettings
 
-REPLICATION_KEY = "hive.repl.first.inc.pending"
 _HOUR_MS = 3_600_000
 
 
@@ -27,48 +27,38 @@ class TableRules:
     What follows from a table's and its database's properties alone: worked out once, however many partitions the table has.
 
     Args:
-        waits: nothing may touch the table yet.
-        unfit: it isn't compacted by itself.
-        sorted: no compaction keeps its order.
+        layout: whose readers there are.
+        by_hand: why it is compacted only when asked for.
         thresholds: the table's own, or why they can't be read.
         fingerprint: a hash of what a listing is judged by; another one means that it has to be judged again.
     """
 
-    waits: Skip | None
-    unfit: Skip | None
-    sorted: Skip | None
+    layout: LayoutVersion
+    by_hand: Skip | None
     thresholds: Thresholds | CompactorError
     fingerprint: int
 
     @classmethod
     def of(cls, table: TableFacts, defaults: Thresholds, layout: LayoutVersion) -> Self:
-        name, waits, unfit = table.full_name, None, None
-        for owner, parameters in (("database", table.database_parameters), ("table", table.parameters)):
-            if waits is None and parameters.get(REPLICATION_KEY, "").lower() == "true":
-                waits = Skip(Reason.REPLICATION_PENDING, f"the {owner} waits for its first incremental replication")
-        if not table.transactional:
-            unfit = Skip(Reason.NOT_TRANSACTIONAL, f"{name} isn't a transactional table")
-        elif auto_compaction_off(table.parameters, table.database_parameters, layout):
-            unfit = Skip(Reason.AUTO_COMPACTION_OFF, f"no_auto_compaction is set for {name}; `compactor enqueue` still works")
+        off = auto_compaction_off(table.parameters, table.database_parameters, layout)
+        by_hand = Skip(Reason.AUTO_COMPACTION_OFF, f"no_auto_compaction is set for {table.full_name}; `compactor enqueue` still works") if off else None
         thresholds: Thresholds | CompactorError
         try:
             thresholds = thresholds_for(defaults, table.parameters, table.database_parameters)
         except CompactorError as error:
             thresholds = error
-        in_order = Skip(Reason.SORTED_TABLE, f"{name} is declared SORTED BY: no compaction keeps that order") if table.sorted else None
-        return cls(waits, unfit, in_order, thresholds, hash((table.tbl_id, table.insert_only, cleanup_off(table.parameters, {}), thresholds)))
+        fingerprint = hash((table.tbl_id, table.insert_only, cleanup_off(table.parameters, {}), thresholds))
+        return cls(layout, by_hand, thresholds, fingerprint)
 
-    def skip(self, candidate: Candidate, table: TableFacts) -> Skip | None:
-        """Hive's rules that need no look at the directory, in Hive's order."""
-        if self.waits is not None:
-            return self.waits
+    def skip(self, candidate: Candidate, table: TableFacts, location: str | None) -> Skip | None:
+        """What needs no look at the directory: whether it can be compacted, and whether it is to be by itself now."""
+        if (skip := why_not_compacted(table, candidate.entity.partition, location, None, self.layout)) is not None:
+            if skip.reason is Reason.PARTITION_UNSPECIFIED:
+                return Skip(Reason.DYNAMIC_PARTITION_ENTRY, f"{table.full_name} is partitioned, and the write names no partition")
+            return skip
         if candidate.active is not None:
             return Skip(Reason.ALREADY_QUEUED, f"{candidate.entity} is {candidate.active.value} already")
-        if self.unfit is not None:
-            return self.unfit
-        if table.partitioned and candidate.entity.partition is None:
-            return Skip(Reason.DYNAMIC_PARTITION_ENTRY, f"{table.full_name} is partitioned, and the write names no partition")
-        return self.sorted
+        return self.by_hand
 
 
 def decide(

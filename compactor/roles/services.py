@@ -6,15 +6,17 @@ Opened by the daemon (and by tests, in the same way); the roles only use it.
 
 import getpass
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import cast
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.control import Control
 from compactor.coordination import Alone, Coordinator, open_coordinator
 from compactor.engine.submit import StoppableSubmitter
 from compactor.engine.submitters import ConfiguredSubmitter
+from compactor.errors import RefusedError
 from compactor.log import about, get_logger, keep_secret
 from compactor.metastore.aborts import Aborts
 from compactor.metastore.catalog import Catalog
@@ -24,6 +26,7 @@ from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.initiating import Initiating
 from compactor.metastore.locks import Locks
 from compactor.metastore.model import Entity, QueueEntry, QueueState
+from compactor.metastore.places import Places
 from compactor.metastore.queue import Queue
 from compactor.metastore.transactions import Transactions
 from compactor.metrics import Metrics
@@ -34,6 +37,7 @@ from compactor.roles.setbacks import Setbacks
 from compactor.roles.steps import Observer, Steps
 from compactor.settings import Settings
 from compactor.storage.base import Storage
+from compactor.storage.guarded import Guarded
 from compactor.storage.registry import configure, storage_for
 
 _log = get_logger(__name__)
@@ -50,6 +54,7 @@ class Services:
         setbacks: what the workers gave back because something was away.
         emptiness: which of them has just found nothing in the queue.
         breakdowns: how often the work on an entry broke down, or ended with its process.
+        places: where we may write and delete.
         control: what is paused, drained, outside its hours or over its budget.
         stopping: set when the daemon drains; roles end their cycle at the next good point.
     """
@@ -68,6 +73,7 @@ class Services:
     submitter: StoppableSubmitter
     metrics: Metrics
     steps: Steps
+    places: Places = field(init=False)
     coordinator: Coordinator = field(default_factory=Alone)
     stopping: threading.Event = field(default_factory=threading.Event)
     setbacks: Setbacks = field(default_factory=Setbacks)
@@ -76,6 +82,7 @@ class Services:
     control: Control = field(init=False)
 
     def __post_init__(self) -> None:
+        self.places = Places(self.database, lambda: self.settings.warehouse.roots)
         self.breakdowns = Breakdowns(lambda: self.coordinator, self._is_in_the_queue)
         self.control = Control(lambda: self.coordinator, lambda: self.settings, self.now_ms, self.identity.host)
 
@@ -153,12 +160,25 @@ class Services:
 
     def storage(self, location: str) -> Storage:
         """
-        The driver of a location.
+        The driver of a location; what it changes lies inside the warehouse's roots, and what it lists isn't reached by a link below them.
 
         Raises:
-            RefusedError: UNSUPPORTED_STORE.
+            RefusedError: UNSUPPORTED_STORE, UNSAFE_LOCATION.
         """
-        return storage_for(location)
+        return cast("Storage", Guarded(storage_for(location), self._may_change, self._may_list))
+
+    def _may_change(self, location: str) -> None:
+        self._counted(self.places.require_inside, location)
+
+    def _may_list(self, location: str) -> None:
+        self._counted(self.places.require_unlinked, location)
+
+    def _counted(self, require: Callable[[str], None], location: str) -> None:
+        try:
+            require(location)
+        except RefusedError:
+            self.metrics.places_refused.inc()
+            raise
 
     def _is_in_the_queue(self, entry_id: int) -> bool:
         entry = self.queue.entry(entry_id)

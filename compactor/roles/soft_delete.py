@@ -1,50 +1,63 @@
 """
-Directories of tables and partitions that were dropped and left to the Cleaner: entries whose properties name a `location`.
+Directories of tables and partitions that were dropped and left to the Cleaner, and of a CTAS that was rolled back: Hive's own requests that name a `location`.
 
-The whole directory goes, but only when nothing in the catalog lies at it or below it: names are re-used, and a directory may be by now somebody else's.
-Source: docs/operations.md; Hive's CompactionCleaner (location given, nothing of that name in the catalog), HIVE-25115.
+They are no compactions, and nothing of what is said of those holds for them. The whole directory goes, but only when nothing in the catalog lies at it or below it: names
+are re-used, and a directory may be by now somebody else's. Who could have seen it before it was dropped is waited for as after a compaction (`metastore.cleaning`); later readers don't
+find it in the catalog. Later writers don't either: they create it anew and tell the catalog at their end, so each that may is waited for. No more of the directory above is looked at than the names in it.
+Source: docs/operations.md; Hive's CompactionCleaner.cleanUsingLocation, AcidEventListener, HiveQueryLifeTimeHook; HIVE-25115.
 """
 
 from dataclasses import replace
 
 from sqlalchemy import Connection, or_, select
 
-from compactor.errors import OwnershipLostError, RefusedError, UnreachableError
+from compactor.errors import OwnershipLostError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.catalog import Facts
 from compactor.metastore.model import QueueEntry, QueueState
+from compactor.metastore.owners import Owner, loosely
+from compactor.metastore.readers import Blocker
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner_tally import CleanerTally
 from compactor.roles.leadership import Held
 from compactor.roles.removing import trash_for
+from compactor.roles.replication import is_source, why_kept
 from compactor.roles.services import Services
 from compactor.roles.trash import Removal, settle
 from compactor.storage.base import Storage
-from compactor.storage.location import name, parent, split
+from compactor.storage.location import is_at_or_inside, name, parent, split
 
 _log = get_logger(__name__)
 
 
-def remove_dropped(services: Services, held: Held, entry: QueueEntry, facts: Facts | None, tally: CleanerTally) -> bool:
+def remove_dropped(services: Services, held: Held, entry: QueueEntry, facts: Facts | None, tally: CleanerTally) -> None:
     """
-    Remove the directory of a dropped table or partition and finish the entry.
-
-    Returns False when it isn't a dropped one's: the partition or table is (again) at that place, and is cleaned like any other.
+    Remove the directory and finish the entry. Where the catalog has the table or partition (again) at that very place, nothing is removed; while a transaction
+    that may re-create it is open, the entry waits.
 
     Raises:
         RefusedError: the catalog has something else there, or the directory changed while it was being removed.
+        RetryableError: a writer came meanwhile; everything was put back.
         OwnershipLostError: somebody else is the Cleaner by now.
         UnreachableError: the directory is missing, and whether it was removed can't be told.
     """
     location = entry.location
     assert location is not None
     if facts is not None and _same(location, facts[1].location if facts[1] else facts[0].location):
-        return False
-    if (reader := next(iter(services.locks.held(entry.entity)), None)) is not None and facts is None:
-        tally.wait(entry, str(reader), Reason.HELD_LOCK)
-        return True
-    _require_unused(services, location)
+        services.cleaning.mark_cleaned(replace(entry, highest_write_id=0))
+        services.steps.enter(steps.CLEANER_MARKED, entry)
+        tally.clean()
+        _log.info("nothing is removed: the catalog has it there", location=location)
+        return
+    if blockers := _writers(services, entry):
+        tally.wait(entry, blockers[0].sentence, blockers[0].reason)
+        _log.info("cleaning waits", reason=blockers[0].reason.value, why=blockers[0].sentence)
+        return
+    partition = entry.entity.partition is not None
+    table = services.catalog.find_table(entry.entity.database, entry.entity.table) if partition else None
+    if (owner := services.places.in_the_way(location, table, dropped=partition)) is not None:
+        raise _used(location, owner)
     services.cleaning.mark_cleaner_start(entry)
     removed = _remove(services, held, entry, location)
     if removed is not None:
@@ -56,7 +69,6 @@ def remove_dropped(services: Services, held: Held, entry: QueueEntry, facts: Fac
     services.steps.enter(steps.CLEANER_MARKED, entry)
     tally.clean()
     _log.info("removed the directory of what was dropped", location=location)
-    return True
 
 
 def _remove(services: Services, held: Held, entry: QueueEntry, location: str) -> Removal | None:
@@ -64,10 +76,14 @@ def _remove(services: Services, held: Held, entry: QueueEntry, location: str) ->
     if not storage.exists(above):
         _require_removed_with_more(services, entry, storage, location)
         return None
-    settle(storage, above, storage.list_tree(above), entry.id)
+    parameters = services.catalog.database_parameters(entry.entity.database)
+    if (why := why_kept(entry.entity.database, parameters, location)) is not None:
+        raise RefusedError(Reason.REPLICATION_SOURCE, why)
+    settle(storage, above, storage.directories(above), entry.id)
     if not storage.exists(location):
         return None
-    trash = trash_for(storage, above, entry.id)
+    recycled = is_source(parameters)
+    trash = trash_for(storage, above, entry.id, recycled=recycled)
     trash.open()
     try:
         _still_right(services, held, entry, location)  # with the trash in place, as in a sweep
@@ -82,7 +98,7 @@ def _remove(services: Services, held: Held, entry: QueueEntry, location: str) ->
     except BaseException:
         trash.put_back()
         raise
-    if services.settings.cleaner.quarantine:
+    if services.settings.cleaner.quarantine and not recycled:
         trash.keep()
     else:
         trash.decide()
@@ -96,7 +112,15 @@ def _still_right(services: Services, held: Held, entry: QueueEntry, location: st
     now = services.queue.entry(entry.id)
     if now is None or now.state is not QueueState.READY_FOR_CLEANING:
         raise OwnershipLostError(f"entry {entry.id} is no longer ready for cleaning")
+    if blockers := _writers(services, entry):  # before the catalog is asked: who ends in between has added it there
+        raise RetryableError(f"{blockers[0].sentence}; everything was put back")
     _require_unused(services, location)
+
+
+def _writers(services: Services, entry: QueueEntry) -> list[Blocker]:
+    """Who may be re-creating it there; what the catalog has by this name is written where the catalog has it (`_require_unused` tells whether that is here)."""
+    blockers = services.cleaning.writers(entry)
+    return blockers if blockers and not services.catalog.facts_for([entry.entity]) else []
 
 
 def _require_removed_with_more(services: Services, entry: QueueEntry, storage: Storage, location: str) -> None:
@@ -142,10 +166,12 @@ def _directories_of_databases(services: Services) -> dict[str, list[str]]:
 
 
 def _around(outer: str, inner: str) -> bool:
-    return _path(inner).startswith(f"{_path(outer).rstrip('/')}/")
+    outer_place, inner_place = loosely(outer), loosely(inner)
+    return inner_place != outer_place and is_at_or_inside(inner_place, outer_place)
 
 
 def _require_unused(services: Services, location: str) -> None:
+    """Asked of the catalog as it is now: a table may have been created there a moment ago."""
     path = split(location).path
     if path.count("/") < 2:
         raise RefusedError(Reason.UNKNOWN_NAME, f"{location} is too near the root to be removed as a dropped table")
@@ -159,20 +185,16 @@ def _require_unused(services: Services, location: str) -> None:
         return found + list(connection.scalars(select(dbs.db_location_uri).where(dbs.db_location_uri.like(pattern, escape="\\"))))
 
     for other in services.database.read(look):
-        if other and (_same(other, location) or _path(other).startswith(f"{path}/")):
-            raise RefusedError(Reason.INPUT_CHANGED, f"{location} was left by something dropped, but the catalog has {other} there: nothing is removed")
+        if other and (_same(other, location) or _around(location, other)):
+            raise _used(location, other)
+
+
+def _used(location: str, other: Owner | str) -> RefusedError:
+    return RefusedError(Reason.OVERLAPPING_LOCATION, f"{location} was left by something dropped, but the catalog has {other} there: nothing is removed")
 
 
 def _same(one: str | None, other: str | None) -> bool:
-    return one is not None and other is not None and _path(one) == _path(other)
-
-
-def _path(location: str) -> str:
-    """Without scheme and host: names for one store differ, and taking two places for one only keeps files."""
-    try:
-        return split(location).path
-    except RefusedError:
-        return location.rstrip("/")
+    return one is not None and other is not None and loosely(one) == loosely(other)
 
 
 def _store(location: str) -> tuple[str, str]:

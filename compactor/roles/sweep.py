@@ -2,33 +2,62 @@
 Removing from one partition what the resolved state says is replaced or aborted, and nothing else.
 
 Begins by bringing to an end what a crash cut off; works from a listing made after that; moves out of sight, compares, and only then deletes. What no rule explains
-stays where it is.
+stays where it is. And the only place where it is proven that nothing is left of an aborted write (`forgetting.Proof`): from what was listed, never from what
+wasn't there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import STAGING_PREFIX
-from compactor.acid.snapshot import AcidState, ListedDir
+from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, is_hidden, looks_acid
+from compactor.acid.snapshot import AcidState, ListedDir, resolve
+from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
+from compactor.engine.aborted_rows import aborted_with_rows
 from compactor.errors import RefusedError
 from compactor.log import get_logger
-from compactor.metastore.model import QueueState
+from compactor.metastore.forgetting import Proof
+from compactor.metastore.model import Entity, QueueState, TableFacts
 from compactor.metastore.transactions import TxnState
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.absence import require_removed
 from compactor.roles.evidence import Evidence, evidence_in
 from compactor.roles.removing import trash_for
+from compactor.roles.replication import is_source
 from compactor.roles.services import Services
-from compactor.roles.trash import Removal, Trash, remove_hidden, settle, visibility_txn
+from compactor.roles.trash import KEPT, Removal, Trash, remove_hidden, settle, visibility_txn
 from compactor.roles.trash_in_place import TrashInPlace
 from compactor.storage.base import Storage
+from compactor.storage.location import join
 
 _log = get_logger(__name__)
-Resolve = Callable[[Listing], AcidState]
 _NOTHING = Listing((), ())
 _DAY_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Under which transactions and write ids directories are decided; nothing that came later is touched, or forgotten."""
+
+    txns: ValidTxnList
+    write_ids: CleanerWriteIdList
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """
+    One directory, which was there, and in which nothing is left that should have gone. Only a sweep makes it.
+
+    Args:
+        listed_ms: of the database clock, before it was listed.
+        held: aborted write ids that lie there among others.
+    """
+
+    location: str
+    judged: Judged
+    listed_ms: int
+    held: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +70,16 @@ class Swept:
         state: as found after that.
         left: names that should have gone and are still there.
         evidence: of compactions whose verification refused, still kept.
+        there: whether the directory was there at each look.
+        cleared: None when it wasn't, or something is left.
     """
 
     removed: tuple[Removal, ...]
     state: AcidState
     left: tuple[str, ...]
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[Evidence, ...]
+    there: bool
+    cleared: Cleared | None
 
 
 class Sweep:
@@ -54,24 +87,27 @@ class Sweep:
     One visit to one partition; only for the holder of the Cleaner's mutex.
 
     Args:
+        table: of the catalog. Where the partition's directory is missing, the table's or the one above must be there.
         tag: for the name of the trash directory: the entry's id, or `aborted`.
         about: what the steps are told.
         still_right: asked before and after the move; raises when the table isn't the same any more, or somebody else is the Cleaner.
-        table_location: of the table in the catalog. Where the partition's directory is missing, this or the one above must be there.
     """
 
     def __init__(
-        self, services: Services, location: str, tag: str | int, about: object, still_right: Callable[[], None], *, table_location: str | None
+        self, services: Services, table: TableFacts, location: str, judged: Judged, *, tag: str | int, about: object, still_right: Callable[[], None]
     ) -> None:
         self._services = services
+        self._table = table
         self._location = location
-        self._table_location = table_location
+        self._judged = judged
         self._storage: Storage = services.storage(location)
         self._tag = tag
         self._about = about
         self._still_right = still_right
+        self._recycled = is_source(table.database_parameters)  # to Hive's change management; no quarantine then, for a replica looks for it there
+        self._there = True
 
-    def run(self, resolve: Resolve, wanted: Callable[[AcidState], tuple[ListedDir, ...]], *, originals: bool) -> Swept:
+    def run(self, wanted: Callable[[AcidState], tuple[ListedDir, ...]], *, originals: bool) -> Swept:
         """
         Remove the directories that `wanted` names, and with `originals` the original files that a base has replaced.
 
@@ -83,18 +119,19 @@ class Sweep:
         def removals_in(listing: Listing, state: AcidState) -> tuple[Removal, ...]:
             return removals_for(listing, wanted(state), state.obsolete_originals if originals else ())
 
+        listed_ms = self._services.now_ms()
         listing = self._tidied()
-        state = resolve(listing)
+        state = self._resolve(listing)
         if not removals_in(listing, state):
             self._services.steps.enter(steps.CLEANER_LISTED, self._about)
-            return Swept((), state, (), self._evidence(listing))
-        trash = trash_for(self._storage, self._location, self._tag)
+            return self._swept((), listing, state, (), listed_ms)
+        trash = trash_for(self._storage, self._location, self._tag, recycled=self._recycled)
         trash.open()
         try:
             # Asked with the trash in place: whoever is the Cleaner after us finds it, and what we decide from here on can't be carried out any more.
             self._still_right()
             listing = self._list()
-            state = resolve(listing)
+            state = self._resolve(listing)
             self._services.steps.enter(steps.CLEANER_LISTED, self._about)
             removals = removals_in(listing, state)
         except Exception:
@@ -102,9 +139,20 @@ class Sweep:
             raise
         self._remove(trash, removals)
         listing = self._list()
-        after = resolve(listing)
+        after = self._resolve(listing)
         left = removals_for(listing, wanted(after), after.obsolete_originals if originals else ())
-        return Swept(removals, after, tuple(removal.name for removal in left), self._evidence(listing))
+        return self._swept(removals, listing, after, tuple(removal.name for removal in left), listed_ms)
+
+    def _swept(self, removed: tuple[Removal, ...], listing: Listing, state: AcidState, left: tuple[str, ...], listed_ms: int) -> Swept:
+        cleared = None
+        if self._there and not left:
+            # what is replaced counts too: whoever began before that reads it still, and may ask only later which ids are aborted
+            held = aborted_with_rows(self._storage, self._location, state, self._judged.write_ids, insert_only=self._table.insert_only)
+            cleared = Cleared(self._location, self._judged, listed_ms, held)
+        return Swept(removed, state, left, self._evidence(listing), self._there, cleared)
+
+    def _resolve(self, listing: Listing) -> AcidState:
+        return resolve(listing, self._judged.write_ids, self._judged.txns if self._services.hive_4 else None, self._services.layout)
 
     def _evidence(self, listing: Listing) -> tuple[Evidence, ...]:
         """What is still kept; what was kept for long enough goes now, after all else went well."""
@@ -124,7 +172,8 @@ class Sweep:
             if error.reason is not Reason.LOCATION_MISSING:
                 raise
             # a file system that isn't mounted looks like a warehouse without tables
-            require_removed(self._storage, self._location, self._table_location)
+            require_removed(self._storage, self._location, self._table.location)
+            self._there = False
             return _NOTHING
 
     def _tidied(self) -> Listing:
@@ -133,7 +182,7 @@ class Sweep:
         stale = self._stale_staging(listing) + self._stale_uploads()
         if stale:
             _log.info("removed staging directories of attempts that are over", directories=remove_hidden(self._storage, self._location, stale))
-        if settle(self._storage, self._location, listing) or stale:
+        if settle(self._storage, self._location, [name for name in listing.directories if "/" not in name]) or stale:
             listing = self._list()
         return listing
 
@@ -178,12 +227,87 @@ class Sweep:
         except Exception:
             trash.put_back()
             raise
-        if self._services.settings.cleaner.quarantine:
+        if self._services.settings.cleaner.quarantine and not self._recycled:
             trash.keep()
             return
         trash.decide()
         trash.delete()
         self._services.steps.enter(steps.CLEANER_DELETED, self._about)
+
+
+def prove(table: TableFacts, partition: str | None, cleared: Collection[Cleared]) -> Proof:
+    """
+    What was cleared under the same lists, as a proof.
+
+    Args:
+        partition: whose one directory it was; None: these are all directories of the table.
+
+    Raises:
+        ValueError: nothing was cleared, or under different lists: it proves nothing.
+    """
+    (judged,) = {id(one.judged): one.judged for one in cleared}.values()
+    held = frozenset[int]().union(*(one.held for one in cleared))
+    return Proof(
+        table=table.entity,
+        tbl_id=table.tbl_id,
+        partition=partition,
+        directories=frozenset(one.location for one in cleared),
+        listed_ms=min(one.listed_ms for one in cleared),
+        txns=judged.txns,
+        gone=frozenset(judged.write_ids.aborted) - held,
+    )
+
+
+def remove_uncommitted(services: Services, table: TableFacts, entity: Entity, location: str, txn_id: int) -> Proof | None:
+    """
+    Remove what a compaction of a partition published under `_v<txn>`; only when the metastore says that the transaction was aborted.
+
+    Its staging directories must be gone. Returns the proof that nothing of it is left; None when the directory isn't there, which proves nothing, or the
+    transaction isn't known as aborted.
+
+    Raises:
+        RefusedError: something lies there, and the transaction isn't known as aborted.
+    """
+    storage, listed_ms = services.storage(location), services.now_ms()
+    names = [name for name in storage.directories(location) if visibility_txn(name) == txn_id]
+    state = services.transactions.state(txn_id)
+    if state is not TxnState.ABORTED:
+        if names:
+            raise RefusedError(Reason.OWNERSHIP_LOST, f"{names[0]} was written by transaction {txn_id}, which is {state.value}, not aborted: left alone")
+        return None
+    if names:
+        remove_hidden(storage, location, names)
+    if not storage.exists(location):
+        return None
+    txns = ValidTxnList(txn_id, (), (txn_id,))
+    return Proof(entity.whole_table(), table.tbl_id, entity.partition, frozenset({location}), listed_ms, txns, gone=frozenset())
+
+
+def places_below(table_location: str, listing: Listing) -> set[str]:
+    """
+    Every directory below a partitioned table's in which ACID directories lie, or what is left of attempts and removals of ours.
+
+    Quarantine is left for good, and trash directly in the table's directory holds a partition that was dropped: neither makes a place. A name with `=` is a
+    partition's, whatever it begins with. Below a hidden directory nothing of the table lies: statements stage there what they write, with names of ACID
+    directories.
+    """
+    found = set()
+    for path in listing.directories:
+        parts = path.split("/")
+        for depth, part in enumerate(parts):
+            if part.startswith((STAGING_PREFIX, TRASH_PREFIX)):
+                is_trash = part.startswith(TRASH_PREFIX)
+                if not (is_trash and (depth == 0 or part.endswith(KEPT))):
+                    found.add(join(table_location, *parts[:depth]))
+                break
+            if "=" in part:  # a key may begin with `_` or `base_`
+                continue
+            if is_hidden(part):
+                break
+            if looks_acid(part):
+                found.add(join(table_location, *parts[:depth]))
+                break
+    return found
 
 
 def removals_for(listing: Listing, directories: tuple[ListedDir, ...], originals: tuple[FileEntry, ...]) -> tuple[Removal, ...]:

@@ -6,6 +6,7 @@ A hidden directory inside the partition takes what is removed. Its name tells ho
     .trash-compactor-<tag>-<token>           moved, not yet compared: is put back
     .trash-compactor-<tag>-<token>-back      is being put back: nothing more can be moved into it
     .trash-compactor-<tag>-<token>-delete    compared and decided: is deleted
+    .trash-compactor-<tag>-<token>-recycle   the same of a source of replication: its files go to Hive's change management, then it is deleted
     .trash-compactor-<tag>-<token>-kept      quarantine: stays until somebody removes it
 
 Knows names and files; why something may be removed is the Cleaner's business.
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, MalformedNameError, parse_dir
+from compactor.engine.change_management import change_management
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.log import get_logger
 from compactor.reasons import Reason
@@ -25,6 +27,7 @@ from compactor.storage.location import join
 
 _log = get_logger(__name__)
 DECIDED = "-delete"
+RECYCLED = "-recycle"
 BACK = "-back"
 KEPT = "-kept"
 
@@ -56,10 +59,12 @@ class Trash:
     Args:
         storage, location: the partition.
         tag: what the removal is for: the queue entry's id, or `aborted`.
+        recycled: its files are handed to Hive's change management before they are deleted.
     """
 
-    def __init__(self, storage: Storage, location: str, tag: str | int) -> None:
+    def __init__(self, storage: Storage, location: str, tag: str | int, *, recycled: bool = False) -> None:
         self._storage = storage
+        self._decided = RECYCLED if recycled else DECIDED
         self._location = location
         self.name = f"{TRASH_PREFIX}{tag}-{uuid.uuid4().hex[:8]}"
         self._moved: list[Removal] = []
@@ -111,7 +116,7 @@ class Trash:
 
     def decide(self) -> None:
         """From here on it is deleted, whatever happens to us. Raises OwnershipLostError: somebody else has put it back."""
-        self._become(DECIDED)
+        self._become(self._decided)
 
     def _become(self, word: str) -> None:
         try:
@@ -121,33 +126,42 @@ class Trash:
 
     def delete(self) -> None:
         """Delete what was decided on."""
-        self._storage.delete_tree(join(self._location, self.name + DECIDED))
+        _finish(self._storage, self._location, self.name + self._decided)
 
     def _path(self, *parts: str) -> str:
         return join(self._location, self.name, *parts)
 
 
-def settle(storage: Storage, location: str, listing: Listing, tag: str | int = "") -> int:
+def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int = "") -> int:
     """
     Bring removals that were cut off to their end: decided ones are deleted, others put back. Only for the holder of the Cleaner's mutex.
 
     Args:
+        names: of what lies directly in the location.
         tag: only those of this tag; empty: all.
 
     Returns how many there were; after it, the listing is out of date.
     """
     count = 0
     prefix = f"{TRASH_PREFIX}{tag}-" if tag else TRASH_PREFIX
-    for name in _top_directories(listing):
+    for name in sorted(names):
         if not name.startswith(prefix) or name.endswith(KEPT):
             continue
         count += 1
-        if name.endswith(DECIDED):
-            storage.delete_tree(join(location, name))
+        if name.endswith((DECIDED, RECYCLED)):
+            _finish(storage, location, name)
         else:
             put_back(storage, location, name)
         _log.info("settled a removal that was cut off", directory=name)
     return count
+
+
+def _finish(storage: Storage, location: str, name: str) -> None:
+    """Delete a decided directory; may be cut off and begun again."""
+    if name.endswith(RECYCLED):
+        moved = change_management().recycle(join(location, name), location)
+        _log.info("handed files to Hive's change management", directory=location, files=moved)
+    storage.delete_tree(join(location, name))
 
 
 def put_back(storage: Storage, location: str, name: str) -> None:

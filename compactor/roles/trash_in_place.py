@@ -8,6 +8,7 @@ A hidden directory inside the partition says that somebody is about to remove so
 
 Between the last comparison and the deletion there is a moment in which a process may be stopped, and then deletes what was compared before it was stopped; what
 renaming does in one step can't be had here. What it deletes is replaced or aborted all the same: directories of a write id or transaction are never used again.
+Of other directories, which hold original files, the files that were compared are deleted by their names; the directory stays, empty.
 """
 
 import uuid
@@ -17,7 +18,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from compactor.acid.listing import FileEntry
-from compactor.acid.names import TRASH_PREFIX
+from compactor.acid.names import TRASH_PREFIX, looks_acid
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.reasons import Reason
 from compactor.roles.trash import KEPT, Removal, put_back
@@ -106,8 +107,11 @@ class TrashInPlace:
         location = join(self._location, removal.name)
         if [file.path for file in removal.files] == [removal.name]:
             self._storage.delete_file(location)
-        else:
+        elif looks_acid(removal.name) or removal.whole_partition:
             self._storage.delete_tree(location)
+        else:  # of original files: its name may be used again at any time, and what came after the last look isn't ours
+            for file in removal.files:
+                self._storage.delete_file(join(self._location, file.path))
 
     def _make(self, directory: str, made: set[str]) -> None:
         if directory not in made:

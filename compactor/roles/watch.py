@@ -9,14 +9,18 @@ Every daemon looks, whoever leads: what only a leader told would stay in the met
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from compactor.acid.compaction import CompactionKind
+from compactor.acid.compaction import SUPPORTED, CompactionKind
 from compactor.control.judge import ON_PURPOSE
 from compactor.errors import CompactorError
-from compactor.metastore.model import QueueEntry, QueueState
+from compactor.log import get_logger
+from compactor.metastore.model import KINDS, ForeignEntry, QueueEntry, QueueState
 from compactor.metrics import MANY_ABORTS
-from compactor.roles.holding import subject_of
+from compactor.reasons import Reason
+from compactor.roles.holding import left_to_hive, subject_of
 from compactor.roles.services import Services
 
+_log = get_logger(__name__)
+_NOT_WAITED_FOR = ON_PURPOSE | {Reason.UNSUPPORTED_KIND}
 _SHOWN = (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANING)
 
 
@@ -27,6 +31,7 @@ class Watch:
         self._services = services
         self._held_ms: dict[int, int] = {}
         self._seen_ms: dict[tuple[int, QueueState], int] = {}
+        self._told: set[str] = set()
 
     def run_once(self) -> str:
         """
@@ -37,6 +42,7 @@ class Watch:
         metrics.show(metrics.waiting_for_store, {(store,): count for store, count in self._services.setbacks.waiting_for_stores().items()})
         try:
             entries, now, aborts = self._services.queue.entries(), self._services.now_ms(), self._services.aborts.totals(MANY_ABORTS)
+            foreign = self._services.queue.foreign()
             held = self._held(entries)
             self._remember(entries, held, now)
             overdue = self._overdue(entries, now)
@@ -54,18 +60,27 @@ class Watch:
         for state in _SHOWN:
             for kind in (CompactionKind.MAJOR, CompactionKind.MINOR):
                 depth.setdefault((state, kind), 0)
-            found = [entry for entry in entries if entry.state is state and held.get(entry.id) not in ON_PURPOSE]
+            found = [entry for entry in entries if entry.state is state and held.get(entry.id) not in _NOT_WAITED_FOR]
             metrics.queue_oldest_age.labels(_label(state)).set(max([0, *(now - self._since(entry) for entry in found)]) / 1000)
             if state is QueueState.INITIATED:
                 metrics.claimable.set(len(found))
         metrics.cleaning_overdue.set(max([0, *overdue]) / 1000)
         metrics.show(metrics.queue_entries, {(_label(state), kind.value): count for (state, kind), count in depth.items()})
         metrics.show(metrics.held_entries, {(reason,): count for reason, count in Counter(held.values()).items()})
+        metrics.show(metrics.foreign_entries, {(kind,): count for kind, count in Counter(_type(entry) for entry in foreign).items()})
+        self._tell(foreign)
         return ", ".join(f"{sum(count for (found, _), count in depth.items() if found is state)} {state.value}" for state in _SHOWN)
+
+    def _tell(self, foreign: Iterable[ForeignEntry]) -> None:
+        """Of each unknown type once, for as long as this process lives."""
+        for entry in foreign:
+            if (kind := _type(entry)) not in self._told:
+                self._told.add(kind)
+                _log.warning("left to Hive: a type or state of the queue that isn't known here", type=entry.type, state=entry.state, entry=entry.id)
 
     def _remember(self, entries: Iterable[QueueEntry], held: Mapping[int, str], now: int) -> None:
         """Until when each entry was held on purpose, and since when each has been in its state as far as we saw: 3.1 doesn't note all of it."""
-        self._held_ms = {entry.id: now if held.get(entry.id) in ON_PURPOSE else self._held_ms.get(entry.id, 0) for entry in entries}
+        self._held_ms = {entry.id: now if held.get(entry.id) in _NOT_WAITED_FOR else self._held_ms.get(entry.id, 0) for entry in entries}
         self._seen_ms = {(entry.id, entry.state): self._seen_ms.get((entry.id, entry.state), now) for entry in entries}
 
     def _since(self, entry: QueueEntry) -> int:
@@ -94,12 +109,20 @@ class Watch:
         if not waiting:
             return {}
         stored = self._services.breakdowns.told()
-        held = {entry.id: told.reason for entry in waiting if (told := stored.get(entry.id)) is not None and told.reason}
+        held = {entry.id: denial.reason.value for entry in waiting if (denial := left_to_hive(entry)) is not None}
+        held |= {entry.id: told.reason for entry in waiting if (told := stored.get(entry.id)) is not None and told.reason}
         judge = self._services.control.judge()
         if judge.free:
             return held
         working = [subject_of(entry) for entry in entries if entry.state is QueueState.WORKING]
-        return held | {entry.id: denial.reason.value for entry in waiting if (denial := judge.waits(subject_of(entry), working)) is not None}
+        return held | {
+            entry.id: denial.reason.value for entry in waiting if entry.kind in SUPPORTED and (denial := judge.waits(subject_of(entry), working)) is not None
+        }
+
+
+def _type(entry: ForeignEntry) -> str:
+    """The letter of its type; where that is known, what isn't: its state."""
+    return entry.type if entry.type not in KINDS else f"{entry.type}, state {entry.state}"
 
 
 def _label(state: QueueState) -> str:

@@ -20,7 +20,7 @@ from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.attempt import Attempt, Result
 from compactor.roles.breakdowns import ATTEMPTS, SuspectWaitsError
-from compactor.roles.cancellation import Cancellation, CancelRequestedError, DrainedError
+from compactor.roles.cancellation import Cancellation, CancelRequestedError, DrainedError, GivesWayError
 from compactor.roles.continuing import Continuing
 from compactor.roles.holding import HeldError, require_still, subject_of
 from compactor.roles.services import Services, about_entity
@@ -31,7 +31,7 @@ IDLE = "nothing is queued"
 DRAINING = "draining: nothing new is claimed"
 WAITING = "waiting"
 """What a sentence begins with that says why nothing is claimed for now."""
-_ROOM = frozenset({Reason.DISK_FULL, Reason.QUOTA_EXCEEDED})
+_PASSING = frozenset({Reason.DISK_FULL, Reason.QUOTA_EXCEEDED, Reason.LOCK_NOT_ACQUIRED})
 """Refusals that lie in the surroundings: before anything was written, they are waited for."""
 _SIGNAL_SECONDS = 1.0
 """How long a signal that ended Spark may take to reach us, too."""
@@ -226,9 +226,11 @@ class Worker:
                 case _ if self._is_drained(error):
                     outcome, word = "given-back", "given back"
                     queue.give_back(entry)
-                    if waits := isinstance(error, SuspectWaitsError):
+                    if waits := isinstance(error, SuspectWaitsError | GivesWayError):
                         setbacks.leave(entry, error)
-                case RefusedError() if error.reason in _ROOM and not attempt.state_stored:
+                    if isinstance(error, GivesWayError):
+                        breakdowns.waits(entry, Reason.LOCK_NOT_ACQUIRED.value, message)
+                case RefusedError() if error.reason in _PASSING and not attempt.state_stored:
                     outcome, word, waits = "given-back", "given back", True
                     queue.give_back(entry)
                     breakdowns.waits(entry, error.reason.value, str(error))

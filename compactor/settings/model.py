@@ -13,7 +13,7 @@ from compactor.settings.database import HIDDEN, Database
 from compactor.settings.roles import Cleaner, Housekeeper, Initiator, Worker
 from compactor.settings.service import Drain, Http, Log, Txn
 from compactor.settings.stores import S3, Hdfs
-from compactor.settings.work import Limits, Recode, Spark, Splice
+from compactor.settings.work import Limits, Recode, Spark, Splice, Warehouse
 from compactor.settings.zookeeper import Members, ZooKeeper
 
 _EACH_WORKER = 3
@@ -54,6 +54,7 @@ class Settings(BaseSettings):
     splice: Splice = Splice()
     recode: Recode = Recode()
     limits: Limits = Limits()
+    warehouse: Warehouse = Warehouse()
     hdfs: Hdfs = Hdfs()
     s3: S3 = S3()
     http: Http = Http()

@@ -19,6 +19,7 @@ class Hdfs(Section):
     replication: int | None = Field(default=None, ge=1, le=512)
     block_size: ByteSize | None = Field(default=None, ge=1 << 20)
     rpc_timeout_seconds: Seconds = 120
+    change_management_root: str | None = Field(default=None, pattern=r"^hdfs://[^/]+/.*[^/]$")
 
     @model_validator(mode="after")
     def _one_way_to_log_in(self) -> Self:

@@ -76,6 +76,22 @@ class Recode(Section):
     """Reading and writing rows."""
 
     target_stripe_bytes: ByteSize = Field(default=ByteSize(64 * MIB), ge=MIB)
+    verify_values: bool = True
+
+
+class Warehouse(Section):
+    """Where we may write and delete."""
+
+    roots: list[str] = Field(default_factory=list)
+
+    @field_validator("roots")
+    @classmethod
+    def _absolute(cls, roots: list[str]) -> list[str]:
+        for root in roots:
+            path = root.partition(":")[2] if ":" in root else root
+            if not path.startswith("/"):
+                raise ValueError(f"{root!r} isn't an absolute location such as hdfs://cluster/warehouse")
+        return roots
 
 
 class Limits(Section):

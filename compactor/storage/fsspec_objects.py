@@ -57,7 +57,7 @@ class FsspecStorage(ObjectStorage):
         if not entries:
             raise RefusedError(Reason.LOCATION_MISSING, f"directory {location!r} doesn't exist")
         files, directories = files_and_directories(entries, location)
-        return Listing(files, directories, self.formats(location, files))
+        return self.listing(location, files, directories)
 
     def directories(self, location: str) -> tuple[str, ...]:
         try:

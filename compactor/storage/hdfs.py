@@ -73,7 +73,7 @@ class HdfsStorage(RenamingStorage):
                     directories.append(path)
                 else:
                     left.append(path)
-        return Listing(tuple(sorted(files)), tuple(sorted(directories)), self.formats(location, files))
+        return self.listing(location, files, directories)
 
     def directories(self, location: str) -> tuple[str, ...]:
         try:

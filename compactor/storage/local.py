@@ -19,13 +19,14 @@ from compactor.errors import OutcomeUnknownError, RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import Room
 from compactor.storage.failures import explained, explanation
-from compactor.storage.local_files import LocalReader, LocalWriter, remove_if_there
-from compactor.storage.location import local_path, parent
+from compactor.storage.local_files import LocalReader, LocalWriter, open_directory, open_regular, remove_if_there
+from compactor.storage.location import local_path, name, parent
 from compactor.storage.rename import rename_noreplace
 from compactor.storage.renaming import RenamingStorage
 
 _FILE_MODE: Final = 0o666
-_NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES})
+_NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES, errno.ENOENT})
+"""Of linking an open file; ENOENT where there is no /proc, or the file has lost its last name."""
 
 
 class LocalStorage(RenamingStorage):
@@ -43,7 +44,7 @@ class LocalStorage(RenamingStorage):
             self._scan(root, "", files, directories)
         except FileNotFoundError as error:
             raise RefusedError(Reason.LOCATION_MISSING, f"directory {root!r} doesn't exist") from error
-        return Listing(tuple(sorted(files)), tuple(sorted(directories)), self.formats(root, files))
+        return self.listing(root, files, directories)
 
     def directories(self, location: str) -> tuple[str, ...]:
         path = local_path(location)
@@ -100,17 +101,28 @@ class LocalStorage(RenamingStorage):
 
     def link_or_copy(self, source: str, target: str) -> None:
         old, new = local_path(source), local_path(target)
+        with self.open_read(old) as reader:
+            if self._link(reader, new):
+                return
+            with self.create(new) as writer:
+                writer.copy_from(reader, 0, reader.size)
+
+    @staticmethod
+    def _link(reader: LocalReader, target: str) -> bool:
+        """Another name for the very file that is open, whatever its name leads to by now; False where there can't be one."""
+        with explained("write", target):
+            directory = open_directory(parent(target))
         try:
-            os.link(old, new, follow_symlinks=True)
-        except (FileNotFoundError, FileExistsError):
+            os.link(f"/proc/self/fd/{reader.fileno()}", name(target), dst_dir_fd=directory, follow_symlinks=True)
+        except FileExistsError:
             raise
         except OSError as error:
             if error.errno not in _NO_LINK:
-                raise explanation(error, "write", new) from error
-        else:
-            return
-        with self.open_read(old) as reader, self.create(new) as writer:
-            writer.copy_from(reader, 0, reader.size)
+                raise explanation(error, "write", target) from error
+            return False
+        finally:
+            os.close(directory)
+        return True
 
     def room(self, location: str) -> Room:
         path = local_path(location)
@@ -120,19 +132,19 @@ class LocalStorage(RenamingStorage):
         return Room(found.f_bavail * found.f_frsize, names, "the file system")
 
     def adopt(self, source: str, target: str) -> None:
-        model, top = Path(local_path(source)), Path(local_path(target))
-        with explained("give owner and permission to", str(top)):
-            found = model.stat()
-            for path in (top, *top.iterdir()):
-                if path != top and path.stat().st_nlink > 1:
-                    continue  # an input under a second name: it has what it should have
-                if os.geteuid() == 0:
-                    os.chown(path, found.st_uid, found.st_gid, follow_symlinks=False)
-                elif path.stat().st_gid != found.st_gid:
-                    with contextlib.suppress(PermissionError):
-                        os.chown(path, -1, found.st_gid, follow_symlinks=False)
-                mode = modes.S_IMODE(found.st_mode)
-                path.chmod(mode if path == top else mode & _FILE_MODE)
+        model, top = local_path(source), local_path(target)
+        with explained("give owner and permission to", top), contextlib.ExitStack() as opened:
+            found = Path(model).stat()
+            directory = open_directory(top)
+            opened.callback(os.close, directory)
+            _adopt(directory, found, modes.S_IMODE(found.st_mode))
+            for child in os.listdir(directory):  # noqa: PTH208 - of a descriptor
+                descriptor = open_regular(child, directory)
+                try:
+                    if os.fstat(descriptor).st_nlink == 1:  # else an input under a second name: it has what it should have
+                        _adopt(descriptor, found, modes.S_IMODE(found.st_mode) & _FILE_MODE)
+                finally:
+                    os.close(descriptor)
 
     def owner(self, location: str) -> str:
         path = local_path(location)
@@ -174,6 +186,15 @@ class LocalStorage(RenamingStorage):
         elif not is_hidden(child.name):
             what = "a symbolic link" if child.is_symlink() else "neither a file nor a directory"
             raise RefusedError(Reason.UNKNOWN_NAME, f"'{root}/{path}' is {what}: move it away")
+
+
+def _adopt(descriptor: int, found: os.stat_result, mode: int) -> None:
+    if os.geteuid() == 0:
+        os.fchown(descriptor, found.st_uid, found.st_gid)
+    elif os.fstat(descriptor).st_gid != found.st_gid:
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, -1, found.st_gid)
+    os.fchmod(descriptor, mode)
 
 
 def _ignore_missing(_function: object, _path: str, failure: tuple[type[BaseException], BaseException, object]) -> None:

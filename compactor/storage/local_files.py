@@ -1,15 +1,19 @@
 """
 Open files of the local file system: positioned reads, appending writes, copies inside the kernel.
 
-Source: pread(2), copy_file_range(2).
+Whoever owns a table's directory may put a link where a file or its directory was a moment ago: neither is followed, and what was opened is looked at, not its name.
+Source: pread(2), copy_file_range(2), openat(2) on O_NOFOLLOW.
 """
 
 import errno
 import os
+import stat as modes
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
+from compactor.errors import RefusedError
 from compactor.orc.handles import RandomReader
+from compactor.reasons import Reason
 from compactor.storage.failures import explained
 from compactor.storage.handles import Reading, Writing, whole
 
@@ -24,7 +28,7 @@ class LocalReader(Reading):
     def __init__(self, path: str) -> None:
         self.name: Final = path
         with explained("read", path):
-            self._descriptor: Final = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor: Final = open_regular(path)
         self.size: Final = os.fstat(self._descriptor).st_size
         self._open = True
 
@@ -55,7 +59,11 @@ class LocalWriter(Writing):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         with explained("create", path):
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            above = open_directory(str(Path(path).parent))
+            try:
+                self._descriptor = os.open(Path(path).name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=above)
+            finally:
+                os.close(above)
         self._pending = bytearray()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -131,6 +139,51 @@ class _OnDescriptor(Protocol):
     """A reader on a file descriptor of this machine."""
 
     def fileno(self) -> int: ...
+
+
+def open_directory(path: str) -> int:
+    """
+    A descriptor of a directory.
+
+    Raises:
+        RefusedError: UNKNOWN_NAME, it is a symbolic link, or no directory.
+    """
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENOTDIR} and os.path.lexists(path):
+            raise _unexpected(path, "a directory") from None
+        raise
+
+
+def open_regular(path: str, directory: int | None = None) -> int:
+    """
+    A descriptor for reading a regular file.
+
+    Args:
+        directory: a descriptor of the directory that `path` is a name in; None: the path is opened through its directory.
+
+    Raises:
+        RefusedError: UNKNOWN_NAME, it isn't one, or it or its directory is a symbolic link.
+    """
+    above = open_directory(str(Path(path).parent)) if directory is None else directory
+    try:
+        descriptor = os.open(Path(path).name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=above)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:
+            raise _unexpected(path, "a file") from None
+        raise
+    finally:
+        if directory is None:
+            os.close(above)
+    if not modes.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _unexpected(path, "a file")
+    return descriptor
+
+
+def _unexpected(path: str, what: str) -> RefusedError:
+    return RefusedError(Reason.UNKNOWN_NAME, f"{path!r} isn't {what}, but a link or something else: move it away")
 
 
 def remove_if_there(path: str) -> None:

@@ -1,7 +1,8 @@
 """
 Locations: Hadoop path strings, with or without a scheme.
 
-They are never percent-encoded: `k=c%2Fd` is literally that directory's name. Only the scheme is stripped, nothing is decoded.
+They are never percent-encoded: `k=c%2Fd` is literally that directory's name. Only the scheme is stripped, nothing is decoded. A path has one spelling: one with
+`.`, `..`, an empty part or a control character in it is refused, so that two places are compared part by part, and never as text.
 """
 
 import re
@@ -11,6 +12,8 @@ from typing import Final
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 
+_UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_ONE_STORE: Final = {"": "file", "s3a": "s3", "s3n": "s3", "abfss": "abfs", "viewfs": "hdfs"}
 _SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>.*)", re.DOTALL)
 
 
@@ -29,19 +32,54 @@ class Parts:
     authority: str
     path: str
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parts of the path; none for a root."""
+        return tuple(self.path[1:].split("/")) if self.path != "/" else ()
+
+
+Place = tuple[str, ...]
+"""A store and the parts of a path: what lies inside another begins with it."""
+
 
 def split(location: str) -> Parts:
     """
     Take a location apart.
 
     Raises:
-        RefusedError: UNSUPPORTED_STORE (a relative path).
+        RefusedError: UNSUPPORTED_STORE (a relative path), UNSAFE_LOCATION (it has several spellings, or can't be shown).
     """
     match = _SCHEME.fullmatch(location)
     scheme, authority, path = (match["scheme"].lower(), match["authority"] or "", match["path"]) if match is not None else ("", "", location)
     if not path.startswith("/") and not (authority and not path):
         raise RefusedError(Reason.UNSUPPORTED_STORE, f"location {location!r} isn't an absolute path")
-    return Parts(scheme, authority, "/" + path.strip("/"))
+    names = path[1:].removesuffix("/")
+    if names and not {"", ".", ".."}.isdisjoint(names.split("/")):
+        raise RefusedError(Reason.UNSAFE_LOCATION, f"location {location!r} has '.', '..' or an empty part in its path")
+    if _UNSAFE.search(location):
+        raise RefusedError(Reason.UNSAFE_LOCATION, f"location {location!r} has a control character in it")
+    return Parts(scheme, authority, "/" + names)
+
+
+def place_of(location: str, *, any_host: bool = False) -> Place:
+    """
+    A location as a value that is compared part by part.
+
+    Args:
+        any_host: places of one path on HDFS are one place, whatever the name node is called: of one there are several names.
+
+    Raises:
+        RefusedError: as `split`.
+    """
+    parts = split(location)
+    scheme = _ONE_STORE.get(parts.scheme, parts.scheme)
+    authority = "" if any_host and scheme in {"hdfs", "file"} else parts.authority.lower()
+    return (f"{scheme}://{authority}", *parts.names)
+
+
+def is_at_or_inside(place: Place, outer: Place) -> bool:
+    """Whether a place is another, or lies anywhere below it."""
+    return place[: len(outer)] == outer
 
 
 def local_path(location: str) -> str:
@@ -62,10 +100,10 @@ def join(location: str, *parts: str) -> str:
     A location below another; parts may hold `/` themselves.
 
     Raises:
-        ValueError: a part is empty, absolute, or climbs out by `..`.
+        ValueError: a part is empty, absolute, or has `.`, `..` or an empty part in it.
     """
     for part in parts:
-        if not part or part.startswith("/") or ".." in part.split("/"):
+        if not {"", ".", ".."}.isdisjoint(part.removesuffix("/").split("/")):
             raise ValueError(f"{part!r} isn't a path below {location!r}")
     return "/".join((location.rstrip("/"), *(p.rstrip("/") for p in parts)))
 

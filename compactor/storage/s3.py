@@ -49,7 +49,7 @@ class S3Storage(ObjectStorage):
         if not found and prefix:
             raise RefusedError(Reason.LOCATION_MISSING, f"directory {location!r} doesn't exist")
         files, directories = files_and_directories(found, location)
-        return Listing(files, directories, self.formats(location, files))
+        return self.listing(location, files, directories)
 
     def directories(self, location: str) -> tuple[str, ...]:
         prefix = _prefix(location)

@@ -1,14 +1,19 @@
-"""Whole small files, by a driver's open ones: read with a bound, written at once; and the formats of bases, which are such files."""
+"""Whole small files, by a driver's open ones: read with a bound, written at once; and what such files say of the bases of a listing."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import Final
 
-from compactor.acid.listing import FileEntry
+from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.originals import decode_originals, lists_in
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import ReadHandle, WriteHandle
 from compactor.storage.location import join
 from compactor.storage.metadata import METADATA_LIMIT, data_format, is_base_metadata
+
+_ORIGINALS_LIMIT: Final = 64 << 20
+"""Bytes: half a million original files in one directory."""
 
 
 class SmallFiles(ABC):
@@ -34,15 +39,22 @@ class SmallFiles(ABC):
         with self.create(location) as writer:
             writer.write(data)
 
-    def formats(self, location: str, files: Iterable[FileEntry]) -> tuple[tuple[str, str], ...]:
-        """Of a listing's bases, as `Listing.formats` says; a file that vanished since is left out."""
-        return tuple(sorted(self._formats(location, [file.path for file in files if is_base_metadata(file.path)])))
+    def listing(self, location: str, files: Iterable[FileEntry], directories: Iterable[str]) -> Listing:
+        """A `Listing`, with what the files of its bases say; one that vanished since is left out."""
+        found = tuple(sorted(files))
+        formats = self._contents(location, [file.path for file in found if is_base_metadata(file.path)], METADATA_LIMIT)
+        lists = self._contents(location, lists_in(found), _ORIGINALS_LIMIT)
+        return Listing(
+            found,
+            tuple(sorted(directories)),
+            tuple((directory, data_format(content, join(location, path))) for directory, path, content in formats),
+            tuple((directory, decode_originals(content)) for directory, _, content in lists),
+        )
 
-    def _formats(self, location: str, paths: Iterable[str]) -> Iterable[tuple[str, str]]:
+    def _contents(self, location: str, paths: Iterable[str], limit: int) -> Iterable[tuple[str, str, bytes]]:
+        """Directory, path and content."""
         for path in paths:
-            place = join(location, path)
             try:
-                content = self.read_small(place, METADATA_LIMIT)
+                yield path.rpartition("/")[0], path, self.read_small(join(location, path), limit)
             except FileNotFoundError:
                 continue
-            yield path.rpartition("/")[0], data_format(content, place)

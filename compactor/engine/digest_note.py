@@ -1,0 +1,57 @@
+"""
+What a compacted file says of its own rows: the digest of its recoded stripes, in the footer's user metadata.
+
+It stands where readers look for nothing: they ask for metadata by name, and pass over names that they don't know. It is made from the inputs, before the file is
+read back, so a later reader can hold the file against what went into it (`compactor verify`). Copied stripes were never decoded, and have no digest.
+Source: docs/compaction.md, "What is verified".
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.engine.results import Origin, counted
+from compactor.orc.digest import Digest
+
+NOTE: Final = "compactor.digest"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """
+    Args:
+        digest: of the rows of some stripes.
+        stripes: which, ascending.
+    """
+
+    digest: Digest
+    stripes: tuple[int, ...]
+
+
+def note_of(digest: Digest, origins: Sequence[Origin], stripe_rows: Sequence[int]) -> dict[str, bytes]:
+    """User metadata for a file; empty when nothing was recoded, or values aren't verified."""
+    if not digest.columns or not digest.rows:
+        return {}
+    runs: list[tuple[int, int]] = []
+    at = 0
+    for origin in counted(origins, stripe_rows):
+        if origin.path is None:
+            runs.append((at, origin.count))
+        at += origin.count
+    sums = [f"{value:016x}" for value in (digest.keys, *digest.columns)]
+    said = {"version": _VERSION, "rows": digest.rows, "keys": sums[0], "columns": sums[1:], "stripes": runs}
+    return {NOTE: json.dumps(said, separators=(",", ":")).encode()}
+
+
+def read_note(metadata: Mapping[str, bytes]) -> Note | None:
+    """The note in a file's user metadata; None where there is none, or one of another version."""
+    try:
+        said = json.loads(metadata[NOTE])
+        if said["version"] != _VERSION:
+            return None
+        digest = Digest(int(said["rows"]), int(said["keys"], 16), tuple(int(value, 16) for value in said["columns"]))
+        return Note(digest, tuple(stripe for first, count in said["stripes"] for stripe in range(first, first + count)))
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,85 @@
+"""
+Whose a directory is: what the catalog has at, above and below a place.
+
+Pure values. A partition that lies where its table and its name put it is left out of them: what overlaps it overlaps its table, or is one of the partitions here.
+Source: docs/storage.md.
+"""
+
+import posixpath
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
+from compactor.storage.location import Place, is_at_or_inside, place_of
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A database (no `tbl_id`), a table (no `part_id`) or a partition of the catalog, and where it lies."""
+
+    name: str
+    location: str
+    tbl_id: int | None = None
+    part_id: int | None = None
+
+    def __str__(self) -> str:
+        kind = "database" if self.tbl_id is None else "table" if self.part_id is None else "partition"
+        return f"{kind} {self.name} ({self.location})"
+
+
+class Owners:
+    """All of them at one moment, found by place: an ancestor by looking it up, what is below in one stretch of a sorted list."""
+
+    def __init__(self, owners: Iterable[Owner]) -> None:
+        self._at: dict[Place, list[Owner]] = {}
+        for owner in owners:
+            self._at.setdefault(loosely(owner.location), []).append(owner)
+        self._places = sorted(self._at)
+
+    def in_the_way(self, place: Place, tbl_id: int | None, part_id: int | None) -> Owner | None:
+        """
+        Who else has a share in a place, if any.
+
+        Args:
+            tbl_id, part_id: whose the place is; of a whole table no `part_id`; of what was dropped the table that it was a partition of, or nothing.
+        """
+        for depth in range(1, len(place)):
+            for owner in self._at.get(place[:depth], ()):
+                if owner.tbl_id is not None and not (owner.tbl_id == tbl_id and owner.part_id is None):
+                    return owner
+        for owner in self._from(place):
+            own = owner.tbl_id is not None and owner.tbl_id == tbl_id
+            if not (own and (part_id is None or owner.part_id == part_id)):
+                return owner
+        return None
+
+    def has(self, part_id: int) -> bool:
+        """Whether this partition lies elsewhere than its table and its name say."""
+        return any(owner.part_id == part_id for owners in self._at.values() for owner in owners)
+
+    def _from(self, place: Place) -> Iterator[Owner]:
+        """At the place and below."""
+        for index in range(bisect_left(self._places, place), len(self._places)):
+            if not is_at_or_inside(self._places[index], place):
+                return
+            yield from self._at[self._places[index]]
+
+
+def overlapping(location: str, owner: Owner) -> RefusedError:
+    """The refusal of a place in which another has a share."""
+    return RefusedError(Reason.OVERLAPPING_LOCATION, f"{location} isn't one's alone: the catalog has {owner} there; nothing is written or removed")
+
+
+def loosely(location: str) -> Place:
+    """As Hadoop reads a location that we refuse: it must not be overlooked."""
+    try:
+        return place_of(location, any_host=True)
+    except RefusedError:
+        head, colon, path = location.rpartition(":")
+        start = path.find("/", 2) if path.startswith("//") else 0
+        try:
+            return place_of(f"{head}{colon}{path[:start]}{posixpath.normpath('/' + path[start:].strip('/'))}", any_host=True)
+        except RefusedError:
+            return (location,)

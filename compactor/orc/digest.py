@@ -1,0 +1,242 @@
+"""
+What rows hold, in one 64-bit sum per column: equal for equal rows in any order and in any batches, different when a value changes or moves to another row.
+
+A value's hash is mixed with the ROW__ID of its row (and, inside lists and maps, with its place) before it is added, so that values which were swapped between
+rows, columns or places don't cancel out. Hashed is what the file stores: integers, bits of floats, bytes of texts, unscaled decimals, days, nanoseconds since
+1970, lengths of lists and maps, tags of unions, and NULL as itself. 64 bits tell accidents apart; they are no protection against forgery.
+Source: docs/orc.md, "Digests".
+"""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.acid.types import HiveType, Kind
+from compactor.orc.key_columns import KeyColumns
+from compactor.orc.lanes import Bools, Lanes, folded, hash_bytes, hash_wide, mixed
+
+_WRAP: Final = 1 << 64
+_NULL: Final = np.uint64(0xB492B66FBE98F273)
+_PLACE: Final = np.uint64(0xC949D7C7509E6557)
+_KEY_PARTS: Final = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
+_TIMESTAMPS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
+_FIXED: Final[dict[Kind, Any]] = {
+    Kind.BYTE: np.int8,
+    Kind.SHORT: np.int16,
+    Kind.INT: np.int32,
+    Kind.LONG: np.int64,
+    Kind.FLOAT: np.uint32,
+    Kind.DOUBLE: np.uint64,
+    Kind.DATE: np.int32,
+    Kind.TIMESTAMP: np.int64,
+    Kind.TIMESTAMP_INSTANT: np.int64,
+}
+
+
+Owners = npt.NDArray[np.int64]
+"""The row that each value of a batch is part of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """
+    The sums of some rows; without columns: of none.
+
+    Args:
+        keys: of their ROW__IDs and the write ids that wrote them.
+        columns: by column id inside the row, parents first; the row struct itself is 0.
+    """
+
+    rows: int = 0
+    keys: int = 0
+    columns: tuple[int, ...] = ()
+
+    def __add__(self, other: "Digest") -> "Digest":
+        """Of both sets of rows."""
+        if not self.columns or not other.columns:
+            return self if self.columns else other
+        sums = tuple((one + two) % _WRAP for one, two in zip(self.columns, other.columns, strict=True))
+        return Digest(self.rows + other.rows, (self.keys + other.keys) % _WRAP, sums)
+
+
+NO_DIGEST: Final = Digest()
+
+
+def differences(row: HiveType, expected: Digest, found: Digest) -> list[str]:
+    """In what the digests of two sets of rows of one type differ: `rows`, `keys`, paths of columns."""
+    different = [name for name in ("rows", "keys") if getattr(expected, name) != getattr(found, name)]
+    nothing = (0,) * sum(1 for _ in row.walk())
+    pairs = zip(column_paths(row), expected.columns or nothing, found.columns or nothing, strict=True)
+    return different + [path for path, one, two in pairs if path and one != two]
+
+
+def column_paths(node: HiveType, path: str = "") -> Iterator[str]:
+    """What the columns of a row are called for people: `a`, `s.x`, `list[]`, `map.key`, `union.0`; by column id, the row itself empty."""
+    yield path
+    for number, child in enumerate(node.children):
+        name = {Kind.LIST: "[]", Kind.MAP: (".key", ".value")[number % 2], Kind.UNION: f".{number}"}.get(node.kind) or f".{node.names[number]}"
+        yield from column_paths(child, f"{path}{name}".removeprefix("."))
+
+
+def key_hashes(keys: KeyColumns) -> Lanes:
+    """What binds values to their rows: a hash of each ROW__ID."""
+    place = folded(keys.write_id.view(np.uint64), _KEY_PARTS[0])
+    place ^= keys.bucket.astype(np.int64).view(np.uint64)
+    row = folded(place, _KEY_PARTS[1])
+    row ^= keys.row_id.view(np.uint64)
+    return mixed(row)
+
+
+class Digester:
+    """
+    Adds up rows of one type, a batch at a time.
+
+    Args:
+        row: the struct of the table's columns.
+    """
+
+    def __init__(self, row: HiveType) -> None:
+        self._row = _Node.of(row)
+        self._sums = [0] * sum(1 for _ in row.walk())
+        self._zone = np.uint64(0)
+        self._rows = self._keys = 0
+
+    @property
+    def digest(self) -> Digest:
+        """Of all that was added."""
+        return Digest(self._rows, self._keys, tuple(self._sums))
+
+    def add(self, keys: KeyColumns, values: Any, kept: Bools | None = None, zone: str = "") -> None:
+        """
+        Add rows.
+
+        Args:
+            values: the rows, a pyarrow.StructArray; also timestamps as 64-bit integers.
+            kept: which of them count; None: all.
+            zone: that the timestamps are stored in; part of what they are.
+        """
+        self._zone = np.uint64(zlib.crc32(zone.encode()))
+        bound = key_hashes(keys)
+        self._rows += len(keys) if kept is None else int(kept.sum())
+        self._keys = (self._keys + _sum(mixed(bound ^ keys.current.view(np.uint64)), kept)) % _WRAP
+        self._add(self._row, values, bound, kept, None)
+
+    def _collect(self, column: int, hashes: Lanes, alive: Bools | None, owners: Owners | None) -> None:  # noqa: ARG002 - sums ask for no rows
+        self._sums[column] = (self._sums[column] + _sum(hashes, alive)) % _WRAP
+
+    def _add(self, node: "_Node", values: Any, bound: Lanes, alive: Bools | None, owners: Owners | None) -> None:
+        """Add the values of one column that are alive: neither dropped with their row nor inside of NULL; then those of the columns inside."""
+        valid = None if not values.null_count else values.is_valid().to_numpy(zero_copy_only=False)
+        hashed = node.hashed(values)
+        if node.kind in _TIMESTAMPS:
+            hashed = hashed + (self._zone << np.uint64(32))
+        if valid is not None:
+            hashed = np.where(valid, hashed, _NULL)
+            alive_inside = valid if alive is None else valid & alive
+        else:
+            alive_inside = alive
+        self._collect(node.column, mixed(hashed ^ bound), alive, owners)
+        match node.kind:
+            case Kind.STRUCT:
+                for number, child in enumerate(node.children):
+                    self._add(child, values.field(number), bound, alive_inside, owners)
+            case Kind.LIST | Kind.MAP:
+                self._add_items(node, values, bound, alive_inside, owners)
+            case Kind.UNION:
+                tags = _tags(values)
+                for number, child in enumerate(node.children):
+                    chosen = tags == number
+                    self._add(child, values.field(number), bound, chosen if alive_inside is None else chosen & alive_inside, owners)
+            case _:
+                pass
+
+    def _add_items(self, node: "_Node", values: Any, bound: Lanes, alive: Bools | None, owners: Owners | None) -> None:
+        """Items of lists, entries of maps: bound to their row and to their place."""
+        offsets = values.offsets.to_numpy()
+        start, lengths = int(offsets[0]), np.diff(offsets)
+        count = int(offsets[-1]) - start
+        places = np.arange(start, start + count, dtype=np.int64) - np.repeat(offsets[:-1], lengths)
+        inner = mixed(np.repeat(bound, lengths) ^ ((places.view(np.uint64) + np.uint64(1)) * _PLACE))
+        inside = None if alive is None else np.repeat(alive, lengths)
+        children = (values.values,) if node.kind is Kind.LIST else (values.keys, values.items)
+        for child, items in zip(node.children, children, strict=True):
+            self._add(child, items.slice(start, count), inner, inside, None if owners is None else np.repeat(owners, lengths))
+
+
+class RowHashes(Digester):
+    """The same hashes, summed up for each row: to find out which rows differ, and in what."""
+
+    def of(self, keys: KeyColumns, values: Any, zone: str = "") -> Lanes:
+        """One row of sums for each column of the type, one column for each row of `values`; as `add`."""
+        self._zone = np.uint64(zlib.crc32(zone.encode()))
+        self._table = np.zeros((len(self._sums), len(keys)), np.uint64)
+        self._add(self._row, values, key_hashes(keys), None, np.arange(len(keys)))
+        return self._table
+
+    def _collect(self, column: int, hashes: Lanes, alive: Bools | None, owners: Owners | None) -> None:
+        assert owners is not None
+        np.add.at(self._table[column], owners if alive is None else owners[alive], hashes if alive is None else hashes[alive])
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A column: its number and how its own values are hashed."""
+
+    kind: Kind
+    column: int
+    children: tuple["_Node", ...]
+
+    @staticmethod
+    def of(node: HiveType, column: int = 0) -> "_Node":
+        children = []
+        below = column + 1
+        for child in node.children:
+            children.append(_Node.of(child, below))
+            below += sum(1 for _ in child.walk())
+        return _Node(node.kind, column, tuple(children))
+
+    def hashed(self, values: Any) -> Lanes:
+        """A hash of each value, without what is inside; anything where it is NULL."""
+        count = len(values)
+        if self.kind in _FIXED:
+            return _fixed(values, _FIXED[self.kind])
+        match self.kind:
+            case Kind.STRING | Kind.VARCHAR | Kind.CHAR | Kind.BINARY:
+                _, offsets, data = values.buffers()
+                ends = np.frombuffer(offsets, np.int32, count + 1, values.offset * 4).astype(np.int64) if offsets else np.zeros(count + 1, np.int64)
+                return hash_bytes(ends, np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8))
+            case Kind.DECIMAL:
+                words = np.frombuffer(values.buffers()[1], np.uint64, 2 * count, values.offset * 16).reshape(count, 2)
+                return hash_wide(words[:, 0], words[:, 1])
+            case Kind.BOOLEAN:
+                found: Lanes = values.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64)
+                return found
+            case Kind.LIST | Kind.MAP:
+                lengths: Lanes = np.diff(values.offsets.to_numpy()).astype(np.uint64)
+                return lengths
+            case Kind.UNION:
+                return _tags(values).astype(np.uint64)
+            case _:
+                return np.zeros(count, np.uint64)
+
+
+def _tags(values: Any) -> npt.NDArray[np.int8]:
+    """Which alternative each value of a union has; `type_codes` passes over the offset of a slice."""
+    return np.frombuffer(values.buffers()[1], np.int8, len(values), values.offset)
+
+
+def _fixed(values: Any, kind: Any) -> Lanes:
+    data = values.buffers()[1]
+    if data is None:
+        return np.zeros(len(values), np.uint64)
+    found: npt.NDArray[Any] = np.frombuffer(data, kind, len(values), values.offset * np.dtype(kind).itemsize)
+    return found.astype(np.uint64 if found.dtype.kind == "u" else np.int64).view(np.uint64)
+
+
+def _sum(values: Lanes, kept: Bools | None) -> int:
+    return int((values if kept is None else values[kept]).sum(dtype=np.uint64))

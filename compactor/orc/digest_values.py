@@ -1,0 +1,65 @@
+"""
+Decoded rows in the one form that digests are made of: an Arrow struct, also of what pyorc handed out.
+
+Timestamps that pyorc gives as seconds and nanoseconds become 64-bit nanoseconds, as Arrow has them; those that don't fit wrap around.
+"""
+
+from collections.abc import Sequence
+from decimal import Context, Decimal
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.acid.types import HiveType, Kind
+from compactor.orc.arrow import arrow_type
+from compactor.orc.chunks import ArrowRows, PythonRows
+
+_TIMESTAMPS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
+_SECOND: Final = 1_000_000_000
+_HALF: Final = 1 << 63
+_EXACT: Final = Context(prec=76)
+
+
+def struct_of(rows: ArrowRows | PythonRows, row: HiveType) -> Any:
+    """
+    The rows' values, without their keys, as a pyarrow.StructArray.
+
+    Args:
+        rows: some.
+        row: their struct.
+    """
+    if isinstance(rows, ArrowRows):
+        whole = rows.parts[0] if len(rows.parts) == 1 else pa.concat_batches(rows.parts)
+        return whole.column(whole.num_columns - 1)
+    return _array([values[-1] for values in rows.rows], row)
+
+
+def _array(values: Sequence[Any], node: HiveType) -> Any:
+    match node.kind:
+        case Kind.STRUCT:
+            children = [_array([None if value is None else value[place] for value in values], child) for place, child in enumerate(node.children)]
+            return pa.StructArray.from_arrays(children, names=[str(place) for place in range(len(children))], mask=_nulls(values))
+        case Kind.LIST:
+            return pa.ListArray.from_arrays(
+                _offsets(values), _array(list(chain.from_iterable(value or () for value in values)), node.children[0]), mask=_nulls(values)
+            )
+        case Kind.MAP:
+            keys = _array([key for value in values for key in value or ()], node.children[0])
+            items = _array([item for value in values for item in (value or {}).values()], node.children[1])
+            return pa.MapArray.from_arrays(_offsets(values), keys, items, mask=_nulls(values))
+        case kind if kind in _TIMESTAMPS:
+            return pa.array([None if value is None else (value[0] * _SECOND + value[1] + _HALF) % (2 * _HALF) - _HALF for value in values], pa.int64())
+        case Kind.DECIMAL:
+            return pa.array([None if value is None else Decimal(value, _EXACT) for value in values], arrow_type(node, 0))
+        case _:
+            return pa.array(values, arrow_type(node, 0))
+
+
+def _offsets(values: Sequence[Any]) -> Any:
+    return pa.array(np.cumsum([0, *(len(value or ()) for value in values)]), pa.int32())
+
+
+def _nulls(values: Sequence[Any]) -> Any:
+    return pa.array([value is None for value in values], pa.bool_())

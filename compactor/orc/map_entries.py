@@ -1,0 +1,89 @@
+"""
+How many entries the maps of a stripe have: as Arrow reads them, and as pyorc's dictionaries kept them.
+
+A map may hold one key twice, or 0.0 beside -0.0. A dictionary keeps one of them, and does so before a digest is taken: so entries are counted.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from compactor.acid.types import HiveType, Kind
+from compactor.errors import RefusedError
+from compactor.orc.handles import RandomReader
+from compactor.orc.image import read_batches
+from compactor.orc.tail import Tail
+from compactor.reasons import Reason
+
+
+class DecodedMaps:
+    """
+    Counts the map entries of one stripe's rows as they are decoded into dictionaries; `check` compares.
+
+    Args:
+        row: the struct that the rows have.
+        batch_rows: to decode at a time, where that is needed.
+    """
+
+    def __init__(self, reader: RandomReader, tail: Tail, stripe: int, row: HiveType, batch_rows: int) -> None:
+        self._reader, self._tail, self._stripe, self._row, self._batch_rows = reader, tail, stripe, row, batch_rows
+        self._columns = [column for column, found in enumerate(tail.footer.types) if found.kind == Kind.MAP]
+        self._seen = 0
+
+    def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Rows as they go on."""
+        if self._columns:
+            self._seen += _kept(rows, self._row)
+
+    def check(self) -> None:
+        """
+        Refuse the stripe when entries are missing. Its maps are decoded by Arrow, with timestamps that it can read.
+
+        Raises:
+            CorruptFileError: Arrow can't decode the maps.
+            RefusedError: UNSUPPORTED_FORMAT.
+        """
+        if not self._columns:
+            return
+        batches = read_batches(self._reader, self._tail, self._stripe, self._columns, rows=self._batch_rows, without_seconds=True)
+        stored = sum(_stored(column) for batch in batches for column in batch.columns)
+        if self._seen != stored:
+            what = "holds equal keys in a map (0.0 and -0.0 are equal) beside timestamps that Arrow can't rewrite, here or in a file that it is merged with"
+            message = f"{self._tail.name}: stripe {self._stripe + 1} {what}; pyorc would keep {self._seen} of {stored} entries"
+            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{message}; such stripes can be copied but not rewritten")
+
+
+def _kept(values: Sequence[Any], node: HiveType) -> int:
+    """Entries of the maps in some values of one type, at any depth."""
+    if not node.holds((Kind.MAP,)):
+        return 0
+    present = [value for value in values if value is not None]
+    match node.kind:
+        case Kind.STRUCT:
+            return sum(_kept([value[place] for value in present], child) for place, child in enumerate(node.children))
+        case Kind.LIST:
+            return _kept(list(chain.from_iterable(present)), node.children[0])
+        case _:
+            keys, items = (list(chain.from_iterable(found)) for found in (present, (value.values() for value in present)))
+            return len(keys) + _kept(keys, node.children[0]) + _kept(items, node.children[1])
+
+
+def _stored(values: Any) -> int:
+    """The same of an Arrow array."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        return sum(_stored(values.field(number)) for number in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        start, count = _span(values)
+        return count + _stored(values.keys.slice(start, count)) + _stored(values.items.slice(start, count))
+    if pa.types.is_list(kind):
+        return _stored(values.values.slice(*_span(values)))
+    return 0
+
+
+def _span(values: Any) -> tuple[int, int]:
+    """Where the items of an array of lists or maps start, and how many they are."""
+    first, last = values.offsets[0].as_py(), values.offsets[-1].as_py()
+    return first, last - first

@@ -1,0 +1,82 @@
+"""
+Whether a table or partition may be compacted at all: the one judgement of Initiator, Worker, `explain`, `enqueue` and `plan`.
+
+Pure: goes by what the catalog says, before a directory is looked at. Whether it is due is the picker's to say; what its files are like, the plan's.
+Source: docs/compaction.md; Hive's Worker, Initiator, AlterTableCompactOperation.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from compactor.acid.compaction import SUPPORTED, CompactionKind, LayoutVersion
+from compactor.planning.picker import Skip
+from compactor.planning.thresholds import cleanup_off
+from compactor.reasons import Reason
+
+REPLICATION_PENDING: Final = "hive.repl.first.inc.pending"
+
+
+class Traits(Protocol):
+    """What a plan knows of a table, too."""
+
+    @property
+    def transactional(self) -> bool: ...
+    @property
+    def insert_only(self) -> bool: ...
+    @property
+    def sorted(self) -> bool: ...
+
+
+class Described(Traits, Protocol):
+    """A table as the catalog describes it."""
+
+    @property
+    def full_name(self) -> str: ...
+    @property
+    def partitioned(self) -> bool: ...
+    @property
+    def parameters(self) -> Mapping[str, str]: ...
+    @property
+    def database_parameters(self) -> Mapping[str, str]: ...
+
+
+def why_no_table(name: str, table: Traits, kind: CompactionKind | None, layout: LayoutVersion) -> Skip | None:
+    """Why nothing in a table can be compacted so; None: it can. Without a kind: not at all."""
+    if not table.transactional:
+        return Skip(Reason.NOT_TRANSACTIONAL, f"{name} isn't a transactional table")
+    if table.sorted:
+        return Skip(Reason.SORTED_TABLE, f"{name} is declared SORTED BY: no compaction keeps that order")
+    if kind is not None and kind not in SUPPORTED:
+        return Skip(Reason.UNSUPPORTED_KIND, f"{name}: a {kind.value} compaction isn't supported; {' and '.join(sorted(SUPPORTED))} are")
+    if kind is CompactionKind.MINOR and table.insert_only and layout is LayoutVersion.HIVE_3:
+        return Skip(Reason.UNSUPPORTED_KIND, f"{name} is insert-only: Hive 3.1 knows no minor compaction of those; ask for a major one")
+    return None
+
+
+def why_not(table: Described, partition: str | None, location: str | None, kind: CompactionKind | None, layout: LayoutVersion) -> Skip | None:
+    """
+    Why a table or partition that the catalog has can't be compacted; None: it can.
+
+    Args:
+        partition: its name; None for the whole table.
+        location: where it lies, as far as the catalog says.
+        kind: None: whichever.
+    """
+    name = table.full_name
+    if table.transactional and table.partitioned and partition is None:
+        return Skip(Reason.PARTITION_UNSPECIFIED, f"{name} is partitioned, and no partition is named")
+    if (skip := why_no_table(name, table, kind, layout)) is not None:
+        return skip
+    for owner, parameters in (("database", table.database_parameters), ("table", table.parameters)):
+        if parameters.get(REPLICATION_PENDING, "").lower() == "true":
+            return Skip(Reason.REPLICATION_PENDING, f"the {owner} of {name} waits for its first incremental replication: nothing may touch it yet")
+    if not location:
+        return Skip(Reason.UNSUPPORTED_STORE, f"{name}{'/' + partition if partition else ''} has no location in the catalog")
+    return None
+
+
+def what_is_kept(table: Described, partition: str | None, partition_parameters: Mapping[str, str]) -> str | None:
+    """Why a compaction won't free anything: what it replaces stays; None: the Cleaner removes it. `partition_parameters`: none for a whole table."""
+    if cleanup_off(table.parameters, partition_parameters):
+        return f"no_cleanup is set for {table.full_name}{'/' + partition if partition else ''}: replaced files stay"
+    return None

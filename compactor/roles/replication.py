@@ -1,0 +1,36 @@
+"""
+Sources of replication: what is removed from their tables must first be handed to Hive's change management; where it can't be, nothing is compacted or removed.
+
+Source: docs/operations.md; Hive's ReplChangeManager (isSourceOfReplication, shouldEnableCm), FSRemover.
+"""
+
+from collections.abc import Mapping
+
+from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.metastore.model import TableFacts
+from compactor.planning.eligibility import why_not
+from compactor.planning.picker import Skip
+from compactor.reasons import Reason
+from compactor.storage.change_management import why_not_recycled
+
+_KEY = "repl.source.for"
+
+
+def is_source(database_parameters: Mapping[str, str]) -> bool:
+    """Whether tables of the database are replicated to another cluster."""
+    return bool(database_parameters.get(_KEY))
+
+
+def why_kept(database: str, database_parameters: Mapping[str, str], location: str | None) -> str | None:
+    """Why replaced files there couldn't go; None if they can."""
+    if not is_source(database_parameters) or (why := why_not_recycled(location)) is None:
+        return None
+    return f"{database} is a source of replication, and replaced files can't be handed to Hive's change management: {why}"
+
+
+def why_not_compacted(table: TableFacts, partition: str | None, location: str | None, kind: CompactionKind | None, layout: LayoutVersion) -> Skip | None:
+    """As `planning.eligibility.why_not`; nor where what a compaction replaces would stay for ever."""
+    if (skip := why_not(table, partition, location, kind, layout)) is not None:
+        return skip
+    why = why_kept(table.database, table.database_parameters, location)
+    return None if why is None else Skip(Reason.REPLICATION_SOURCE, why)
