@@ -8,7 +8,7 @@ TESTS ?= tests
 # Where this is set every start of Python compiles what it imports, and tests and daemons start Python hundreds of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-deploy test-long test-cluster lint format bench lock proto clean
+.PHONY: help demo test test-deploy test-long test-cluster test-hive test-trino lint format bench lock proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,15 +19,23 @@ demo: ## set up, build a small warehouse, run the daemon on it, show before and 
 
 test: ## set up, run the tests (ARGS="-k name" to choose)
 	@$(SETUP) test
-	@$(BIN)/python -m pytest -m "not long and not cluster and not deploy" -n 2 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -m "not long and not cluster and not deploy and not live and not trino" -n 2 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 
 test-long: ## hundreds of long random lives of tables (tens of minutes of both cores)
 	@$(SETUP) test
-	@$(BIN)/python -m pytest -m "long and not cluster" -n 2 --dist load $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -m "long and not cluster and not live and not trino" -n 2 --dist load $(TESTS) $(ARGS)
 
 test-cluster: ## the tests that start the servers of a cluster: HDFS and others
 	@$(SETUP) test
 	@$(BIN)/python -m pytest -m cluster -n 3 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
+
+test-hive: ## histories of SQL on real Hive servers, 4.0.1 and 3.1.3, beside our daemon (docs/testing.md)
+	@$(SETUP) test
+	@$(BIN)/python -m pytest -m live -n 0 -p no:randomly $(TESTS) $(ARGS)
+
+test-trino: ## Trino reads what a real Hive wrote, before, during and after our compactions and cleaning
+	@$(SETUP) test
+	@$(BIN)/python -m pytest -m trino -n 0 $(TESTS) $(ARGS)
 
 test-deploy: ## what is in deploy/: unit, alert rules, dashboard, container, manifests, rights, with the real tools
 	@$(SETUP) deploy

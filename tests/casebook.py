@@ -76,11 +76,12 @@ def listing(entries: tuple[str, ...]) -> Listing:
     A listing from lines of words.
 
     `name/` starts a directory; further words are files in it, each with an optional size after it; `(empty)` means no file at all, `format=x` gives the
-    dataFormat; a directory without any file named gets a `bucket_00000`, of the size that follows. Words before the first directory are top-level files.
+    dataFormat, `replaces=a,b` what the list of a base names; a directory without any file named gets a `bucket_00000`, of the size that follows. Words before the first directory are top-level files.
     """
     files: list[FileEntry] = []
     directories: set[str] = set()
     formats: list[tuple[str, str]] = []
+    replaced: list[tuple[str, tuple[FileEntry, ...]]] = []
     for line in entries:
         current = ""
         pending: list[tuple[str, int]] = []
@@ -100,6 +101,9 @@ def listing(entries: tuple[str, ...]) -> Listing:
                 empty = True
             elif word.startswith("format="):
                 formats.append((current.rstrip("/"), word.removeprefix("format=")))
+            elif word.startswith("replaces="):
+                names = word.removeprefix("replaces=").split(",")
+                replaced.append((current.rstrip("/"), tuple(FileEntry(name, 1 << 20) for name in names)))
             elif _SIZE.fullmatch(word):
                 bytes_ = size_of(word)
                 pending = [*pending[:-1], (pending[-1][0], bytes_)] if pending else [("", bytes_)]
@@ -109,7 +113,7 @@ def listing(entries: tuple[str, ...]) -> Listing:
     for path in [f.path for f in files] + sorted(directories):
         parts = path.split("/")
         directories.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
-    return Listing(tuple(files), tuple(sorted(directories)), tuple(formats))
+    return Listing(tuple(files), tuple(sorted(directories)), tuple(formats), tuple(replaced))
 
 
 def _cases(lines: list[str]) -> Iterator[Case]:

@@ -7,7 +7,7 @@ import pickle
 from dataclasses import dataclass, field
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
-from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
+from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.engine.compaction import Compaction, CompactionRequest
 from compactor.engine.task_results import Failed, run_partition
 from compactor.errors import CancelledError
@@ -139,6 +139,50 @@ class Attempt:
     def names(self):
         """What is in the directory now."""
         return sorted(path.name for path in self.location.iterdir())
+
+
+def compact_directory(location, columns, *, kind=CompactionKind.MAJOR, layout=LayoutVersion.HIVE_4, write_ids="db.t:100:9223372036854775807::", txn=1000):
+    """One whole compaction of a directory that no warehouse made: files by other writers. All of it counts as committed, up to write id 100."""
+    hive_4 = layout is LayoutVersion.HIVE_4
+    facts = TableFacts(
+        tbl_id=1,
+        database="db",
+        name="t",
+        table_type="MANAGED_TABLE",
+        owner="hive",
+        location=f"file:{location}",
+        columns=tuple(Column(*one) for one in columns),
+        partition_keys=(),
+        input_format=ORC_INPUT,
+        serde=None,
+        buckets=0,
+        bucket_columns=(),
+        parameters={"transactional": "true", "transactional_properties": "default"},
+    )
+    request = CompactionRequest(
+        entry_id=1,
+        attempt="a",
+        entity=Entity("db", "t", None),
+        table=facts,
+        partition=None,
+        location=f"file:{location}",
+        kind=kind,
+        layout=layout,
+        write_ids=CompactorWriteIdList.from_reader(ValidWriteIdList.parse(write_ids)),
+        txns=ValidTxnList.parse(f"{txn}:{txn}:{txn}:") if hive_4 else None,
+        visibility_txn=txn if hive_4 else None,
+        properties={},
+        host="testhost",
+        pool=None,
+        run_as=None,
+    )
+    compaction = Compaction(request, storage_for(str(location)), InProcess(), settings(splice={"min_stripe_bytes": 1}))
+    try:
+        compaction.run()
+        compaction.verify()
+        return compaction.publish(lambda: None)
+    finally:
+        compaction.discard()
 
 
 def compact(warehouse, table, kind=CompactionKind.MAJOR, **how):

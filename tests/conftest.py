@@ -19,7 +19,9 @@ from compactor.settings.stores import S3
 from compactor.storage.registry import configure, configured
 from tests.cluster import s3_server
 from tests.cluster.fixtures import ha, ha_server, hdfs, hdfs_directory, hdfs_server, yarn_server  # noqa: F401 - for every package
-from tests.hive.reader import HiveReader, UnavailableError
+from tests.counts import COUNTS
+from tests.hive.java import UnavailableError
+from tests.hive.reader import HiveReader
 from tests.needs import missing
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # no claim is about time: machines under test are busy
@@ -102,8 +104,12 @@ def no_session():
 
 
 def pytest_addoption(parser):
-    """Let case books be written anew from what really comes out."""
+    """Let case books be written anew from what really comes out, and let more random histories run beside Hive's own classes."""
     parser.addoption("--rewrite", action="store_true", default=False, help="replace the expected parts of case books by what came out")
+    parser.addoption("--live-seed", type=int, default=1, help="the first seed of histories on a living Hive (tests/hive/live)")
+    parser.addoption("--live-statements", type=int, default=400, help="their statements on Hive 4.0.1; on 3.1.3 fewer")
+    parser.addoption("--live-hours", type=float, default=0, help="go on at least so long, each of them")
+    parser.addoption("--histories", type=int, default=None, help="how many random histories run in the fast lane, or of the two TxnHandlers")
 
 
 def pytest_collection_modifyitems(items):
@@ -117,7 +123,21 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_sessionfinish(session):
-    """In CI a skipped test is a failure: whatever it needs must be there."""
+    """In CI a skipped test is a failure: whatever it needs must be there. What a worker counted goes home with it."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["counts"] = dict(COUNTS)
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped") and session.exitstatus == 0:
         session.exitstatus = 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """A worker is done: its counts are added."""
+    COUNTS.update(getattr(node, "workeroutput", {}).get("counts", {}))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What ran besides tests, for the record."""
+    for what, number in sorted(COUNTS.items()):
+        terminalreporter.write_line(f"{number:,} {what}")

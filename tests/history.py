@@ -180,7 +180,8 @@ class History:
         if self.originals and self.originals_there:
             files.append(FileEntry("000000_0", self.lengths[0]))
         formats = [(n, "compacted") for n in self.directories if n.startswith("base_") and n in self.compacted]
-        return Listing(tuple(files), tuple(self.directories), tuple(formats) if self.layout is LayoutVersion.HIVE_3 else ())
+        replaced = [(n, tuple(f for f in files if "/" not in f.path)) for n in self.directories if n.startswith("base_")]
+        return Listing(tuple(files), tuple(self.directories), tuple(formats) if self.layout is LayoutVersion.HIVE_3 else (), tuple(replaced))
 
     # ---- compaction
 

@@ -63,20 +63,22 @@ class Scene:
         for word in words:
             assert word in message, message
 
-    def assert_untouched(self):
-        """Files and rows are what they were; nothing hidden lies there; no transaction, lock or component is left."""
+    def assert_untouched(self, *, components=frozenset()):
+        """Files and rows are what they were; nothing hidden lies there; no transaction, lock or component is left, but of these operations."""
         assert self.files() == self.before["files"]
         assert self.rows() == self.before["rows"]
-        self.assert_nothing_left()
+        self.assert_nothing_left(components=components)
 
-    def assert_nothing_left(self):
+    def assert_nothing_left(self, *, components=frozenset()):
+        """No staging, evidence, lock or transaction of an attempt; components of its own, if any, only of these operations."""
         world = self.world
         assert list(world.folder.rglob(".compactor-*")) == []
         assert list(world.folder.rglob(".evidence-*")) == []
         assert world.states() == []
         assert world.services.locks.all() == []
         assert world.services.transactions.open_transactions() == []
-        assert world.hive.rows(world.database.schema.txn_components, "tc_txnid") == []
+        left = world.hive.rows(world.database.schema.txn_components, "tc_operation_type")
+        assert {operation for (operation,) in left} <= components
 
     def assert_others_go_on(self):
         """The same worker compacts another table, and the Cleaner finishes it."""

@@ -31,7 +31,7 @@ class Shell:
         return self.folder / "warehouse" / "db.db" / "t"
 
     def configure(self, **sections):
-        text = sections if isinstance(sections, str) else yaml.safe_dump(sections)
+        text = yaml.safe_dump({"http": {"host": "127.0.0.1", "port": 0}} | sections)
         (self.folder / "compactor.yaml").write_text(text, encoding="utf-8")
 
     def run(self, *arguments, **environment):
@@ -63,7 +63,7 @@ def shell(tmp_path):
         for number in range(3):
             with warehouse.begin() as txn:
                 txn.insert(table, [(number, "v")])
-    found.configure(database={"url": f"sqlite:///{tmp_path}/metastore.db"}, http={"host": "127.0.0.1", "port": 0})
+    found.configure(database={"url": f"sqlite:///{tmp_path}/metastore.db"})
     return found
 
 

@@ -128,7 +128,10 @@ def test_directories_have_no_transaction_in_their_names(world):
 
 
 def test_entries_end_in_states_that_hive_3_knows(world):
-    """Succeeded; a minor compaction of an insert-only table, which Hive 3.1 doesn't have, is failed. Locks and components are gone where it is cleaned."""
+    """
+    Succeeded; a minor compaction of an insert-only table, which Hive 3.1 doesn't have, is failed. Locks and components are gone where it is cleaned; those of
+    aborted writes to a partitioned table stay until the whole table is swept, which isn't due here.
+    """
     ended = {str(entry.entity): entry.state for entry in Queue(world.database).history()}
     refused = {"d.only"} if world.kind == "minor" else set()
     assert ended == {
@@ -137,5 +140,5 @@ def test_entries_end_in_states_that_hive_3_knows(world):
     }
     schema, actor = world.database.schema, Hive(world.database)
     assert not actor.rows(schema.hive_locks, "hl_lock_ext_id")
-    assert {f"d.{table}" for (table,) in actor.rows(schema.txn_components, "tc_table")} == refused
+    assert {f"d.{table}" for (table,) in actor.rows(schema.txn_components, "tc_table")} == refused | {"d.parts"}
     assert {f"d.{table}" for (table,) in actor.rows(schema.completed_txn_components, "ctc_table")} == refused

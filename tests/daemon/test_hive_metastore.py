@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from compactor.acid.names import ORIGINALS_FILE
 from compactor.metastore.cleaning import Cleaning
 from compactor.metastore.model import Entity, QueueState
 from compactor.reasons import Reason
@@ -154,8 +155,10 @@ def test_entries_end_as_hives_own_did(done):
 
 
 def test_directories_are_those_that_hive_left(done):
-    """After cleaning: the same directories, but for the transaction in the name; in full-ACID ones the same files."""
-    ours, theirs = without_txn(done.lab.files()), without_txn(hive_files(done.snapshot))
+    """After cleaning: the same directories, but for the transaction in the name; in full-ACID ones the same files, and the list of replaced originals."""
+    found, theirs = without_txn(done.lab.files()), without_txn(hive_files(done.snapshot))
+    ours = {path for path in found if not path.endswith(f"/{ORIGINALS_FILE}")}
+    assert found - ours == ({f"fx.db/migrated/base_10000003/{ORIGINALS_FILE}"} if done.kind == "major" else set())
 
     def comparable(path):
         return UNREADABLE not in path and NON_ASCII not in path
@@ -212,9 +215,12 @@ def test_transaction_tables_are_left_as_hive_leaves_them(done):
 
 
 def test_aborted_writes_are_forgotten_once_their_files_are_gone(done):
-    """The components of aborted writes go with their directories; only that of transaction 97, whose table was refused, stays."""
+    """
+    The components of aborted writes go with their directories. Two stay: that of transaction 97, whose table was refused, and that of the partitioned table,
+    for the cleaning of single partitions doesn't prove that no other holds rows of the write (HIVE-21052): that takes a sweep of the table, not yet due.
+    """
     left = done.lab.table_rows("txn_components", "tc_txnid", "tc_table", "tc_operation_type", "tc_writeid")
-    assert left == [[str(OPEN_TXN), "open_txn", "i", "2"]]
+    assert {tuple(row) for row in left} == {("91", "aborted_part", "i", "3"), (str(OPEN_TXN), "open_txn", "i", "2")}
     theirs = dumped(done.snapshot, "txn_components", "tc_txnid", "tc_table", "tc_operation_type", "tc_writeid")
     hives = [row for row in theirs if row not in left and row[1] != UNREADABLE]
     assert hives == ([["92", "mm_aborted", "i", "2"]] if done.kind == "minor" else [])  # Hive keeps it, though its directory is gone there too

@@ -37,6 +37,7 @@ SELDOM = {
     ("MIN_HISTORY_LEVEL", "DELETE"): "3.1: of a transaction that is timed out, with Hive's reader list there",
     ("MIN_HISTORY_WRITE_ID", "INSERT"): "4.x, where Hive keeps this list instead of MIN_HISTORY_LEVEL",
     ("TXN_COMPONENTS", "DELETE"): "aborted writes that were cleaned are forgotten",
+    ("TXN_COMPONENTS", "INSERT"): "3.1: what it left out of an aborted dynamic-partition write is added",
     ("TXN_TO_WRITE_ID", "DELETE"): "mappings that nobody needs are purged",
     ("HIVE_LOCKS", "UPDATE"): "the heartbeat of a compaction that takes longer than half a time-out",
     ("TXNS", "UPDATE"): "transactions of dead clients are timed out",

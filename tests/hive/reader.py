@@ -5,27 +5,19 @@ Built once by Maven and javac below `.tools/`; one JVM per reader answers many r
 """
 
 import contextlib
-import fcntl
-import hashlib
 import json
 import os
-import shutil
 import subprocess
 import threading
 from pathlib import Path
 from urllib.parse import quote
 
+from tests.hive.java import built, java
 from tests.reference.values import from_judge, parse_columns
 
-PROJECT = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).parent / "judge"
 VERSIONS = {"3": "hive3", "4": "hive4"}
-_OPENED = ("java.lang", "java.util", "java.net", "java.nio")  # Hive 3.1 looks into them
 _EVERYTHING = 9223372036854775807
-
-
-class UnavailableError(Exception):
-    """Java, Maven or the jars can't be had; the message says which."""
 
 
 class JudgeError(Exception):
@@ -36,13 +28,17 @@ class HiveReader:
     """
     Hive's reader of one version: "4" is Hive 4.1.0, "3" is Hive 3.1.3. Use as a context manager; safe to share between tests of one process.
 
+    Args:
+        zone: of its JVM.
+
     Raises:
         UnavailableError: it can't be built here.
     """
 
-    def __init__(self, version="4"):
+    def __init__(self, version="4", zone="UTC"):
         self.version = version
-        self._home, self._classpath = _built(version)
+        self._zone = zone
+        self._home, self._classpath = built(SOURCE, VERSIONS[version])
         self._process = None
         self._lock = threading.Lock()
 
@@ -97,9 +93,7 @@ class HiveReader:
 
     def _started(self):
         if self._process is None:
-            opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
-            command = ["java", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opens, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
-            command += ["-Duser.timezone=UTC", "-cp", f"{self._home}:{self._classpath}", "Judge"]
+            command = [*java(f"{self._home}:{self._classpath}", heap="768m", zone=self._zone), "Judge"]
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -114,31 +108,3 @@ class HiveReader:
 
 def _hadoop_path(directory):
     return f"file:{directory}"
-
-
-def _built(version):
-    """Folder of the class files, and the class path; built when the sources changed or jars are gone."""
-    for tool in ("java", "javac", "mvn"):
-        if shutil.which(tool) is None:
-            raise UnavailableError(f"Hive's readers need {tool}, which isn't installed")
-    home = PROJECT / ".tools" / f"judge-{VERSIONS[version]}"
-    home.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(SOURCE.iterdir()))).hexdigest()
-    stamp, classpath = home / "stamp", home / "classpath"
-    with (home / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (stamp.exists() and stamp.read_text() == digest and all(map(os.path.exists, classpath.read_text().split(":")))):
-            _run(
-                f"the jars of Hive {version}",
-                ["mvn", "-q", "-B", f"-P{VERSIONS[version]}", "-f", SOURCE / "pom.xml", "dependency:build-classpath", f"-Dmdep.outputFile={classpath}"],
-            )
-            _run("the judge", ["javac", "-nowarn", "-encoding", "UTF-8", "-cp", classpath.read_text(), "-d", home, SOURCE / "Judge.java"])
-            stamp.write_text(digest)
-    return home, classpath.read_text()
-
-
-def _run(what, command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise UnavailableError(f"can't get {what}: {lines[0] if lines else done.returncode}")

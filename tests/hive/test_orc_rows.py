@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowKey
-from compactor.acid.types import Kind, parse_hive_type, to_hive_string
+from compactor.acid.types import Kind, acid_type, parse_hive_type, to_hive_string
 from compactor.orc.deletes import DeleteEvents
 from compactor.orc.output import OutputFormat
 from compactor.orc.recode import RowFilter, Source, recode, write_delete_events
@@ -58,6 +58,26 @@ def test_hive_sees_no_difference(judge, tmp_path_factory, data, row):
         after = judge.rows(directory / "after", schema, mode=mode)
         assert len(before) == len(values)
         assert after == [found for found in before if found[0] != (1, BUCKET, 2)]
+
+
+def test_texts_that_dont_fit_their_type_read_the_same(judge, tmp_path):
+    """A char without padding and too long a varchar, beside a timestamp that needs pyorc: Hive reads the stored bytes as it read them before."""
+    schema = "struct<t:timestamp,c:char(5),v:varchar(2)>"
+    texts = acid_file(
+        [insert(RowKey(1, BUCKET, n), ((-5 - n, 5), "ab"[:n], "abcdef"[:n])) for n in range(6)], parse_hive_type("struct<t:timestamp,c:string,v:string>")
+    )
+    output = OutputFormat(acid_type(parse_hive_type(schema)))
+    with LocalWriter(str(base(tmp_path, "before"))) as sink:
+        splicer = Splicer(sink, output)
+        splicer.add_recoded(*opened(texts), RowKey(1, BUCKET, 5))
+        splicer.finish("insert")
+    reader = LocalReader(str(tmp_path / "before" / "base_0000005" / "bucket_00000"))
+    with LocalWriter(str(base(tmp_path, "after"))) as sink:
+        recode([Source(reader, read_tail(reader))], output, sink)
+    for mode in ("vector", "row"):
+        before = judge.rows(tmp_path / "before", schema, mode=mode)
+        assert len(before) == 6
+        assert judge.rows(tmp_path / "after", schema, mode=mode) == before
 
 
 def test_hives_own_rows_stay_for_hive(hive_4, tmp_path):

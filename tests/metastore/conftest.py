@@ -3,7 +3,10 @@
 import pytest
 
 from compactor.metastore.database import Database
+from tests.hive.java import UnavailableError as NoJavaError
+from tests.hive.party import Party
 from tests.metastore.actor import Hive
+from tests.metastore.real import RealHive
 from tests.metastore.servers import UnavailableError, postgres_server, schema_script
 from tests.needs import missing
 
@@ -87,26 +90,70 @@ def altered_database(postgres):
 
 
 @pytest.fixture
-def hive(database):
-    """A Hive client on the `database` of the test."""
-    return Hive(database)
+def hive(database, parties):
+    """A Hive client on the `database` of the test: Hive's own TxnHandler, but on SQLite, which no Hive can use."""
+    return _client(database, parties)
 
 
 @pytest.fixture
-def hive_4(database_4):
-    return Hive(database_4)
+def hive_4(database_4, parties):
+    return _client(database_4, parties)
 
 
 @pytest.fixture
-def hive_3(database_3):
-    return Hive(database_3)
+def hive_3(database_3, parties):
+    return _client(database_3, parties)
 
 
 @pytest.fixture
-def shared_hive(shared_database):
-    return Hive(shared_database)
+def shared_hive(shared_database, parties):
+    return _client(shared_database, parties)
 
 
 @pytest.fixture
-def shared_hive_4(shared_database_4):
-    return Hive(shared_database_4)
+def shared_hive_4(shared_database_4, parties):
+    return _client(shared_database_4, parties)
+
+
+@pytest.fixture(scope="session")
+def parties():
+    """Hive's TxnHandler on a database, by the schema's version and URL; databases are lent again and again, and so are the JVMs over them."""
+    running = {}
+
+    def party(version, url):
+        if url not in running:
+            try:
+                running[url] = Party(version, url)
+            except NoJavaError as error:
+                missing(str(error))
+        return running[url]
+
+    yield party
+    for one in running.values():
+        one.close()
+
+
+@pytest.fixture
+def real_hive(shared_database, parties):
+    """Hive's own TxnHandler, 4.0.1's and 3.1.3's, beside ours on `shared_database`."""
+    return _real(shared_database, parties)
+
+
+@pytest.fixture
+def real_hive_4(shared_database_4, parties):
+    """Hive 4.0.1's on `shared_database_4`."""
+    return _real(shared_database_4, parties)
+
+
+@pytest.fixture
+def real_hive_3(database_3, parties):
+    """Hive 3.1.3's on `database_3`."""
+    return _real(database_3, parties)
+
+
+def _client(database, parties):
+    return Hive(database) if database.embedded else _real(database, parties)
+
+
+def _real(database, parties):
+    return RealHive(database, parties("4.0.0" if database.schema.hive_4 else "3.1.0", database._url.render_as_string()))

@@ -105,6 +105,8 @@ class PostgresServer:
         self._templates: dict[str, str] = {}
         self._idle: dict[str, list[str]] = {}
         self._numbers = itertools.count(1)
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._options = ""
         self.port = 0
 
     def start(self) -> None:
@@ -115,16 +117,37 @@ class PostgresServer:
         rules.write_text(f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
         for attempt in range(5):
             self.port = free_port()
-            settings = f"-p {self.port} -k {self._home} -c listen_addresses=127.0.0.1 -c fsync=off -c full_page_writes=off -c max_connections=200"
+            self._options = f"-p {self.port} -k {self._home} -c listen_addresses=127.0.0.1 -c fsync=off -c full_page_writes=off -c max_connections=200"
             try:
-                self._run("pg_ctl", "-D", self._data, "-w", "-t", "60", "-l", self._home / "log", "-o", settings, "start")
+                self._run("pg_ctl", "-D", self._data, "-w", "-t", "60", "-l", self._home / "log", "-o", self._options, "start")
                 break
             except UnavailableError:
                 if attempt == 4:
                     raise
+        self._guard = self._guarded()
         self.sql("postgres", f"CREATE ROLE {GUARDED} LOGIN PASSWORD '{PASSWORD}'")
 
+    def _guarded(self) -> subprocess.Popen[bytes]:
+        """A process that ends the server when we are gone, however that came about: its input ends then."""
+        postmaster = (self._data / "postmaster.pid").read_text(encoding="ascii").split("\n", 1)[0]
+        script = 'read line || { kill -QUIT "$1"; sleep 2; rm -rf "$2"; }'
+        command = ["sh", "-c", script, "guard", postmaster, str(self._home)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True)
+
+    def go_away(self) -> None:
+        """Break off every connection, and let nobody in."""
+        self._run("pg_ctl", "-D", self._data, "-m", "fast", "-w", "stop")
+
+    def come_back(self) -> None:
+        """Start again, with what was committed."""
+        self._run("pg_ctl", "-D", self._data, "-w", "-t", "60", "-l", self._home / "log", "-o", self._options, "start")
+        assert self._guard is not None
+        self._guard.communicate(b"stopped\n")
+        self._guard = self._guarded()
+
     def stop(self) -> None:
+        if self._guard is not None:
+            self._guard.communicate(b"stopped\n")
         with contextlib.suppress(UnavailableError):
             self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
         shutil.rmtree(self._home, ignore_errors=True)

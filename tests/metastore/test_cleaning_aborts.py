@@ -1,13 +1,18 @@
 """Aborted writes: when they are due for cleaning, and what is forgotten of them afterwards."""
 
-from sqlalchemy import insert, update
+import pytest
+from sqlalchemy import delete, event, insert, update
+from sqlalchemy.exc import IntegrityError
 
 from compactor.acid.compaction import CompactionKind
+from compactor.errors import RefusedError
 from compactor.metastore.aborts import Aborts
 from compactor.metastore.cleaning import Cleaning
+from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.queue import Queue
 from compactor.metastore.transactions import Transactions
 from tests.metastore.actor import P, T
+from tests.metastore.proofs import proof
 
 
 def test_aborts_are_grouped_and_due_by_count_or_age(database, hive):
@@ -24,42 +29,113 @@ def test_aborts_are_grouped_and_due_by_count_or_age(database, hive):
 
 
 def test_aborts_are_judged_below_open_writers(database, hive):
-    """Directories are judged below the first open writer of the partition; its write id and later ones are left alone."""
-    _, aborted = hive.fail_write()
+    """Directories are judged below the first open writer of the table, whatever partition it named; its write id and later ones are left alone."""
+    _, aborted = hive.fail_write("db.t", "p=1")
     opened = hive.begin()
-    write_id = hive.touch(opened)
-    hive.fail_write()
-    aborts = Aborts(database)
-    (group,) = aborts.groups(0, -1)
-    assert group.min_open_writer == opened
-    txns, ids = aborts.lists(group)
+    write_id = hive.touch(opened, "db.t", "p=2")
+    hive.fail_write("db.t", "p=1")
+    txns, ids = Aborts(database).lists(T)
     assert ids.high_watermark < write_id
     assert ids.aborted == (aborted,)
     assert txns.high_watermark == opened - 1
 
 
 def test_cleaned_aborts_are_forgotten(database, hive):
-    """Components up to the write id are forgotten, without a trace in the history."""
-    hive.fail_write()
-    _, last = hive.fail_write()
+    """What was proven to be gone is forgotten, whatever partition its rows name, and without a trace in the history; what came later isn't."""
+    hive.create_table()
+    hive.fail_write("db.t", "p=ABC")
+    swept = proof(database)
+    _, last = hive.fail_write("db.t", "p=abc")
     aborts = Aborts(database)
-    (group,) = aborts.groups(0, -1)
-    assert aborts.mark_cleaned(group, last - 1) == 1
-    assert hive.rows(database.schema.txn_components, "tc_writeid") == [(last,)]
+    assert aborts.forget(aborts.groups(0, -1), swept) == (1 if database.schema.hive_4 else 2)
+    assert set(hive.rows(database.schema.txn_components, "tc_writeid")) == {(last,)}
     assert Queue(database).history() == []
 
 
 def test_cleaned_aborts_among_others_are_forgotten_one_by_one(database, hive):
-    """With aborted ids inside other directories only the removed ones are forgotten."""
+    """Aborted ids that still have rows inside other directories stay known."""
+    hive.create_table()
     ids = [hive.fail_write()[1] for _ in range(3)]
     aborts = Aborts(database)
-    (group,) = aborts.groups(0, -1)
-    assert aborts.mark_cleaned(group, ids[2], [ids[0]], uncompacted=True) == 1
+    assert aborts.forget(aborts.groups(0, -1), proof(database, held=ids[1:])) == 1
     assert hive.rows(database.schema.txn_components, "tc_writeid") == [(ids[1],), (ids[2],)]
+
+
+def test_a_proof_is_of_one_table(database, hive):
+    """A table that was created anew under the name is another, and has aborted writes of its own."""
+    tbl_id = hive.create_table()
+    hive.fail_write()
+    aborts = Aborts(database)
+    assert aborts.forget([], proof(database, tbl_id=tbl_id + 1)) == 0
+    hive.drop_table(tbl_id)
+    assert aborts.forget([], proof(database, tbl_id=tbl_id)) == 0
+    assert len(hive.rows(database.schema.txn_components, "tc_writeid")) == 1
+
+
+def test_a_table_that_becomes_another_one_meanwhile(database, hive):
+    """It was the one that was swept when its rows were read, and isn't any more when they are deleted: all of it is undone."""
+    hive.create_table()
+    hive.fail_write()
+    swept = proof(database)
+
+    def re_create(connection, _cursor, statement, *_):
+        if statement.upper().startswith("DELETE") and "TXN_COMPONENTS" in statement.upper():
+            connection.execute(update(database.schema.tbls).values(tbl_name="renamed"))
+
+    event.listen(database.engine, "before_cursor_execute", re_create)
+    try:
+        with pytest.raises(RefusedError, match="re-created"):
+            Aborts(database).forget([], swept)
+    finally:
+        event.remove(database.engine, "before_cursor_execute", re_create)
+    assert len(hive.rows(database.schema.txn_components, "tc_writeid")) == 1
+
+
+def test_one_partition_proves_nothing_about_a_write(database_4, hive_4):
+    """Hive names the partitions of a write wrongly, or not all of them: the look at one tells only of compactions of that one."""
+    hive_4.create_table()
+    hive_4.fail_write("db.t", "p=1")
+    for partition in ("p=1", "p=2"):
+        txn = hive_4.begin(kind=3)
+        hive_4.touch(txn, "db.t", partition, operation="c", write_id=1)
+        hive_4.abort(txn)
+    Aborts(database_4).forget([], proof(database_4, partition="p=1"))
+    assert set(hive_4.rows(database_4.schema.txn_components, "tc_partition", "tc_operation_type")) >= {("p=1", "i"), ("p=2", "c")}
+    assert ("p=1", "c") not in hive_4.rows(database_4.schema.txn_components, "tc_partition", "tc_operation_type")
+
+
+def test_what_hive_3_left_out_is_added(database_3, hive_3):
+    """A dynamic-partition write that was rolled back has a write id and no component (HIVE-21052): it isn't empty, and is found as a group, until it is swept."""
+    hive_3.create_table(keys=(("p", "string"),))
+    txn = hive_3.begin(age=90_000_000)
+    write_id = hive_3.allocate(txn)
+    hive_3.abort(txn)
+    hive_3.begin()
+    housekeeping, aborts = Housekeeping(database_3), Aborts(database_3)
+    assert housekeeping.purge_empty_transactions() == 0
+    assert aborts.note_unnamed() == 1
+    assert aborts.note_unnamed() == 0
+    assert hive_3.rows(database_3.schema.txn_components, "tc_txnid", "tc_partition", "tc_writeid") == [(txn, None, write_id)]
+    assert housekeeping.purge_empty_transactions() == 0
+    assert aborts.forget(aborts.groups(0, -1), proof(database_3)) == 1
+    assert aborts.note_unnamed() == 0
+    assert housekeeping.purge_empty_transactions() == 1
+
+
+def test_what_hive_3_left_out_survives_its_own_purge(database_3, hive_3):
+    """Hive 3.1's Initiator deletes aborted transactions without components each cycle: one that it has chosen before ours were added stays all the same."""
+    txn = hive_3.begin()
+    hive_3.allocate(txn)
+    hive_3.abort(txn)
+    Aborts(database_3).note_unnamed()
+    with pytest.raises(IntegrityError):  # its delete, by the ids it had chosen
+        hive_3.change(delete(database_3.schema.txns).where(database_3.schema.txns.c.txn_id == txn))
+    assert txn in Transactions(database_3).valid_txns().aborted
 
 
 def test_a_group_that_failed_is_put_off_longer_each_time(database, hive):
     """Five minutes, then ten; meanwhile it isn't listed. On 4.x in Hive's own row, which ordinary entries don't mind; success removes it."""
+    hive.create_table()
     hive.fail_write()
     aborts = Aborts(database)
     (group,) = aborts.groups(0, -1)
@@ -75,16 +151,20 @@ def test_a_group_that_failed_is_put_off_longer_each_time(database, hive):
     (again,) = aborts.groups(0, -1)
     assert aborts.retry_later(again, "still") == 600_000
     assert len(hive.rows(queue, "cq_id", where=queue.c.cq_type == "c")) == 1
-    aborts.mark_cleaned(again, 1)
+    aborts.forget([again], proof(database))
     assert hive.rows(queue, "cq_id", where=queue.c.cq_type == "c") == []
 
 
-def test_leaked_components_of_a_vanished_table_can_be_forgotten(database, hive):
-    """For a table that is gone every component of aborted transactions goes."""
+def test_a_vanished_table_is_forgotten_with_its_write_ids(database, hive):
+    """Of a table that isn't in the catalog nothing is forgotten while a later one of that name would go on with its write ids."""
     hive.fail_write()
-    aborts = Aborts(database)
-    (group,) = aborts.groups(0, -1)
-    assert aborts.mark_gone(group) == 1
+    aborts, schema = Aborts(database), database.schema
+    groups = aborts.groups(0, -1)
+    assert aborts.forget_vanished(groups, T) == 0
+    hive.change(delete(schema.next_write_id))
+    assert aborts.forget_vanished(groups, T) == 0
+    hive.change(delete(schema.txn_to_write_id))
+    assert aborts.forget_vanished(groups, T) == 1
     assert aborts.groups(0, -1) == []
 
 

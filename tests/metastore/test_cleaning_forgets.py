@@ -7,6 +7,7 @@ from compactor.errors import OwnershipLostError
 from compactor.metastore.cleaning import Cleaning
 from compactor.metastore.model import QueueState
 from compactor.metastore.queue import Queue
+from tests.metastore.proofs import proof
 from tests.metastore.ready import compacted, judged
 
 
@@ -54,41 +55,38 @@ def test_what_is_not_ready_any_more_is_not_cleaned(database, hive):
     assert hive.rows(schema.txn_components, "tc_writeid") == [(covered + 1,)]
 
 
-def test_cleaned_forgets_aborted_components_below_and_no_open_ones(database, hive):
-    """Components of aborted transactions up to the write id go; those of open ones, later ones and other partitions' stay."""
-    _, first = hive.fail_write("db.t", "p=1")
-    hive.fail_write("db.t", "p=2")
-    opened = hive.begin()
-    hive.touch(opened, "db.t", "p=1")
-    _, covered = hive.write("db.t", "p=1")
-    _, beyond = hive.fail_write("db.t", "p=1")
-    number = hive.queued("db.t/p=1", state="r", highest_write_id=covered)
-    entry = next(entry for entry in Queue(database).entries() if entry.id == number)
-    Cleaning(database).mark_cleaned(entry)
-    left = hive.rows(database.schema.txn_components, "tc_partition", "tc_writeid")
-    assert ("p=1", first) not in left
-    assert len(left) == 3
-    assert ("p=1", beyond) in left
-
-
-def test_aborts_that_lie_among_others_stay_remembered(database, hive):
-    """With aborted ids inside directories that hold others, only those whose directories were removed are forgotten."""
-    ids = [hive.fail_write()[1] for _ in range(3)]
+def test_cleaned_forgets_what_is_proven_and_nothing_else(database, hive):
+    """Components of aborted transactions of which the sweep found nothing go; those of open ones, later ones, and ids that still have rows stay."""
+    hive.create_table()
+    _, first = hive.fail_write()
+    _, held = hive.fail_write()
     _, covered = hive.write()
     number, _ = compacted(database, hive, write_id=covered)
-    Cleaning(database).mark_cleaned(Queue(database).entry(number), [ids[1]], uncompacted_aborts=True)
-    assert hive.rows(database.schema.txn_components, "tc_writeid") == [(ids[0],), (ids[2],)]
+    swept = proof(database, held=[held])
+    hive.touch(hive.begin())
+    _, beyond = hive.fail_write()
+    Cleaning(database).mark_cleaned(Queue(database).entry(number), swept)
+    left = {write_id for (write_id,) in hive.rows(database.schema.txn_components, "tc_writeid")}
+    assert first not in left
+    assert {held, beyond} < left
+    assert hive.rows(database.schema.completed_txn_components, "ctc_writeid") == []
 
 
-def test_a_whole_table_entry_leaves_partitions_alone(database, hive):
-    """An entry without partition on a partitioned table forgets only what names no partition: Hive's own statement would hit all of them."""
+def test_without_proof_no_aborted_write_is_forgotten(database, hive):
+    """The directory was missing, say: the entry is done, and what was aborted stays known."""
+    hive.create_table()
+    hive.fail_write()
+    number, _ = compacted(database, hive, write_id=99)
+    Cleaning(database).mark_cleaned(Queue(database).entry(number))
+    assert len(hive.rows(database.schema.txn_components, "tc_writeid")) == 1
+
+
+def test_a_whole_table_entry_leaves_commits_of_partitions_alone(database, hive):
+    """An entry without partition on a partitioned table forgets only commits that name no partition: Hive's own statement would hit all of them."""
     hive.write("db.t", "p=1")
-    hive.fail_write("db.t", "p=1")
-    hive.fail_write("db.t", None)
     number, _ = compacted(database, hive, "db.t", write_id=99)
     Cleaning(database).mark_cleaned(Queue(database).entry(number))
     assert hive.rows(database.schema.completed_txn_components, "ctc_partition") == [("p=1",)]
-    assert hive.rows(database.schema.txn_components, "tc_partition") == [("p=1",)]
 
 
 def test_an_entry_without_write_id_forgets_nothing(database, hive):
@@ -101,14 +99,14 @@ def test_an_entry_without_write_id_forgets_nothing(database, hive):
     assert len(hive.rows(database.schema.txn_components, "tc_writeid")) == 1
 
 
-def test_a_dropped_table_is_forgotten_whole(database, hive):
-    """For a table that is gone, all components go, whatever the write id."""
+def test_commits_of_a_dropped_table_are_forgotten_whole(database, hive):
+    """Whatever their write ids; what was aborted there isn't proven to be gone by the table's absence."""
     hive.write()
     hive.fail_write()
     number = hive.queued(state="r")
     Cleaning(database).mark_cleaned(Queue(database).entry(number), gone=True)
     assert hive.rows(database.schema.completed_txn_components, "ctc_writeid") == []
-    assert hive.rows(database.schema.txn_components, "tc_writeid") == []
+    assert len(hive.rows(database.schema.txn_components, "tc_writeid")) == 1
 
 
 def test_cleaned_twice_is_noticed(database, hive):

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import delete, update
 
 from compactor.metastore.cleaning import Cleaning
+from compactor.metastore.properties import encode_properties
 from compactor.metastore.queue import Queue
 from compactor.metastore.snapshots import COMPACTION, READ_ONLY
 from compactor.reasons import Reason
@@ -120,6 +121,30 @@ def test_a_rebalance_is_taken_as_committed(database_4, hive_4):
     hive_4.commit(txn_id)
     assert reasons(cleaning, number) == [Reason.OPEN_TRANSACTION]
     hive_4.commit(reader)
+    assert reasons(cleaning, number) == []
+
+
+@pytest.mark.parametrize("kind", ["rebalance", "a directory to remove"])
+def test_who_came_while_its_own_transaction_was_open_is_waited_for(database_4, hive_4, kind):
+    """Neither entry has CQ_NEXT_TXN_ID: who counts is who is there at the first look after the end of its transaction, not at the last one before it."""
+    txn_id = hive_4.begin(kind=6)
+    if kind == "rebalance":
+        number = hive_4.queued(state="r", type="r", highest_write_id=1, txn_id=txn_id)
+    else:
+        number = hive_4.queued(state="r", txn_id=txn_id, tblproperties=encode_properties({"location": "file:/w/db.db/t"}))
+    cleaning = Cleaning(database_4)
+    assert Reason.NOT_YET_COMMITTED in reasons(cleaning, number)
+    reader = hive_4.begin()
+    lock = hive_4.lock("db.t", txn_id=reader)
+    other = hive_4.lock("db.t")
+    (hive_4.commit if kind == "rebalance" else hive_4.abort)(txn_id)
+    assert f"transaction {reader} " in "".join(blocker.sentence for blocker in judged(cleaning, number).blockers)
+    hive_4.commit(reader)
+    (blocker,) = judged(cleaning, number).blockers
+    assert f"lock {other} " in blocker.sentence
+    assert lock < other
+    hive_4.unlock(other)
+    hive_4.lock("db.t")
     assert reasons(cleaning, number) == []
 
 

@@ -1,12 +1,15 @@
 """Ids without a row: which of them may still turn up, and which were forgotten or never used."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 from sqlalchemy import delete, func, select, text, update
 
 from compactor.errors import CompactorError
 from compactor.metastore.handed_out import OPENING_MS, SETTLED_MS, HandedOut
+from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.snapshots import snapshots_for
 from compactor.metastore.transactions import Transactions
 
@@ -107,3 +110,36 @@ def test_ids_that_went_back_make_forget():
     assert known.settled(9.0) == 0
     known.note(56, 10.0, 10.1)
     assert known.settled(12.1) == 56
+
+
+@pytest.mark.postgres
+def test_no_row_vouches_for_one_that_waited_less(shared_database_4, shared_hive_4):
+    """
+    Two openers waited for the lock table; the one that took the higher id commits first, and its row is as old as its wait. Nobody compacts, or forgets, as if the
+    other one were committed: who wants to know waits until it has its row.
+    """
+    database, hive = shared_database_4, shared_hive_4
+    hive.write()
+    url = str(database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False))
+    now = "round(extract(epoch from current_timestamp) * 1000)"
+    values = f"VALUES ('o', {now}, {now}, 'u', 'h', 0)"
+    opening = f'INSERT INTO "TXNS" ("TXN_STATE", "TXN_STARTED", "TXN_LAST_HEARTBEAT", "TXN_USER", "TXN_HOST", "TXN_TYPE") {values} RETURNING "TXN_ID"'
+    with psycopg.connect(url) as commits, psycopg.connect(url) as slow, psycopg.connect(url) as quick:
+        commits.execute('LOCK TABLE "TXN_LOCK_TBL" IN EXCLUSIVE MODE')
+        for opener in (slow, quick):
+            opener.execute("SELECT 1")  # its clock stands still from here on
+        time.sleep(PAUSE + 0.5)
+        commits.commit()
+        hidden = slow.execute('LOCK TABLE "TXN_LOCK_TBL" IN SHARE MODE') and slow.execute(opening).fetchone()[0]
+        seen = quick.execute('LOCK TABLE "TXN_LOCK_TBL" IN SHARE MODE') and quick.execute(opening).fetchone()[0]
+        quick.commit()
+        assert take(database).as_seen_by(None).is_valid(hidden)  # what a look by the age of rows would say
+        with ThreadPoolExecutor() as pool:
+            snapshot = pool.submit(Transactions(database).valid_txns)
+            finished = pool.submit(Housekeeping(database)._finished)
+            time.sleep(0.5)
+            assert not snapshot.done()
+            slow.commit()
+        assert seen > hidden
+        assert set(snapshot.result().open) == {hidden, seen}
+        assert finished.result() <= hidden

@@ -37,12 +37,21 @@ def test_entries_are_passed_over(database):
 
 
 def test_unknown_kinds_are_left_alone(database, hive):
-    """A row of a type or state of a later Hive is neither claimed nor an error."""
-    hive.queued(type="*")
-    hive.queued("db.x", state="?")
+    """A row of a type or state of a later Hive is neither claimed nor an error; it is told of apart."""
+    first = hive.queued(type="*")
+    second = hive.queued("db.x", state="?")
     queue = Queue(database)
     assert queue.claim("compactor-edge-1", "1") is None
     assert queue.entries() == []
+    assert [(entry.id, entry.entity, entry.type, entry.state) for entry in queue.foreign()] == [(first, T, "*", "i"), (second, Entity("db", "x"), "a", "?")]
+
+
+def test_what_our_workers_cannot_do_is_left_to_hives(database, hive):
+    """A rebalance is neither claimed nor refused: Hive's own workers may be running beside ours."""
+    number = hive.queued(type="r")
+    queue = Queue(database)
+    assert queue.claim("compactor-edge-1", "1") is None
+    assert queue.entry(number).state is QueueState.INITIATED
 
 
 def test_pools_are_kept_apart(database_4, hive_4):

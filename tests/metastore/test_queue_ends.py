@@ -3,7 +3,9 @@
 import pytest
 from sqlalchemy import update
 
+from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import OwnershipLostError
+from compactor.metastore.forgetting import Proof
 from compactor.metastore.model import QueueState
 from compactor.metastore.queue import Queue
 from tests.metastore.actor import P, T
@@ -73,11 +75,13 @@ def test_only_what_nobody_began_is_cancelled(database):
 def test_an_attempt_is_forgotten_only_when_aborted(database_4, hive_4):
     """The component of an aborted compaction can be deleted, that of an open one stays; other components of the table stay too."""
     entry, txn_id = working(database_4)
+    hive_4.create_table()
     hive_4.fail_write()
     queue = Queue(database_4)
-    assert not queue.forget_attempt(entry.entity, txn_id)
+    swept = Proof(entry.entity, 1, None, frozenset({"file:/w"}), 1, ValidTxnList(txn_id, (), (txn_id,)), frozenset())
+    assert not queue.forget_attempt(swept)
     hive_4.abort(txn_id)
-    assert queue.forget_attempt(entry.entity, txn_id)
+    assert queue.forget_attempt(swept)
     assert hive_4.rows(database_4.schema.txn_components, "tc_operation_type") == [("i",)]
 
 

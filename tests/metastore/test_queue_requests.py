@@ -27,7 +27,7 @@ def test_a_request_is_stored_as_hive_stores_it(database, hive):
         assert abs(enqueued - database.read(database.now_ms)) < 60_000
 
 
-@pytest.mark.parametrize("properties", [{}, {"a": ""}, {"ключ": "雪😀", "b:1": "3:x"}, {"location": "file:/w/x", "ifPurge": "true"}])
+@pytest.mark.parametrize("properties", [{}, {"a": ""}, {"ключ": "雪😀", "b:1": "3:x"}, {"Location": "file:/w/x", "purge": "true"}])
 def test_properties_come_back(database, properties):
     """Properties read back equal those asked for, whatever their characters: lengths count UTF-16 units as Java's do."""
     Queue(database).enqueue(T, MAJOR, properties=properties)

@@ -106,7 +106,7 @@ def test_a_task_that_comes_late_finds_no_place(warehouse, submitter):
     attempt = Attempt(warehouse, large(warehouse), submitter=submitter)
     plan = attempt.compaction.plan()
     attempt.compaction._staging.make()
-    first, _ = full_acid._tasks(plan, attempt.compaction._staging.tasks)
+    first, _ = full_acid._tasks(plan, attempt.compaction._staging.tasks, digests=True)
     attempt.compaction.discard()
     before = attempt.names()
     with pytest.raises((CancelledError, RefusedError)):

@@ -7,11 +7,13 @@ import java.io.InputStreamReader;
 import java.io.OutputStreamWriter;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.lang.reflect.InvocationTargetException;
 import java.net.URLDecoder;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hive.common.ValidTxnList;
 import org.apache.hadoop.hive.common.ValidWriteIdList;
@@ -56,7 +58,7 @@ import org.apache.hadoop.mapred.Reporter;
  */
 public final class Judge {
   private static final List<Object> KRYOS = new ArrayList<>();
-  private static int requests;
+  private static final AtomicInteger REQUESTS = new AtomicInteger();
 
   private Judge() {}
 
@@ -86,31 +88,56 @@ public final class Judge {
     for (int i = 0; i < fields.length; i++) {
       fields[i] = URLDecoder.decode(fields[i], "UTF-8");
     }
-    boolean vector = fields[0].equals("vector");
-    StructTypeInfo schema = (StructTypeInfo) TypeInfoUtils.getTypeInfoFromTypeString(fields[4]);
-    JobConf conf = configuration(schema, fields[1], fields[2], fields[3]);
-    Path path = new Path(fields[5]);
-    FileInputFormat.setInputPaths(conf, path.getFileSystem(conf).makeQualified(path));
+    new Look(fields[0].equals("vector"), fields[1], fields[2], fields[3], fields[4], fields[5]).read(out);
+  }
 
-    MapWork work = new MapWork();
-    work.setVectorMode(vector);
-    VectorizedRowBatchCtx context = vector ? context(schema) : null;
-    if (vector) {
-      work.setVectorizedRowBatchCtx(context);
-    }
-    conf.set("hive.exec.plan", "file:///judge/" + ++requests);  // names the plan in Utilities' cache; there is no such file
-    Utilities.setMapWork(conf, work);
-    try {
-      OrcInputFormat format = new OrcInputFormat();
-      for (InputSplit split : format.getSplits(conf, 1)) {
-        if (vector) {
-          readBatches(format, split, conf, context, out);
-        } else {
-          readRows(format, split, conf, schema, out);
-        }
+  /** A reader that has listed a directory; it may read later, and again. */
+  static final class Look {
+    private final boolean vector;
+    private final StructTypeInfo schema;
+    private final JobConf conf;
+    private final VectorizedRowBatchCtx context;
+    private final OrcInputFormat format = new OrcInputFormat();
+    private final InputSplit[] splits;
+
+    Look(boolean vector, String buckets, String writeIds, String txns, String columns, String directory) throws Exception {
+      this.vector = vector;
+      schema = (StructTypeInfo) TypeInfoUtils.getTypeInfoFromTypeString(columns);
+      conf = configuration(schema, buckets, writeIds, txns);
+      Path path = new Path(directory);
+      FileInputFormat.setInputPaths(conf, path.getFileSystem(conf).makeQualified(path));
+      context = vector ? context(schema) : null;
+      plan();
+      try {
+        splits = format.getSplits(conf, 1);
+      } finally {
+        Utilities.clearWork(conf);
       }
-    } finally {
-      Utilities.clearWork(conf);
+    }
+
+    private void plan() {
+      MapWork work = new MapWork();
+      work.setVectorMode(vector);
+      if (vector) {
+        work.setVectorizedRowBatchCtx(context);
+      }
+      conf.set("hive.exec.plan", "file:///judge/" + REQUESTS.incrementAndGet());  // names the plan in Utilities' cache; there is no such file
+      Utilities.setMapWork(conf, work);
+    }
+
+    void read(PrintWriter out) throws Exception {
+      plan();
+      try {
+        for (InputSplit split : splits) {
+          if (vector) {
+            readBatches(format, split, conf, context, out);
+          } else {
+            readRows(format, split, conf, schema, out);
+          }
+        }
+      } finally {
+        Utilities.clearWork(conf);
+      }
     }
   }
 
@@ -305,7 +332,7 @@ public final class Judge {
   }
 
   /** Hive 3.1 can't make its own Kryo objects on a JDK above 8, but takes those that it finds in its pool. Hive 4 needs none. */
-  private static void provideKryos() throws Exception {
+  static void provideKryos() throws Exception {
     Class<?> kryo;
     try {
       kryo = Class.forName("org.apache.hive.com.esotericsoftware.kryo.Kryo");
@@ -315,7 +342,11 @@ public final class Judge {
     for (int i = 0; i < 64; i++) {
       Object one = kryo.getDeclaredConstructor().newInstance();
       KRYOS.add(one);  // the pool itself holds them softly
-      SerializationUtilities.class.getMethod("releaseKryo", kryo).invoke(null, one);
+      try {
+        SerializationUtilities.class.getMethod("releaseKryo", kryo).invoke(null, one);
+      } catch (InvocationTargetException hive40) {
+        return;  // it makes its own
+      }
     }
   }
 }

@@ -46,6 +46,7 @@ def described(state: AcidState) -> list[str]:
         "deltas": [d.name for d in state.deltas],
         "originals": [f.path for f in state.originals],
         "obsolete": [d.name for d in state.obsolete] + [f.path for f in state.obsolete_originals],
+        "left": [f.path for f in state.left_originals],
         "aborted": [d.name for d in state.aborted],
         "abort ids": [str(i) for i in sorted(state.aborted_write_ids)],
         "mixed ids": [str(i) for i in sorted(state.mixed_aborted_write_ids)],

@@ -118,14 +118,31 @@ def test_a_pattern_that_fits_nothing_is_said(shop):
 
 
 def test_a_host_is_drained_and_comes_back(shop):
-    """Entries wait for no drained host: others may claim them. An unknown host is drained all the same, and said."""
-    result = shop.run("-o", "json", "drain", "edge7", "--reason", "new disks")
-    assert (result.exit_code, told(result)) == (0, "no daemon of host edge7 is there")
-    assert [(one["what"], one["scope"], one["reason"]) for one in shop.json("pauses")] == [("drain", "host:edge7", "new disks")]
+    """Entries wait for no drained host: others may claim them."""
+    assert shop.json("drain", "edge1", "--reason", "new disks")["drained"] is True
+    assert [(one["what"], one["scope"], one["reason"]) for one in shop.json("pauses")] == [("drain", "host:edge1", "new disks")]
     shop.json("enqueue", "shop.orders")
     assert shop.json("queue")[0]["waits"] is None
-    assert shop.json("drain", "edge7", "--undo")["drained"] is False
+    assert shop.json("drain", "edge1", "--undo")["drained"] is False
     assert shop.json("pauses") == []
+
+
+def test_an_unknown_host_is_not_drained(shop):
+    """A slip of the pen is no host: refused with near names, as an unknown table is."""
+    result = shop.run("drain", "edge7")
+    assert result.exit_code == 4, result.output
+    assert told(result) == "error: no daemon of a host edge7 is known (did you mean edge1?); `compactor members` shows them"
+    assert shop.json("pauses") == []
+
+
+def test_a_host_that_worked_here_may_be_drained_while_its_daemon_is_down(shop):
+    """The history tells of it, so that it claims nothing when it comes back."""
+    entry = shop.json("enqueue", "shop.orders")["id"]
+    with Database(f"sqlite:///{shop.root}/metastore.db") as database:
+        claimed = Queue(database).claim(f"compactor-edge7-{'0' * 32}-1", "1")
+        assert claimed.id == entry
+        Queue(database).mark_failed(claimed, "x")
+    assert shop.json("drain", "edge7")["drained"] is True
 
 
 def test_what_the_settings_hold_back_is_said_too(shop):

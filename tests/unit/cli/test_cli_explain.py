@@ -229,3 +229,19 @@ def test_explain_tells_of_a_stranded_stream(shop):
     assert finding in shop.run("explain", "stream.t").stdout
     result = shop.run("plan", "stream.t")
     assert (result.exit_code, finding in result.stderr) == (4, True)
+
+
+def test_a_source_of_replication_without_a_root_is_said_and_never_queued(shop):
+    """explain, plan and enqueue tell the same, and what to set."""
+    with shop.open() as database:
+        hive = Hive(database)
+        ((number,),) = hive.rows(database.schema.dbs, "db_id", where=database.schema.dbs.c.name == "shop")
+        hive.change(database.schema.database_params.insert().values(db_id=number, param_key="repl.source.for", param_value="policy"))
+    told = shop.json("explain", "shop.orders")
+    assert (told["verdict"]["due"], told["verdict"]["reason"]) == (False, "replication-source")
+    assert (told["compaction"]["possible"], told["compaction"]["reason"]) == (False, "replication-source")
+    for command in ("enqueue", "plan"):
+        refused = shop.run(command, "shop.orders")
+        assert refused.exit_code == 4
+        assert "hdfs.change_management_root isn't set" in refused.stderr
+    assert shop.json("queue") == []

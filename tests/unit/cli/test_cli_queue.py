@@ -4,10 +4,12 @@ import json
 import threading
 
 import pytest
+from sqlalchemy import update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.model import Entity, QueueState
 from compactor.metastore.queue import Queue
+from tests.metastore.actor import Hive
 
 
 def test_enqueue_puts_the_entry_where_hive_would(shop):
@@ -204,3 +206,30 @@ def test_what_was_dropped_is_shown_while_a_row_tells_of_it(shop):
     assert [row["message"] for row in shop.json("history", "shop.gone")] == ["dropped"]
     assert shop.json("queue", "shop.gone") == []
     assert [row["entity"] for row in shop.json("queue", "shop.events/day=2023-01-01/path=x")] == ["shop.events/day=2023-01-01/path=x"]
+
+
+def test_what_was_aborted_before_it_began_took_no_time(shop):
+    """Hive's ABORT COMPACTIONS leaves a start of 0 in the history: that isn't 1970."""
+    entry = shop.json("enqueue", "shop.orders")["id"]
+    with shop.open() as database:
+        assert Queue(database).cancel(entry, "aborted")
+        history = database.schema.completed_compactions
+        with database.transaction() as connection:
+            connection.execute(update(history).values(cc_start=0, cc_commit_time=0))
+    (ended,) = shop.json("history")
+    assert (ended["state"], ended["duration_ms"], ended["started"], ended["committed"]) == ("aborted", None, None, None)
+
+
+def test_what_is_left_to_hive_is_shown(shop):
+    """A type that a later Hive wrote, and a rebalance: for Hive's own workers."""
+    shop.json("enqueue", "shop.orders")
+    with shop.open() as database:
+        hive = Hive(database)
+        hive.queued("shop.b", type="*")
+        hive.queued("shop.c", type="r")
+    shown = shop.json("queue")
+    assert [(entry["kind"], entry["waits"]) for entry in shown] == [("major", None), ("unknown (*)", "unsupported-kind"), ("rebalance", "unsupported-kind")]
+    assert [entry["table"] for entry in shop.json("queue", "--state", "working")] == []
+    people = shop.run("queue").stdout
+    assert "unknown (*)" in people
+    assert "left to Hive" in " ".join(people.split())

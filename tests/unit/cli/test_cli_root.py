@@ -149,6 +149,17 @@ def test_config_from_the_environment(config):
     assert "worker.threads\t5" in result.stdout
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["before the command", "after it"])
+def test_config_on_the_command_line_wins_against_the_environment(config, tmp_path, before):
+    """As in the systemd unit, whose environment file may still name another one."""
+    other = tmp_path / "other.yaml"
+    other.write_text("database:\n  url: sqlite:///elsewhere.db\n", encoding="utf-8")
+    option, command = ["--config", config], ["config", "show"]
+    result = CliRunner(env={"COMPACTOR_CONFIG": str(other)}).invoke(cli, ["-o", "tsv", *(option + command if before else command + option)])
+    assert result.exit_code == 0, result.stderr
+    assert "elsewhere.db" not in result.stdout
+
+
 def test_secrets_are_hidden(config):
     """Neither `config show` nor `config check` prints a password, whatever the format."""
     for form in ("table", "json", "yaml", "tsv"):

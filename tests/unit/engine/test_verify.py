@@ -2,13 +2,18 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from compactor.acid.compaction import CompactionKind
+from compactor.engine.digest_note import read_note
 from compactor.engine.results import RowCounts
 from compactor.engine.task_events import Written
 from compactor.errors import CompactorError, VerificationError
 from compactor.orc import splice
+from compactor.orc.chunks import ArrowRows
+from compactor.orc.encode import Encoder
 from compactor.orc.tail import read_tail
 from compactor.planning.document import Action
 from compactor.storage.local_files import LocalReader
@@ -173,6 +178,101 @@ def test_lost_delete_events(warehouse, table, monkeypatch):
         patched.setattr(Written, "blocks", half)
         attempt.compaction.run()
     assert "2 rows go in, but 2 read, 1 written" in refused(attempt)
+
+
+def changing(column, change):
+    """An encoder that writes another value into one row of each batch."""
+    real = Encoder.arrow
+
+    def arrow(self, batches, last):
+        made = []
+        for batch in batches:
+            row = batch.column(5)
+            values = row.field(column).to_pylist()
+            values[-1] = change(values[-1])
+            fields = [pa.array(values, row.type.field(n).type) if n == column else row.field(n) for n in range(row.type.num_fields)]
+            made.append(pa.RecordBatch.from_arrays([*batch.columns[:5], pa.StructArray.from_arrays(fields, fields=list(row.type))], schema=batch.schema))
+        real(self, made, last)
+
+    return arrow
+
+
+@pytest.mark.parametrize(("column", "change", "name"), [(0, lambda value: value ^ 1, "id"), (1, lambda value: value[:-1], "v"), (1, lambda _: None, "v")])
+def test_an_encoder_that_changes_a_value(warehouse, table, monkeypatch, column, change, name):  # noqa: PLR0917 - fixtures and cases
+    """One value of one row, all keys as they were: the column is named."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Encoder, "arrow", changing(column, change))
+        attempt = staged(warehouse, table)
+    assert refused(attempt).startswith(
+        f"base_0000004_v{attempt.txn:07d}/bucket_00000 was read back with other values than were read from the inputs, in {name};"
+    )
+
+
+def test_values_that_end_up_beside_other_keys(warehouse, table, monkeypatch):
+    """The same values in the same column, but not in their rows."""
+
+    def turned(self, batches, last):
+        made = []
+        for batch in batches:
+            row = batch.column(5)
+            order = pa.array([*range(1, len(row)), 0])
+            fields = [row.field(0), row.field(1).take(order)]
+            made.append(pa.RecordBatch.from_arrays([*batch.columns[:5], pa.StructArray.from_arrays(fields, fields=list(row.type))], schema=batch.schema))
+        real(self, made, last)
+
+    real = Encoder.arrow
+    with monkeypatch.context() as patched:
+        patched.setattr(Encoder, "arrow", turned)
+        attempt = staged(warehouse, table)
+    assert "than were read from the inputs, in v;" in refused(attempt)
+
+
+def test_rows_that_a_slice_mixed_up(warehouse, table, monkeypatch):
+    """What goes wrong between decoding and encoding is noticed too: the values are bound to their keys as they are decoded."""
+    real = ArrowRows.select
+
+    def wrong(self, kept):
+        return real(self, np.roll(kept, 1))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArrowRows, "select", wrong)
+        with pytest.raises(CompactorError):
+            staged(warehouse, table).compaction.verify()
+
+
+def test_a_flipped_byte_in_a_recoded_stripe(warehouse, table):
+    """A store that changes what was written: the checksum covers the tail, the digest all values."""
+    attempt = Attempt(warehouse, table, properties={"orc.compress": "NONE"})
+    attempt.compaction.run()
+    path = out(attempt) / "bucket_00000"
+    data = bytearray(path.read_bytes())
+    at = data.index(f"{7000 * 2654435761 % (1 << 32):x}".encode())
+    data[at] ^= 1
+    path.write_bytes(data)
+    assert "read back with other values than were read from the inputs, in v;" in refused(attempt)
+
+
+def test_values_are_not_verified_where_that_is_off(warehouse, table, monkeypatch):
+    """Keys still are; no digest is made or noted."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Encoder, "arrow", changing(1, lambda _: "x"))
+        attempt = Attempt(warehouse, table, settings=settings(splice={"min_stripe_bytes": 4 * KIB}, recode={"verify_values": False}))
+        attempt.compaction.run()
+    attempt.compaction.verify()
+    with LocalReader(str(out(attempt) / "bucket_00000")) as reader:
+        assert read_note(read_tail(reader).user_metadata) is None
+
+
+def test_what_a_file_says_of_its_recoded_stripes(warehouse, table):
+    """The digest of what was read from the inputs stays with the file, beside which stripes it is of; of copied ones there is none."""
+    attempt = staged(warehouse, table)
+    with LocalReader(str(out(attempt) / "bucket_00000")) as reader:
+        tail = read_tail(reader)
+    note = read_note(tail.user_metadata)
+    origins = attempt.compaction._result.files[0].origins
+    assert [stripe in note.stripes for stripe in range(len(tail.stripes))] == [origin.path is None for origin in origins for _ in range(origin.count)]
+    assert note.digest == attempt.compaction._result.files[0].digest
+    assert note.digest.rows == sum(tail.stripes[stripe].number_of_rows for stripe in note.stripes)
 
 
 def test_evidence_is_never_published(warehouse, table):

@@ -11,6 +11,7 @@ from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.codec import Compression
 from compactor.orc.consistency import check_key_statistics
 from compactor.orc.deletes import DeleteEvents
+from compactor.orc.digest import Digester
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import format_key_index, parse_key_index
 from compactor.orc.output import OutputFormat
@@ -312,6 +313,68 @@ def test_overlapping_files_of_which_one_needs_pyorc():
     even = acid_file([insert(RowKey(1, BUCKET, n), ((n, 1),)) for n in (1, 3, 5)], tree)
     made, _ = run([source(odd), source(even)], OutputFormat(acid_type(tree)), RowFilter(deletes({RowKey(1, BUCKET, 2)})))
     assert [row[3] for row in rows_of(made)] == [0, 1, 3, 4, 5]
+
+
+class OnlyItself(float):
+    """A number that a dictionary keeps beside its equals."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("again", [1.0, -0.0])
+@pytest.mark.parametrize(("kind", "around"), [("{}", lambda found: found), ("array<struct<m:{}>>", lambda found: [({},), None, (found,)])])
+def test_equal_keys_of_a_map_beside_timestamps_that_need_pyorc_are_refused(again, kind, around):
+    """Dictionaries of pyorc keep one of them; nothing is refused where all entries are decoded, nor where Arrow keeps them."""
+    tree = row_type([("t", "timestamp"), ("m", kind.format("map<double,map<string,timestamp>>"))])
+    pair = {OnlyItself(abs(again)): {"a": (1, 1)}, OnlyItself(again): {"b": (-62_135_596_800, 7), "c": None}}
+
+    def file(moment, entries):
+        return acid_file([insert(RowKey(1, BUCKET, 0), (moment, around(entries))), insert(RowKey(1, BUCKET, 1), ((5, 5), None))], tree)
+
+    with pytest.raises(RefusedError, match="equal keys in a map") as refused:
+        run([source(file((-5, 5), pair))], OutputFormat(acid_type(tree)))
+    assert refused.value.reason is Reason.UNSUPPORTED_FORMAT
+    different = file((-5, 5), {1.5: {"a": (1, 1)}, again: None})
+    assert rows_of(run([source(different)], OutputFormat(acid_type(tree)))[0]) == rows_of(different)
+    late = file((5, 5), {key: {"a": (1, 1)} for key in pair})
+    made, _ = run([source(late)], OutputFormat(acid_type(tree)))
+    assert opened(made)[1].footer.statistics[9 if kind == "{}" else 11].number_of_values == 2
+
+
+def test_keys_of_a_map_that_become_equal_in_the_tables_type_are_refused():
+    """A char without its padding may be another key's text: such entries aren't dropped either."""
+    before, after = (row_type([("t", "timestamp"), ("m", f"map<{kind},int>")]) for kind in ("char(3)", "string"))
+    texts = row_type([("t", "timestamp"), ("m", "map<string,int>")])
+    file = declared(acid_file([insert(RowKey(1, BUCKET, 0), ((-5, 5), {"a": 1, "a  ": 2}))], texts), before)
+    with pytest.raises(RefusedError, match="equal keys in a map"):
+        run([source(file)], OutputFormat(acid_type(after)))
+
+
+def declared(file, row):
+    """A file of one stripe of texts whose tail calls its columns something else."""
+    sink = MemorySink()
+    splicer = Splicer(sink, OutputFormat(acid_type(row)))
+    reader, tail = opened(file)
+    splicer.add_recoded(reader, tail, RowKey(*rows_of(file)[-1][1:4]))
+    splicer.finish("insert")
+    return sink.getvalue()
+
+
+def test_texts_that_dont_fit_their_type_stay_as_they_are():
+    """A char without padding and too long a varchar, beside a timestamp that needs pyorc: the writer neither pads nor cuts them, and the digests agree."""
+    types = [("t", "timestamp"), ("c", "char(5)"), ("v", "varchar(2)"), ("m", "map<char(3),array<varchar(1)>>")]
+    row, texts = row_type(types), row_type([*types[:1], ("c", "string"), ("v", "string"), ("m", "map<string,array<string>>")])
+    values = [((-5, 5), "ab", "abcdef", {"é": ["xyz", None]}), ((5, 5), "abcdefgh", "", {}), (None, None, None, None)]
+    file = declared(acid_file([insert(RowKey(1, BUCKET, n), value) for n, value in enumerate(values)], texts), row)
+    sink, digester, again = MemorySink(), Digester(row), Digester(row)
+    splicer = Splicer(sink, OutputFormat(acid_type(row)))
+    recode_into([source(file)], splicer, digester=digester)
+    splicer.finish("insert")
+    recode_into([source(sink.getvalue())], Splicer(MemorySink(), OutputFormat(acid_type(row))), digester=again)
+    assert opened(sink.getvalue())[1].tree == acid_type(row)
+    assert [found[5] for found in rows_of(sink)] == values
+    assert again.digest == digester.digest
 
 
 UNION = HiveType(Kind.STRUCT, (HiveType(Kind.INT), HiveType(Kind.UNION, (HiveType(Kind.INT), HiveType(Kind.STRING)))), ("id", "u"))

@@ -13,6 +13,7 @@ class DeadStore:
         self._world = world
         self.asked: list[str] = []
         self.before = lambda: None
+        world.root(STORE)
         storage = Services.storage
         monkeypatch.setattr(Services, "storage", lambda services, location: self if location.startswith(STORE) else storage(services, location))
 

@@ -79,6 +79,60 @@ def test_an_entry_that_is_anothers_stops_its_worker_at_once(world):
     assert world.states() == ["initiated"]
 
 
+def test_on_hive_3_a_statement_that_waits_for_our_lock_comes_first(world_3):
+    """An INSERT OVERWRITE takes it exclusively there, and Hive's own compactions hold none: the entry goes back, says what it waits for, and fails never."""
+    world = world_3
+    table, number = enqueued(world)
+    before = world.names(table.location)
+    locks = []
+    world.services.submitter = submitter = Waits(lambda: locks.append(world.hive.lock("db.t", kind="e", state="w")))
+    worker = world.worker()
+    said = worker.run_once()
+    assert f"given back: db.t: lock {locks[0]} (exclusive, waiting) on db.t by bob@client comes first" in said
+    assert (world.states(), world.ended(), world.names(table.location)) == (["initiated"], [], before)
+    assert submitter.ended
+    assert [lock.lock_id for lock in world.services.locks.all()] == locks
+    assert worker.run_once().startswith(f"waiting: compaction {number} of db.t waits: db.t: lock {locks[0]}")
+    world.hive.unlock(locks[0])
+    world.clock.forward(10)
+    world.services.submitter = Inline()
+    assert "published" in worker.run_once()
+    world.assert_rows()
+
+
+def test_on_hive_4_nothing_gives_way(world):
+    """There its own compactions hold that lock, too."""
+    enqueued(world)
+
+    def wait_for_three_looks():
+        world.hive.lock("db.t", kind="e", state="w")
+        looks = Counted(world.services.queue.entry)
+        world.services.queue.entry = looks
+        looks.wait(3)
+        del world.services.queue.entry
+        world.services.queue.ask_to_stop(working(world), "ann")
+
+    world.services.submitter = Waits(wait_for_three_looks)
+    assert world.worker().run_once().endswith("cancelled: cancelled by ann")
+
+
+class Counted:
+    """A function whose calls can be waited for."""
+
+    def __init__(self, function):
+        self._function = function
+        self._calls = threading.Semaphore(0)
+
+    def __call__(self, *arguments):
+        found = self._function(*arguments)
+        self._calls.release()
+        return found
+
+    def wait(self, count):
+        for _ in range(count):
+            assert self._calls.acquire(timeout=300)
+
+
 def test_the_application_is_noted_with_the_entry(world):
     """As soon as it is known; for `compactor queue`."""
     enqueued(world)
@@ -144,7 +198,7 @@ def test_a_lookout_that_cannot_look_looks_again(world):
         assert isinstance(error, OwnershipLostError)
         told.set()
 
-    lookout = Lookout(world.services.queue, entry, application, lost)
+    lookout = Lookout(world.services.queue, entry, application, lambda: None, lost)
     lookout.start()
     wait = threading.Event()
     while len(calls) < 3:

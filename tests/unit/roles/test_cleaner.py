@@ -98,12 +98,35 @@ def test_no_cleanup_leaves_everything(world):
     assert [outcomes(world, name) for name in ("refused", "failed")] == [1, 0]
 
 
-def test_a_source_of_replication_keeps_its_files(world):
-    """Files would have to go to Hive's change management, which we can't do."""
-    world.warehouse.create_database("db", {"repl.source.for": "policy"})
+def test_a_table_that_became_a_source_of_replication_keeps_its_files(world):
+    """Files would have to go to Hive's change management, and there is no root of one: what was compacted before ends refused, and nothing is compacted again."""
     table = compacted(world)
+    _replicate(world)
     assert world.clean() == "ended 1 without cleaning"
     assert len(visible(table)) == 5
+    assert world.ended()[0][1].endswith("can't be handed to Hive's change management: hdfs.change_management_root isn't set")
+
+
+def test_a_source_of_replication_without_root_is_never_queued(world):
+    """The Initiator says why, cycle after cycle, and a Worker that gets an entry from Hive refuses it before any work."""
+    world.configure(initiator={"thresholds": {"delta_count": 3}})
+    table = world.table(rows=4, insert_only=True)
+    _replicate(world)
+    for _ in range(3):
+        world.settle_time()
+        assert world.initiator().run_once().startswith(("queued 0 of 1 candidates", "full scan: queued 0 of 1 candidates"))
+    assert world.states() == world.ended() == []
+    world.compact(table)
+    ((state, message),) = world.ended()
+    assert state == "refused"
+    assert message.startswith("replication-source: db is a source of replication, and replaced files can't be handed")
+    assert len(visible(table)) == 4
+
+
+def _replicate(world):
+    schema = world.database.schema
+    ((number,),) = world.hive.rows(schema.dbs, "db_id", where=schema.dbs.c.name == "db")
+    world.hive.change(schema.database_params.insert().values(db_id=number, param_key="repl.source.for", param_value="policy"))
 
 
 def test_a_dropped_table_needs_no_cleaning(any_world):

@@ -113,8 +113,9 @@ def test_a_file_system_that_is_not_mounted_is_no_empty_table(any_world, keys):
     components = world.database.schema.txn_components
     world.clean()
     assert world.states()[0] == "ready for cleaning"
-    assert world.hive.rows(components, "tc_writeid") == [(2,)]
+    assert set(world.hive.rows(components, "tc_writeid")) == {(2,)}
     world.mount()
+    world.services.aborts._put_off.clear()  # five minutes later, on Hive 3.1
     world.clean()
     assert world.ended() == [("succeeded", None)]
     assert world.hive.rows(components, "tc_writeid") == []
@@ -166,7 +167,7 @@ def test_an_aborted_insert_into_a_dropped_partition_stays_known(any_world):
     world.hive.queued("db.t/p=3", state="r", highest_write_id=1)
     assert world.clean().startswith("cleaned 1 entries")
     assert len(list((table.location / "p=3").iterdir())) == 1
-    assert len(world.hive.rows(world.database.schema.txn_components, "tc_writeid")) == 1
+    assert set(world.hive.rows(world.database.schema.txn_components, "tc_writeid")) == {(1,)}
 
 
 @pytest.mark.parametrize("method", ["aborts", "table"])

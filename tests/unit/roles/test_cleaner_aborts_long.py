@@ -1,5 +1,7 @@
 """The cleaning of aborted writes that takes more than one cycle: it goes on where it was, and nothing is forgotten before all of it is done."""
 
+from pathlib import Path
+
 import pytest
 from sqlalchemy import update
 
@@ -44,6 +46,22 @@ def aborted(table):
     return [path.name for path in sorted(table.location.iterdir()) if len(list(path.iterdir())) > 1]
 
 
+def rename(world, table, old, new):
+    """RENAME of a partition: its PART_ID stays, its directory moves below the table's, wherever it was."""
+    schema = world.database.schema
+    (row,) = world.hive.rows(schema.partitions, "part_id", "sd_id", where=schema.partitions.c.part_name == old)
+    (before,) = world.hive.rows(schema.sds, "location", where=schema.sds.c.sd_id == row[1])
+    Path(before[0].removeprefix("file:")).rename(table.location / new)
+    world.hive.change(update(schema.partitions).where(schema.partitions.c.part_id == row[0]).values(part_name=new))
+    relocate(world, new, table.location / new)
+
+
+def relocate(world, name, location):
+    schema = world.database.schema
+    (row,) = world.hive.rows(schema.partitions, "sd_id", where=schema.partitions.c.part_name == name)
+    world.hive.change(update(schema.sds).where(schema.sds.c.sd_id == row[0]).values(location=f"file:{location}"))
+
+
 def known(world):
     return len(world.hive.rows(world.database.schema.txn_components, "tc_writeid"))
 
@@ -85,6 +103,83 @@ def test_a_partition_that_was_moved_meanwhile_is_swept_where_it_is(world, table,
     world.hive.change(sds.update().where(sds.c.location.like(f"%/{last}")).values(location=f"file:{moved}"))
     to_the_end(world, cleaner, 4)
     assert len(list(moved.iterdir())) == 1
+
+
+def test_a_partition_that_moves_to_where_another_one_was_swept(world, table, cleaner):
+    """The place is the same, what lies there isn't: swept is swept as the place of one partition."""
+    assert "left" in cleaner.run_once()
+    assert aborted(table) == ["p=1", "p=2", "p=3"]
+    rename(world, table, "p=0", "p=9")
+    rename(world, table, "p=1", "p=0")
+    for _ in range(6):
+        cleaner.run_once()
+    assert aborted(table) == []
+    assert known(world) == 0
+
+
+def test_a_partition_that_moves_from_elsewhere_to_where_another_one_was_swept(world, table):
+    """Within one cycle; its directory moves before the catalog says so."""
+    elsewhere = table.location.parent / "zz"
+    (table.location / "p=3").rename(elsewhere)
+    relocate(world, "p=3", elsewhere)
+
+    def move():
+        if world.passed.count(steps.CLEANER_LISTED) == 2:
+            (table.location / "p=0").rename(table.location / "p=9")
+            elsewhere.rename(table.location / "p=0")
+
+    world.at_step[steps.CLEANER_LISTED] = move
+    world.cleaner().run_once()
+    assert aborted(table) == ["p=0"]
+    assert known(world) == 4
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("bad", ["name", "link"])
+def test_one_place_that_is_refused_keeps_no_other_one_from_being_swept(world, table, cleaner, bad, limited):
+    """Then the table is put off, and nothing is forgotten before that place is swept too; also where it takes several cycles."""
+    culprit = table.location / "p=0" / "delta_what"
+    if bad == "name":
+        culprit.mkdir()
+    else:
+        culprit.symlink_to(table.location / "p=1")
+    if not limited:
+        world.at_step.clear()
+    for _ in range(6 if limited else 1):
+        said = cleaner.run_once()
+        if "failed" in said:
+            break
+    assert "1 failed: db.t" in said
+    assert aborted(table) == ["p=0"]
+    assert known(world) == 4
+    culprit.unlink() if bad == "link" else culprit.rmdir()
+    world.hive.change(update(world.database.schema.compaction_queue).values(cq_commit_time=1))
+    to_the_end(world, cleaner, 4)
+    assert aborted(table) == []
+
+
+def test_a_directory_that_comes_back_is_swept(world, table, cleaner):
+    """It was missing when it was looked at, in the middle of the visit; at the end it is there."""
+    (table.location / "p=0").rename(table.location.parent / "away")
+    assert "left" in cleaner.run_once()
+    (table.location.parent / "away").rename(table.location / "p=0")
+    to_the_end(world, cleaner, 4)
+    assert aborted(table) == []
+
+
+def test_a_directory_elsewhere_that_is_missing(world, table):
+    """No list of the table's directory tells where it went: nothing is forgotten before it is back."""
+    elsewhere = table.location.parent / "zz"
+    relocate(world, "p=3", elsewhere)
+    (table.location / "p=3").rename(table.location.parent / "moving")
+    assert "1 failed: db.t" in world.cleaner().run_once()
+    assert aborted(table) == []
+    assert known(world) == 4
+    (table.location.parent / "moving").rename(elsewhere)
+    queue = world.database.schema.compaction_queue
+    world.hive.change(update(queue).values(cq_commit_time=1))
+    assert world.cleaner().run_once().endswith("forgot 4 aborted writes")
+    assert len(list(elsewhere.iterdir())) == 1
 
 
 @pytest.mark.parametrize("how", ["re-created", "another led"])

@@ -8,21 +8,29 @@ from sqlalchemy import select, update
 from compactor.demo.rows import CatalogRows
 from compactor.metastore.properties import encode_properties
 from compactor.metastore.transactions import TxnState
-from compactor.roles import steps
+from compactor.roles import soft_delete, steps
 from tests.unit.roles.tables import visible
 
 
-def soft_deleted(world, table, partition=None):
+def soft_deleted(world, table, partition=None, *, kind="a"):
     """Hive's entry for something that was dropped and left to the Cleaner."""
     location = table.location / partition if partition else table.location
     txn = world.hive.begin()
     world.hive.commit(txn)
     properties = encode_properties({"location": f"file:{location}", "ifPurge": "true"})
     number = world.hive.queued(
-        "db.t" + (f"/{partition}" if partition else ""), state="r", highest_write_id=9, txn_id=txn, next_txn_id=txn, tblproperties=properties
+        "db.t" + (f"/{partition}" if partition else ""), state="r", highest_write_id=9, txn_id=txn, next_txn_id=txn, tblproperties=properties, type=kind
     )
     world.hive.change(update(world.database.schema.compaction_queue).values(cq_commit_time=world.services.now_ms()))
     return number
+
+
+def drop_partition(world, name):
+    schema = world.database.schema
+    gone = select(schema.partitions.c.part_id).where(schema.partitions.c.part_name == name)
+    for rows in (schema.partition_params, schema.partition_key_vals):
+        world.hive.change(rows.delete().where(rows.c.part_id.in_(gone)))
+    world.hive.change(schema.partitions.delete().where(schema.partitions.c.part_name == name))
 
 
 def test_a_dropped_table_that_hive_left_is_removed(world):
@@ -44,11 +52,7 @@ def test_a_dropped_partition_that_hive_left_is_removed(world):
     table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int")])
     for value in ("1", "2"):
         world.insert(table, [(1, "x")], (value,))
-    schema = world.database.schema
-    gone = select(schema.partitions.c.part_id).where(schema.partitions.c.part_name == "p=1")
-    world.hive.change(schema.partition_params.delete().where(schema.partition_params.c.part_id.in_(gone)))
-    world.hive.change(schema.partition_key_vals.delete().where(schema.partition_key_vals.c.part_id.in_(gone)))
-    world.hive.change(schema.partitions.delete().where(schema.partitions.c.part_name == "p=1"))
+    drop_partition(world, "p=1")
     soft_deleted(world, table, "p=1")
     world.clean()
     assert world.names(table.location) == ["p=2"]
@@ -60,7 +64,7 @@ def test_a_directory_that_is_used_again_is_not_removed(world):
     CatalogRows(world.database).drop_table(table)
     soft_deleted(world, table)
     world.hive.create_table("db.other", location=f"file:{table.location}/below")
-    assert "but the catalog has file:" in world.clean()
+    assert "but the catalog has table db.other (file:" in world.clean()
     assert len(visible(table)) == 2
     assert world.states() == ["ready for cleaning"]
 
@@ -94,6 +98,7 @@ def test_a_dropped_table_on_a_file_system_that_is_not_mounted_waits(world, what,
     CatalogRows(world.database).drop_table(table)
     if what == "database":
         drop_database(world, "db")
+        world.configure(warehouse={"roots": [f"file:{world.folder}/warehouse"]})  # its own directory is no root any more
     soft_deleted(world, table)
     world.unmount()
     for _ in range(2):
@@ -135,3 +140,131 @@ def test_a_re_created_table_is_not_robbed(world):
     world.clean()
     assert len(visible(table)) == 2
     assert world.services.transactions.state(1) is not TxnState.OPEN
+
+
+def test_a_deferred_clean_up_of_a_later_hive_is_one_of_a_dropped_table(world):
+    """DEFERRED_CLEANUP (HIVE-29587), which outlives the rows of a database that is dropped: the directory goes as with entries of type major."""
+    table = world.table(rows=2, insert_only=True)
+    CatalogRows(world.database).drop_table(table)
+    soft_deleted(world, table, kind="d")
+    assert world.worker().run_once() == "nothing is queued"
+    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert not table.location.exists()
+    assert world.ended() == [("succeeded", None)]
+
+
+def test_a_deferred_clean_up_says_nothing_of_a_later_table_of_that_name(world):
+    """What it covered is gone: the Initiator goes by the new table's own writes."""
+    world.table(rows=12)
+    world.hive.queued("db.t", state="r", type="d", highest_write_id=99)
+    world.settle_time()
+    assert "queued 1 of 1 candidates" in world.initiator().run_once()
+
+
+@pytest.mark.parametrize("partition", [None, "p=1"])
+def test_only_who_could_have_seen_what_was_dropped_is_waited_for(world, partition):
+    """A lock on the table that was there when the entry was first seen holds it, one that came later doesn't: it found nothing of it in the catalog."""
+    table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int")])
+    for value in ("1", "2"):
+        world.insert(table, [(1, "x")], (value,))
+    cleaner = world.cleaner()
+    before = world.hive.lock("db.t")
+    if partition is None:
+        CatalogRows(world.database).drop_table(table)
+    else:
+        drop_partition(world, partition)
+    soft_deleted(world, table, partition)
+    world.settle_time()
+    assert "lock" in cleaner.run_once()
+    after = world.hive.lock("db.t")
+    world.hive.unlock(before)
+    assert cleaner.run_once().startswith("cleaned 1 entries, 1 directories")
+    assert not (table.location / (partition or "")).exists()
+    assert [lock.lock_id for lock in world.services.locks.all()] == [after]
+
+
+def dropped_partition(world):
+    """`p=1` was dropped, Hive's entry for it is ready, and nobody is there who could have read it."""
+    table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int")])
+    for value in ("1", "2"):
+        world.insert(table, [(1, "x")], (value,))
+    drop_partition(world, "p=1")
+    soft_deleted(world, table, "p=1")
+    world.settle_time()
+    return table
+
+
+def begin_insert(world, table, partition="p=1", name="db.t"):
+    """An INSERT that has written its delta; its partition (or table) comes into the catalog at its end. Returns its transaction."""
+    txn = world.hive.begin()
+    write_id = world.hive.touch(txn, name, partition)
+    delta = (table.location / partition if partition else table.location) / f"delta_{write_id:07d}_{write_id:07d}_0000"
+    delta.mkdir(parents=True)
+    (delta / "000000_0").write_bytes(b"rows")
+    return txn
+
+
+def test_a_partition_that_an_insert_re_creates_waits_for_its_end(world):
+    """Its delta lies there before the catalog says so: the Cleaner names the transaction, and after the commit nothing is removed."""
+    table = dropped_partition(world)
+    txn = begin_insert(world, table)
+    before = world.names(table.location / "p=1")
+    assert f"transaction {txn} of bob@client" in world.clean()
+    assert (world.names(table.location / "p=1"), world.states()) == (before, ["ready for cleaning"])
+    tbl_id = world.hive.rows(world.database.schema.tbls, "tbl_id")[0][0]
+    world.hive.add_partitions(tbl_id, ["p=1"])
+    world.hive.commit(txn)
+    world.clean()
+    assert (world.names(table.location / "p=1"), world.ended()) == (before, [("succeeded", None)])
+
+
+def test_a_partition_whose_insert_was_rolled_back_is_removed_at_last(world):
+    """When the writer has ended without adding it to the catalog, the directory goes."""
+    table = dropped_partition(world)
+    txn = begin_insert(world, table)
+    assert "may be writing there" in world.clean()
+    world.hive.abort(txn)
+    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert world.names(table.location) == ["p=2"]
+
+
+def test_what_an_insert_wrote_before_the_move_is_put_back(world, monkeypatch):
+    """It began after the first look, and its delta was moved with the rest: nothing is deleted, and everything is at its place again."""
+    table = dropped_partition(world)
+    begun, require_unused = [], soft_delete._require_unused
+
+    def then_an_insert_begins(services, location):
+        require_unused(services, location)
+        begun.append(begin_insert(world, table))
+
+    monkeypatch.setattr(soft_delete, "_require_unused", then_an_insert_begins)
+    said = world.clean()
+    assert steps.CLEANER_TRASHED in world.passed
+    assert f"transaction {begun[0]} of bob@client" in said
+    assert world.names(table.location / "p=1") == ["delta_0000001_0000001_0000", "delta_0000003_0000003_0000"]
+    assert world.states() == ["ready for cleaning"]
+
+
+def test_a_ctas_that_is_tried_again_keeps_what_it_writes(world):
+    """The first was rolled back and left a request for its directory; the second writes there, and isn't in the catalog before its end."""
+    table = world.table(rows=1, insert_only=True)
+    CatalogRows(world.database).drop_table(table)
+    soft_deleted(world, table)
+    txn = begin_insert(world, table, None)
+    before = visible(table)
+    assert f"transaction {txn} of bob@client" in world.clean()
+    assert visible(table) == before
+
+
+def test_writers_of_a_table_that_has_its_name_elsewhere_are_not_waited_for(world):
+    """DROP and CREATE with a directory of its own, which is always written to: the old directory goes."""
+    table = world.table(rows=1, insert_only=True)
+    old = table.location.parent / "t.v3"
+    (old / "base_0000003").mkdir(parents=True)
+    properties = encode_properties({"location": f"file:{old}", "ifPurge": "true"})
+    txn = world.hive.begin()
+    world.hive.commit(txn)
+    world.hive.queued("db.t", state="r", txn_id=txn, next_txn_id=txn, tblproperties=properties)
+    begin_insert(world, table, None)
+    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert not old.exists()

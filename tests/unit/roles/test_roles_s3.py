@@ -4,6 +4,7 @@ import pytest
 
 from compactor.errors import CompactorError
 from compactor.metastore.model import Entity
+from compactor.metastore.properties import encode_properties
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.recovery import Recovery
@@ -23,6 +24,7 @@ def table(world, s3, s3_directory):
     world.delete(made, 2)
     sds = world.database.schema.sds
     world.hive.change(sds.update().where(sds.c.location.like(f"%{made.location}")).values(location=s3_directory))
+    world.root("/".join(s3_directory.split("/")[:3]))
     return OnS3(s3, s3_directory, world.warehouse, made)
 
 
@@ -159,15 +161,16 @@ def test_a_sign_that_was_left_is_taken_away(world, table):
 
 def test_the_directory_of_a_dropped_table_is_removed(world, table, s3, s3_directory):
     """With all that is in it; its neighbours stay."""
-    dropped = join(s3_directory, "dropped.db", "t2")
-    above = s3_directory.removeprefix("s3a://warehouse/")
-    for key in ("dropped.db/", "dropped.db/t2/", "dropped.db/t2/delta_1_1/bucket_00000", "dropped.db/t2/.hidden/x", "dropped.db/t20/f"):
+    above = f"{s3_directory.removeprefix('s3a://warehouse/')}-dropped.db"
+    for key in ("", "t2/", "t2/delta_1_1/bucket_00000", "t2/.hidden/x", "t20/f"):
         s3.client.put_object(Bucket="warehouse", Key=f"{above}/{key}", Body=b"")
-    entry = world.enqueue(Entity("dropped", "t2"), properties={"location": dropped})
-    queue = world.database.schema.compaction_queue
-    world.hive.change(queue.update().where(queue.c.cq_id == entry.id).values(cq_state="r"))
+    txn = world.hive.begin()
+    properties = encode_properties({"location": f"{s3_directory}-dropped.db/t2"})
+    world.hive.queued("dropped.t2", state="r", highest_write_id=1, txn_id=txn, tblproperties=properties)
+    world.hive.abort(txn)
     world.clean()
-    assert [key for key in table.objects() if key.startswith("dropped.db/")] == ["dropped.db/t20/f"]
+    left = [found["Key"].removeprefix(f"{above}/") for found in s3.client.list_objects_v2(Bucket="warehouse", Prefix=f"{above}/")["Contents"]]
+    assert [key for key in left if key] == ["t20/f"]
 
 
 def test_hive_3_tables_are_refused_with_the_reason(world_3, s3, s3_directory):
@@ -176,6 +179,7 @@ def test_hive_3_tables_are_refused_with_the_reason(world_3, s3, s3_directory):
     made = world_3.table(rows=3)
     sds = world_3.database.schema.sds
     world_3.hive.change(sds.update().where(sds.c.location.like(f"%{made.location}")).values(location=s3_directory))
+    world_3.root("/".join(s3_directory.split("/")[:3]))
     table = OnS3(s3, s3_directory, world_3.warehouse, made)
     before = table.objects()
     assert f": refused: {Reason.UNSUPPORTED_STORE.value}: " in world_3.compact(made)

@@ -6,6 +6,8 @@ from compactor.acid.names import TRASH_PREFIX
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.reasons import Reason
 from compactor.roles.trash import Removal, Trash, put_back, remove_hidden, settle, staging_directories
+from compactor.roles.trash_in_place import TrashInPlace
+from compactor.storage.location import join
 from compactor.storage.registry import storage_for
 
 
@@ -80,7 +82,7 @@ def test_a_crash_before_the_decision_is_put_back(place):
     trash = trash_for(place)
     trash.take(removals(place, "delta_0000006_0000006_0000", "000000_0"))
     storage = storage_for(str(place))
-    assert settle(storage, str(place), storage.list_tree(str(place))) == 1
+    assert settle(storage, str(place), storage.directories(str(place))) == 1
     assert names(place) == ["000000_0", "base_0000005", "delta_0000006_0000006_0000"]
 
 
@@ -91,7 +93,7 @@ def test_a_crash_after_the_decision_is_finished(place):
     trash.check()
     trash.decide()
     storage = storage_for(str(place))
-    assert settle(storage, str(place), storage.list_tree(str(place))) == 1
+    assert settle(storage, str(place), storage.directories(str(place))) == 1
     assert names(place) == ["000000_0", "base_0000005"]
 
 
@@ -102,7 +104,7 @@ def test_quarantine_is_left_alone(place):
     trash.check()
     trash.keep()
     storage = storage_for(str(place))
-    assert settle(storage, str(place), storage.list_tree(str(place))) == 0
+    assert settle(storage, str(place), storage.directories(str(place))) == 0
     assert (place / f"{trash.name}-kept" / "000000_0").is_file()
 
 
@@ -122,7 +124,7 @@ def test_one_who_was_stopped_can_neither_go_on_nor_decide(place):
     first, second = removals(place, "delta_0000006_0000006_0000", "000000_0")
     stopped.take([first])
     storage = storage_for(str(place))
-    assert settle(storage, str(place), storage.list_tree(str(place))) == 1
+    assert settle(storage, str(place), storage.directories(str(place))) == 1
     with pytest.raises(FileNotFoundError):
         stopped.take([second])
     for end in (stopped.decide, stopped.keep):
@@ -138,7 +140,7 @@ def test_putting_back_may_be_cut_off(place):
     trash.take(removals(place, "delta_0000006_0000006_0000", "000000_0"))
     (place / trash.name).rename(place / f"{trash.name}-back")
     storage = storage_for(str(place))
-    assert settle(storage, str(place), storage.list_tree(str(place))) == 1
+    assert settle(storage, str(place), storage.directories(str(place))) == 1
     assert names(place) == ["000000_0", "base_0000005", "delta_0000006_0000006_0000"]
 
 
@@ -152,3 +154,24 @@ def test_hidden_directories_vanish_in_one_step(place):
     assert remove_hidden(storage, str(place), [".compactor-7-abc", ".compactor-7-gone"]) == [".compactor-7-abc"]
     assert ".compactor-77-abc" in names(place)
     assert not any(name.startswith((TRASH_PREFIX, ".compactor-7-")) for name in names(place))
+
+
+@pytest.mark.parametrize("store", ["fsspec_directory", "s3_directory"])
+def test_in_place_a_directory_of_original_files_loses_only_what_was_compared(store, request):
+    """A file that is put there after the last look stays: such a name may be used again. A directory of a write id goes whole."""
+    place = request.getfixturevalue(store)
+    storage = storage_for(place)
+    for directory in ("part", "part/sub", "delta_0000001_0000001_0000"):
+        storage.mkdir(join(place, directory))
+    for path in ("part/000000_0", "part/sub/000000_0", "delta_0000001_0000001_0000/bucket_00000"):
+        storage.write_small(join(place, path), b"x")
+    files = storage.list_tree(place).files
+    trash = TrashInPlace(storage, place, 7)
+    trash.open()
+    trash.take([Removal(name, tuple(file for file in files if file.path.startswith(f"{name}/"))) for name in ("part", "delta_0000001_0000001_0000")])
+    trash.check()
+    trash.decide()
+    for path in ("part/000001_0", "delta_0000001_0000001_0000/late"):
+        storage.write_small(join(place, path), b"late")
+    trash.delete()
+    assert [file.path for file in storage.list_tree(place).files] == ["part/000001_0"]

@@ -1,6 +1,7 @@
 """The watch: what the metrics tell of the metastore."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.control import Pause, Scope
 from compactor.control.records import HOLDS, with_pause, without_pauses
@@ -105,3 +106,20 @@ def test_who_waited_on_purpose_is_young_when_the_wait_is_over(world):
     assert (figure(world, "queue_oldest_age_seconds", state="initiated") or 0) < 1000
     assert figure(world, "claimable_entries") == 1
     assert figure(world, "held_entries", reason="paused") is None
+
+
+def test_what_is_left_to_hive_is_counted_and_said_once(world):
+    """Types and states that a later Hive wrote; a rebalance that waits for Hive's own workers is held on purpose: its age wakes nobody."""
+    world.hive.queued(type="*")
+    world.hive.queued("db.x", type="*", state="w")
+    world.hive.queued("db.y", state="?")
+    world.hive.queued("db.z", type="r", enqueue_time=0)
+    watch = Watch(world.services)
+    with capture_logs() as logs:
+        for _ in range(2):
+            watch.run_once()
+    assert [(line["type"], line["state"]) for line in logs if line["event"].startswith("left to Hive")] == [("*", "i"), ("a", "?")]
+    assert (figure(world, "foreign_entries", type="*"), figure(world, "foreign_entries", type="a, state ?")) == (2, 1)
+    assert figure(world, "held_entries", reason="unsupported-kind") == 1
+    assert figure(world, "queue_oldest_age_seconds", state="initiated") == 0
+    assert figure(world, "claimable_entries") == 0

@@ -5,6 +5,7 @@ from sqlalchemy import insert
 
 from compactor.metastore.model import Entity
 from compactor.roles import steps
+from compactor.roles.setbacks import LONGEST_SECONDS
 from tests.metastore.actor import T
 
 
@@ -15,7 +16,6 @@ from tests.metastore.actor import T
         (Entity("db", "parts"), "major", "partition-unspecified: db.parts is partitioned"),
         (Entity("db", "parts", "p=9"), "major", "partition-missing: there is no partition db.parts/p=9"),
         (Entity("db", "plain"), "major", "not-transactional: db.plain isn't a transactional table"),
-        (Entity("db", "t"), "rebalance", "unsupported-kind: db.t: a rebalance compaction isn't supported"),
         (Entity("db", "single"), "major", "not-enough-to-compact: db.single: not enough to compact"),
     ],
 )
@@ -71,11 +71,20 @@ def test_on_hive_3_a_refusal_is_shown_as_failed(world_3):
     assert world_3.ended()[0][0] == "failed"
 
 
-def test_an_exclusive_lock_refuses_the_entry(world, table):
-    """A DROP is waiting: no lock, no compaction; the message names the lock; the transaction is rolled back."""
+def test_an_exclusive_lock_is_waited_for(any_world):
+    """However often: no lock, no compaction; the sentence names the lock, no transaction stays open, nothing is counted as failed; without the lock it is compacted."""
+    world = any_world
+    table = world.table(rows=3)
+    world.settle_time()
     lock = world.hive.lock("db.t", kind="e")
-    world.compact(table)
-    ((state, message),) = world.ended()
-    assert state == "refused"
-    assert f"lock-not-acquired: db.t is locked: lock {lock} (exclusive)" in (message or "")
-    assert world.services.transactions.open_transactions() == []
+    for _ in range(5):
+        assert f": given back: lock-not-acquired: db.t is locked: lock {lock} (exclusive)" in (
+            world.worker().run_once() if world.states() else world.compact(table)
+        )
+        assert world.states() == ["initiated"]
+        assert world.services.transactions.open_transactions() == []
+        world.clock.forward(LONGEST_SECONDS * 2)
+    assert world.ended() == []
+    world.hive.unlock(lock)
+    assert "published" in world.worker().run_once()
+    world.assert_rows()

@@ -98,6 +98,13 @@ class World:
             self.insert(table, [(number, f"v{number}")])
         return table
 
+    def root(self, location) -> None:
+        """Another database, which lies there: whatever is inside may be written and deleted."""
+        dbs = self.database.schema.dbs
+        number = 900 + len(self.hive.rows(dbs, "name"))
+        self.hive.change(dbs.insert().values(db_id=number, name=f"root{number}", ctlg_name="hive", db_location_uri=str(location)))
+        self.services.places.forget()
+
     def insert(self, table, rows, partition=None):
         with self.warehouse.begin() as txn:
             txn.insert(table, rows, partition)

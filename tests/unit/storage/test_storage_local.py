@@ -246,3 +246,71 @@ def test_an_owner_without_a_name_is_shown_as_a_number(tmp_path, monkeypatch):
 def test_the_driver_travels_to_executors():
     """It holds nothing that can't be pickled."""
     assert isinstance(pickle.loads(pickle.dumps(STORAGE)), LocalStorage)
+
+
+@pytest.fixture
+def secret(tmp_path):
+    """A file that only the daemon may read."""
+    path = tmp_path / "keytab"
+    path.write_text("secret")
+    path.chmod(0o600)
+    return path
+
+
+def test_adopting_follows_no_link(tmp_path, secret):
+    """A link that the partition's owner put into the staging directory: what it leads to keeps its permission."""
+    out = tmp_path / "part" / ".compactor-1-x"
+    out.mkdir(parents=True)
+    (tmp_path / "part").chmod(0o777)
+    (out / "bucket_00000").symlink_to(secret)
+    with pytest.raises(RefusedError, match="isn't a file") as caught:
+        STORAGE.adopt(str(tmp_path / "part"), str(out))
+    assert caught.value.reason is Reason.UNKNOWN_NAME
+    assert secret.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_directory_that_became_a_link_is_not_adopted(tmp_path, secret):
+    """The staging directory itself was exchanged."""
+    (tmp_path / "part").mkdir()
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    secret.rename(tmp_path / "elsewhere" / "keytab")
+    (tmp_path / "part" / "out").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RefusedError, match="isn't a directory"):
+        STORAGE.adopt(str(tmp_path / "part"), str(tmp_path / "part" / "out"))
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("what", ["file", "directory", "pipe"])
+def test_a_link_in_the_place_of_an_input_is_neither_read_nor_published(tmp_path, secret, what):
+    """Neither a file nor its directory is followed elsewhere, and nothing waits for the other end of a pipe."""
+    directory = tmp_path / "delta"
+    match what:
+        case "file":
+            directory.mkdir()
+            (directory / "keytab").symlink_to(secret)
+        case "directory":
+            directory.symlink_to(tmp_path)
+        case _:
+            directory.mkdir()
+            os.mkfifo(directory / "keytab")
+    with pytest.raises(RefusedError, match="move it away"):
+        STORAGE.open_read(str(directory / "keytab"))
+    with pytest.raises(RefusedError, match="move it away"):
+        STORAGE.link_or_copy(str(directory / "keytab"), str(tmp_path / "copy"))
+    assert not os.path.lexists(tmp_path / "copy")
+
+
+def test_a_link_is_made_to_the_file_that_was_opened(tmp_path):
+    """The second name is the same file, with its permission, and the first keeps its place."""
+    (tmp_path / "f").write_text("x")
+    STORAGE.link_or_copy(str(tmp_path / "f"), str(tmp_path / "g"))
+    assert (tmp_path / "f").stat().st_ino == (tmp_path / "g").stat().st_ino
+
+
+def test_nothing_is_created_through_a_linked_directory(tmp_path):
+    """A staging directory that was exchanged for a link gets no file."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RefusedError, match="isn't a directory"):
+        STORAGE.create(str(tmp_path / "out" / "f"))
+    assert list((tmp_path / "elsewhere").iterdir()) == []

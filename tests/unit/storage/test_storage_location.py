@@ -5,7 +5,7 @@ import pytest
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.storage.local import LocalStorage
-from compactor.storage.location import Parts, join, local_path, name, parent, split
+from compactor.storage.location import Parts, is_at_or_inside, join, local_path, name, parent, place_of, split
 from compactor.storage.registry import storage_for
 
 
@@ -16,7 +16,6 @@ from compactor.storage.registry import storage_for
         ("file:///x/y", "/x/y"),
         ("FILE:/x/y/", "/x/y"),
         ("/x/y", "/x/y"),
-        ("//x/y//", "/x/y"),
         ("/", "/"),
         ("file:/t/k=c%2Fd", "/t/k=c%2Fd"),
         ("/t/k=12:30", "/t/k=12:30"),
@@ -66,3 +65,29 @@ def test_join_stays_below(part):
     """No part may lead out of the directory."""
     with pytest.raises(ValueError, match="isn't a path below"):
         join("/t", part)
+
+
+@pytest.mark.parametrize("path", ["/x/./y", "/x/../y", "/..", "/x//y", "/x/y//", "/x/\x07y", "/x/y\n", "/x/\x7f", "/x/\x9b"])
+@pytest.mark.parametrize("store", ["", "file:", "hdfs://nn:8020", "s3a://bucket", "abfs://c@a"])
+def test_a_place_has_one_spelling(store, path):
+    """Dots, empty parts and control characters are refused, of whichever store."""
+    with pytest.raises(RefusedError) as caught:
+        split(store + path)
+    assert caught.value.reason is Reason.UNSAFE_LOCATION
+
+
+@pytest.mark.parametrize("part", ["", ".", "..", "/a", "a//b", "a/./b", "a/../b", "a//"])
+def test_a_part_adds_no_second_spelling(part):
+    """What is joined to a location lies below it, and is spelled as a listing spells it."""
+    with pytest.raises(ValueError, match="isn't a path below"):
+        join("/x", part)
+
+
+def test_places_are_compared_by_parts():
+    """A directory isn't inside another because its name begins with it; one bucket has one name under S3's three schemes."""
+    inside = [("/w/t/p=1", "/w/t"), ("file:/w/t", "/w/t/"), ("s3a://b/w/t", "s3://b/w"), ("hdfs://nn/w", "hdfs://NN/")]
+    outside = [("/w/tt", "/w/t"), ("s3://b2/w/t", "s3://b/w"), ("hdfs://nn1/w/t", "hdfs://nn2/w"), ("/w", "/w/t")]
+    assert all(is_at_or_inside(place_of(place), place_of(outer)) for place, outer in inside)
+    assert not any(is_at_or_inside(place_of(place), place_of(outer)) for place, outer in outside)
+    assert is_at_or_inside(place_of("hdfs://nn1:8020/w/t", any_host=True), place_of("hdfs://cluster/w", any_host=True))
+    assert not is_at_or_inside(place_of("s3://b2/w/t", any_host=True), place_of("s3://b/w", any_host=True))

@@ -1,0 +1,378 @@
+"""
+The fast lane: random histories of one table that Hive's own classes write, read and account for, while our roles work on it; no servers.
+
+Hive's part is in one JVM (`tests.hive.party`): TxnHandler on the metastore's database, OrcRecordUpdater and OrcInputFormat on the files. A model keeps the rows of
+each transaction with their ROW__IDs; what a snapshot shows is what it says of those committed then.
+"""
+
+import itertools
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compactor.acid.row_id import encode
+from tests.hive.party import HiveError
+from tests.metastore.real import RealHive
+from tests.unit.roles.world import World
+
+NAME = "db.t"
+PARTITIONS = ("p=1", "p=AbC", "p=10%3A00")
+"""As the catalog has them: one that is always itself, one with capitals, one that is escaped."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """
+    INSERT, UPDATE, DELETE or INSERT OVERWRITE.
+
+    Args:
+        places: indices of `PARTITIONS` it goes to; a static one goes to the first of them.
+        count: rows an insert brings; how thickly the others choose theirs.
+        dynamic: it finds its partitions while it runs.
+    """
+
+    kind: str
+    places: tuple[int, ...] = (0,)
+    count: int = 1
+    bucket: int = 0
+    dynamic: bool = False
+
+
+@dataclass
+class Write:
+    """One transaction that writes: what it is going to leave, and how far it is."""
+
+    txn: int
+    write_id: int
+    dynamic: bool
+    inserts: list[tuple[str | None, tuple[int, int, int], tuple[int, str]]] = field(default_factory=list)
+    deletes: list[tuple[str | None, tuple[int, int, int], tuple[int, str]]] = field(default_factory=list)
+    overwrites: bool = False
+    partitions: tuple[str | None, ...] = ()
+    phase: int = 0
+
+
+@dataclass
+class Reader:
+    """A statement that reads: its transaction, its lists, what it must see, and whether it has listed."""
+
+    name: str
+    txn: int
+    txns: str
+    write_ids: str
+    expected: dict[str | None, list[tuple]]
+    listed: set[str | None] = field(default_factory=set)
+    checked: dict[str | None, tuple] = field(default_factory=dict)
+
+
+class Lane:
+    """
+    One history. Each step is a method; a step for which there is nothing to do does nothing.
+
+    Args:
+        partitioned: whether the table has partitions; the first `PARTITIONS` are made by the writes themselves.
+        originals: how many rows it had before it was transactional.
+    """
+
+    def __init__(self, database, party, folder: Path, *, partitioned: bool, originals: int = 0) -> None:
+        self.world, self.hive = World(database, folder), RealHive(database, party)
+        self.party = party
+        self.location = folder / "tables" / "t"
+        self.location.mkdir(parents=True)
+        self.partitioned = partitioned
+        keys = (("p", "string"),) if partitioned else ()
+        parameters = {"transactional_properties": "default", "bucketing_version": "2"}
+        columns = (("id", "int"), ("v", "string"))
+        self.tbl_id = self.hive.create_table(NAME, columns=columns, keys=keys, parameters=parameters, location=f"file:{self.location}")
+        self.catalogued: list[str | None] = [] if partitioned else [None]
+        self.numbers, self.names = itertools.count(1), itertools.count(1)
+        self.open: list[Write] = []
+        self.done: list[Write] = []
+        self.readers: list[Reader] = []
+        self.originals = [((0, encode(0, 0), number), (next(self.numbers), "old")) for number in range(0 if partitioned else originals)]
+        if self.originals:
+            rows = [list(value) for _, value in self.originals]
+            self.party.call("Lane.original", {"path": str(self.location / "000000_0"), "rows": rows})
+        self.told: list[str] = []
+        self.steps = 0
+        self._take_over()
+
+    # Writers
+
+    def write(self, statement, commit=True):
+        """A whole statement."""
+        one = self.begin(statement)
+        if one is not None:
+            self.advance(one)
+            self.advance(one)
+            self.end(one, commit)
+
+    def start(self, statement):
+        """A statement that goes on later."""
+        self.begin(statement)
+
+    def go_on(self, which):
+        if self.open:
+            self.advance(self.open[which % len(self.open)])
+
+    def finish(self, which, commit):
+        if self.open:
+            one = self.open[which % len(self.open)]
+            if commit:
+                self.advance(one)
+                self.advance(one)
+            self.end(one, commit)
+
+    def begin(self, statement):
+        """Open, choose the rows, lock: None where the locks are held by others."""
+        kind, count, bucket = statement.kind, statement.count, statement.bucket
+        partitions = tuple(PARTITIONS[place] for place in sorted(set(statement.places))) if self.partitioned else (None,)
+        dynamic = statement.dynamic and self.partitioned and kind != "overwrite"
+        if not dynamic:
+            partitions = partitions[:1]
+        txn = self.hive.begin(age=0)
+        one = Write(txn, self.hive.allocate(txn, NAME), dynamic, partitions=partitions, overwrites=kind == "overwrite")
+        operation, lock = {"insert": ("i", "r"), "update": ("u", "w"), "delete": ("d", "w"), "overwrite": ("u", "e")}[kind]
+        component = self.hive.component(NAME, None if dynamic else partitions[0], lock, operation)
+        _, held = self.hive.ask(txn, component | ({"isDynamicPartitionWrite": True} if dynamic else {}))
+        if not held:
+            self.hive.abort(txn)
+            return None
+        taken = {key for other in self.open for _, key, _ in other.deletes}
+        new = 0 if kind == "delete" else 1
+        # an UPDATE of Hive 3.1 is one statement, of Hive 4 a deleting and an inserting one
+        statement = 1 if kind == "update" and self.party.hive_4 else 0
+        for partition in partitions:
+            if kind in {"update", "delete"}:
+                free = [(key, value) for key, value in self.visible(partition) if key not in taken]
+                one.deletes += [(partition, key, value) for key, value in free[:: max(1, 3 - count)]]
+            for number in range(new * count if kind != "update" else sum(1 for place, _, _ in one.deletes if place == partition)):
+                key = (one.write_id, encode(bucket, statement), number)
+                one.inserts.append((partition, key, (next(self.numbers), f"{kind}-{txn}")))
+        self.open.append(one)
+        return one
+
+    def advance(self, one):
+        """The tasks write their files; then partitions are made known."""
+        if one.phase == 0:
+            self._files(one)
+        elif one.phase == 1 and self.partitioned:
+            found = [p for p in one.partitions if p in {place for place, _, _ in (*one.inserts, *one.deletes)} or one.overwrites]
+            fresh = [p for p in found if p not in self.catalogued]
+            self.hive.add_partitions(self.tbl_id, fresh)
+            self.catalogued += fresh
+            if one.dynamic and found:
+                operation = "i" if not one.deletes else "u" if one.inserts else "d"
+                self.hive.add_partitions_written(one.txn, one.write_id, NAME, found, operation=operation)
+        one.phase += 1
+
+    def _files(self, one):
+        for partition in one.partitions:
+            directory = self.directory(partition)
+            inserts = [(key, value) for place, key, value in one.inserts if place == partition]
+            deletes = sorted((key, value) for place, key, value in one.deletes if place == partition)
+            written = {key[1] for key, _ in inserts}
+            groups = {bucket: ([(k, v) for k, v in inserts if k[1] == bucket], []) for bucket in written}
+            for key, value in deletes:
+                # the event lies in the file of its row's bucket, under the deleting statement, 0
+                groups.setdefault(encode(key[1] >> 16 & 0xFFF, 0), ([], []))[1].append((key, value))
+            if one.overwrites and not groups:
+                groups[encode(0, 0)] = ([], [])
+            for bucket, (new, old) in sorted(groups.items()):
+                about = {"directory": str(directory), "base": one.overwrites, "min": one.write_id, "max": one.write_id}
+                about |= {"statement": bucket & 0xFFF, "bucket": bucket >> 16 & 0xFFF}
+                about["inserts"] = [[one.write_id, list(value)] for _, value in new]
+                about["deletes"] = [[one.write_id, [*value, *key]] for key, value in old]
+                self.party.call("Lane.write", about)
+
+    def stream(self, place, count, fates):
+        """A batch of streaming transactions that share a directory; a fate of None is a transaction of the batch that never began."""
+        partition = PARTITIONS[place] if self.partitioned else None
+        batch = []
+        for fate in fates:
+            txn = self.hive.begin(age=0)
+            batch.append((Write(txn, self.hive.allocate(txn, NAME), False, partitions=(partition,)), fate))
+        low, high = batch[0][0].write_id, batch[-1][0].write_id
+        for one, fate in batch:
+            if fate is None:
+                continue
+            if not self.hive.ask(one.txn, self.hive.component(NAME, partition, "r", "i"))[1]:
+                for other, _ in batch:
+                    self.hive.abort(other.txn)
+                return
+            for number in range(count):
+                one.inserts.append((partition, (one.write_id, encode(0, 0), number), (next(self.numbers), f"stream-{one.txn}")))
+        about = {"directory": str(self.directory(partition)), "base": False, "min": low, "max": high, "statement": -1, "bucket": 0, "deletes": []}
+        about["inserts"] = [[one.write_id, list(value)] for one, _ in batch for _, _, value in one.inserts]
+        self.party.call("Lane.write", about)
+        if self.partitioned and partition not in self.catalogued:
+            self.hive.add_partitions(self.tbl_id, [partition])
+            self.catalogued.append(partition)
+        for one, fate in batch:
+            self.open.append(one)
+            self.end(one, bool(fate))
+
+    def end(self, one, commit):
+        """Commit or abort; Hive may refuse the commit."""
+        self.open.remove(one)
+        if not commit:
+            self.hive.abort(one.txn)
+            return
+        try:
+            self.hive.commit(one.txn)
+        except HiveError as error:
+            if error.kind != "TxnAbortedException":
+                raise
+        else:
+            self.done.append(one)
+
+    def reap(self, which):
+        """A writer falls silent, and Hive's reaper ends its transaction."""
+        if self.open:
+            one = self.open.pop(which % len(self.open))
+            txns = self.hive.schema.txns
+            self.hive.change(txns.update().where(txns.c.txn_id == one.txn).values(txn_last_heartbeat=1_000))
+            self.party.call("performTimeOuts")
+
+    # Readers
+
+    def read(self):
+        """A statement begins to read."""
+        txn = self.hive.begin(age=0, user="reader", kind=2 if self.party.hive_4 else 0)
+        _, held = self.hive.ask(txn, self.hive.component(NAME))
+        if not held:
+            self.hive.abort(txn)
+            return
+        reader = self._snapshot(txn)
+        self.readers.append(reader)
+        if not self.party.hive_4:
+            self._list(reader, self.catalogued)
+
+    def read_no_more(self, which):
+        if self.readers:
+            self.hive.commit(self.readers.pop(which % len(self.readers)).txn)
+
+    def _snapshot(self, txn=0):
+        txns, (write_ids,) = self.hive.snapshot(NAME, txn_id=txn)
+        return Reader(f"r{next(self.names)}", txn, txns, write_ids, {place: self.visible(place) for place in self.catalogued})
+
+    def _list(self, reader, places):
+        for place in places:
+            if self.directory(place).is_dir():
+                about = {
+                    "name": f"{reader.name}/{place}",
+                    "directory": str(self.directory(place)),
+                    "write_ids": reader.write_ids,
+                    "vector": self.steps % 2 == 0,
+                }
+                self.party.call("Lane.list", about | {"txns": reader.txns if self.party.hive_4 else ""})
+                reader.listed.add(place)
+
+    def _sees(self, reader, place, *, done):
+        if place not in reader.listed:
+            return []
+        found = self.party.call("Lane.read", f"{reader.name}/{place}", done)
+        return sorted(((write_id, bucket, row), (int(values[0]), values[1])) for write_id, bucket, row, values in found)
+
+    # Our roles, and Hive's threads
+
+    def initiate(self):
+        self.world.settle_time()
+        self._say(self.initiator.run_once())
+
+    def work(self):
+        self.world.settle_time()
+        self._say(self.world.worker().run_once())
+
+    def clean(self):
+        self.world.settle_time()
+        self._say(self.cleaner.run_once())
+
+    def keep_house(self):
+        self.world.settle_time()
+        self._say(self.world.housekeeper().run_once())
+
+    def hive_keeps_house(self):
+        """Hive's purges; there was a statement elsewhere, for they leave the newest transaction alone."""
+        self.hive.commit(self.hive.begin())
+        self.world.settle_time()
+        self.hive.keep_house()
+
+    def ask(self, place, major):
+        """ALTER TABLE ... COMPACT."""
+        partition = PARTITIONS[place] if self.partitioned else None
+        if partition in self.catalogued:
+            names = {"partitionname": partition} if partition else {}
+            self.party.call("compact", {"dbname": "db", "tablename": "t", "type": "MAJOR" if major else "MINOR"} | names)
+
+    def restart(self):
+        """Our daemon starts anew."""
+        self.world.services = self.world.new_services()
+        self._take_over()
+
+    def _take_over(self):
+        self.world.configure(initiator={"thresholds": {"delta_count": 3, "aborted_count": 0}})
+        self.initiator, self.cleaner = self.world.initiator(), self.world.cleaner()
+
+    def _say(self, sentence):
+        self.told.append(sentence)
+
+    # What must hold
+
+    def directory(self, partition) -> Path:
+        return self.location / partition if partition else self.location
+
+    def visible(self, partition):
+        """The rows that are committed: [(ROW__ID, (id, v))], sorted."""
+        floor = max((one.write_id for one in self.done if one.overwrites and partition in one.partitions), default=0)
+        rows = {} if floor or partition else dict(self.originals)
+        for one in self.done:
+            rows |= {key: value for place, key, value in one.inserts if place == partition and key[0] >= floor}
+        for one in self.done:
+            for place, key, _ in one.deletes:
+                if place == partition:
+                    rows.pop(key, None)
+        return sorted(rows.items())
+
+    def check(self):
+        """Every reader sees its rows; so does one that begins now."""
+        self.steps += 1
+        for reader in self.readers:
+            for place, rows in reader.expected.items():
+                self._check(reader, place, rows)
+        fresh = self._snapshot()
+        for place, rows in fresh.expected.items():
+            self._list(fresh, [place])
+            found = self._sees(fresh, place, done=True)
+            assert found == rows, f"a new reader of {place or 'the table'} sees {_difference(found, rows)}; {self.told}"
+        bad = [entry for entry in self.world.ended() if entry[0] in {"failed", "did not initiate"}]
+        assert not bad, (bad, self.told)
+
+    def _check(self, reader, place, rows):
+        there = tuple(sorted(str(path) for path in self.directory(place).rglob("*")))
+        if reader.checked.get(place) == there:
+            return
+        if self.party.hive_4:
+            reader.listed.discard(place)
+            self._list(reader, [place])
+        found = self._sees(reader, place, done=False)
+        assert found == rows, f"reader {reader.txn} of {place or 'the table'} sees {_difference(found, rows)}; {self.told}"
+        reader.checked[place] = there
+
+    def rest(self):
+        """All writers and readers go home; the roles run until they have nothing more to do."""
+        while self.open:
+            self.end(self.open[0], commit=False)
+        while self.readers:
+            self.read_no_more(0)
+        for _ in range(3):
+            self.initiate()
+            while "initiated" in self.world.states():
+                self.work()
+            self.clean()
+            self.keep_house()
+            self.hive_keeps_house()
+            self.check()
+
+
+def _difference(found, rows):
+    return {"more": [row for row in found if row not in rows], "less": [row for row in rows if row not in found]}

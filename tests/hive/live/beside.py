@@ -1,0 +1,141 @@
+"""Our daemon beside a real Hive, in a process of its own that ends with ours: eager to compact and to clean."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import yaml
+
+from tests.hive.server.hive import HiveServer
+from tests.hive.server.jars import PROJECT
+
+PATIENCE = 120.0
+SETTINGS = {
+    "initiator": {"interval_seconds": 0.5, "full_scan_seconds": 5, "thresholds": {"delta_count": 1, "delta_ratio": 0.01, "aborted_count": 1}},
+    "worker": {"threads": 2, "poll_seconds": 0.2},
+    "cleaner": {"interval_seconds": 0.3, "retention_seconds": 0},
+    "housekeeper": {"enabled": "always", "interval_seconds": 1},
+    "http": {"enabled": False},
+    "log": {"format": "json", "level": "info"},
+    "drain": {"timeout_seconds": 20},
+    "host": "ours",
+}
+
+
+class Beside:
+    """A daemon at work on a server's metastore."""
+
+    def __init__(self, hive: HiveServer, folder: Path) -> None:
+        self.hive, self.log, self._config = hive, folder / "daemon.log", folder / "compactor.yaml"
+        self._write()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {"PYTHONPATH": str(PROJECT)}
+        tied = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*tied, sys.executable, "-m", "tests.hive.live.daemon", str(self._config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env=environment,
+            )
+        self._await("started", 1)
+
+    def _write(self, **sections: dict[str, object]) -> None:
+        changed = {name: {**SETTINGS.get(name, {}), **section} for name, section in sections.items()}
+        self._config.write_text(yaml.safe_dump(SETTINGS | changed | {"database": {"url": self.hive.database}}), encoding="utf-8")
+
+    @contextlib.contextmanager
+    def told(self, **sections: dict[str, object]) -> Iterator[None]:
+        """Other settings, for as long as the block runs."""
+        self._write(**sections)
+        self._reload()
+        try:
+            yield
+        finally:
+            self._write()
+            self._reload()
+
+    def _reload(self) -> None:
+        before = self._said("settings reloaded")
+        self._process.send_signal(signal.SIGHUP)
+        self._await("settings reloaded", before + 1)
+
+    def _said(self, event: str) -> int:
+        return sum(one.get("event") == event for one in self.events())
+
+    def _await(self, event: str, times: int) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while self._said(event) < times:
+            assert self.alive(), f"the daemon ended: {self.log.read_text(encoding='utf-8')[-3000:]}"
+            assert time.monotonic() < deadline, f"the daemon doesn't say {event!r}"
+            time.sleep(0.1)
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def events(self) -> list[dict]:
+        """What it logged."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def waiting(self) -> int:
+        """Entries that no worker has finished, or no cleaner."""
+        with psycopg.connect(self.hive.database) as connection:
+            row = connection.execute(f"select count(*) from {self._name('compaction_queue')} where {self._name('cq_state')} in ('i', 'w', 'r')").fetchone()
+        return int(row[0]) if row else 0
+
+    def finished(self) -> Counter[str]:
+        """Compactions that ended, by state: "s" succeeded, "f" failed, "c" refused."""
+        with psycopg.connect(self.hive.database) as connection:
+            rows = connection.execute(f"select {self._name('cc_state')} from {self._name('completed_compactions')}").fetchall()
+        return Counter(str(state) for (state,) in rows)
+
+    def open_transactions(self) -> list[int]:
+        """Those of others."""
+        txns = self._name("txns")
+        with psycopg.connect(self.hive.database) as connection:
+            rows = connection.execute(
+                f"select {self._name('txn_id')} from {txns} where {self._name('txn_state')} = 'o' and {self._name('txn_host')} <> 'ours'"
+            ).fetchall()
+        return [int(txn) for (txn,) in rows]
+
+    def settle(self, seconds: float) -> bool:
+        """Wait until nothing is queued, or so long."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not self.waiting():
+                return True
+            time.sleep(0.2)
+        return False
+
+    def stop(self) -> None:
+        """By TERM; by KILL where that takes too long."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _name(self, name: str) -> str:
+        return name if self.hive.version == "3" else f'"{name.upper()}"'
+
+
+@contextlib.contextmanager
+def beside(hive: HiveServer, folder: Path) -> Iterator[Beside]:
+    """A daemon for as long as the block runs."""
+    daemon = Beside(hive, folder)
+    try:
+        yield daemon
+    finally:
+        daemon.stop()

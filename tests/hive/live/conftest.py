@@ -1,0 +1,129 @@
+"""Real Hive servers with our daemon beside them, and what was counted on them."""
+
+import itertools
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.hive.live.beside import Beside, beside
+from tests.hive.live.history import Difference, History
+from tests.hive.live.shrinking import shrink
+from tests.hive.live.steps import ASCII_VALUES, VALUES, Step, World, choose
+from tests.hive.server.hive import HiveServer, hive_server
+from tests.hive.server.jars import UnavailableError
+from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.needs import missing
+
+SHRINK_SECONDS = 240.0
+LENGTH = 50
+"""Statements of one history; then its databases are dropped, with what the daemon is still doing there."""
+COUNTED: dict[str, Counter[str]] = {}
+
+
+@dataclass
+class Pair:
+    """A server and our daemon on its metastore."""
+
+    hive: HiveServer
+    daemon: Beside
+    folder: Path
+    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def histories(self, name: str, seed: int, statements: int, hours: float, *, values: list[str | None] = VALUES) -> None:
+        """
+        One after the other, until there were so many statements and hours.
+
+        Raises:
+            Difference: one failed; the message ends with the shortest SQL that fails too.
+        """
+        counts = COUNTED.setdefault(f"Hive {self.hive.release} {name}", Counter())
+        deadline = time.monotonic() + hours * 3600
+        while counts["statements"] < statements or time.monotonic() < deadline:
+            most = min(LENGTH, statements - counts["statements"]) if hours == 0 else LENGTH
+            history, steps = self._history(seed, values), []
+            try:
+                self._play(history, steps, most)
+            except Difference as difference:
+                shortest = self._shrunk(difference, steps, seed, values)
+                raise AssertionError(f"seed {seed}, {len(steps)} steps: {difference}\n\n{shortest}") from difference
+            finally:
+                counts.update(history.counts)
+                counts["histories"] += 1
+            self._drop(history)
+            seed += 1
+        counts.update({f"compactions {state}": number for state, number in self.daemon.finished().items()})
+
+    def _history(self, seed: int, values: list[str | None], *, patient: bool = False) -> History:
+        number = next(self.numbers)
+        world = World(seed, str(self.folder / f"places {number}"), (f"h{number}", f"own{number}"), values, streams=self.hive.version == "3")
+        return History(self.hive, self.daemon, world, patient=patient)
+
+    def _play(self, history: History, steps: list[Step], most: int) -> None:
+        def drawn():
+            for number in itertools.count():
+                if history.counts["statements"] >= most:
+                    return
+                steps.append(choose(history.world, number))
+                yield steps[-1]
+
+        history.run(drawn())
+
+    def _shrunk(self, difference: Difference, steps: list[Step], seed: int, values: list[str | None]) -> str:
+        last: list[str] = []
+
+        def fails(candidate) -> bool:
+            history = self._history(seed, values, patient=True)
+            try:
+                history.run(candidate)
+            except Difference as found:
+                last[:] = [f"{history.sql()}\n{found}"]
+                return True
+            finally:
+                self._drop(history)
+            return False
+
+        left, plays = shrink(steps, difference.root, fails, SHRINK_SECONDS)
+        return f"shrunk to {len(left)} steps in {plays} plays:\n" + (last[0] if last else "it didn't fail again when played step by step")
+
+    def _drop(self, history: History) -> None:
+        for database in history.world.databases:
+            self.hive.sql(f"drop database {database} cascade")
+
+
+@pytest.fixture(scope="session")
+def pair(postgres, tmp_path_factory):  # noqa: F811
+    """Gives the server of a release, "3" or "4", with our daemon beside it; one release runs at a time."""
+    running: dict[str, tuple[Pair, ExitStack]] = {}
+
+    def started(version: str) -> Pair:
+        if version not in running:
+            for _, stack in running.values():
+                stack.close()
+            running.clear()
+            stack, folder = ExitStack(), tmp_path_factory.mktemp(f"hive-{version}-")
+            try:
+                hive = stack.enter_context(hive_server(version, postgres))
+            except UnavailableError as error:
+                missing(str(error))
+            running[version] = Pair(hive, stack.enter_context(beside(hive, folder)), folder), stack
+        return running[version][0]
+
+    yield started
+    for _, stack in running.values():
+        stack.close()
+
+
+@pytest.fixture
+def ascii_values():
+    """Values of partitions where Hive compacts as well: its own compactor loses the rows of others (MRCompactor writes a path's low bytes only)."""
+    return ASCII_VALUES
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What was counted on living Hives."""
+    for name, counts in COUNTED.items():
+        terminalreporter.write_line(f"{name}: " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))

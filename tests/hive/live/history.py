@@ -1,0 +1,305 @@
+"""
+One live history: statement by statement through HiveServer2, while our daemon compacts and cleans; after each, Hive is asked for every row.
+
+What must hold: the rows are the model's; a table that no statement changed reads the same, ROW__IDs too, however often it was compacted and cleaned in between; a reader and a writer that
+were held midway end as if nothing had happened; no statement fails but those made to.
+"""
+
+import re
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import Future, wait
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.orc
+
+from tests.hive.live.beside import Beside
+from tests.hive.live.steps import SHARED, Action, Step, World, build
+from tests.hive.live.tables import Row, Table
+from tests.hive.server.hive import HiveError, HiveServer, Hold
+
+STATEMENT_SECONDS = 240
+MIDWAY = re.compile(r"^step|bucket_|/0000")
+"""Break points in the middle of a job: Hive keeps what a job and a reader of one JVM are at in one place (IOContextMap), so none reads beside it then."""
+HELD_SECONDS = 1.5
+"""How long a reader or writer is held while our daemon works."""
+_REFUSED = ("Error while compiling", "SemanticException", "not allowed", "ParseException", "InvalidOperationException", "Unable to alter", "Unable to rename")
+_LOADED = pa.schema([("id", pa.int32()), ("v", pa.string()), ("n", pa.decimal128(12, 3)), ("t", pa.timestamp("ns"))])
+
+Rows = list[tuple[str | None, Row]]
+
+
+class Difference(AssertionError):  # noqa: N818 - what a history is for
+    """Hive doesn't say what the model says. `root` is the table."""
+
+    def __init__(self, root: str, what: str) -> None:
+        super().__init__(what)
+        self.root = root
+
+
+class History:
+    """
+    A history that goes on for as long as steps are given.
+
+    Args:
+        patient: wait after each step until nothing is queued, so that a shorter history meets the same compactions.
+    """
+
+    def __init__(self, hive: HiveServer, daemon: Beside, world: World, *, patient: bool = False) -> None:
+        self.hive, self.daemon, self.world, self.patient = hive, daemon, world, patient
+        self.said: list[tuple[str, str]] = []
+        self.counts: Counter[str] = Counter()
+        self._open: list[tuple[int, int, str]] = []
+        self._known: dict[str, Rows] = {}
+        self._seen: dict[str, frozenset[str]] = {}
+        Path(world.places).mkdir(parents=True, exist_ok=True)
+        plain, own = world.databases
+        hive.sql(f"create database {plain}", f"create database {own} location 'file://{world.places}/{own}.DB'")
+        for session in ("main", "rolling back"):
+            if session == "main":
+                hive.sql("create temporary function hold as 'Hold'", session=session)
+
+    def run(self, steps: Iterable[Step]) -> None:
+        """
+        All of them, and then what is left to compact.
+
+        Raises:
+            Difference: Hive and the model differ.
+        """
+        for step in steps:
+            self._end_open(step)
+            self._run(step)
+            self.look()
+            if self.patient:
+                self.daemon.settle(10)
+                self.look()
+        self._end_open(None)
+        self.daemon.settle(60)
+        for root in sorted(self._known):
+            self._same(root, "at the end")
+
+    def look(self) -> None:
+        """Read again every table in whose directories something appeared or went since it was read."""
+        if not self.daemon.alive():
+            raise Difference("", f"the daemon ended: {self.daemon.log.read_text(encoding='utf-8')[-3000:]}")
+        for root in sorted(self._known):
+            if self._listing(root) != self._seen.get(root):
+                self.counts["reads after a change of directories"] += 1
+                self._same(root, "after a change of its directories")
+
+    def _run(self, step: Step) -> None:
+        action = build(self.world, step)
+        if action is None:
+            self.counts["steps without sense"] += 1
+            return
+        if action.file:
+            self._write(step, action)
+        self.said.append((step.root, f"-- {step.number} {step.kind} {step.mode}\n{action.sql};"))
+        try:
+            done = self._perform(step, action)
+        except HiveError as error:
+            self.said[-1] = (step.root, self.said[-1][1] + f"  -- {str(error)[:300]}")
+            if not (action.refused or any(text in str(error) for text in _REFUSED)):
+                raise Difference(step.root, f"a statement failed: {action.sql}\n{error}\n{self.hive.said()}") from error
+            self.counts[f"refused: {step.kind}"] += 1
+            done = False
+        self.counts["statements"] += 1
+        self.counts[f"{step.kind}"] += done
+        self.counts[f"mode {step.mode}"] += 1
+        if done:
+            action.effect()
+        if action.table.root in self.world.tables:
+            self._compare(action.table, keeps=action.keeps)
+        else:
+            self._known.pop(action.table.root, None)
+
+    def _end_open(self, step: Step | None) -> None:
+        """End transactions that were open for five steps, and those whose locks a statement would wait for."""
+        for opened in list(self._open):
+            txn, number, root = opened
+            if step is None or step.number - number > 5 or (step.root == root and step.kind not in SHARED):
+                self._open.remove(opened)
+                try:
+                    (self.hive.commit if txn % 2 and number >= 0 else self.hive.abort)(txn)
+                except HiveError:
+                    self.counts["open transactions that timed out"] += 1
+
+    def _streamed(self, step: Step, action: Action) -> bool:
+        table = action.table
+        key = [value for value in action.key if value is not None]
+        command = self.hive.java("Stream", table.database, table.name, *key)
+        text = "\n".join(action.stream) + "\n"
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, cwd=self.hive.folder, timeout=STATEMENT_SECONDS)
+        died = action.stream[-1] == "die"
+        if done.returncode != (9 if died else 0):
+            raise Difference(table.root, f"streaming failed: {action.stream}\n{done.stderr[-3000:]}")
+        if died:
+            known = {txn for txn, _, _ in self._open}
+            self._open += [(txn, step.number - 1_000_000, table.root) for txn in self.daemon.open_transactions() if txn not in known]
+        self.counts["streamed transactions"] += 3
+        return True
+
+    def _perform(self, step: Step, action: Action) -> bool:
+        """Run the statement in its mode; whether it has taken effect."""
+        if step.kind == "open":
+            self._open.append((self.hive.open(action.table.full_name), step.number, step.root))
+            return True
+        if action.stream:
+            return self._streamed(step, action)
+        if action.table.style == "plain":  # no transaction, no snapshot
+            self._result(self.hive.begin(action.sql), action)
+            return True
+        if step.mode == "rolled back":
+            self.hive.roll_back(action.sql.replace(f"hold('step {step.number}', ", "coalesce("))
+            return False
+        if step.mode in {"fails", "held"}:
+            return self._broken(step, action)
+        if (
+            step.mode == "reader" and self.hive.version == "4"
+        ):  # in one JVM with a job, a reader of Hive 3.1 that began before it reads nothing, also without us
+            return self._beside_reader(step, action)
+        self._result(self.hive.begin(action.sql), action)
+        return True
+
+    def _broken(self, step: Step, action: Action) -> bool:
+        """A writer that is held, or fails, at a break point."""
+        hold = self._hold(step, action)
+        writing = self.hive.begin(action.sql)
+        met = self._until_met(hold, writing)
+        if met and step.mode == "held":
+            self.counts["writers held"] += 1
+            self.said[-1] = (step.root, f"{self.said[-1][1]}  -- held at {met[0]}")
+            time.sleep(HELD_SECONDS)
+            if step.kind != "overwrite" and not MIDWAY.search(met[0]):  # its lock is exclusive
+                self._same(action.table.root, f"beside a writer held at {met[0]}")
+        if step.mode == "held":
+            hold.release()
+        try:
+            self._result(writing, action)
+        except HiveError:
+            if step.mode == "fails" and met:
+                self.counts["writers failed"] += 1
+                return False
+            raise
+        finally:
+            hold.release()
+        return True
+
+    def _hold(self, step: Step, action: Action) -> Hold:
+        draw = self.world.draw(-step.number)
+        fails = step.mode == "fails"
+        if step.kind == "select" and draw.random() < 0.5:
+            return self.hive.hold("udf", f"^step {step.number}$", fails=fails)
+        place = re.escape(str(self._place(action.table)))
+        operation, path = draw.choice(
+            [
+                ("create", f"{place}/.*(bucket_|/0000)"),
+                ("rename", f"{place}/"),
+                ("listed", f"{place}/.*delta_"),
+                ("listed", f"{place}$"),
+                ("delete", f"{place}/"),
+            ]
+        )
+        return self.hive.hold(operation, path, fails=fails)
+
+    def _beside_reader(self, step: Step, action: Action) -> bool:
+        """A reader that is held between listing and reading while the statement runs, and what our daemon then does."""
+        table = action.table
+        before = self._known[table.root]
+        query = table.query()
+        hold = self.hive.hold("listed", f"{re.escape(str(self._place(table)))}(/|$)")
+        reading = self.hive.begin(query, "held reader")
+        met = self._until_met(hold, reading)
+        writing = self.hive.begin(action.sql)
+        wait([writing], STATEMENT_SECONDS if step.kind != "overwrite" else 8)
+        if met:
+            self.counts["readers held"] += 1
+            time.sleep(HELD_SECONDS)
+        hold.release()
+        try:
+            found = table.read([tuple(row) for row in reading.result(STATEMENT_SECONDS)["rows"]])
+        except HiveError as error:
+            raise Difference(table.root, f"a reader that was held at {met} failed: {error}\n{self.hive.said()}") from error
+        if met and found != before:
+            raise Difference(table.root, f"a reader that was held at {met} read:\n{_difference(before, found)}")
+        self._result(writing, action)
+        return True
+
+    def _until_met(self, hold: Hold, running: "Future") -> list[str]:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not running.done():
+            if met := hold.met(0.1):
+                return met
+        return hold.met()
+
+    def _result(self, running: "Future", action: Action) -> None:
+        try:
+            running.result(STATEMENT_SECONDS)
+        except TimeoutError as error:
+            raise Difference(action.table.root, f"a statement doesn't end: {action.sql}\n{self.hive.said()}") from error
+
+    def _compare(self, table: Table, *, keeps: bool) -> None:
+        """Read a table that a statement was about, and remember how it reads."""
+        self._seen[table.root] = self._listing(table.root)
+        found = table.read(self.hive.rows(table.query()))
+        expected = table.expected()
+        if [row for _, row in found] != expected:
+            raise Difference(table.root, f"{table.full_name} reads:\n{_difference([(None, row) for row in expected], [(None, row) for _, row in found])}")
+        ids = [row_id for row_id, _ in found if row_id is not None]
+        if len(set(zip(ids, map(table.key, (row for _, row in found)), strict=False))) != len(ids):
+            raise Difference(table.root, f"{table.full_name} has a ROW__ID twice: {found}")
+        before = {row: row_id for row_id, row in self._known.get(table.root, [])}
+        moved = [(row_id, row) for row_id, row in found if keeps and before.get(row, row_id) != row_id]
+        if moved:
+            raise Difference(table.root, f"{table.full_name}: rows that no statement changed have other ROW__IDs: {moved}")
+        self._known[table.root] = found
+        self.counts["rows compared"] += len(found)
+
+    def _same(self, root: str, when: str) -> None:
+        """Read a table again that no statement has changed since."""
+        table, listing = self.world.tables[root], self._listing(root)
+        if root not in self._known:
+            return
+        try:
+            found = table.read(self.hive.rows(table.query(), "beside"))
+        except HiveError as error:
+            raise Difference(root, f"{table.full_name} can't be read {when}: {error}\n{self.hive.said()}") from error
+        self.counts["rows compared"] += len(found)
+        if found != self._known[root]:
+            raise Difference(root, f"{table.full_name} reads {when}:\n{_difference(self._known[root], found)}\n{self.tree(root)}")
+        self._seen[root] = listing
+
+    def tree(self, root: str) -> str:
+        """Files of a table."""
+        place = self._place(self.world.tables[root])
+        return "\n".join(sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()))
+
+    def sql(self, root: str | None = None) -> str:
+        """What was said so far, or about one table."""
+        return "\n".join(text for about, text in self.said if root in {None, "", about})
+
+    def _place(self, table: Table) -> Path:
+        if table.place is not None:
+            return Path(table.place)
+        plain, own = self.world.databases
+        home = self.hive.warehouse / f"{plain}.db" if table.database == plain else Path(self.world.places) / f"{own}.DB"
+        return home / table.name.lower()
+
+    def _listing(self, root: str) -> frozenset[str]:
+        place = self._place(self.world.tables[root])
+        return frozenset(str(path.relative_to(place)) for pattern in ("*", "*/*", "*/*/*") for path in place.glob(pattern))
+
+    def _write(self, step: Step, action: Action) -> None:
+        columns = list(zip(*action.file, strict=True))[: len(_LOADED)]
+        arrays = [pa.array([None if value is None else value for value in column]).cast(pa.string()) for column in columns]
+        arrays = [array.cast(kind) for array, kind in zip(arrays, _LOADED.types, strict=True)]
+        pa.orc.write_table(pa.table(arrays, schema=_LOADED), f"{self.world.places}/load-{step.number}.orc")
+
+
+def _difference(expected: Rows, found: Rows) -> str:
+    lost, more = [one for one in expected if one not in found], [one for one in found if one not in expected]
+    twice = [one for one, count in Counter(found).items() if count > 1]
+    return f"  lost ({len(lost)}): {lost[:10]}\n  not expected ({len(more)}): {more[:10]}\n  twice: {twice[:10]}"

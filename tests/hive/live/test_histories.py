@@ -1,0 +1,46 @@
+"""Random SQL on a living Hive while our daemon compacts and cleans: Hive reads what the model says, at every moment (docs/testing.md)."""
+
+import pytest
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(0)]
+
+
+@pytest.fixture
+def length(request):
+    """Seed, statements, hours as asked for."""
+    option = request.config.getoption
+    return option("--live-seed"), option("--live-statements"), option("--live-hours")
+
+
+def test_hive_4_beside_our_daemon(pair, length):
+    """Hive 4.0.1, our daemon alone compacts."""
+    seed, statements, hours = length
+    pair("4").histories("beside our daemon", seed, statements * 3 // 5, hours)
+
+
+def test_hive_4_beside_both(pair, length, ascii_values):
+    """Hive 4.0.1, its own Initiator, Worker and Cleaner compact too."""
+    seed, statements, hours = length
+    both = pair("4")
+    both.hive.threads("initiator", "worker", "cleaner")
+    try:
+        both.histories("beside our daemon and its own", seed + 1000, statements * 2 // 5, hours, values=ascii_values)
+    finally:
+        both.hive.threads()
+
+
+def test_hive_3_beside_our_daemon(pair, length):
+    """Hive 3.1.3, our daemon alone compacts."""
+    seed, statements, hours = length
+    pair("3").histories("beside our daemon", seed + 2000, statements // 5, hours)
+
+
+def test_hive_3_beside_both(pair, length, ascii_values):
+    """Hive 3.1.3, its own threads compact too."""
+    seed, statements, hours = length
+    both = pair("3")
+    both.hive.threads("initiator", "worker", "cleaner")
+    try:
+        both.histories("beside our daemon and its own", seed + 3000, statements // 10, hours, values=ascii_values)
+    finally:
+        both.hive.threads()

@@ -1,0 +1,95 @@
+"""What living Hives have shown to go wrong, each as a history of its own: Hive must read the rows that it committed, and no others."""
+
+import contextlib
+import time
+
+import pytest
+
+from tests.daemon.lab import until
+from tests.hive.server.hive import HiveError
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(0)]
+ACID = "stored as orc tblproperties ('transactional'='true')"
+
+MANIFESTS_READ = ("open", r"/r\.db/b/-tmp\.delta_")
+"""Where Hive 4 has written the manifests of an INSERT and begins to read them."""
+MOVED = ("rename", r"/r\.db/b/")
+"""Where Hive 3.1 moves what it wrote."""
+
+
+@pytest.fixture(params=["4", "3"])
+def living(request, pair):
+    """Each release in turn, with our daemon beside it and an empty database `r`."""
+    found = pair(request.param)
+    found.hive.sql("create database r")
+    yield found
+    found.hive.sql("drop database r cascade")
+
+
+def ids(living, table):
+    return sorted(int(row) for (row,) in living.hive.rows(f"select id from r.{table}"))
+
+
+def some(first, count, letter):
+    """A query that returns so many rows."""
+    numbers = ",".join(str(number) for number in range(first, first + count))
+    return f"select cast(x.id as int), concat('{letter}', x.id) from (select explode(split('{numbers}', ',')) as id) x"
+
+
+def directories(living, table):
+    return [path.name for path in (living.hive.warehouse / "r.db" / table).iterdir()]
+
+
+def test_manifests_of_a_running_insert_stay(living):
+    """An INSERT lays down a manifest for each bucket; a cleaning that comes while they lie there leaves them alone, and the INSERT's rows are all there."""
+    with living.daemon.told(cleaner={"retention_seconds": 3600}):
+        living.hive.sql(f"create table r.b (id int, v string) clustered by (id) into 16 buckets {ACID}")
+        living.hive.sql(f"insert into r.b {some(1, 24, 'a')}", f"insert into r.b {some(101, 12, 'b')}")
+        with contextlib.suppress(HiveError):  # refused where our Initiator was quicker
+            living.hive.sql("alter table r.b compact 'major'")
+        until(lambda: any(name.startswith("base_") for name in directories(living, "b")), "compacted")
+        expected = ids(living, "b")
+        hold = living.hive.hold(*MANIFESTS_READ if living.hive.version == "4" else MOVED)
+        writing = living.hive.begin(f"insert into r.b {some(301, 24, 'c')}")
+        until(lambda: writing.done() or hold.met(), "at the break point")
+    until(lambda: not any(name.startswith("delta_0000001_") for name in directories(living, "b")), "cleaned")
+    time.sleep(1)
+    hold.release()
+    writing.result()
+    assert ids(living, "b") == sorted([*expected, *range(301, 325)])
+
+
+def test_static_inserts_rolled_back_stay_away(living):
+    """Rolled-back INSERTs into partitions whose names Hive stores in another spelling: their rows are never read, also when all bookkeeping was forgotten."""
+    values = ["ABC", "10:00", "a b", "ü"]
+    living.hive.sql(f"create table r.s (id int) partitioned by (p string) {ACID}")
+    every = [", ".join(f"({first + number}, '{value}')" for number, value in enumerate(values)) for first in (0, 10, 20)]
+    living.hive.sql(f"insert into r.s partition(p) values {every[0]}")
+    for value in values:
+        living.hive.roll_back(f"insert into r.s partition(p='{value}') values (99)")
+    for rows in every[1:]:
+        living.hive.sql(f"insert into r.s partition(p) values {rows}")
+        living.daemon.settle(15)
+    assert ids(living, "s") == [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]
+
+
+def test_a_dynamic_insert_rolled_back_stays_away(living):
+    """The same of a dynamic one, of which Hive 3.1 has a write id but no component (HIVE-21052)."""
+    living.hive.sql(f"create table r.d (id int) partitioned by (p string) {ACID}", "insert into r.d partition(p) values (1, 'A'), (2, 'b')")
+    living.hive.roll_back("insert into r.d partition(p) values (3, 'A'), (4, 'new')")
+    for number in (5, 6):
+        living.hive.sql(f"insert into r.d partition(p) values ({number}, 'A')")
+        living.daemon.settle(15)
+    living.hive.sql("insert into r.d partition(p) values (7, 'new')")
+    assert ids(living, "d") == [1, 2, 5, 6, 7]
+
+
+def test_rows_of_a_failed_ctas_stay_away(living):
+    """A CREATE TABLE AS SELECT that was rolled back leaves rows in no later table of that name."""
+    living.hive.sql(f"create table r.source (id int) {ACID}", "insert into r.source values (1), (2)")
+    living.hive.roll_back(f"create table r.c {ACID} as select id from r.source")
+    time.sleep(2)
+    living.hive.sql("drop table if exists r.c", f"create table r.c (id int) {ACID}", "insert into r.c values (9)")
+    time.sleep(2)
+    living.daemon.settle(30)
+    assert ids(living, "c") == [9]

@@ -1,0 +1,51 @@
+"""A real INSERT of Hive 4 is held between its tasks, its manifests in the table's directory: our Cleaner leaves them alone, and no row is lost."""
+
+import pytest
+
+from compactor.acid.compaction import CompactionKind
+from compactor.metastore.database import Database
+from compactor.metastore.model import Entity
+from compactor.roles.cleaner import Cleaner
+from compactor.roles.services import Services
+from compactor.roles.worker import Worker
+from compactor.settings import Settings
+from tests.daemon.lab import until
+from tests.hive.server.hive import hive_server
+from tests.hive.server.jars import UnavailableError
+from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.needs import missing
+from tests.unit.roles.world import Inline
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def server(postgres):  # noqa: F811
+    try:
+        with hive_server("4", postgres) as started:
+            yield started
+    except UnavailableError as error:
+        missing(str(error))
+
+
+def test_a_table_is_cleaned_under_a_running_insert(server):
+    """What the manifests name is read when all tasks have ended: with one of them gone its rows would be gone too, and the INSERT would report success."""
+    server.sql("create table t (id int, v string) clustered by (id) into 4 buckets stored as orc tblproperties ('transactional'='true')")
+    server.sql(*(f"insert into t values {', '.join(f'({first + n}, {n})' for n in range(8))}" for first in (0, 100)))
+    with Database(server.database) as database:
+        settings = Settings(database={"url": server.database}, cleaner={"retention_seconds": 0})
+        services = Services.over(database, settings, submitter=Inline())
+        assert services.queue.enqueue(Entity("default", "t"), CompactionKind.MAJOR).accepted
+        assert "published base_0000002" in Worker(services, 0).run_once()
+        hold = server.hold("create", r"-tmp\.delta_.*/000003_.*manifest")  # begun after the compaction: its transaction doesn't hold up the cleaning
+        writing = server.begin(f"insert into t values {', '.join(f'({200 + n}, {n})' for n in range(8))}")
+        assert hold.met(120)
+        left = server.warehouse / "t" / "-tmp.delta_0000003_0000003_0000"
+        manifests = sorted(path.name for path in left.iterdir())
+        assert manifests
+        cleaner = Cleaner(services)
+        until(lambda: "2 directories" in cleaner.run_once(), "cleaned")
+    assert set(manifests) <= {path.name for path in left.iterdir()}
+    hold.release()
+    writing.result()
+    assert sorted(int(row) for (row,) in server.rows("select id from t")) == [first + n for first in (0, 100, 200) for n in range(8)]

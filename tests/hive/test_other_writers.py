@@ -1,0 +1,142 @@
+"""Files that Hive 3 and 4 didn't write: each reads the same for Hive after a compaction, or is refused by its true reason."""
+
+import shutil
+
+import pyorc
+import pytest
+
+from compactor.acid.types import to_hive_string
+from compactor.errors import CompactorError, RefusedError
+from compactor.orc.tail import read_tail
+from compactor.reasons import Reason
+from compactor.storage.local_files import LocalReader
+from tests.compacting import compact_directory
+from tests.hive.java import UnavailableError
+from tests.hive.reader import HiveReader, JudgeError
+from tests.hive.writers import RELEASES, examples, write
+from tests.needs import missing
+
+pytestmark = pytest.mark.hive
+ZONES = ("UTC", "Asia/Kolkata", "America/New_York", "GMT+05:30")
+COLUMNS = [("id", "int"), ("t", "timestamp"), ("l", "array<timestamp>"), ("s", "string")]
+
+
+def schema(columns):
+    return f"struct<{','.join(f'{name}:{kind}' for name, kind in columns)}>"
+
+
+def made(*arguments):
+    try:
+        return write(*arguments)
+    except UnavailableError as error:
+        missing(str(error))
+
+
+def columns_of(file):
+    row = read_tail(LocalReader(str(file))).row_tree
+    return [(name, to_hive_string(kind)) for name, kind in zip(row.names, row.children, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def apache(tmp_path_factory):
+    """Apache ORC's example files, by name."""
+    try:
+        return {path.name: path for path in examples(tmp_path_factory.mktemp("examples"))}
+    except UnavailableError as error:
+        missing(str(error))
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_release_of_java_orc(hive_4, tmp_path, release):
+    """Original files of each release, in JVMs of several zones; Hive reads the compacted table as it read them."""
+    made(release, "zones", tmp_path, 300, 1, 9999, "true", *ZONES)
+    for number in range(len(ZONES)):
+        location = tmp_path / str(number)
+        before = hive_4.rows(location, schema(COLUMNS))
+        assert len(before) == 300
+        compact_directory(location, COLUMNS)
+        assert hive_4.rows(location, schema(COLUMNS)) == before, (release, ZONES[number])
+
+
+@pytest.mark.parametrize("name", ["col.dot.orc", "orc-file-presto-string.orc", "orc-file-no-double-statistic.orc", "orc_split_elim.orc"])
+def test_apaches_examples(hive_4, tmp_path, apache, name):
+    """Files of Presto and others, as they come with Apache ORC's own tests."""
+    shutil.copy(apache[name], tmp_path / "000000_0")
+    columns = columns_of(tmp_path / "000000_0")
+    before = hive_4.rows(tmp_path, schema(columns))
+    compact_directory(tmp_path, columns)
+    assert hive_4.rows(tmp_path, schema(columns)) == before != []
+
+
+def test_a_file_of_hive_0_11_is_refused_for_its_decimals(tmp_path, apache):
+    """They have no precision: each value has a scale of its own, which the C++ library cuts to six digits."""
+    shutil.copy(apache["orc-file-11-format.orc"], tmp_path / "000000_0")
+    columns = [(name, kind.replace("decimal(0,0)", "decimal(38,10)")) for name, kind in columns_of(tmp_path / "000000_0")]
+    with pytest.raises(RefusedError, match="decimals have no precision") as refused:
+        compact_directory(tmp_path, columns)
+    assert refused.value.reason is Reason.SCHEMA_MISMATCH
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize("name", ["orc-file-no-timezone.orc", "orc-file-dst-no-timezone.orc"])
+def test_stripes_without_a_zone_keep_having_none(tmp_path, apache, name, zone):
+    """Writers before Hive 1.1 named no zone; each reader takes its own, before and after."""
+    shutil.copy(apache[name], tmp_path / "000000_0")
+    columns = columns_of(tmp_path / "000000_0")
+    try:
+        reader = HiveReader("4", zone)
+    except UnavailableError as error:
+        missing(str(error))
+    with reader as hive:
+        before = hive.rows(tmp_path, schema(columns))
+        compact_directory(tmp_path, columns)
+        assert hive.rows(tmp_path, schema(columns)) == before != []
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("odd")
+    made("1.5.13", "odd", directory)
+    return directory
+
+
+def test_null_among_the_keys_of_a_map_is_refused(odd):
+    """Arrow would end the process."""
+    with pytest.raises(RefusedError, match="NULL among the keys of a map") as refused:
+        compact_directory(odd / "null-key", [("id", "int"), ("m", "map<string,int>")])
+    assert refused.value.reason is Reason.UNSUPPORTED_FORMAT
+
+
+@pytest.mark.parametrize("name", ["nanos-1000000000-0", "nanos-1000000000-1", "nanos-2000000007-0", "nanos-2000000007-1"])
+def test_nanoseconds_beyond_a_second_are_refused(hive_4, odd, name):
+    """Hive's reader fails over them; recoding would make valid timestamps of them."""
+    columns = [("id", "int"), ("t", "timestamp"), ("l", "array<timestamp>")]
+    with pytest.raises(JudgeError, match="nanos > 999999999"):
+        hive_4.rows(odd / name, schema(columns))
+    with pytest.raises(CompactorError, match="nanoseconds, which Hive doesn't read") as refused:
+        compact_directory(odd / name, columns)
+    assert refused.value.reason is Reason.CORRUPT_FILE
+
+
+@pytest.mark.parametrize("file", ["struct<ID:int,n:struct<foo:int>>", "struct<id:int,n:struct<Foo:int>>", "struct<_col0:int,_col1:struct<Foo:int>>"])
+def test_names_in_other_letters_are_refused(hive_4, tmp_path, file):
+    """Hive finds columns and fields by their very letters, and shows NULL else: values must not appear by a compaction."""
+    columns = [("id", "int"), ("n", "struct<foo:int>")]
+    with (tmp_path / "000000_0").open("wb") as sink, pyorc.Writer(sink, file) as writer:
+        writer.write((1, (5,)))
+    assert hive_4.rows(tmp_path, schema(columns))[0][1] != (1, (5,))
+    with pytest.raises(RefusedError, match=r"ID|Foo") as refused:
+        compact_directory(tmp_path, columns)
+    assert refused.value.reason is Reason.SCHEMA_MISMATCH
+
+
+@pytest.mark.parametrize(("file", "value"), [("bigint", 1), ("array<int>", [1]), ("map<int,int>", {1: 2})])
+def test_a_file_without_columns_is_refused(hive_4, tmp_path, file, value):
+    """Its root is a single value; it isn't damaged."""
+    with (tmp_path / "000000_0").open("wb") as sink, pyorc.Writer(sink, file) as writer:
+        writer.write(value)
+    with pytest.raises(JudgeError, match="does not support type conversion"):
+        hive_4.rows(tmp_path, "struct<a:int>")
+    with pytest.raises(RefusedError, match="instead of rows of columns") as refused:
+        compact_directory(tmp_path, [("a", "int")])
+    assert refused.value.reason is Reason.SCHEMA_MISMATCH

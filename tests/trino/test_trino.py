@@ -1,0 +1,103 @@
+"""
+Trino reads the same rows of tables that a real Hive wrote: before a compaction of ours, at every step of it, after it, and after cleaning.
+"""
+
+import pytest
+
+from compactor.acid.compaction import CompactionKind
+from compactor.metastore.database import Database
+from compactor.metastore.model import Entity
+from compactor.roles.cleaner import Cleaner
+from compactor.roles.services import Services
+from compactor.roles.worker import Worker
+from compactor.settings import Settings
+from tests.hive.server.hive import hive_server
+from tests.hive.server.jars import UnavailableError as NoHiveError
+from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.needs import missing
+from tests.trino.server import Trino, UnavailableError
+from tests.unit.roles.world import Inline
+
+pytestmark = [pytest.mark.trino, pytest.mark.timeout(900)]
+WRITTEN = """
+create table whole (id int, v string, d decimal(20,4), at timestamp) stored as orc tblproperties ('transactional'='true')
+insert into whole values (1, 'ü', 1.5, '2024-01-01 00:00:00.123456'), (2, null, null, null), (3, 'c', -7, '1999-12-31 23:59:59')
+insert into whole values (4, 'd', 0, null), (5, '', 12345678.9, '2038-01-19 03:14:08')
+update whole set v = 'new' where id = 2
+delete from whole where id in (1, 5)
+create table bucketed (id int, v string) clustered by (id) into 3 buckets stored as orc tblproperties ('transactional'='true')
+insert into bucketed values (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')
+delete from bucketed where id = 2
+insert into bucketed values (2, 'again'), (7, 'g')
+create table parted (id int) partitioned by (p string) stored as orc tblproperties ('transactional'='true')
+insert into parted partition (p = 'x y') values (1), (2)
+insert into parted partition (p = 'x y') values (3)
+delete from parted where id = 1
+create table later (id int) stored as orc tblproperties ('transactional'='true')
+create table plain (id int, v string) stored as orc tblproperties ('transactional'='true', 'transactional_properties'='insert_only')
+insert into plain values (1, 'a')
+insert into plain values (2, 'b')
+"""
+PLACE = "partition (p = 'x y')"
+SUBJECTS = [
+    ("whole", None, "(10, 'more', 1, null)"),
+    ("bucketed", None, "(10, 'more')"),
+    ("parted", "p=x y", "(10)"),
+    ("plain", None, "(10, 'more')"),
+]
+
+
+@pytest.fixture(scope="module")
+def hive(postgres):  # noqa: F811
+    """Hive 4.0.1 with tables written so that Trino can read them."""
+    try:
+        context = hive_server("4", postgres)
+        started = context.__enter__()
+    except NoHiveError as error:
+        missing(str(error))
+    started.sql("set hive.acid.direct.insert.enabled=false", *WRITTEN.strip().splitlines())
+    yield started
+    context.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="module")
+def trino(hive, tmp_path_factory):
+    """Trino over that Hive's metastore."""
+    try:
+        server = Trino(hive.metastore_port, tmp_path_factory.mktemp("trino"))
+    except UnavailableError as error:
+        missing(str(error))
+    with server:
+        yield server
+
+
+@pytest.fixture
+def services(hive):
+    """Ours on that metastore; `watched` is called at each step."""
+    with Database(hive.database) as database:
+        watched = []
+        settings = Settings(database={"url": hive.database}, host="here", user="compactor", worker={"prefer_major": True})
+        found = Services.over(database, settings, observers=[lambda step, _: [look(step) for look in watched]], submitter=Inline())
+        yield found, watched
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=[table for table, *_ in SUBJECTS])
+@pytest.mark.parametrize("kind", [CompactionKind.MINOR, CompactionKind.MAJOR])
+def test_the_rows_are_the_same_at_every_step(hive, trino, services, kind, subject):
+    """No step of Worker or Cleaner shows a part of a directory, or rows twice; Hive sees the same rows as Trino in the end."""
+    (services, watched), (table, partition, more) = services, subject
+    hive.sql("set hive.acid.direct.insert.enabled=false", f"insert into {table} {PLACE if partition else ''} values {more}")
+    query = f"select * from {table}"
+    before = trino.rows(query)
+    assert len(before) == len(hive.rows(query)) > 1
+    seen = []
+    watched.append(lambda step: seen.append((step, trino.rows(query))))
+    assert services.queue.enqueue(Entity("default", table, partition), kind).accepted
+    said = Worker(services, 1).run_once()
+    hive.sql("insert into later values (1)")  # the Cleaner waits for a transaction that is younger than the compaction
+    Cleaner(services).run_once()
+    watched.clear()
+    assert [step for step, rows in seen if rows != before] == []
+    assert {"worker.published", "cleaner.deleted"} <= {step for step, _ in seen}, (said, seen[-1:])
+    assert trino.rows(query) == before
+    assert sorted(hive.rows(f"select id from {table}")) == sorted((str(row[0]),) for row in before)

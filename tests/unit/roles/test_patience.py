@@ -1,0 +1,130 @@
+"""A database that is away for a while costs no work: a real PostgreSQL is stopped and started in the middle of an attempt, at each of its steps."""
+
+import threading
+
+import pytest
+from structlog.testing import capture_logs
+
+from compactor.errors import RetryableError, UnreachableError
+from compactor.metastore.database import Database
+from compactor.metastore.model import Entity
+from compactor.roles import patience, steps
+from compactor.roles.cancellation import Cancellation, DrainedError
+from compactor.roles.patience import patiently
+from tests.metastore.servers import UnavailableError, postgres_server
+from tests.needs import missing
+from tests.unit.roles.world import World
+
+LOGGED = "the metastore doesn't answer; the compaction waits for it"
+
+
+@pytest.fixture(autouse=True)
+def patient(impatient, monkeypatch):
+    """As delivered, but asking more often."""
+    monkeypatch.setattr(patience, "AWAY_SECONDS", 600.0)
+    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.05)
+
+
+@pytest.fixture(scope="module")
+def own_postgres():
+    """A server that the tests may stop."""
+    try:
+        server = postgres_server()
+        started = server.__enter__()
+    except UnavailableError as error:
+        missing(str(error))
+    yield started
+    server.__exit__(None, None, None)
+
+
+@pytest.fixture(params=["4.0.0", "3.1.0"])
+def own_world(request, own_postgres, tmp_path):
+    """A world on that server."""
+    with Database(own_postgres.create(request.param)) as database:
+        yield World(database, tmp_path)
+
+
+class Restart:
+    """The server goes away now, and comes back when it was missed, or when nothing more is asked of it."""
+
+    def __init__(self, server):
+        self.server = server
+        self.over = threading.Event()
+        self._thread = None
+
+    def __call__(self):
+        self.server.go_away()
+        self._thread = threading.Thread(target=self._come_back)
+        self._thread.start()
+
+    def missed(self, logger, method, event):
+        if event["event"] == LOGGED:
+            self.over.set()
+        return event
+
+    def _come_back(self):
+        self.over.wait(60)
+        self.server.come_back()
+
+    def wait(self):
+        self.over.set()
+        self._thread.join()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("step", steps.WORKER_STEPS)
+def test_a_restarted_database_costs_no_work(own_postgres, own_world, step):
+    """Wherever it happens: the attempt goes on, is the only one, and is committed; nothing of it is left; readers see the same rows."""
+    world = own_world
+    if not world.services.hive_4 and step == steps.WORKER_TXN_OPENED:
+        return  # Hive 3.1 gives a compaction no transaction
+    table = world.table(rows=4)
+    world.settle_time()
+    assert world.enqueue(Entity(table.database, table.name)).accepted
+    restart = Restart(own_postgres)
+    world.at_step[step] = restart
+    with capture_logs(processors=[restart.missed]):
+        said = world.worker().run_once()
+    restart.wait()
+    assert ": published " in said, said
+    assert world.passed.count(steps.WORKER_STAGED) == 1
+    assert world.states() == ["ready for cleaning"]
+    assert world.services.transactions.open_transactions() == []
+    assert world.services.locks.all() == []
+    world.assert_rows()
+
+
+def test_what_stays_away_is_given_up(monkeypatch):
+    """After two minutes, with the last error."""
+    monkeypatch.setattr(patience, "AWAY_SECONDS", 0.2)
+    asked = []
+
+    def away():
+        asked.append(1)
+        raise UnreachableError(f"no metastore, {len(asked)}")
+
+    with pytest.raises(UnreachableError, match="no metastore, ") as caught:
+        patiently(away, Cancellation())
+    assert str(caught.value) == f"no metastore, {len(asked)}"
+
+
+def test_a_store_is_not_the_metastores_matter():
+    """What needs one that is away makes room for others at once."""
+
+    def away():
+        raise UnreachableError("away", store="hdfs://nn:8020")
+
+    with pytest.raises(UnreachableError, match="away"):
+        patiently(away, Cancellation())
+
+
+def test_who_waits_can_be_stopped():
+    """A daemon that drains doesn't wait for the database."""
+    cancellation = Cancellation()
+
+    def away():
+        cancellation.cancel(DrainedError("the daemon stops"))
+        raise RetryableError("no metastore")
+
+    with pytest.raises(DrainedError):
+        patiently(away, cancellation)

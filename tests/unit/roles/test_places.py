@@ -1,0 +1,355 @@
+"""Where we may write and delete: nowhere that another table, partition or database has a share in, and nowhere outside the warehouse's roots."""
+
+import pytest
+from sqlalchemy import select, update
+from structlog.testing import capture_logs
+
+from compactor.demo.rows import CatalogRows
+from compactor.errors import RefusedError
+from compactor.metastore.model import Entity
+from compactor.metastore.places import Places
+from tests.unit.roles.tables import visible
+from tests.unit.roles.world import Clock
+
+
+def move(world, name, location):
+    """ALTER TABLE … SET LOCATION, or what CREATE TABLE … LOCATION would have left."""
+    schema = world.database.schema
+    table = select(schema.tbls.c.sd_id).where(schema.tbls.c.tbl_name == name)
+    world.hive.change(update(schema.sds).where(schema.sds.c.sd_id.in_(table)).values(location=str(location)))
+    world.services.places.forget()
+
+
+def move_partition(world, name, location):
+    schema = world.database.schema
+    partition = select(schema.partitions.c.sd_id).where(schema.partitions.c.part_name == name)
+    world.hive.change(update(schema.sds).where(schema.sds.c.sd_id.in_(partition)).values(location=str(location)))
+    world.services.places.forget()
+
+
+def refused(world):
+    return world.services.metrics.registry.get_sample_value("compactor_places_refused_total")
+
+
+# ---- Overlapping
+
+
+def test_aborted_writes_of_a_table_around_another_take_nothing_of_it(world):
+    """A partitioned table whose location is the database's directory: the deltas of the table inside have the same write ids, and are committed."""
+    victim = world.table("victim", rows=5, database="sales")
+    world.table("evil", rows=0, database="sales", partition_keys=[("p", "int")])
+    move(world, "evil", f"file:{victim.location.parent}")
+    for _ in range(3):
+        txn = world.hive.begin()
+        world.hive.touch(txn, "sales.evil")
+        world.hive.abort(txn)
+    before = visible(victim)
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.clean()
+    ((why,),) = world.hive.rows(world.database.schema.compaction_queue, "cq_error_message")
+    assert "which table sales.victim (" in why
+    assert visible(victim) == before
+    world.assert_rows(victim)
+    assert len(world.hive.rows(world.database.schema.txn_components, "tc_table")) == 3
+
+
+@pytest.mark.parametrize("spelled", ["{}", "{}/", "{}/.", "{}/../victim", "{}//"])
+def test_aborted_writes_of_a_second_table_at_one_place_take_nothing(world, spelled):
+    """However the second table spells the place of the first."""
+    victim, evil = world.table("victim", rows=5), world.table("evil", rows=0)
+    for number in range(3):
+        world.aborted_insert(evil, [(number, "x")])
+    move(world, "evil", "file:" + spelled.format(victim.location))
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.clean()
+    world.assert_rows(victim)
+    assert len(visible(victim)) == 5
+
+
+def test_two_tables_at_one_place_are_neither_compacted_nor_cleaned(any_world):
+    """The second one is refused, and names the first; so is the first."""
+    world = any_world
+    victim, evil = world.table("victim", rows=6), world.table("evil", rows=4)
+    move(world, "evil", f"file:{victim.location}")
+    for table, other in ((evil, victim), (victim, evil)):
+        said = world.compact(table)
+        assert "overlapping-location" in said
+        assert f"table db.{other.name} (" in said
+    assert len(visible(victim)) == 6
+    world.assert_rows(victim)
+
+
+def test_cleaning_waits_where_another_table_came_to_lie_after_the_compaction(world):
+    """What was compacted while it lay alone isn't cleaned any more once something else has a share in the place."""
+    table = world.table("t", rows=4)
+    world.table("other", rows=1)
+    world.compact(table)
+    move(world, "other", f"file:{table.location}/inside")
+    assert "the catalog has table db.other (" in world.clean()
+    assert len(visible(table)) == 5
+    assert world.states() == ["ready for cleaning"]
+
+
+@pytest.mark.parametrize("where", ["at another partition", "inside another partition", "at its own table", "in another table"])
+def test_a_partition_that_lies_where_another_does_is_refused(world, where):
+    """Partitions put elsewhere by ALTER … SET LOCATION; those that lie where their names say need no second look."""
+    table = world.table("t", rows=0, partition_keys=[("p", "int")])
+    other = world.table("other", rows=1)
+    for value in ("1", "2"):
+        for number in range(2):
+            world.insert(table, [(number, "x")], (value,))
+    assert "published base_" in world.compact(table, partition="p=1")
+    there = {
+        "at another partition": f"{table.location}/p=1",
+        "inside another partition": f"{table.location}/p=1/q",
+        "at its own table": table.location,
+        "in another table": f"{other.location}/x",
+    }[where]
+    move_partition(world, "p=2", f"file:{there}")
+    assert "overlapping-location" in world.compact(table, partition="p=2")
+
+
+def test_a_partition_elsewhere_and_alone_is_compacted(world):
+    """LOCATION of a partition outside its table, inside the warehouse."""
+    table = world.table("t", rows=0, partition_keys=[("p", "int")])
+    for number in range(2):
+        world.insert(table, [(number, "x")], ("1",))
+    there = table.location.parent / "elsewhere"
+    (table.location / "p=1").rename(there)
+    move_partition(world, "p=1", f"file:{there}")
+    assert "published base_" in world.compact(table, partition="p=1")
+    assert world.clean().startswith("cleaned 1 entries")
+    assert len(visible(table)) == 0
+
+
+def test_a_database_inside_a_table_is_in_the_way(world):
+    """CREATE DATABASE … LOCATION below a table's directory."""
+    table = world.table("t", rows=3)
+    dbs = world.database.schema.dbs
+    world.table("u", rows=1, database="inner")
+    world.hive.change(update(dbs).where(dbs.c.name == "inner").values(db_location_uri=f"file:{table.location}/inner.db"))
+    world.services.places.forget()
+    assert "database inner (" in world.compact(table)
+
+
+# ---- Roots
+
+
+def test_a_table_outside_all_databases_is_refused_and_says_what_to_set(world):
+    """LOCATION somewhere else on the file system: no byte is written, no directory made; the message names the setting."""
+    table = world.table("t", rows=3)
+    outside = world.folder / "outside"
+    table.location.rename(outside)
+    move(world, "t", f"file:{outside}")
+    before = sorted(path.name for path in outside.iterdir())
+    said = world.compact(table)
+    assert "outside-roots" in said
+    assert "warehouse.roots" in said
+    assert sorted(path.name for path in outside.iterdir()) == before
+    world.configure(warehouse={"roots": [f"file:{world.folder}"]})
+    assert "published base_" in world.compact(table)
+
+
+def test_the_warehouse_of_managed_tables_is_a_root_though_the_catalog_does_not_name_it(world):
+    """Hive 4 stores where external tables go; where managed ones go is in its configuration."""
+    table = world.table("t", rows=3)
+    dbs = world.database.schema.dbs
+    world.hive.change(update(dbs).values(db_location_uri="file:/elsewhere/external/db.db", db_managed_location_uri=None))
+    world.services.places.forget()
+    with capture_logs() as lines:
+        assert "published base_" in world.compact(table)
+        world.services.places.forget()
+        assert world.clean().startswith("cleaned 1 entries")
+    derived = [line for line in lines if "root" in line]
+    assert [(line["root"], line["table"], line["log_level"]) for line in derived] == [(f"file:///{str(world.folder)[1:]}/warehouse", "db.t", "info")]
+
+
+def test_roots_may_be_narrower_than_the_databases(world):
+    """Only what is named counts, beside the catalog's own."""
+    inside, outside = world.table("a", rows=2), world.table("b", rows=2, database="other")
+    world.configure(warehouse={"roots": [f"{world.folder}/warehouse/db.db"]})
+    assert "published base_" in world.compact(inside)
+    assert "outside-roots" in world.compact(outside)
+
+
+@pytest.mark.parametrize("change", ["mkdir", "create", "delete_tree", "delete_file", "write_small", "rename", "link", "withdraw", "adopt"])
+def test_no_change_of_the_store_gets_past_the_roots(world, change):
+    """Every call of the driver that changes something is refused outside, and counted; nothing has happened."""
+    table = world.table("t", rows=1)
+    outside = world.folder / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("x")
+    storage = world.services.storage(str(table.location))
+    before, mode = refused(world), outside.stat().st_mode
+    calls = {
+        "mkdir": lambda: storage.mkdir(f"{outside}/new"),
+        "create": lambda: storage.create(f"{outside}/new"),
+        "delete_tree": lambda: storage.delete_tree(str(outside)),
+        "delete_file": lambda: storage.delete_file(f"{outside}/f"),
+        "write_small": lambda: storage.write_small(f"{outside}/new", b"x"),
+        "rename": lambda: storage.rename_noreplace(f"{outside}/f", f"{table.location}/f"),
+        "link": lambda: storage.link_or_copy(f"{table.location}/delta_0000001_0000001_0000/bucket_00000_0", f"{outside}/new"),
+        "withdraw": lambda: storage.withdraw(str(outside), f"{table.location}/aside"),
+        "adopt": lambda: storage.adopt(str(table.location), str(outside)),
+    }
+    with pytest.raises(RefusedError, match="outside"):
+        calls[change]()
+    assert [path.name for path in outside.iterdir()] == ["f"]
+    assert outside.stat().st_mode == mode
+    assert refused(world) == before + 1
+
+
+def test_reading_is_free(world):
+    """What may not be changed may be looked at: `explain` needs it."""
+    world.table("t", rows=1)
+    assert world.services.storage(str(world.folder)).exists(str(world.folder))
+
+
+def test_the_catalog_is_read_once_for_many_questions(world):
+    """A thousand places cost one look at the catalog, until it is half a minute old."""
+    tables = [world.table(f"t{number}", rows=0) for number in range(3)]
+    places, reads = world.services.places, []
+    read = world.database.read
+    world.database.read = lambda work, **named: (reads.append(work), read(work, **named))[1]
+    facts = {table.name: world.services.catalog.find_table("db", table.name) for table in tables}
+    reads.clear()
+    for _ in range(100):
+        for table in tables:
+            places.require_alone(f"file:{table.location}", facts[table.name])
+            places.require_inside(f"file:{table.location}")
+    assert len(reads) == 2
+    assert world.services.catalog.facts_for([Entity("db", "t0")])
+
+
+def test_a_table_that_is_gone_is_in_no_place_any_more(any_world):
+    """The catalog was read a moment ago: what was dropped, or created anew, since then is not taken for another one at the same place."""
+    world = any_world
+    table = world.table("again", rows=0)
+    places = world.services.places
+    old = world.services.catalog.find_table("db", "again")
+    places.require_alone(old.location, old)
+    catalog = CatalogRows(world.database)
+    catalog.drop_table(table)
+    places.require_alone(old.location, None)
+    world.table("between", rows=0)
+    catalog.add_table(table)
+    new = world.services.catalog.find_table("db", "again")
+    assert new.tbl_id != old.tbl_id
+    places.require_alone(new.location, new)
+
+
+@pytest.mark.parametrize("question", ["alone", "inside"])
+def test_a_catalog_that_is_read_slowly_is_read_once_all_the_same(world, question):
+    """A read that takes longer than its result is good for: what it found serves the questions of the half minute after it."""
+    world.table("t", rows=0)
+    facts = world.services.catalog.find_table("db", "t")
+    clock, reads = Clock(), []
+    read = world.database.read
+
+    def slowly(work, **named):
+        reads.append(work)
+        clock.forward(40.0)
+        return read(work, **named)
+
+    world.database.read = slowly
+    places = Places(world.database, tuple, clock)
+    for _ in range(3):
+        if question == "alone":
+            places.require_alone(facts.location, facts)
+        else:
+            places.require_inside(facts.location)
+    assert len(reads) == 1
+
+
+# ---- Links
+
+
+def swap(world, place, victim):
+    """The owner of a table's directory moves it away, and puts a link to another's there."""
+    place.rename(world.folder / "moved away")
+    place.symlink_to(victim.location)
+    return place
+
+
+def with_aborted_writes(world, partition):
+    """A table whose first two write ids are aborted, and the directory to exchange."""
+    table = world.table("t", rows=0, partition_keys=[("p", "int")] if partition else [])
+    for insert in (world.aborted_insert, world.aborted_insert, world.insert, world.insert):
+        insert(table, [(1, "x")], ("1",) if partition else None)
+    return table, table.location / partition if partition else table.location
+
+
+@pytest.mark.parametrize("partition", ["p=1", None])
+def test_a_worker_does_not_follow_a_link_to_anothers_directory(world, partition):
+    """A partition's directory, or a table's own, became a link: nothing is written at its target, and the refusal names the link."""
+    victim = world.table("u", rows=4, database="other")
+    table, place = with_aborted_writes(world, partition)
+    link, before = swap(world, place, victim), world.names(victim.location)
+    said = world.compact(table, partition=partition)
+    assert "unsafe-location" in said
+    assert f"{link} is a symbolic link below the root" in said
+    assert world.names(victim.location) == before
+
+
+@pytest.mark.parametrize("partition", ["p=1", None])
+def test_a_cleaner_does_not_follow_a_link_to_anothers_directory(world, partition):
+    """After a compaction the directory became a link: what another committed isn't judged by this table's write ids, and stays."""
+    victim = world.table("u", rows=4, database="other")
+    table, place = with_aborted_writes(world, partition)
+    assert "published base_" in world.compact(table, partition=partition)
+    link, before = swap(world, place, victim), world.names(victim.location)
+    world.clean()
+    assert world.names(victim.location) == before
+    ((why,),) = world.hive.rows(world.database.schema.compaction_queue, "cq_error_message")
+    assert f"{link} is a symbolic link below the root" in why
+
+
+def test_aborted_writes_are_not_looked_for_behind_a_link(world):
+    """Nothing of the target is removed, and nothing of the table's aborted writes is forgotten."""
+    victim = world.table("u", rows=4, database="other")
+    _, place = with_aborted_writes(world, None)
+    swap(world, place, victim)
+    before = world.names(victim.location)
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    assert "is a symbolic link below the root" in world.clean()
+    assert world.names(victim.location) == before
+    assert len(world.hive.rows(world.database.schema.txn_components, "tc_table")) >= 2
+
+
+def test_a_link_further_up_is_refused_too_and_a_listing_through_it(world):
+    """The table's directory is a link, and its partition a directory behind it; a refused listing counts."""
+    behind = world.table("behind", rows=0, partition_keys=[("p", "int")])
+    world.insert(behind, [(1, "x")], ("1",))
+    link = behind.location.parent / "link"
+    link.symlink_to(behind.location)
+    storage, before = world.services.storage(str(link)), refused(world)
+    for attempt in (storage.list_tree, storage.mkdir, storage.delete_tree):
+        with pytest.raises(RefusedError, match=f"{link} is a symbolic link"):
+            attempt(f"{link}/p=1")
+    assert refused(world) == before + 3
+    assert storage.exists(f"{link}/p=1")
+
+
+def test_a_root_may_be_a_link_or_lie_below_one(world):
+    """Whoever runs the daemon named it."""
+    table = world.table("t", rows=3)
+    (world.folder / "link").symlink_to(world.folder / "warehouse")
+    move(world, "t", f"file:{world.folder}/link/db.db/t")
+    for root in ("link", "link/db.db"):
+        world.configure(warehouse={"roots": [f"file:{world.folder}/{root}"]})
+        world.insert(table, [(7, "x")])
+        assert "published base_" in world.compact(table)
+        assert "cleaned 1 entries" in world.clean()
+
+
+def test_a_database_at_a_link_inside_another_one_makes_no_root_of_it(world):
+    """Who may write in a database's directory may put a link there and create a database at it; `warehouse.roots` may name it all the same."""
+    victim = world.table("u", rows=1, database="other")
+    world.table("t", rows=1)
+    link = world.folder / "warehouse" / "db.db" / "x"
+    link.symlink_to(victim.location.parent)
+    world.root(f"file:{link}")
+    with pytest.raises(RefusedError, match=f"{link} is a symbolic link"):
+        world.services.places.require_inside(f"file:{link}/u")
+    world.configure(warehouse={"roots": [f"file:{world.folder}/warehouse", f"file:{link}"]})
+    world.services.places.require_inside(f"file:{link}/u")
