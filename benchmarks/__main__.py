@@ -9,6 +9,7 @@ BARS = (
     "untouched",
     "few_hits",
     "every_stripe",
+    "digest",
     "two_cores",
     "memory",
     "initiator",

@@ -3,6 +3,7 @@ One round of compactions in a process of its own; prints what it measured as JSO
 
     python -m benchmarks.compaction copy   FOLDER ROWS SHARE ROUNDS   major with SHARE of the stripes hit, against cp + fsync
     python -m benchmarks.compaction recode FOLDER ROWS ROUNDS         major with every stripe hit, against Arrow read and write (CPU)
+    python -m benchmarks.compaction digest FOLDER ROWS ROUNDS         the same with and without verifying values (CPU)
     python -m benchmarks.compaction once   FOLDER FILE CORES          one major of FILE, every stripe hit: seconds, and peak memory of a Python worker
 """
 
@@ -113,6 +114,26 @@ def recode(folder: Path, rows: int, rounds: int) -> dict[str, float]:
     return {"peer": peer, "ours": mine, "bytes": source.stat().st_size, "stripes": len(row_ids)}
 
 
+def digest(folder: Path, rows: int, rounds: int) -> dict[str, float]:
+    source = folder / "source.orc"
+    tables.write_raw(source, rows, 1, "zlib")
+    row_ids = hit(source, 1)
+    with Lab(folder) as lab:
+        lab.warm_up()
+        numbers = iter(range(2 * rounds))
+
+        def compacted(*, verify_values: bool) -> float:
+            settings = lab.services.settings
+            lab.services.settings = settings.model_copy(update={"recode": settings.recode.model_copy(update={"verify_values": verify_values})})
+            table = lab.table(f"t{next(numbers)}", source, row_ids)
+            with processes.CpuMeter(os.getpid()) as meter:
+                lab.compact(table)
+            return meter.seconds
+
+        without, verified = alternate(lambda: compacted(verify_values=False), lambda: compacted(verify_values=True), rounds)
+    return {"without": without, "with": verified, "bytes": source.stat().st_size, "stripes": len(row_ids)}
+
+
 def once(folder: Path, source: Path, cores: int) -> dict[str, float]:
     row_ids = hit(source, 1)
     with Lab(folder, cores) as lab:
@@ -131,6 +152,8 @@ def main() -> None:
                 answer = copy(root, int(rest[0]), float(rest[1]), int(rest[2]))
             case "recode":
                 answer = recode(root, int(rest[0]), int(rest[1]))
+            case "digest":
+                answer = digest(root, int(rest[0]), int(rest[1]))
             case "once":
                 answer = once(root, Path(rest[0]), int(rest[1]))
             case _:

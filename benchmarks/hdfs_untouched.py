@@ -33,6 +33,7 @@ def move(lab: Lab, table: DemoTable, location: str, source: str) -> None:
     sds, tbls = lab.services.database.schema.sds, lab.services.database.schema.tbls
     here = update(sds).where(sds.c.sd_id.in_(tbls.select().with_only_columns(tbls.c.sd_id).where(tbls.c.tbl_name == table.name)))
     lab.services.database.write(lambda connection: connection.execute(here.values({sds.c.location: location})))
+    lab.allow(location)
 
 
 def upload(path: Path, location: str) -> None:

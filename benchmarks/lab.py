@@ -26,6 +26,7 @@ from compactor.roles.services import Services
 from compactor.roles.worker import Worker
 from compactor.settings import Settings
 from compactor.settings.stores import Hdfs
+from compactor.settings.work import Warehouse as Roots
 
 DATABASE = "bench"
 Writer = Callable[[Path, int], None]
@@ -53,6 +54,11 @@ class Lab:
         self.warehouse = Warehouse(root / "warehouse", ledger, CatalogRows(self.services.database))
         self.ledger = ledger
         self.worker = Worker(self.services, 0)
+
+    def allow(self, location: str) -> None:
+        """Tables may lie there, too."""
+        roots = self.services.settings.warehouse.roots or (f"file:{self.warehouse.root}",)
+        self.services.settings = self.services.settings.model_copy(update={"warehouse": Roots(roots=tuple(dict.fromkeys((*roots, location))))})
 
     def __enter__(self) -> Self:
         return self

@@ -29,6 +29,7 @@ def run() -> list[harness.Result]:
             sds = lab.services.database.schema.sds
             here = update(sds).where(sds.c.location.like(f"%{table.location}")).values(location=f"s3a://{BUCKET}/t")
             lab.services.database.write(lambda connection: connection.execute(here))
+            lab.allow(f"s3a://{BUCKET}")
             settings = S3(**server.settings | {"endpoint": f"http://127.0.0.1:{wire.port}"})
             lab.services.settings = lab.services.settings.model_copy(update={"s3": settings})
             configure(lab.services.settings)

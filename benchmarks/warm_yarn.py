@@ -58,6 +58,7 @@ def table(lab: Lab, name: str, top: str) -> DemoTable:
     sds, tbls = lab.services.database.schema.sds, lab.services.database.schema.tbls
     here = update(sds).where(sds.c.sd_id.in_(tbls.select().with_only_columns(tbls.c.sd_id).where(tbls.c.tbl_name == name)))
     lab.services.database.write(lambda connection: connection.execute(here.values({sds.c.location: location})))
+    lab.allow(location)
     return made
 
 
