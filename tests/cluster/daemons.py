@@ -123,7 +123,7 @@ class Fleet(Scene):
             network: the namespace it lives in; None: ours.
         """
         home = self.folder / name
-        home.mkdir()
+        home.mkdir(exist_ok=True)
         config = home / "compactor.yaml"
         config.write_text(yaml.safe_dump(self.settings | {"host": name} | settings), encoding="utf-8")
         environment = {key: value for key, value in os.environ.items() if not key.startswith("COMPACTOR_")} | {"TMPDIR": str(home)}

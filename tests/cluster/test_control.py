@@ -159,7 +159,13 @@ def test_a_pause_cancels_what_runs(fleet):
 
 def test_a_drained_host_leaves_everything_to_the_others(fleet):
     """Its worker finishes and claims nothing more, also after a restart; undone, it claims again."""
+    before = fleet.daemon("first", **NOBODY)
+    fleet.wait(lambda: fleet.seen("first"), "there")
     fleet.run("drain", "first", "--reason", "new disks")
+    before.send(signal.SIGTERM)
+    assert ended(before.process) == 0
+    fleet.daemons.remove(before)
+    before.log.unlink()
     first = fleet.daemon("first", **NOBODY)
     fleet.wait(lambda: fleet.waits(first, "host first is drained"), "drained")
     fleet.enqueue("t")

@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -58,8 +59,9 @@ def test_who_looked_lately_knows_at_once(database_4, busy, request, monkeypatch)
     before = transactions.min_open()
     transactions.keep_up()
     later = time.monotonic() + PAUSE
-    monkeypatch.setattr("compactor.metastore.snapshots.time.monotonic", lambda: later)
-    monkeypatch.setattr("compactor.metastore.transactions.time.sleep", pytest.fail)
+    clock = SimpleNamespace(monotonic=lambda: later, sleep=pytest.fail)  # for these two modules alone: threads of others sleep
+    monkeypatch.setattr("compactor.metastore.snapshots.time", clock)
+    monkeypatch.setattr("compactor.metastore.transactions.time", clock)
     request.getfixturevalue("purged")
     seen = transactions.valid_txns()
     assert [txn_id for txn_id in finished if not seen.is_valid(txn_id)] == []

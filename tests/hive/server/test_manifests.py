@@ -1,5 +1,7 @@
 """A real INSERT of Hive 4 is held between its tasks, its manifests in the table's directory: our Cleaner leaves them alone, and no row is lost."""
 
+import time
+
 import pytest
 
 from compactor.acid.compaction import CompactionKind
@@ -37,7 +39,8 @@ def test_a_table_is_cleaned_under_a_running_insert(server):
         services = Services.over(database, settings, submitter=Inline())
         assert services.queue.enqueue(Entity("default", "t"), CompactionKind.MAJOR).accepted
         assert "published base_0000002" in Worker(services, 0).run_once()
-        hold = server.hold("create", r"-tmp\.delta_.*/000003_.*manifest")  # begun after the compaction: its transaction doesn't hold up the cleaning
+        time.sleep(1.5)  # for a second after it was opened Hive takes the compaction's transaction for open, and the INSERT would hold up the cleaning
+        hold = server.hold("create", r"-tmp\.delta_.*/000003_.*manifest")
         writing = server.begin(f"insert into t values {', '.join(f'({200 + n}, {n})' for n in range(8))}")
         assert hold.met(120)
         left = server.warehouse / "t" / "-tmp.delta_0000003_0000003_0000"

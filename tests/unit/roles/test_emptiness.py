@@ -1,5 +1,7 @@
 """Workers of one process share what they find out about an empty queue."""
 
+from types import SimpleNamespace
+
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.model import Entity
 from compactor.roles.emptiness import Emptiness
@@ -43,7 +45,7 @@ def test_what_this_process_queues_is_seen_by_all(world, monkeypatch):
 def test_it_is_believed_for_less_than_a_wait(monkeypatch):
     """After the wait between two looks somebody asks again, whoever comes first; pools are told apart."""
     now = [100.0]
-    monkeypatch.setattr("compactor.roles.emptiness.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("compactor.roles.emptiness.time", SimpleNamespace(monotonic=lambda: now[0]))
     emptiness = Emptiness()
     emptiness.found("one", "a")
     assert emptiness.is_known("two", "a", 10)
