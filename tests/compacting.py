@@ -141,8 +141,8 @@ class Attempt:
         return sorted(path.name for path in self.location.iterdir())
 
 
-def compact_directory(location, columns, *, kind=CompactionKind.MAJOR, layout=LayoutVersion.HIVE_4, write_ids="db.t:100:9223372036854775807::", txn=1000):
-    """One whole compaction of a directory that no warehouse made: files by other writers. All of it counts as committed, up to write id 100."""
+def directory_compaction(location, columns, *, kind=CompactionKind.MAJOR, layout=LayoutVersion.HIVE_4, write_ids="db.t:100:9223372036854775807::", txn=1000):
+    """A compaction of a directory that no warehouse made: files by other writers. All of it counts as committed, up to write id 100."""
     hive_4 = layout is LayoutVersion.HIVE_4
     facts = TableFacts(
         tbl_id=1,
@@ -176,7 +176,12 @@ def compact_directory(location, columns, *, kind=CompactionKind.MAJOR, layout=La
         pool=None,
         run_as=None,
     )
-    compaction = Compaction(request, storage_for(str(location)), InProcess(), settings(splice={"min_stripe_bytes": 1}))
+    return Compaction(request, storage_for(str(location)), InProcess(), settings(splice={"min_stripe_bytes": 1}))
+
+
+def compact_directory(location, columns, **how):
+    """One whole such compaction."""
+    compaction = directory_compaction(location, columns, **how)
     try:
         compaction.run()
         compaction.verify()

@@ -8,6 +8,7 @@ into several chunks: it puts their parts together.
 from collections.abc import Callable
 from dataclasses import replace
 
+from compactor.acid.compaction import LayoutVersion
 from compactor.acid.names import DirKind
 from compactor.acid.types import row_type
 from compactor.engine.delete_files import Deletes
@@ -38,7 +39,7 @@ def plan_full_acid(storage: Storage, selection: Selection, *, entity: str, locat
         RefusedError: with its reason; nothing was written.
     """
     wanted = [file for file in selection.all_files if not (file.role is Role.ORIGINAL and file.length == 0)]
-    reads = read_tails(storage, location, wanted)
+    reads = read_tails(storage, location, wanted, zones=selection.layout is LayoutVersion.HIVE_3)
     tails: dict[str, Tail] = {read.file.path: read.tail for read in reads if read.tail is not None}
     columns = row_type(selection.spec.columns)
     facts = {read.file.path: file_facts(read, columns) for read in reads}

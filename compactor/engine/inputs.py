@@ -16,7 +16,8 @@ from compactor.orc.evolve import conversion
 from compactor.orc.keys import stripe_bounds
 from compactor.orc.rows import ROW_COLUMN
 from compactor.orc.tail import Tail, read_tail
-from compactor.planning.document import InputFile
+from compactor.orc.zones import stripe_zone
+from compactor.planning.document import InputFile, Role
 from compactor.planning.facts import FileFacts, StripeFacts
 from compactor.reasons import Reason
 from compactor.storage.base import ReadHandle, Storage
@@ -30,10 +31,16 @@ _POSITIONAL: Final = re.compile(r"_col\d+")
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """An input with its tail; None when its logical length is zero, so that it has no rows."""
+    """
+    An input with its tail; None when its logical length is zero, so that it has no rows.
+
+    Args:
+        zone: of its first stripe with rows; None where it wasn't asked for.
+    """
 
     file: InputFile
     tail: Tail | None
+    zone: str | None = None
 
 
 def open_input(storage: Storage, location: str, path: str) -> ReadHandle:
@@ -49,9 +56,12 @@ def open_input(storage: Storage, location: str, path: str) -> ReadHandle:
         raise RefusedError(Reason.INPUT_CHANGED, f"{path} is gone from {location}") from None
 
 
-def read_tails(storage: Storage, location: str, files: Sequence[InputFile]) -> list[ReadFile]:
+def read_tails(storage: Storage, location: str, files: Sequence[InputFile], *, zones: bool = False) -> list[ReadFile]:
     """
     The tails of all files, in their order.
+
+    Args:
+        zones: with the time zones of rows that have timestamps; one more read for each file.
 
     Raises:
         CorruptFileError, RefusedError: of the first file that can't be used.
@@ -59,10 +69,10 @@ def read_tails(storage: Storage, location: str, files: Sequence[InputFile]) -> l
     if not files:
         return []
     with ThreadPoolExecutor(min(READERS, len(files)), thread_name_prefix="tails") as pool:
-        return list(pool.map(lambda file: _read_file(storage, location, file), files))
+        return list(pool.map(lambda file: _read_file(storage, location, file, zones=zones), files))
 
 
-def _read_file(storage: Storage, location: str, file: InputFile) -> ReadFile:
+def _read_file(storage: Storage, location: str, file: InputFile, *, zones: bool) -> ReadFile:
     logical = _logical_length(storage, location, file)
     file = replace(file, logical_length=logical)
     if logical == 0:
@@ -71,8 +81,10 @@ def _read_file(storage: Storage, location: str, file: InputFile) -> ReadFile:
         if reader.size != file.length:
             raise RefusedError(Reason.INPUT_CHANGED, f"{file.path} has {reader.size} bytes now, {file.length} when it was listed")
         tail = read_tail(reader, logical)
+        first = next((index for index, stripe in enumerate(tail.stripes) if stripe.number_of_rows), None)
+        zone = stripe_zone(reader, tail, first) if zones and first is not None and file.role is not Role.DELETE_DELTA else None
     check_key_statistics(tail)
-    return ReadFile(file, tail)
+    return ReadFile(file, tail, zone)
 
 
 def _logical_length(storage: Storage, location: str, file: InputFile) -> int | None:
@@ -113,6 +125,7 @@ def file_facts(read: ReadFile, columns: HiveType, not_copyable: str | None = Non
         not_copyable=not_copyable,
         unknown_columns=tuple(unknown_columns(tail.row_tree, columns)),
         schema_problem=None if not_copyable is None and tail.is_acid else _problem(tail, columns),
+        zone=read.zone,
     )
 
 

@@ -13,7 +13,7 @@ from compactor.acid.row_id import MAX_BUCKET, BucketRangeError, decode_bucket
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.planning.document import InputFile, Role
 from compactor.planning.facts import FileFacts, StripeFacts, TableSpec
-from compactor.planning.segments import Source, one_bucket
+from compactor.planning.segments import Source, keeps_rows, one_bucket
 from compactor.reasons import Reason
 
 INSERT, DELETE = 0, 2
@@ -107,6 +107,25 @@ def check_one_file_per_bucket(spec: TableSpec, sources: Iterable[Source]) -> Non
         if len(found) > 1 and not _attempts_with_disjoint_keys(found):
             names = ", ".join(sorted(source.file.path.rsplit("/", 1)[-1] for source in found))
             raise RefusedError(Reason.SEVERAL_FILES_PER_BUCKET, f"{spec.name}: {directory} has several files for bucket {bucket}: {names}")
+
+
+def check_one_zone(spec: TableSpec, bucket: int, sources: Iterable[Source]) -> None:
+    """
+    Rows that surely stay, of one bucket, have timestamps of one time zone: the readers of Hive 3.1 need that in a file, and no zone's values are converted to another's.
+
+    Raises:
+        RefusedError: UNSUPPORTED_FORMAT, with a file of each of two zones.
+    """
+    found: dict[str, str] = {}
+    for source in sources:
+        if source.facts.zone is not None and any(keeps_rows(source, stripe) for stripe in source.facts.stripes):
+            found.setdefault(source.facts.zone, source.file.path)
+    if len(found) > 1:
+        (one, first), (other, second) = sorted((path, name or "that isn't said") for name, path in found.items())[:2]
+        message = f"timestamps in time zone {first} ({one}) and in {second} ({other}) would stand in one file, which readers take for the same"
+        raise RefusedError(
+            Reason.UNSUPPORTED_FORMAT, f"{spec.name}: bucket {bucket} has {message}; a major compaction by Hive itself rewrites them in one zone"
+        )
 
 
 def _attempts_with_disjoint_keys(sources: Sequence[Source]) -> bool:

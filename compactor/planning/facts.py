@@ -87,6 +87,7 @@ class FileFacts:
         unknown_columns: columns of the file that the table doesn't have (any more).
         schema_problem: a sentence when its types can't become the table's without loss.
         codec: `zlib`, `none` …; stride: rows per index entry, 0 = no index; both for the choice of the output's format.
+        zone: time zone of the first stripe's timestamps, and, as far as writers go, of all; None where it doesn't matter.
     """
 
     path: str
@@ -100,6 +101,7 @@ class FileFacts:
     not_copyable: str | None = None
     unknown_columns: tuple[str, ...] = ()
     schema_problem: str | None = None
+    zone: str | None = None
 
     @property
     def bytes(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from compactor.acid.names import DirKind, bucket_name
 from compactor.acid.row_id import RowKey, encode
-from compactor.planning.checks import check_file, check_one_file_per_bucket, decoded_bucket
+from compactor.planning.checks import check_file, check_one_file_per_bucket, check_one_zone, decoded_bucket
 from compactor.planning.cost import predict
 from compactor.planning.document import (
     BucketPlan,
@@ -123,7 +123,7 @@ def plan(
         deletes: by decoded bucket.
 
     Raises:
-        RefusedError: LIMIT_EXCEEDED, a single stripe has more delete events than a task may hold.
+        RefusedError: LIMIT_EXCEEDED, a single stripe has more delete events than a task may hold; UNSUPPORTED_FORMAT, a file would have two time zones.
     """
     selection = prepared.selection
     scope = prepared.delete_scope
@@ -134,6 +134,8 @@ def plan(
         used = known is not None and (scope is DeleteScope.ALL or (scope is DeleteScope.OWN and known.own > 0))
         laid = segments(sources, sizes)
         if laid:
+            if output_format.one_zone:
+                check_one_zone(selection.spec, bucket, sources)
             events = known.events if known is not None and used else 0
             rows.append(BucketPlan(bucket, bucket_name(bucket), laid, known.paths if known is not None and used else (), events))
             notes += within_memory(rows[-1], sources, sizes)

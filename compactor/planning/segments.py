@@ -121,11 +121,20 @@ def _verdict(source: Source, stripe: StripeFacts, sizes: Sizes) -> tuple[Action,
 def _doubt(source: Source, stripe: StripeFacts) -> str | None:
     if stripe.hit is Hit.POSSIBLE:
         return "rows may be deleted"
-    if source.aborted and _any_between(source.aborted, stripe.current_ids or stripe.write_ids or (0, HIGHEST)):
+    if _may_be_aborted(source, stripe):
         return "rows may be aborted"
     if not one_bucket(stripe.buckets):
         return "bucket not proven"
     return None if stripe.last_exact else "last key not known"
+
+
+def _may_be_aborted(source: Source, stripe: StripeFacts) -> bool:
+    return bool(source.aborted) and _any_between(source.aborted, stripe.current_ids or stripe.write_ids or (0, HIGHEST))
+
+
+def keeps_rows(source: Source, stripe: StripeFacts) -> bool:
+    """Whether some row of a stripe surely stays: it has more of them than delete events, and none can be aborted."""
+    return stripe.rows > stripe.events and not _may_be_aborted(source, stripe)
 
 
 def one_bucket(buckets: tuple[int, int] | None) -> bool:

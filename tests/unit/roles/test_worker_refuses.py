@@ -1,12 +1,16 @@
 """Worker: what makes no sense is refused with a code and a sentence, and leaves no trace."""
 
+import zoneinfo
+
 import pytest
 from sqlalchemy import insert
 
+from compactor.acid.types import row_type
 from compactor.metastore.model import Entity
 from compactor.roles import steps
 from compactor.roles.setbacks import LONGEST_SECONDS
 from tests.metastore.actor import T
+from tests.unit.orc.files import acid_file, rows_of
 
 
 @pytest.mark.parametrize(
@@ -54,6 +58,20 @@ def test_a_refusal_leaves_no_aborted_transaction(world):
     world.at_step[steps.WORKER_TXN_OPENED] = lambda: opened.extend(txn.txn_id for txn in world.services.transactions.open_transactions())
     assert "refused: not-enough-to-compact" in world.worker().run_once()
     assert [world.services.transactions.state(txn_id).value for txn_id in opened] == ["committed"]
+
+
+def test_two_time_zones_are_refused_on_hive_3_before_anything_runs(world_3):
+    """Nothing was staged, no job was started, and the Worker says refused; Hive 3.1 has neither a state nor a column for that."""
+    world, row = world_3, [("id", "int"), ("t", "timestamp")]
+    table = world.table(rows=0, columns=row)
+    for number in range(2):
+        world.insert(table, [(number, (0, 0))])
+    (bucket,) = table.location.glob("delta_0000001_*/bucket_00000")
+    bucket.write_bytes(acid_file(rows_of(bucket.read_bytes()), row_type(row), timezone=zoneinfo.ZoneInfo("Asia/Kolkata")))
+    assert "refused: unsupported-format: db.t: bucket 0 has timestamps in time zone Asia/Kolkata" in world.compact(table)
+    assert world.ended() == [("failed", None)]
+    assert world.submitter.jobs == []
+    assert steps.WORKER_STAGED not in world.passed
 
 
 def test_a_sorted_table_is_refused(world, table):
