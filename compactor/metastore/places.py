@@ -2,7 +2,7 @@
 Where we may write and delete: inside the warehouse's roots, and only where nothing else of the catalog lies at, above or below.
 
 The catalog is read as a whole, for SDS has no index on locations: databases, tables, and of the partitions those that lie elsewhere than their table and their name
-say. What was read serves every question of the next half minute. Source: docs/storage.md; Hive's Warehouse.getPartitionPath.
+say. What was read serves every question of the next half minute; directly before something is published or removed, of ten times as long as the read took. Source: docs/storage.md; Hive's Warehouse.getPartitionPath.
 """
 
 import threading
@@ -22,6 +22,8 @@ from compactor.storage.links import LOCAL, link_below
 from compactor.storage.location import Place, is_at_or_inside, place_of
 
 FRESH_SECONDS: Final = 30.0
+_TIMES_ITS_COST: Final = 10
+"""A last look reads again what is older than so many times the read's own time: it costs a tenth of a connection at most, however large the catalog is."""
 _log = get_logger(__name__)
 
 
@@ -41,6 +43,7 @@ class Places:
         self._clock = clock
         self._lock = threading.Lock()
         self._owners: tuple[float, Owners] | None = None
+        self._cost = 0.0
         self._roots: tuple[float, frozenset[Place]] | None = None
         self._derived: set[Place] = set()
 
@@ -97,35 +100,40 @@ class Places:
 
     # Alone
 
-    def require_alone(self, location: str, table: TableFacts | None, partition: PartitionFacts | None = None) -> None:
+    def require_alone(self, location: str, table: TableFacts | None, partition: PartitionFacts | None = None, *, last_look: bool = False) -> None:
         """
         Args:
             table, partition: whose the place is. For the directory of a dropped partition the table that it was of.
+            last_look: something is published or removed next.
 
         Raises:
             RefusedError: OVERLAPPING_LOCATION, naming who else has a share in it; or the location can't be understood.
         """
-        if (owner := self.in_the_way(location, table, partition)) is not None:
+        if (owner := self.in_the_way(location, table, partition, last_look=last_look)) is not None:
             raise overlapping(location, owner)
 
-    def in_the_way(self, location: str, table: TableFacts | None, partition: PartitionFacts | None = None, *, dropped: bool = False) -> Owner | None:
+    def in_the_way(
+        self, location: str, table: TableFacts | None, partition: PartitionFacts | None = None, *, dropped: bool = False, last_look: bool = False
+    ) -> Owner | None:
         """As `require_alone`; `dropped`: the place is that of a partition that isn't in the catalog any more."""
         tbl_id, part_id = table.tbl_id if table else None, partition.part_id if partition else -1 if dropped else None
-        owners = self._all()
+        owners = self._all(min(FRESH_SECONDS, _TIMES_ITS_COST * self._cost) if last_look else FRESH_SECONDS)
         found = owners.in_the_way(place_of(location, any_host=True), tbl_id, part_id)
         while found is not None and not self._is_still_there(found):  # dropped, moved, or created anew since the catalog was read
             self.forget()
-            owners = self._all()
+            owners = self._all(FRESH_SECONDS)
             found = owners.in_the_way(place_of(location, any_host=True), tbl_id, part_id)
         if found is not None or table is None or part_id is None or (partition is not None and not owners.has(partition.part_id)):
             return found
         return self._database.read(lambda connection: self._sibling(connection, location, table, part_id))
 
-    def _all(self) -> Owners:
+    def _all(self, age: float) -> Owners:
         with self._lock:
-            if self._owners is None or self._clock() - self._owners[0] >= FRESH_SECONDS:
+            if self._owners is None or self._clock() - self._owners[0] >= age:
+                began = self._clock()
                 owners = Owners(self._database.read(self._read))
                 self._owners = (self._clock(), owners)  # the time after the read, which may take longer than its result is good for
+                self._cost = self._owners[0] - began
             return self._owners[1]
 
     def forget(self) -> None:

@@ -233,16 +233,19 @@ class AbortCleaner:
         if not inside and table.partitioned and self._services.storage(location).uploads is None:  # in an object store a directory without objects is none
             raise RetryableError(f"{location} is missing, and outside {table.location}: what was in it may lie anywhere")
 
-    def _still_right(self, table: TableFacts, entity: Entity) -> None:
+    def _still_right(self, table: TableFacts, entity: Entity, location: str | None = None) -> None:
+        """Before what was aborted is forgotten; with a location, before anything there is moved or deleted."""
         assert self._held is not None
         self._held.check()
         now = self._services.catalog.find_table(entity.database, entity.table)
         if now is None or now.tbl_id != table.tbl_id:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entity} was dropped or re-created while it was cleaned; everything was put back")
+        if location is not None:
+            self._services.places.require_alone(location, table, last_look=True)
 
     def _sweep(self, table: TableFacts, entity: Entity, location: str, judged: Judged, tally: CleanerTally) -> Swept:
         self._services.places.require_alone(location, table)
-        sweep = Sweep(self._services, table, location, judged, tag="aborted", about=entity, still_right=lambda: self._still_right(table, entity))
+        sweep = Sweep(self._services, table, location, judged, tag="aborted", about=entity, still_right=lambda: self._still_right(table, entity, location))
         swept = sweep.run(_aborted, originals=False)
         tally.add(swept.removed, swept.evidence)
         if swept.removed:

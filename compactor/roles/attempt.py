@@ -285,6 +285,7 @@ class Attempt:
             raise OwnershipLostError(f"entry {entry.id} is no longer ours: {_where(services.queue.entry(entry.id))}")
         try:
             facts = look_up(services, entry)
+            services.places.require_alone(facts.location, facts.table, facts.partition, last_look=True)
         except RefusedError as error:
             raise RefusedError(Reason.INPUT_CHANGED, f"while it was compacted: {error}") from None
         if facts.table.tbl_id != before.table.tbl_id or facts.location != before.location:

@@ -189,6 +189,7 @@ class Cleaner:
         found = services.catalog.facts_for([entry.entity]).get(entry.entity)
         if found is None or found[0].tbl_id != table.tbl_id or _location(found) != location:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was dropped, re-created or moved while it was cleaned; everything was put back")
+        services.places.require_alone(location, *found, last_look=True)
 
     def _marked(self, entry: QueueEntry, tally: CleanerTally, what: str) -> None:
         self._services.steps.enter(steps.CLEANER_MARKED, entry)

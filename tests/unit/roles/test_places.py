@@ -8,16 +8,22 @@ from compactor.demo.rows import CatalogRows
 from compactor.errors import RefusedError
 from compactor.metastore.model import Entity
 from compactor.metastore.places import Places
+from compactor.roles import steps
 from tests.unit.roles.tables import visible
 from tests.unit.roles.world import Clock
 
 
 def move(world, name, location):
-    """ALTER TABLE … SET LOCATION, or what CREATE TABLE … LOCATION would have left."""
+    """ALTER TABLE … SET LOCATION, or what CREATE TABLE … LOCATION would have left; some time ago."""
+    move_just_now(world, name, location)
+    world.services.places.forget()
+
+
+def move_just_now(world, name, location):
+    """The same, after the catalog was read."""
     schema = world.database.schema
     table = select(schema.tbls.c.sd_id).where(schema.tbls.c.tbl_name == name)
     world.hive.change(update(schema.sds).where(schema.sds.c.sd_id.in_(table)).values(location=str(location)))
-    world.services.places.forget()
 
 
 def move_partition(world, name, location):
@@ -88,6 +94,65 @@ def test_cleaning_waits_where_another_table_came_to_lie_after_the_compaction(wor
     assert "the catalog has table db.other (" in world.clean()
     assert len(visible(table)) == 5
     assert world.states() == ["ready for cleaning"]
+
+
+@pytest.mark.parametrize("step", [steps.CLEANER_LISTED, steps.CLEANER_TRASHED])
+def test_nothing_is_deleted_where_another_table_came_to_lie_a_moment_ago(world, step):
+    """The half minute isn't waited for: the catalog is read again before the deletion, and what was moved is put back."""
+    world.services.places = Places(world.database, list, world.clock)
+    table = world.table("t", rows=4)
+    world.table("other", rows=1)
+    world.compact(table)
+    before = visible(table)
+    world.at_step[step] = lambda: move_just_now(world, "other", f"file:{table.location}/inside")
+    assert "the catalog has table db.other (" in world.clean()
+    assert visible(table) == before
+    assert world.states() == ["ready for cleaning"]
+
+
+@pytest.mark.parametrize("step", [steps.CLEANER_LISTED, steps.CLEANER_TRASHED])
+def test_aborted_writes_are_left_where_another_table_came_to_lie_a_moment_ago(world, step):
+    """The same of what was aborted."""
+    world.services.places = Places(world.database, list, world.clock)
+    table, _ = world.table("t", rows=1), world.table("other", rows=1)
+    world.aborted_insert(table, [(7, "x")])
+    before = visible(table)
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.at_step[step] = lambda: move_just_now(world, "other", f"file:{table.location}/inside")
+    world.clean()
+    assert visible(table) == before
+    assert len(world.hive.rows(world.database.schema.txn_components, "tc_table")) == 1
+
+
+def test_nothing_is_published_where_another_table_came_to_lie_a_moment_ago(world):
+    """The Worker's last look."""
+    world.services.places = Places(world.database, list, world.clock)
+    table, _ = world.table("t", rows=4), world.table("other", rows=1)
+    before = visible(table)
+    world.at_step[steps.WORKER_VERIFIED] = lambda: move_just_now(world, "other", f"file:{table.location}/inside")
+    assert "input-changed: while it was compacted: " in (said := world.compact(table))
+    assert "the catalog has table db.other (" in said
+    assert visible(table) == before
+
+
+def test_a_last_look_reads_a_catalog_again_that_is_older_than_ten_times_the_read(world):
+    """A catalog that takes two seconds to read is read every twenty, not for each of a thousand removals."""
+    world.table("t", rows=0)
+    facts = world.services.catalog.find_table("db", "t")
+    clock, reads = Clock(), []
+    read = world.database.read
+
+    def slowly(work, **named):
+        reads.append(work)
+        clock.forward(2.0)
+        return read(work, **named)
+
+    world.database.read = slowly
+    places = Places(world.database, tuple, clock)
+    for age, wanted in ((0, 1), (19, 1), (2, 2), (19, 2), (1, 3)):
+        clock.forward(age)
+        places.require_alone(facts.location, facts, last_look=True)
+        assert len(reads) == wanted
 
 
 @pytest.mark.parametrize("where", ["at another partition", "inside another partition", "at its own table", "in another table"])
