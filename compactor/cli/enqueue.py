@@ -18,6 +18,7 @@ from compactor.errors import CompactorError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Enqueued, QueueEntry, QueueState
 from compactor.metastore.queue import Queue
+from compactor.metastore.requests import NOT_ASKED_FOR
 from compactor.reasons import Reason
 
 POOL_PARAMETER = "hive.compactor.worker.pool"
@@ -42,8 +43,9 @@ def enqueue(
     database = session.database(write=True)
     found = find(Catalog(database), wanted)
     found.require_eligible(CompactionKind(kind), database.schema.version)
-    if found.kept is not None:
-        session.output.say(f"warning: {found.kept}")
+    warnings = [warning for warning in (found.kept, _dropped(properties)) if warning is not None]
+    for warning in warnings:
+        session.output.say(f"warning: {warning}")
     asked = Queue(database).enqueue(
         found.entity, CompactionKind(kind), properties=properties, pool=pool or default_pool(found), initiator_id=f"{session.settings.host_name}-manual"
     )
@@ -61,15 +63,21 @@ def enqueue(
             "message": asked.message,
         }
         record |= {"waits": denial.reason.value if denial else None, "waits_because": denial.sentence if denial else None}
-        record["warnings"] = [] if found.kept is None else [found.kept]
+        record["warnings"] = warnings
         session.output.show(View(COLUMNS, [record], document=record))
         return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
     if not asked.accepted:
         session.output.say(asked.message)
     entry = _wait(session, found, asked, timeout)
-    ended = history_record(entry)
+    ended = {**history_record(entry), "warnings": warnings}
     session.output.show(View(HISTORY_COLUMNS, [ended], document=ended))
     return OUTCOMES.get(entry.state, Code.FAILED)
+
+
+def _dropped(properties: dict[str, str]) -> str | None:
+    """Which properties don't come into the queue."""
+    dropped = sorted(NOT_ASKED_FOR & properties.keys())
+    return f"dropped {', '.join(dropped)}: such properties are set by Hive or the daemon only" if dropped else None
 
 
 def _waits(session: Session, asked: Enqueued) -> Denial | None:

@@ -22,7 +22,8 @@ from compactor.metastore.sql import batches, entity_columns, fitting, next_numbe
 PROPERTIES_LIMIT = 2048
 REST = "compactor.rest"
 """A property that only a commit notes (`rests`): nobody asks for it."""
-_NOT_ASKED_FOR = HIVES_OWN_PROPERTIES | {REST}
+NOT_ASKED_FOR = HIVES_OWN_PROPERTIES | {REST}
+"""Dropped from every request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ class Requests:
             "cq_partition": request.entity.partition,
             "cq_state": QueueState.INITIATED.code,
             "cq_type": KIND_CODES[request.kind],
-            "cq_tblproperties": encode_properties({key: value for key, value in request.properties.items() if key not in _NOT_ASKED_FOR}),
+            "cq_tblproperties": encode_properties({key: value for key, value in request.properties.items() if key not in NOT_ASKED_FOR}),
             "cq_run_as": request.run_as,
             "cq_pool_name": request.pool,
             "cq_initiator_id": request.initiator_id,

@@ -22,6 +22,39 @@ def test_enqueue_puts_the_entry_where_hive_would(shop):
     assert (dict(entry.properties), entry.pool, entry.initiator_id) == ({"orc.compress": "ZSTD"}, "nightly", "edge1-manual")
 
 
+def test_enqueue_says_which_properties_it_drops(shop):
+    """One line, also for programs; what may be asked for is queued."""
+    asked = [word for one in ("location=file:/w/x", "ifPurge=true", "orc.compress=ZSTD") for word in ("--property", one)]
+    result = shop.run("-o", "json", "enqueue", "shop.orders", *asked)
+    warning = "dropped ifPurge, location: such properties are set by Hive or the daemon only"
+    assert result.stderr == f"warning: {warning}\n"
+    assert json.loads(result.stdout)["warnings"] == [warning]
+    assert shop.json("queue")[0]["properties"] == {"orc.compress": "ZSTD"}
+
+
+@pytest.mark.parametrize("of", ["table", "partition"])
+def test_enqueue_plan_and_explain_warn_that_what_is_replaced_stays(shop, of):
+    """`no_cleanup` of the table or the partition: said, not refused."""
+    name, target = ("orders", "shop.orders") if of == "table" else ("events", "shop.events/day=2024-01-01/path=a%2Fb")
+    with shop.open() as database:
+        hive, schema = Hive(database), database.schema
+        if of == "table":
+            ((number,),) = hive.rows(schema.tbls, "tbl_id", where=schema.tbls.c.tbl_name == name)
+            hive.change(schema.table_params.insert().values(tbl_id=number, param_key="no_cleanup", param_value="true"))
+        else:
+            ((number,),) = hive.rows(schema.partitions, "part_id", where=schema.partitions.c.part_name == target.partition("/")[2])
+            hive.change(schema.partition_params.insert().values(part_id=number, param_key="no_cleanup", param_value="true"))
+    warning = f"no_cleanup is set for {target}: replaced files stay"
+    if of == "table":  # the partition holds a single delta: nothing to plan
+        assert shop.json("plan", target)["warnings"] == [warning]
+        assert shop.json("explain", target)["compaction"]["warnings"] == [warning]
+        for command in ("plan", "explain"):
+            assert f"warning: {warning}" in shop.run(command, target).stdout
+    result = shop.run("-o", "json", "enqueue", target)
+    assert (result.exit_code, result.stderr) == (0, f"warning: {warning}\n")
+    assert json.loads(result.stdout)["warnings"] == [warning]
+
+
 def test_enqueue_twice_is_nothing_to_do(shop):
     """What is queued already isn't queued again: exit 3, and the entry in the way is shown."""
     first = shop.json("enqueue", "shop.orders")

@@ -108,7 +108,7 @@ def stubs(monkeypatch):
     monkeypatch.setattr(enqueue_module, "Queue", lambda _: SimpleNamespace(enqueue=lambda *_, **__: accepted))
     monkeypatch.setattr(plan_module, "Places", lambda *_: ANYWHERE)
     monkeypatch.setattr(plan_module, "Transactions", lambda _: SimpleNamespace(valid_txns=lambda: None, compactor_write_ids=lambda *_: None))
-    made = SimpleNamespace(observe=lambda: None, plan=lambda: None)
+    made = SimpleNamespace(observe=lambda: None, plan=lambda: SimpleNamespace(warnings=()))
     monkeypatch.setattr(plan_module, "Compaction", lambda *_: made)
     monkeypatch.setattr(plan_module, "ConfiguredSubmitter", lambda _: None)
     monkeypatch.setattr(plan_module, "plan_view", lambda _: None)
