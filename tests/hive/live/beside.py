@@ -88,6 +88,18 @@ class Beside:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
+    def told_of(self, table: str) -> str:
+        """What it logged last of tables of this name, what is queued and finished for them, and who is there: to find out how a difference came about."""
+        told = [" ".join(f"{key}={value}" for key, value in one.items()) for one in self.events() if table in str(one.get("table", "")).split(".")]
+        with psycopg.connect(self.hive.database) as connection:
+            rows = [
+                f"{name}: {row}"
+                for name in ("compaction_queue", "completed_compactions", "txns", "min_history_level", "hive_locks")
+                if name != "min_history_level" or self.hive.version == "4"
+                for row in connection.execute(f"select * from {self._name(name)} order by 1 desc limit 12").fetchall()
+            ]
+        return "\n".join(["the daemon:", *told[-30:], "the metastore:", *rows])
+
     def waiting(self) -> int:
         """Entries that no worker has finished, or no cleaner."""
         with psycopg.connect(self.hive.database) as connection:
@@ -95,10 +107,12 @@ class Beside:
         return int(row[0]) if row else 0
 
     def finished(self) -> Counter[str]:
-        """Compactions that ended, by state: "s" succeeded, "f" failed, "c" refused."""
+        """Compactions that ended, by who worked on them, and state: "s" succeeded, "f" failed, "c" refused."""
         with psycopg.connect(self.hive.database) as connection:
-            rows = connection.execute(f"select {self._name('cc_state')} from {self._name('completed_compactions')}").fetchall()
-        return Counter(str(state) for (state,) in rows)
+            rows = connection.execute(
+                f"select {self._name('cc_hadoop_job_id')} like 'job\\_%', {self._name('cc_state')} from {self._name('completed_compactions')}"
+            ).fetchall()
+        return Counter(f"compactions of {'Hive' if hives else 'ours'}: {state}" for hives, state in rows)
 
     def open_transactions(self) -> list[int]:
         """Those of others."""

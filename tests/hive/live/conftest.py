@@ -26,9 +26,17 @@ COUNTED: dict[str, Counter[str]] = {}
 
 @dataclass
 class Pair:
-    """A server and our daemon on its metastore."""
+    """
+    A server and our daemon on its metastore.
+
+    Args:
+        readers: a second HiveServer2, for queries that are held.
+        compactor: a third, in which Hive's own threads run: jobs of one JVM get into each other's way.
+    """
 
     hive: HiveServer
+    readers: HiveServer
+    compactor: HiveServer
     daemon: Beside
     folder: Path
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -55,12 +63,12 @@ class Pair:
                 counts["histories"] += 1
             self._drop(history)
             seed += 1
-        counts.update({f"compactions {state}": number for state, number in self.daemon.finished().items()})
+        counts.update(self.daemon.finished())
 
     def _history(self, seed: int, values: list[str | None], *, patient: bool = False) -> History:
         number = next(self.numbers)
         world = World(seed, str(self.folder / f"places {number}"), (f"h{number}", f"own{number}"), values, streams=self.hive.version == "3")
-        return History(self.hive, self.daemon, world, patient=patient)
+        return History(self.hive, self.readers, self.daemon, world, patient=patient)
 
     def _play(self, history: History, steps: list[Step], most: int) -> None:
         def drawn():
@@ -109,7 +117,8 @@ def pair(postgres, tmp_path_factory):  # noqa: F811
                 hive = stack.enter_context(hive_server(version, postgres))
             except UnavailableError as error:
                 missing(str(error))
-            running[version] = Pair(hive, stack.enter_context(beside(hive, folder)), folder), stack
+            second, third = stack.enter_context(hive.second()), stack.enter_context(hive.second())
+            running[version] = Pair(hive, second, third, stack.enter_context(beside(hive, folder)), folder), stack
         return running[version][0]
 
     yield started

@@ -22,11 +22,11 @@ def test_hive_4_beside_both(pair, length, ascii_values):
     """Hive 4.0.1, its own Initiator, Worker and Cleaner compact too."""
     seed, statements, hours = length
     both = pair("4")
-    both.hive.threads("initiator", "worker", "cleaner")
+    both.compactor.threads("initiator", "worker", "cleaner")
     try:
         both.histories("beside our daemon and its own", seed + 1000, statements * 2 // 5, hours, values=ascii_values)
     finally:
-        both.hive.threads()
+        both.compactor.threads()
 
 
 def test_hive_3_beside_our_daemon(pair, length):
@@ -39,8 +39,8 @@ def test_hive_3_beside_both(pair, length, ascii_values):
     """Hive 3.1.3, its own threads compact too."""
     seed, statements, hours = length
     both = pair("3")
-    both.hive.threads("initiator", "worker", "cleaner")
+    both.compactor.threads("initiator", "worker", "cleaner")
     try:
         both.histories("beside our daemon and its own", seed + 3000, statements // 10, hours, values=ascii_values)
     finally:
-        both.hive.threads()
+        both.compactor.threads()

@@ -49,6 +49,7 @@ def test_manifests_of_a_running_insert_stay(living):
             living.hive.sql("alter table r.b compact 'major'")
         until(lambda: any(name.startswith("base_") for name in directories(living, "b")), "compacted")
         expected = ids(living, "b")
+        time.sleep(1.5)  # for a second Hive 4 takes a finished transaction for open, and whoever begins then holds up the cleaning
         hold = living.hive.hold(*MANIFESTS_READ if living.hive.version == "4" else MOVED)
         writing = living.hive.begin(f"insert into r.b {some(301, 24, 'c')}")
         until(lambda: writing.done() or hold.met(), "at the break point")

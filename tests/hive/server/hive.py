@@ -7,7 +7,8 @@ A real Hive for tests: metastore and HiveServer2 of release 3.1.3 or 4.0.1 in on
         hive.rows("select ROW__ID, * from t")
 
 The JVM ends when its standard input does, so also with a test process that was killed. Hive's local MapReduce loses rows when statements that run jobs run at the same time:
-one writer at a time, any number of readers whose queries are fetch tasks (plain selects without aggregation are).
+one writer at a time, any number of readers whose queries are fetch tasks (plain selects without aggregation are). A reader that began before a job of the same JVM, and reads on
+after it, reads nothing: those that are held belong into a second JVM (`HiveServer.second`).
 """
 
 import contextlib
@@ -43,35 +44,49 @@ class HiveServer:
         database: URL of a database of Hive's schema, in a server on this machine.
         folder: an empty one; `warehouse`, `external`, `conf` and `log` are made in it.
         settings: more of hive-site.xml; "timeout" sets both names of `hive.txn.timeout`.
+        beside: only a HiveServer2, which shares folder and metastore with this one. A query here may be held while a job runs there.
 
     Raises:
         UnavailableError: there is no Java or Maven, the jars can't be had, or the server doesn't start.
     """
 
-    def __init__(self, version: str, database: str, folder: Path, settings: dict[str, str] | None = None, *, memory: str = "2g", level: str = "WARN") -> None:
+    def __init__(
+        self,
+        version: str,
+        database: str,
+        folder: Path,
+        settings: dict[str, str] | None = None,
+        *,
+        memory: str = "2g",
+        level: str = "WARN",
+        beside: "HiveServer | None" = None,
+    ) -> None:
         self.version, self.release, self.database, self.folder = version, RELEASES[version].version, database, folder
         self.warehouse, self.external, self.log = folder / "warehouse", folder / "external", folder / "log"
         address, _, name = database.partition("://")[2].rpartition("/")
-        self.metastore_port, self.server_port = free_ports(2)
-        conf = configuration.write(
-            folder,
-            database_port=int(address.rpartition(":")[2]),
-            database=name,
-            user=USER,
-            metastore_port=self.metastore_port,
-            server_port=self.server_port,
-            more=dict(settings or {}),
-            level=level,
-        )
-        for place in (self.warehouse, self.external):
-            place.mkdir()
-        self.classpath = [conf, *built(version)]
+        metastore_port, self.server_port = free_ports(2)
+        if beside is None:
+            conf = configuration.write(
+                folder,
+                database_port=int(address.rpartition(":")[2]),
+                database=name,
+                user=USER,
+                metastore_port=metastore_port,
+                server_port=self.server_port,
+                more=dict(settings or {}),
+                level=level,
+            )
+            for place in (self.warehouse, self.external):
+                place.mkdir()
+            self.classpath = [conf, *built(version)]
+        else:
+            metastore_port, self.classpath, self.log = 0, beside.classpath, folder / "log-2"
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[dict[str, Any]]] = {0: Future()}
         self._lock = threading.Lock()
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                self.java("Server", self.metastore_port, self.server_port, memory=memory),
+                self.java("Server", metastore_port, self.server_port, memory=memory),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -92,8 +107,10 @@ class HiveServer:
         logging = [f"-Dlog4j2.configurationFile={self.folder}/conf/hive-log4j2.properties", "-Dlog4j2.disableJmx=true", f"-Djava.io.tmpdir={scratch}"]
         encoding = ["-Dfile.encoding=UTF-8", "-Dsun.jnu.encoding=UTF-8", f"-Dderby.stream.error.file={scratch}/derby.log"]
         place = ":".join(map(str, self.classpath))
-        command = ["java", f"-Xmx{memory}", *configuration.JVM, *logging, *encoding, f"-Dclasspath={place}", "-cp", str(self.classpath[1]), "Launch", program]
-        return [*command, *map(str, arguments)]
+        java = ["java", f"-Xmx{memory}", *configuration.JVM, *logging, *encoding]
+        if self.version == "3":
+            return [*java, f"-Dclasspath={place}", "-cp", str(self.classpath[1]), "Launch", program, *map(str, arguments)]
+        return [*java, "-cp", place, program, *map(str, arguments)]  # threads of its Initiator know Java's own loader alone
 
     def send(self, do: str, **fields: object) -> "Future[dict[str, Any]]":
         """Tell the server something (see Server.java); commands of one `session` run one after the other, without one at once and in turn."""
@@ -173,6 +190,15 @@ class HiveServer:
     def said(self, characters: int = 3000) -> str:
         """The end of Hive's log."""
         return self.log.read_text(encoding="utf-8", errors="replace")[-characters:] if self.log.exists() else ""
+
+    @contextlib.contextmanager
+    def second(self) -> "Iterator[HiveServer]":
+        """A second HiveServer2 on the same metastore and folder, for as long as the block runs."""
+        server = HiveServer(self.version, self.database, self.folder, memory="768m", beside=self)
+        try:
+            yield server
+        finally:
+            server.close()
 
     def close(self) -> None:
         """End the JVM."""

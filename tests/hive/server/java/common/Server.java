@@ -27,7 +27,7 @@ import org.apache.hadoop.hive.metastore.api.LockType;
 import org.apache.hive.service.server.HiveServer2;
 
 /**
- * Metastore and HiveServer2 in one JVM, told what to do by lines of JSON: {"id": …, "do": …, "session": …, …}; an answer carries the id, and either "error" or what was asked for.
+ * Metastore (at port 0: that of the configuration, in another JVM) and HiveServer2 in one JVM, told what to do by lines of JSON: {"id": …, "do": …, "session": …, …}; an answer carries the id, and either "error" or what was asked for.
  * Commands of one session run one after the other, those of different sessions at the same time. The JVM ends when its input does.
  */
 public class Server {
@@ -45,10 +45,14 @@ public class Server {
     int server = Integer.parseInt(args[1]);
     Thread.setDefaultUncaughtExceptionHandler((thread, error) -> error.printStackTrace());
     conf = new HiveConf();
-    start("metastore", () -> HiveMetaStore.main(new String[] {"-p", String.valueOf(metastore)}));
-    await(metastore);
+    if (metastore > 0) {
+      start("metastore", () -> HiveMetaStore.main(new String[] {"-p", String.valueOf(metastore)}));
+      await(metastore);
+    }
     HiveServer2 two = new HiveServer2();
-    two.init(new HiveConf());
+    HiveConf own = new HiveConf();
+    own.setIntVar(HiveConf.ConfVars.HIVE_SERVER2_THRIFT_PORT, server);
+    two.init(own);
     two.start();
     await(server);
     url = "jdbc:hive2://127.0.0.1:" + server + "/default;auth=noSasl";

@@ -24,6 +24,7 @@ final class Threads {
       if (!RUNNING.containsKey(name)) {
         AtomicBoolean stop = new AtomicBoolean();
         Thread thread = Differences.compactor(new HiveConf(conf), name, stop);
+        thread.setContextClassLoader(Threads.class.getClassLoader()); // not that of a session, which ends
         STOPS.put(name, stop);
         RUNNING.put(name, thread);
         thread.start();
