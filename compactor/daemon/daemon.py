@@ -22,6 +22,7 @@ from compactor.daemon.web import WebServer
 from compactor.engine.submit import StoppableSubmitter
 from compactor.errors import CompactorError
 from compactor.log import configure, get_logger
+from compactor.metastore.rights import missing_rights
 from compactor.metrics import Metrics, version
 from compactor.roles import steps
 from compactor.roles.cancellation import DrainedError
@@ -136,6 +137,8 @@ class Daemon:
                 self._web.start()
             self._services = services = Services.open(settings, metrics=self.metrics, observers=self._observers, submitter=self._submitter)
             stack.callback(services.close)
+            if missing := missing_rights(services.database):
+                _log.error("the database's user lacks rights: run deploy/sql/grants-postgresql.sql again, as the tables' owner", missing=missing)
             stack.enter_context(services.identity)
             made = make_loops(services, self.metrics, self._board, self._control_changed)
             self._loops, self._workers = made.loops, made.workers

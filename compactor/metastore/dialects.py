@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, ColumnElement, Connection, Engine, Table, bindparam, cast, event, func, literal_column, text
+from sqlalchemy import ARRAY, BigInteger, ColumnElement, Connection, Engine, Table, bindparam, cast, event, func, literal_column, select, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 
@@ -73,6 +73,10 @@ class Dialect(ABC):
         return column.in_(values)
 
     @abstractmethod
+    def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:
+        """Of these rights on tables (`INSERT` …) the ones that our user doesn't have."""
+
+    @abstractmethod
     def classify(self, error: DBAPIError) -> Failure:
         """What an error means."""
 
@@ -123,6 +127,11 @@ class PostgreSQL(Dialect):
 
     def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
         connection.execute(text(f"SET LOCAL lock_timeout = {max(1, int(milliseconds))}"))
+
+    def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:
+        asked = [func.has_table_privilege(_quoted(connection, table), right) for table, right in wanted]
+        answers = connection.execute(select(*asked)).one()
+        return [one for one, has in zip(wanted, answers, strict=True) if not has]
 
     def classify(self, error: DBAPIError) -> Failure:
         state = getattr(error.orig, "sqlstate", None) or ""
@@ -183,6 +192,9 @@ class SQLite(Dialect):
 
     def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
         """Waiting happens at BEGIN, bounded by the connection's time-out."""
+
+    def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:  # noqa: ARG002 - who may open the file may all
+        return ()
 
     def classify(self, error: DBAPIError) -> Failure:
         message = str(error.orig)

@@ -7,24 +7,28 @@ import psycopg
 import pytest
 from sqlalchemy import event
 from sqlalchemy.schema import CreateTable
+from structlog.testing import capture_logs
 
 from compactor.coordination import table
 from compactor.coordination.table import StateTable
+from compactor.daemon.daemon import Daemon
 from compactor.errors import CompactorError
 from compactor.metastore.cleaning import Cleaning
 from compactor.metastore.database import Database
 from compactor.metastore.queue import Queue
 from compactor.metastore.rests import Rest
+from compactor.metastore.rights import missing_rights
 from compactor.metastore.transactions import Transactions
 from compactor.roles.recovery import Recovery
 from compactor.roles.watch import Watch
+from compactor.settings import Settings
 from tests.deploy.service import DEPLOY
 from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
 from tests.metastore.entries import working
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.model.test_roles_life import Life
 from tests.needs import missing
-from tests.unit.roles.world import World
+from tests.unit.roles.world import Inline, World
 
 pytestmark = [pytest.mark.deploy, pytest.mark.postgres, pytest.mark.timeout(280)]
 SCRIPT = (DEPLOY / "sql" / "grants-postgresql.sql").read_text()
@@ -157,6 +161,35 @@ def test_a_missing_right_is_said_in_one_line(metastore, postgres):  # noqa: F811
     with Database(least) as database, pytest.raises(CompactorError, match=r"(?i)permission denied for table compaction_queue") as caught:
         Queue(database).entries()
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_checked_at_the_start_is_what_the_script_gives(metastore):
+    """The daemon misses nothing after the script, and everything else before it; what it asks for is what is granted, no more and no less."""
+    url, role, least = metastore
+    with Database(least) as database:
+        assert missing_rights(database) == []
+        names = {name.upper() for name in database.schema.metadata.tables}
+    given = {f"{right} on {name}" for name, right in granted(url, role) if name in names}
+    with psycopg.connect(url) as connection:
+        connection.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}")
+        connection.execute(f'GRANT SELECT ON "VERSION" TO {role}')  # or its schema can't be told
+    with Database(least) as database:
+        assert {*missing_rights(database), "SELECT on VERSION"} == given
+
+
+def test_the_daemon_says_at_its_start_which_right_a_new_release_needs(metastore, postgres):  # noqa: F811 - pytest's way
+    """One line that says what to run; it goes on with what it may do, and nothing was written to find out."""
+    url, role, least = metastore
+    missed = next(name for name in ('"TXN_COMPONENTS"', "txn_components") if _exists(url, name))
+    postgres.sql(url.rpartition("/")[2], f"REVOKE INSERT ON {missed} FROM {role}")
+    settings = Settings(database={"url": least}, host="here", user="compactor", http={"enabled": False}, worker={"threads": 0})
+    daemon = Daemon(settings, submitter=Inline(), configure_log=False)
+    with capture_logs() as said:
+        daemon.start()
+        assert daemon.stop()
+    (line,) = [line for line in said if "lacks rights" in line["event"]]
+    assert line["missing"] == ["INSERT on TXN_COMPONENTS"]
+    assert "run deploy/sql/grants-postgresql.sql again" in line["event"]
 
 
 def _exists(url: str, name: str) -> bool:
