@@ -31,7 +31,7 @@ test-cluster: ## the tests that start the servers of a cluster: HDFS and others
 
 test-hive: ## histories of SQL on real Hive servers, 4.0.1 and 3.1.3, beside our daemon (docs/testing.md)
 	@$(SETUP) test
-	@$(BIN)/python -m pytest -m live -n 0 -p no:randomly $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -m live -n 2 --dist loadgroup -p no:randomly $(TESTS) $(ARGS)
 
 test-trino: ## Trino reads what a real Hive wrote, before, during and after our compactions and cleaning
 	@$(SETUP) test

@@ -139,5 +139,9 @@ def pytest_testnodedown(node):
 
 def pytest_terminal_summary(terminalreporter):
     """What ran besides tests, for the record."""
+    counted: dict[str, list[str]] = {}
     for what, number in sorted(COUNTS.items()):
-        terminalreporter.write_line(f"{number:,} {what}")
+        about, _, kind = what.rpartition(": ")
+        counted.setdefault(about, []).append(f"{number:,} {kind}")
+    for about, kinds in counted.items():
+        terminalreporter.write_line(f"{about}: {', '.join(kinds)}" if about else ", ".join(kinds))

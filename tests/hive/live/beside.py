@@ -107,12 +107,12 @@ class Beside:
         return int(row[0]) if row else 0
 
     def finished(self) -> Counter[str]:
-        """Compactions that ended, by who worked on them, and state: "s" succeeded, "f" failed, "c" refused."""
+        """Compactions of databases that are there and that ended, by who worked on them, and state: "s" succeeded, "f" failed, "c" refused."""
         with psycopg.connect(self.hive.database) as connection:
             rows = connection.execute(
                 f"select {self._name('cc_hadoop_job_id')} like 'job\\_%', {self._name('cc_state')} from {self._name('completed_compactions')}"
             ).fetchall()
-        return Counter(f"compactions of {'Hive' if hives else 'ours'}: {state}" for hives, state in rows)
+        return Counter(f"{'compactions by Hive' if hives else 'compactions'} {state}" for hives, state in rows)
 
     def open_transactions(self) -> list[int]:
         """Those of others."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.counts import count
 from tests.hive.live.beside import Beside, beside
 from tests.hive.live.history import Difference, History
 from tests.hive.live.shrinking import shrink
@@ -21,7 +22,6 @@ from tests.needs import missing
 SHRINK_SECONDS = 240.0
 LENGTH = 50
 """Statements of one history; then its databases are dropped, with what the daemon is still doing there."""
-COUNTED: dict[str, Counter[str]] = {}
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Pair:
         Raises:
             Difference: one failed; the message ends with the shortest SQL that fails too.
         """
-        counts = COUNTED.setdefault(f"Hive {self.hive.release} {name}", Counter())
+        counts: Counter[str] = Counter()
         deadline = time.monotonic() + hours * 3600
         while counts["statements"] < statements or time.monotonic() < deadline:
             most = min(LENGTH, statements - counts["statements"]) if hours == 0 else LENGTH
@@ -59,11 +59,12 @@ class Pair:
                 shortest = self._shrunk(difference, steps, seed, values)
                 raise AssertionError(f"seed {seed}, {len(steps)} steps: {difference}\n\n{shortest}") from difference
             finally:
-                counts.update(history.counts)
-                counts["histories"] += 1
+                found = history.counts + self.daemon.finished() + Counter(histories=1)
+                counts.update(found)
+                for what, number in found.items():
+                    count(f"Hive {self.hive.release} {name}: {what}", number)
             self._drop(history)
             seed += 1
-        counts.update(self.daemon.finished())
 
     def _history(self, seed: int, values: list[str | None], *, patient: bool = False) -> History:
         number = next(self.numbers)
@@ -130,9 +131,3 @@ def pair(postgres, tmp_path_factory):  # noqa: F811
 def ascii_values():
     """Values of partitions where Hive compacts as well: its own compactor loses the rows of others (MRCompactor writes a path's low bytes only)."""
     return ASCII_VALUES
-
-
-def pytest_terminal_summary(terminalreporter):
-    """What was counted on living Hives."""
-    for name, counts in COUNTED.items():
-        terminalreporter.write_line(f"{name}: " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))

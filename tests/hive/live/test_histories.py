@@ -12,12 +12,14 @@ def length(request):
     return option("--live-seed"), option("--live-statements"), option("--live-hours")
 
 
+@pytest.mark.xdist_group("hive-4")
 def test_hive_4_beside_our_daemon(pair, length):
     """Hive 4.0.1, our daemon alone compacts."""
     seed, statements, hours = length
     pair("4").histories("beside our daemon", seed, statements * 3 // 5, hours)
 
 
+@pytest.mark.xdist_group("hive-4")
 def test_hive_4_beside_both(pair, length, ascii_values):
     """Hive 4.0.1, its own Initiator, Worker and Cleaner compact too."""
     seed, statements, hours = length
@@ -29,12 +31,14 @@ def test_hive_4_beside_both(pair, length, ascii_values):
         both.compactor.threads()
 
 
+@pytest.mark.xdist_group("hive-3")
 def test_hive_3_beside_our_daemon(pair, length):
     """Hive 3.1.3, our daemon alone compacts."""
     seed, statements, hours = length
     pair("3").histories("beside our daemon", seed + 2000, statements // 5, hours)
 
 
+@pytest.mark.xdist_group("hive-3")
 def test_hive_3_beside_both(pair, length, ascii_values):
     """Hive 3.1.3, its own threads compact too."""
     seed, statements, hours = length

@@ -17,7 +17,7 @@ MOVED = ("rename", r"/r\.db/b/")
 """Where Hive 3.1 moves what it wrote."""
 
 
-@pytest.fixture(params=["4", "3"])
+@pytest.fixture(params=[pytest.param(version, marks=pytest.mark.xdist_group(f"hive-{version}")) for version in ("4", "3")])
 def living(request, pair):
     """Each release in turn, with our daemon beside it and an empty database `r`."""
     found = pair(request.param)

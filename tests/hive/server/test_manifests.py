@@ -18,7 +18,7 @@ from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
 from tests.needs import missing
 from tests.unit.roles.world import Inline
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900), pytest.mark.xdist_group("hive-4")]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 TABLE = "create table t (id int, v string) stored as orc tblproperties ('transactional'='true')"
 
 
-@pytest.fixture(scope="module", params=["4", "3"])
+@pytest.fixture(scope="module", params=[pytest.param(version, marks=pytest.mark.xdist_group(f"hive-{version}")) for version in ("4", "3")])
 def server(request, postgres):  # noqa: F811
     """Each release in turn."""
     try:
