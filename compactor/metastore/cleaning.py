@@ -104,7 +104,10 @@ class Cleaning:
         """
 
         def finish(connection: Connection) -> None:
-            if not move_to_history(connection, self._schema, [self._is_ready(entry)], QueueState.SUCCEEDED, end=self._database.now, message=None):
+            guard = [self._is_ready(entry)]
+            if gone:  # what was renamed since is there, under another name
+                guard.append(of_entity(self._schema.compaction_queue, "cq", entry.entity))
+            if not move_to_history(connection, self._schema, guard, QueueState.SUCCEEDED, end=self._database.now, message=None):
                 raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} isn't ready for cleaning any more")
             covered = entry.highest_write_id or 0
             if gone or (covered and not unjoined):

@@ -20,7 +20,7 @@ from compactor.coordination import Role
 from compactor.errors import CompactorError, OwnershipLostError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.cleaning import ReadyEntry
-from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts, duration
+from compactor.metastore.model import Entity, PartitionFacts, QueueEntry, QueueState, TableFacts, duration
 from compactor.planning.included import left_below
 from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
@@ -38,6 +38,8 @@ from compactor.roles.soft_delete import remove_dropped
 from compactor.roles.sweep import Judged, Sweep, Swept, prove
 
 _log = get_logger(__name__)
+RENAME_SECONDS = 300.0
+"""What isn't in the catalog for so long was dropped. Hive commits a rename in catalog and queue one after the other: 4.x the queue first, 3.1 the catalog."""
 INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.AT_WORK})
 """Waiting that is meant, or that another entry is counted for: nobody has to be told."""
 
@@ -59,6 +61,8 @@ class Cleaner:
         self._aborts = AbortCleaner(services, progress, self._turns.away)
         self._failures: Counter[int] = Counter()
         self._said: dict[int, str] = {}
+        self._missing: dict[int, tuple[Entity, float]] = {}
+        self._clock = clock
 
     def run_once(self) -> str:
         """
@@ -132,9 +136,9 @@ class Cleaner:
             remove_dropped(services, self._held, entry, facts, tally)
             return
         if facts is None:
-            services.cleaning.mark_cleaned(entry, gone=True)
-            self._marked(entry, tally, f"{entry.entity} was dropped; there is nothing to clean")
+            self._finish_missing(entry, tally)
             return
+        self._missing.pop(entry.id, None)
         table, partition = facts
         if (why := _why_kept(table, partition)) is not None:
             services.queue.mark_refused(entry, f"{Reason.NO_CLEANUP.value}: {why}")
@@ -149,6 +153,20 @@ class Cleaner:
             raise RefusedError(Reason.UNSUPPORTED_STORE, f"{entry.entity} has no location in the catalog")
         services.cleaning.mark_cleaner_start(entry)
         self._sweep(item, table, partition, location, tally)
+
+    def _finish_missing(self, entry: QueueEntry, tally: CleanerTally) -> None:
+        """End the entry of what was dropped, not of what is being renamed: that would be neither cleaned nor looked at again."""
+        entity, since = self._missing.get(entry.id, (None, 0.0))
+        if entity != entry.entity:
+            since = self._clock()
+            self._missing[entry.id] = (entry.entity, since)
+        left = since + RENAME_SECONDS - self._clock()
+        if left > 0:
+            reason = Reason.TABLE_MISSING if entry.entity.partition is None else Reason.PARTITION_MISSING
+            tally.wait(entry, f"isn't in the catalog; taken for dropped in {duration(round(left * 1000))}, unless it is being renamed", reason)
+            return
+        self._services.cleaning.mark_cleaned(entry, gone=True)
+        self._marked(entry, tally, f"{entry.entity} was dropped; there is nothing to clean")
 
     def _sweep(self, item: ReadyEntry, table: TableFacts, partition: PartitionFacts | None, location: str, tally: CleanerTally) -> None:
         services, entry = self._services, item.entry
@@ -237,6 +255,7 @@ class Cleaner:
         alive = {item.entry.id for item in ready}
         self._failures = Counter({number: count for number, count in self._failures.items() if number in alive})
         self._said = {number: sentence for number, sentence in self._said.items() if number in alive}
+        self._missing = {number: seen for number, seen in self._missing.items() if number in alive}
 
     def _report(self, ready: list[ReadyEntry], tally: CleanerTally) -> None:
         """Say, for each entry that is held back, by whom; and once only while nothing changes."""

@@ -8,7 +8,7 @@ from sqlalchemy import delete, update
 from compactor.demo.rows import CatalogRows
 from compactor.errors import OwnershipLostError, UnreachableError
 from compactor.roles import steps
-from compactor.roles.cleaner import Cleaner
+from compactor.roles.cleaner import RENAME_SECONDS, Cleaner
 from compactor.roles.cleaner_turns import CYCLE_SECONDS
 from compactor.roles.leadership import Held
 from tests.unit.roles.tables import bases, compacted, hidden, visible
@@ -130,13 +130,69 @@ def _replicate(world):
 
 
 def test_a_dropped_table_needs_no_cleaning(any_world):
-    """Its entry succeeds, its directory isn't touched, its rows are forgotten."""
+    """Once it can't be a rename any more: its entry succeeds, its directory isn't touched, its rows are forgotten."""
     world = any_world
     table = compacted(world)
     CatalogRows(world.database).drop_table(table)
-    assert world.clean().startswith("cleaned 1 entries, 0 directories")
+    world.settle_time()
+    cleaner = Cleaner(world.services, clock=world.clock)
+    assert cleaner.run_once() == "1 wait: db.t (compaction 1): isn't in the catalog; taken for dropped in 5 min, unless it is being renamed"
+    world.clock.forward(RENAME_SECONDS)
+    assert cleaner.run_once().startswith("cleaned 1 entries, 0 directories")
     assert len(visible(table)) == 5
     assert world.hive.rows(world.database.schema.completed_txn_components, "ctc_writeid") == []
+
+
+def rename_in_the_queue(world, old, new):
+    """As Hive's TxnHandler.onRename does."""
+    schema = world.database.schema
+    for table, prefix in ((schema.compaction_queue, "cq"), (schema.completed_txn_components, "ctc")):
+        partition = table.c[f"{prefix}_partition"]
+        world.hive.change(update(table).where(partition == old).values({partition: new}))
+
+
+def rename_in_the_catalog(world, table, old, new):
+    """As Hive's HiveAlterHandler does; it has moved the directory before."""
+    schema = world.database.schema
+    partitions, sds = schema.partitions, schema.sds
+    ((part_id, sd_id),) = world.hive.rows(partitions, "part_id", "sd_id", where=partitions.c.part_name == old)
+    world.hive.change(update(partitions).where(partitions.c.part_id == part_id).values(part_name=new))
+    world.hive.change(update(sds).where(sds.c.sd_id == sd_id).values(location=f"file:{table.location}/{new}"))
+    world.services.places.forget()
+
+
+def test_a_partition_that_is_being_renamed_is_cleaned_under_its_new_name(any_world):
+    """Hive 4 commits the rename in the queue first, Hive 3.1 in the catalog: in between the entry's partition isn't in the catalog, but wasn't dropped."""
+    world, (old, new) = any_world, ("p=1", "p=2")
+    table = world.table(rows=0, partition_keys=[("p", "int")])
+    for number in range(4):
+        world.insert(table, [(number, "x")], ("1",))
+    world.compact(table, partition=old)
+    steps_of_hive = [lambda: rename_in_the_queue(world, old, new), lambda: rename_in_the_catalog(world, table, old, new)]
+    first, second = steps_of_hive if world.services.hive_4 else reversed(steps_of_hive)
+    world.settle_time()
+    cleaner = Cleaner(world.services, clock=world.clock)
+    (table.location / old).rename(table.location / new)
+    first()
+    assert "isn't in the catalog" in cleaner.run_once()
+    second()
+    assert cleaner.run_once().startswith("cleaned 1 entries, 4 directories")
+    assert [entry.entity.partition for entry in world.services.queue.history()] == [new]
+
+
+def test_an_entry_that_was_renamed_a_moment_ago_is_not_ended_as_dropped(any_world):
+    """Between the look at the catalog and the end of the entry."""
+    world, (old, new) = any_world, ("p=1", "p=2")
+    table = world.table(rows=0, partition_keys=[("p", "int")])
+    for number in range(4):
+        world.insert(table, [(number, "x")], ("1",))
+    world.compact(table, partition=old)
+    (entry,) = world.services.queue.entries()
+    rename_in_the_queue(world, old, new)
+    with pytest.raises(OwnershipLostError):
+        world.services.cleaning.mark_cleaned(entry, gone=True)
+    assert world.states() == ["ready for cleaning"]
+    assert world.hive.rows(world.database.schema.completed_txn_components, "ctc_writeid") != []
 
 
 def test_two_entries_of_one_partition_are_cleaned_in_order(any_world):
