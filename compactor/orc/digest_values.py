@@ -12,9 +12,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from compactor.acid.types import HiveType, Kind
+from compactor.acid.types import HiveType, Kind, to_hive_string
+from compactor.errors import RefusedError
 from compactor.orc.arrow import arrow_type
 from compactor.orc.chunks import ArrowRows, PythonRows
+from compactor.reasons import Reason
 
 _TIMESTAMPS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 _SECOND: Final = 1_000_000_000
@@ -29,25 +31,39 @@ def struct_of(rows: ArrowRows | PythonRows, row: HiveType) -> Any:
     Args:
         rows: some.
         row: their struct.
+
+    Raises:
+        RefusedError: UNSUPPORTED_FORMAT; a file holds a value that its column's type can't, such as a decimal of too many digits.
     """
     if isinstance(rows, ArrowRows):
         whole = rows.parts[0] if len(rows.parts) == 1 else pa.concat_batches(rows.parts)
         return whole.column(whole.num_columns - 1)
-    return _array([values[-1] for values in rows.rows], row)
+    return _array([values[-1] for values in rows.rows], row, "")
 
 
-def _array(values: Sequence[Any], node: HiveType) -> Any:
+def _array(values: Sequence[Any], node: HiveType, path: str) -> Any:
+    """The values of a column; `path` is what it is called for people (`digest.column_paths`)."""
+    try:
+        return _made(values, node, path)
+    except pa.ArrowInvalid as error:
+        raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"column {path} holds values that its type {to_hive_string(node)} can't: {error}") from error
+
+
+def _made(values: Sequence[Any], node: HiveType, path: str) -> Any:
     match node.kind:
         case Kind.STRUCT:
-            children = [_array([None if value is None else value[place] for value in values], child) for place, child in enumerate(node.children)]
+            named = zip(node.names, node.children, strict=True)
+            children = [
+                _array([None if value is None else value[place] for value in values], child, f"{path}.{name}".removeprefix("."))
+                for place, (name, child) in enumerate(named)
+            ]
             return pa.StructArray.from_arrays(children, names=[str(place) for place in range(len(children))], mask=_nulls(values))
         case Kind.LIST:
-            return pa.ListArray.from_arrays(
-                _offsets(values), _array(list(chain.from_iterable(value or () for value in values)), node.children[0]), mask=_nulls(values)
-            )
+            inside = _array(list(chain.from_iterable(value or () for value in values)), node.children[0], f"{path}[]")
+            return pa.ListArray.from_arrays(_offsets(values), inside, mask=_nulls(values))
         case Kind.MAP:
-            keys = _array([key for value in values for key in value or ()], node.children[0])
-            items = _array([item for value in values for item in (value or {}).values()], node.children[1])
+            keys = _array([key for value in values for key in value or ()], node.children[0], f"{path}.key")
+            items = _array([item for value in values for item in (value or {}).values()], node.children[1], f"{path}.value")
             return pa.MapArray.from_arrays(_offsets(values), keys, items, mask=_nulls(values))
         case kind if kind in _TIMESTAMPS:
             return pa.array([None if value is None else (value[0] * _SECOND + value[1] + _HALF) % (2 * _HALF) - _HALF for value in values], pa.int64())

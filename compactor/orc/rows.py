@@ -258,7 +258,11 @@ class SourceRows:
     def _filtered(self, chunk: Chunk) -> Chunk:
         kept = self._kept(chunk)
         if self._digester is not None:
-            self._digester.add(chunk.keys, struct_of(chunk.rows, self._row), kept, chunk.zone)
+            try:
+                values = struct_of(chunk.rows, self._row)
+            except RefusedError as error:
+                raise RefusedError(error.reason, f"{self._source.tail.name}: {error.message}") from error
+            self._digester.add(chunk.keys, values, kept, chunk.zone)
         return chunk if kept is None else chunk.select(kept)
 
     def _kept(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:

@@ -1,5 +1,6 @@
 """Digests: equal for equal rows in any order, batches and library; another one for any other value, or the same value elsewhere."""
 
+import re
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import parse_hive_type, row_type
+from compactor.errors import RefusedError
 from compactor.orc.digest import Digest, Digester, column_paths, differences
 from compactor.orc.digest_values import struct_of
 from compactor.orc.encode import Encoder
@@ -20,6 +22,7 @@ from compactor.orc.output import OutputFormat
 from compactor.orc.recode import RowFilter, Source, recode, recode_into
 from compactor.orc.rows import SourceRows, Tally
 from compactor.orc.splice import Splicer
+from compactor.orc.tail import Tail
 from tests import strategies
 from tests.unit.orc.files import MemorySink, acid_file, insert, opened
 from tests.unit.orc.test_recode import deletes
@@ -234,6 +237,25 @@ def test_a_truncated_text_and_a_shifted_timestamp_are_named():
     before = digest_of(written(row, values))[0]
     assert differences(row, before, digest_of(written(row, shifted_by_an_hour))[0]) == ["t"]
     assert differences(row, before, digest_of(written(row, cut))[0]) == ["v"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "column", "place"),
+    [
+        ("decimal(12,2)", "1234567890.12", "d", 8),
+        ("array<decimal(12,2)>", ["1234567890.12"], "d[]", 9),
+        ("struct<x:decimal(12,2)>", ("1234567890.12",), "d.x", 9),
+    ],
+)
+def test_a_value_that_its_type_cannot_hold_is_refused_with_file_and_column(kind, value, column, place):
+    """More digits than the file's own type says, in a stripe that pyorc decodes: no bare exception of Arrow's."""
+    row = row_type([("t", "timestamp"), ("d", kind)])
+    reader, read = opened(acid_file([insert(RowKey(1, 536870912, 0), ((-5, 7), value))], row))
+    read.footer.types[place].precision = 6
+    tail = Tail("file", read.postscript, read.footer, read.metadata, read.length)
+    told = r"^file: column {} holds values that its type decimal\(6,2\) can't: "
+    with pytest.raises(RefusedError, match=told.format(re.escape(column))):
+        recode_into([Source(reader, tail)], Splicer(MemorySink(), OutputFormat(tail.tree)), digester=Digester(tail.row_tree))
 
 
 def test_a_recode_without_digest_is_the_same():
