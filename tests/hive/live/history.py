@@ -94,7 +94,7 @@ class History:
             return
         if action.file:
             self._write(step, action)
-        self.said.append((step.root, f"-- {step.number} {step.kind} {step.mode}\n{action.sql};"))
+        self.said.append((step.root, f"-- {step.number} {step.kind} {step.mode} {time.time():.3f}\n{action.sql};"))
         try:
             done = self._perform(step, action)
         except HiveError as error:
@@ -225,11 +225,11 @@ class History:
                 self.counts["readers of 3.1 with too little history"] += 1
                 self._result(writing, action)
                 return True
-            raise Difference(table.root, f"a reader that was held at {met} failed: {error}\n{self.hive.said()}\n{self.daemon.told_of(table.name)}") from error
+            raise Difference(table.root, f"a reader that was held at {met} failed: {error}\n{self.hive.said()}\n{self._evidence(table.root)}") from error
         if met and found != before:
             left = sorted(listed - self._listing(table.root))
             raise Difference(
-                table.root, f"a reader that was held at {met} read:\n{_difference(before, found)}\ngone meanwhile: {left}\n{self.daemon.told_of(table.name)}"
+                table.root, f"a reader that was held at {met} read:\n{_difference(before, found)}\ngone meanwhile: {left}\n{self._evidence(table.root)}"
             )
         self._result(writing, action)
         return True
@@ -255,7 +255,7 @@ class History:
         if [row for _, row in found] != expected:
             raise Difference(
                 table.root,
-                f"{table.full_name} reads:\n{_difference([(None, row) for row in expected], [(None, row) for _, row in found])}\n{self.daemon.told_of(table.name)}",
+                f"{table.full_name} reads:\n{_difference([(None, row) for row in expected], [(None, row) for _, row in found])}\n{self._evidence(table.root)}",
             )
         ids = [row_id for row_id, _ in found if row_id is not None]
         if len(set(zip(ids, map(table.key, (row for _, row in found)), strict=False))) != len(ids):
@@ -278,15 +278,16 @@ class History:
             raise Difference(root, f"{table.full_name} can't be read {when}: {error}\n{self.hive.said()}") from error
         self.counts["rows compared"] += len(found)
         if found != self._known[root]:
-            raise Difference(
-                root, f"{table.full_name} reads {when}:\n{_difference(self._known[root], found)}\n{self.tree(root)}\n{self.daemon.told_of(table.name)}"
-            )
+            raise Difference(root, f"{table.full_name} reads {when}:\n{_difference(self._known[root], found)}\n{self._evidence(root)}")
         self._seen[root] = listing
 
-    def tree(self, root: str) -> str:
-        """Files of a table."""
-        place = self._place(self.world.tables[root])
-        return "\n".join(sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()))
+    def _evidence(self, root: str) -> str:
+        """What tells how a difference came about: the last statements, the table's files with their times, what the daemon and the metastore say."""
+        table = self.world.tables[root]
+        place = self._place(table)
+        files = sorted(f"{path.relative_to(place)} {path.stat().st_size} {path.stat().st_mtime:.3f}" for path in place.rglob("*") if path.is_file())
+        said = [text for about, text in self.said if about == root]
+        return "\n".join([f"at {time.time():.3f}", *said[-4:], *files, self.daemon.told_of(table.name)])
 
     def sql(self, root: str | None = None) -> str:
         """What was said so far, or about one table."""

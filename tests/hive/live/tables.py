@@ -22,6 +22,7 @@ class Table:
         root: the name it was made with, by which a step of a history finds it after RENAME.
         style: "full" (ACID), "insert-only", or "plain": not transactional yet.
         place: directory given by LOCATION; None: where the database puts it.
+        migrated: it was plain once.
     """
 
     root: str
@@ -34,6 +35,7 @@ class Table:
     place: str | None = None
     rows: dict[str, Row] = field(default_factory=dict)
     partitions: set[Key] = field(default_factory=set)
+    migrated: bool = False
 
     @property
     def full_name(self) -> str:
