@@ -5,7 +5,7 @@ Aborted rows are invisible to everybody, so no reader holds this up; only writer
 Source: docs/metastore.md; Hive's ReadyToCleanAbortHandler, AbortedTxnCleaner.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,12 @@ from compactor.metastore.forgetting import Proof, forget, forget_vanished, note_
 from compactor.metastore.model import KIND_CODES, Entity, QueueState
 from compactor.metastore.rows import read_queue
 from compactor.metastore.snapshots import snapshots_for
-from compactor.metastore.sql import entity_columns, fitting, minimum, next_number, of_entity
+from compactor.metastore.sql import batches, entity_columns, fitting, minimum, next_number
 
 _FIRST_RETRY_MS = 300_000
 _LONGEST_RETRY_MS = 24 * 3_600_000
+_ROWS = 500
+"""In one INSERT at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,10 @@ class Aborts:
         """
         Groups with more components than `count_threshold`, or whose oldest transaction started longer than `age_ms` ago (negative: age alone is no ground).
 
-        Groups that a failure put off are left out until their time has come. Oldest first.
+        Groups that a failure put off are left out until their time has come. Tables with the oldest first.
+
+        Args:
+            limit: tables at most, each with all its groups: they are swept together.
         """
         return self._database.read(lambda connection: self._groups(connection, count_threshold, age_ms, limit))
 
@@ -112,20 +117,21 @@ class Aborts:
 
         return self._database.read(look)
 
-    def forget(self, groups: Iterable[AbortedGroup], proof: Proof) -> int:
+    def forget(self, groups: Collection[AbortedGroup], proof: Proof) -> int:
         """Forget what the proof covers of a table, whatever partition its rows name; returns how many components."""
         return self._forget(groups, lambda connection: forget(connection, self._database, proof))
 
-    def forget_vanished(self, groups: Iterable[AbortedGroup], table: Entity) -> int:
+    def forget_vanished(self, groups: Collection[AbortedGroup], table: Entity) -> int:
         """Forget the components of a table that isn't in the catalog, and whose write ids aren't counted any more; returns how many."""
         return self._forget(groups, lambda connection: forget_vanished(connection, self._database, table))
 
-    def _forget(self, groups: Iterable[AbortedGroup], change: Callable[[Connection], int]) -> int:
-        groups = list(groups)
+    def _forget(self, groups: Collection[AbortedGroup], change: Callable[[Connection], int]) -> int:
+        queue = self._schema.compaction_queue
 
         def forget_and_settle(connection: Connection) -> int:
-            for group in groups:
-                self._drop_retry(connection, group)
+            known = self._retries(connection, groups)
+            for batch in batches(number for numbers in known.values() for number in numbers):
+                connection.execute(delete(queue).where(queue.c.cq_id.in_(batch)))
             return change(connection)
 
         deleted = self._database.repeatable(forget_and_settle)
@@ -133,35 +139,56 @@ class Aborts:
             self._put_off.pop(group.entity, None)
         return deleted
 
-    def retry_later(self, group: AbortedGroup, message: str) -> int:
-        """Put the group off for twice as long as the last time, five minutes at first, a day at most; returns for how many ms. 3.1 has no row for it: remembered."""
-        pause = min(max(2 * group.retry_retention_ms, _FIRST_RETRY_MS), _LONGEST_RETRY_MS)
-        if not self._schema.hive_4:
-            self._put_off[group.entity] = (self._database.read(self._database.now_ms) + pause, pause)
-            return pause
-        with self._database.mutex("CompactionScheduler"):
-            self._database.write(lambda connection: self._store_retry(connection, group, pause, message))
-        return pause
+    def retry_later(self, groups: Collection[AbortedGroup], message: str) -> int:
+        """
+        Put each group off for twice as long as the last time, five minutes at first, a day at most; returns the shortest of these in ms.
 
-    def _store_retry(self, connection: Connection, group: AbortedGroup, pause: int, message: str) -> None:
-        queue = self._schema.compaction_queue
-        retry = and_(queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP], of_entity(queue, "cq", group.entity))
-        values = {"cq_retry_retention": pause, "cq_error_message": message, "cq_commit_time": self._database.now}
-        if connection.execute(update(queue).where(retry).values(fitting(queue, values))).rowcount:
-            return
-        values |= {
-            "cq_id": next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next),
-            "cq_database": group.entity.database,
-            "cq_table": group.entity.table,
-            "cq_partition": group.entity.partition,
-            "cq_state": QueueState.READY_FOR_CLEANING.code,
-            "cq_type": KIND_CODES[CompactionKind.ABORT_CLEANUP],
-        }
-        connection.execute(insert(queue).values(fitting(queue, values)))
+        A few statements for all groups of a table. 3.1 has no rows for it: remembered.
 
-    def _drop_retry(self, connection: Connection, group: AbortedGroup) -> None:
+        Args:
+            groups: of one table, at least one.
+        """
+        by_pause: dict[int, list[AbortedGroup]] = {}
+        for group in groups:
+            by_pause.setdefault(min(max(2 * group.retry_retention_ms, _FIRST_RETRY_MS), _LONGEST_RETRY_MS), []).append(group)
+        if self._schema.hive_4:
+            with self._database.mutex("CompactionScheduler"):
+                self._database.write(lambda connection: self._store_retries(connection, by_pause, message))
+        else:
+            now = self._database.read(self._database.now_ms)
+            self._put_off.update({group.entity: (now + pause, pause) for pause, alike in by_pause.items() for group in alike})
+        return min(by_pause)
+
+    def _store_retries(self, connection: Connection, by_pause: Mapping[int, Collection[AbortedGroup]], message: str) -> None:
         queue = self._schema.compaction_queue
-        connection.execute(delete(queue).where(queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP], of_entity(queue, "cq", group.entity)))
+        known = self._retries(connection, [group for alike in by_pause.values() for group in alike])
+        for pause, alike in by_pause.items():
+            values = {"cq_retry_retention": pause, "cq_error_message": message, "cq_commit_time": self._database.now}
+            for batch in batches(number for group in alike for number in known.get(group.entity, ())):
+                connection.execute(update(queue).where(queue.c.cq_id.in_(batch)).values(fitting(queue, values)))
+            missing = [group.entity for group in alike if group.entity not in known]
+            if not missing:
+                continue
+            values |= {"cq_state": QueueState.READY_FOR_CLEANING.code, "cq_type": KIND_CODES[CompactionKind.ABORT_CLEANUP]}
+            first = next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, len(missing))
+            rows = (
+                fitting(queue, values | {"cq_id": number, "cq_database": entity.database, "cq_table": entity.table, "cq_partition": entity.partition})
+                for number, entity in enumerate(missing, first)
+            )
+            for several in batches(rows, _ROWS):
+                connection.execute(insert(queue).values(several))
+
+    def _retries(self, connection: Connection, groups: Collection[AbortedGroup]) -> Mapping[Entity, list[int]]:
+        """Ids of the rows that put groups of one table off."""
+        queue = self._schema.compaction_queue.c
+        wanted = {group.entity for group in groups}
+        found: dict[Entity, list[int]] = {}
+        for table in {entity.whole_table() for entity in wanted}:
+            query = select(queue.cq_partition, queue.cq_id).where(queue.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP])
+            for partition, number in connection.execute(query.where(queue.cq_database == table.database, queue.cq_table == table.table)):
+                if (entity := Entity(table.database, table.table, partition)) in wanted:
+                    found.setdefault(entity, []).append(int(number))
+        return found
 
     def _groups(self, connection: Connection, count_threshold: int, age_ms: int, limit: int) -> list[AbortedGroup]:
         schema = self._schema
@@ -178,10 +205,10 @@ class Aborts:
         due = or_(count > count_threshold, oldest < now - age_ms) if age_ms >= 0 else count > count_threshold
         query: Any = select(*names, count, oldest).select_from(origin).where(txns.c.txn_state == "a").group_by(*names).having(due).order_by(oldest)
         rows = connection.execute(query).all()
-        groups = []
+        groups: dict[Entity, list[AbortedGroup]] = {}
         for database, table, partition, number, started in rows:
             entity = Entity(database, table, partition)
             retry_id, pause, until = waiting.get(entity, (0, 0, 0))
-            if until <= now:
-                groups.append(AbortedGroup(entity, int(number), int(started), retry_id or None, pause))
-        return groups[:limit]
+            if until <= now and (len(groups) < limit or entity.whole_table() in groups):
+                groups.setdefault(entity.whole_table(), []).append(AbortedGroup(entity, int(number), int(started), retry_id or None, pause))
+        return [group for of_table in groups.values() for group in of_table]

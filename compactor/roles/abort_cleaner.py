@@ -5,7 +5,7 @@ Aborted rows are invisible to everybody: no reader holds this up. Directories th
 Source: docs/operations.md; Hive's AbortedTxnCleaner; HIVE-24481.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
@@ -305,14 +305,13 @@ class AbortCleaner:
         except (CompactorError, OSError):
             return False  # its sweep says what is wrong with it
 
-    def _put_off(self, groups: Iterable[AbortedGroup], why: str) -> None:
+    def _put_off(self, groups: Sequence[AbortedGroup], why: str) -> None:
         message = " ".join(why.split())
-        for group in groups:
-            try:
-                pause = self._services.aborts.retry_later(group, message)
-                _log.info("aborted writes are left for now", why=message, pause_seconds=pause // 1000)
-            except CompactorError as error:
-                _log.warning("that can't be stored", error=str(error))
+        try:
+            pause = self._services.aborts.retry_later(groups, message)
+            _log.info("aborted writes are left for now", why=message, pause_seconds=pause // 1000)
+        except CompactorError as error:
+            _log.warning("that can't be stored", error=str(error))
 
 
 def _aborted(state: AcidState) -> tuple[ListedDir, ...]:

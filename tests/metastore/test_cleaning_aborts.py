@@ -139,7 +139,7 @@ def test_a_group_that_failed_is_put_off_longer_each_time(database, hive):
     hive.fail_write()
     aborts = Aborts(database)
     (group,) = aborts.groups(0, -1)
-    assert aborts.retry_later(group, "disk gone") == 300_000
+    assert aborts.retry_later([group], "disk gone") == 300_000
     assert aborts.groups(0, -1) == []
     if not database.schema.hive_4:
         return
@@ -149,10 +149,45 @@ def test_a_group_that_failed_is_put_off_longer_each_time(database, hive):
     assert hive.rows(queue, "cq_state", "cq_retry_retention", "cq_error_message", where=queue.c.cq_type == "c") == [("r", 300_000, "disk gone")]
     hive.change(update(queue).where(queue.c.cq_type == "c").values(cq_commit_time=1))
     (again,) = aborts.groups(0, -1)
-    assert aborts.retry_later(again, "still") == 600_000
+    assert aborts.retry_later([again], "still") == 600_000
     assert len(hive.rows(queue, "cq_id", where=queue.c.cq_type == "c")) == 1
     aborts.forget([again], proof(database))
     assert hive.rows(queue, "cq_id", where=queue.c.cq_type == "c") == []
+
+
+def test_all_groups_of_a_table_are_put_off_in_a_few_statements(database_4, hive_4):
+    """Each for twice as long as its own last time; those of another table aren't."""
+    hive_4.fail_write("db.u")
+    txn, write_id = hive_4.fail_write("db.t", "p=0")
+    aborts, queue, components = Aborts(database_4), database_4.schema.compaction_queue, database_4.schema.txn_components
+    like = {"tc_txnid": txn, "tc_database": "db", "tc_table": "t", "tc_operation_type": "i", "tc_writeid": write_id}
+    hive_4.change(insert(components).values([{**like, "tc_partition": f"p={number}"} for number in range(1, 1500)]))
+    first = [group for group in aborts.groups(0, -1) if group.entity.whole_table() == T]
+    aborts.retry_later(first[:700], "disk gone")
+    hive_4.change(update(queue).values(cq_commit_time=1))
+    again = [group for group in aborts.groups(0, -1) if group.entity.whole_table() == T]
+    statements = []
+    event.listen(database_4.engine, "before_cursor_execute", listener := lambda *arguments: statements.append(arguments[2]))
+    assert aborts.retry_later(again, "still") == 300_000
+    event.remove(database_4.engine, "before_cursor_execute", listener)
+    assert len(statements) < 15
+    pauses = [pause for (pause,) in hive_4.rows(queue, "cq_retry_retention")]
+    assert (pauses.count(300_000), pauses.count(600_000)) == (800, 700)
+    assert len(set(hive_4.rows(queue, "cq_id"))) == 1500
+    assert [str(group.entity) for group in aborts.groups(0, -1)] == ["db.u"]
+    statements.clear()
+    event.listen(database_4.engine, "before_cursor_execute", listener)
+    aborts.forget(again, proof(database_4))
+    event.remove(database_4.engine, "before_cursor_execute", listener)
+    assert len([statement for statement in statements if statement.startswith("DELETE")]) < 5
+    assert hive_4.rows(queue, "cq_id") == []
+
+
+def test_a_table_is_given_with_all_its_groups(database, hive):
+    """So many tables at a time, those with the oldest first: what is left out of one would be swept and put off once more."""
+    for number, table in enumerate(("db.t", "db.u", "db.t", "db.v", "db.t")):
+        hive.fail_write(table, f"p={number}", age=1_000_000 - number)
+    assert [str(group.entity) for group in Aborts(database).groups(0, -1, limit=2)] == ["db.t/p=0", "db.t/p=2", "db.t/p=4", "db.u/p=1"]
 
 
 def test_a_vanished_table_is_forgotten_with_its_write_ids(database, hive):
