@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
-from compactor.acid.names import AcidDir, DirKind
+from compactor.acid.names import AcidDir, DirKind, base_name, delete_delta_name, delta_name
 from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT, RowKey, encode
 from compactor.acid.types import HiveType, Kind
-from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.control.windows import DAY, Once, Recurring, Window
 from compactor.planning.document import (
     Action,
@@ -404,3 +404,44 @@ def waiting_entries() -> SearchStrategy[Waiting]:
 def lives_of_initiators() -> SearchStrategy[list[tuple[int, str, int]]]:
     """Daemon, what happens, and a number: a commit to that table, or a cycle that ends after so many candidates, or fails."""
     return st.lists(st.tuples(st.integers(0, 1), st.sampled_from(("commits", "commits", "cycle", "cycle", "fails")), st.integers(0, 4)), max_size=30)
+
+
+# ---- roles: what lies in a partitioned table's directory
+
+
+def table_trees() -> SearchStrategy[dict[str, list[str]]]:
+    """Partitions, some of them inside or beside each other's names, and paths of the directories in each: of writes, of compactions, of ours, and what nobody can tell."""
+    visibility = st.sampled_from((0, 0, 0, 3, 7))
+    statement = st.sampled_from((None, 0, 1))
+    ranges = st.tuples(ids(), st.sampled_from((0, 0, 0, 1, 5)))
+    written = st.one_of(
+        st.builds(base_name, ids(), visibility),
+        st.builds(lambda span, stmt, txn: delta_name(span[0], sum(span), stmt, txn), ranges, statement, visibility),
+        st.builds(lambda span, stmt, txn: delete_delta_name(span[0], sum(span), stmt, txn), ranges, statement, visibility),
+    )
+    others = st.sampled_from(
+        (
+            ".compactor-7-1",
+            ".trash-compactor-aborted-12345678/delta_0000001_0000001_0000",
+            ".trash-compactor-7-12345678-delete",
+            ".trash-compactor-7-12345678-kept",
+            ".evidence-compactor-7-1",
+            ".hive-staging_hive_2026/-ext-10000/delta_0000001_0000001_0000",
+            "_tmp/delta_0000001_0000001_0000",
+            "-tmp.delta_0000001_0000001_0000",
+            "delta_what",
+            "delta_0000001_0000001/delta_0000002_0000002",
+            "sub",
+        )
+    )
+    inside = st.lists(st.one_of(written, written, written, others), max_size=4, unique=True)
+    return st.dictionaries(st.sampled_from(("p=0", "p=1", "p=1-x", "p=1/q=2", "p=1/q=3", "_p=4")), inside, max_size=4)
+
+
+def judged_lists() -> SearchStrategy[tuple[ValidTxnList, CleanerWriteIdList]]:
+    """Under which aborted writes are removed: nothing at or above an open write id."""
+    return st.tuples(txn_lists(), write_id_lists().map(_below_open_ones))
+
+
+def _below_open_ones(reader: ValidWriteIdList) -> CleanerWriteIdList:
+    return CleanerWriteIdList.from_reader(reader, reader.high_watermark if reader.min_open is None else reader.min_open - 1)

@@ -50,6 +50,11 @@ def aborted_with_rows(storage: Storage, location: str, state: AcidState, write_i
     return frozenset(found)
 
 
+def may_hold_aborted(state: AcidState, write_ids: ValidWriteIdList) -> bool:
+    """Whether a directory's name admits an aborted write id among others: where none does, `aborted_with_rows` finds nothing and opens nothing."""
+    return any(_aborted_within(listed, write_ids) for listed in (*state.deltas, *state.obsolete, *(excluded.dir for excluded in state.excluded)))
+
+
 def _aborted_within(listed: ListedDir, write_ids: ValidWriteIdList) -> tuple[int, ...]:
     return () if listed.acid.is_base else write_ids.aborted_within(listed.acid.min_write_id, listed.acid.max_write_id)
 

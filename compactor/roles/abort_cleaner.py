@@ -2,6 +2,7 @@
 Removes what aborted writers left behind, and then the rows that mark it as aborted; in that order, or aborted rows would count as committed.
 
 Aborted rows are invisible to everybody: no reader holds this up. Directories that hold committed rows too stay; a major compaction takes the aborted rows out.
+Of a partitioned table every partition must be free of them. One listing of its directory tells that of most; the others are swept one by one.
 Source: docs/operations.md; Hive's AbortedTxnCleaner; HIVE-24481.
 """
 
@@ -10,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
 
-from compactor.acid.listing import Listing
-from compactor.acid.names import is_hidden
 from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.control import Subject
 from compactor.errors import CompactorError, RefusedError, RetryableError
@@ -27,8 +26,8 @@ from compactor.roles.leadership import Held
 from compactor.roles.progress import Progress
 from compactor.roles.replication import why_kept
 from compactor.roles.services import Services, about_entity
-from compactor.roles.sweep import Cleared, Judged, Sweep, Swept, places_below, prove
-from compactor.storage.base import Storage
+from compactor.roles.sweep import Cleared, Judged, Sweep, Swept, clear_listed, prove
+from compactor.roles.table_listing import TableListing, is_listed
 from compactor.storage.location import is_at_or_inside, place_of
 
 _log = get_logger(__name__)
@@ -43,8 +42,8 @@ class _Visit:
     Args:
         tbl_id: of the table; one that was created anew is another visit's.
         seen: locations that were there, or are in the catalog, when the latest cycle looked for them.
-        swept: by PART_ID (None: not in the catalog, or the table itself) and location, for another partition may have moved there since; None where the
-            directory was missing.
+        swept: or found with nothing to sweep; by PART_ID (None: not in the catalog, or the table itself) and location, for another partition may have moved there
+            since; None where the directory was missing.
         refused: by location, why it can't be swept; the others are, and then the table is put off.
     """
 
@@ -59,6 +58,10 @@ class _Visit:
         todo = places.keys() - self.refused.keys()
         return sorted(location for location in todo if any(self._is_left(owner, location) for owner in places[location]))
 
+    def note(self, owners: set[int | None], location: str, cleared: Cleared | None) -> None:
+        """The location needs no other look as the place of these."""
+        self.swept.update({(owner, location): cleared for owner in owners})
+
     def _is_left(self, owner: int | None, location: str) -> bool:
         return (owner, location) not in self.swept or (self.swept[owner, location] is None and location in self.seen)
 
@@ -68,7 +71,7 @@ class AbortCleaner:
     Part of the Cleaner's cycle.
 
     Args:
-        progress: told of each location that was swept.
+        progress: told of each location that was swept, or found with nothing to sweep.
         away: the stores that the cycle found away.
     """
 
@@ -173,8 +176,8 @@ class AbortCleaner:
 
     def _sweep_all(self, table: TableFacts, entity: Entity, visit: _Visit, tally: CleanerTally, time_is_up: Callable[[], bool]) -> list[str] | None:
         """
-        Sweep every location that wasn't in this visit, in the Cleaner's threads, until the catalog and the store name no other: what was moved or added
-        since is another location.
+        Sweep every location that wasn't in this visit and that a listing doesn't clear, in the Cleaner's threads, until the catalog and the store name no other:
+        what was moved or added since is another location.
 
         Returns:
             Names that should have gone and are still there; None: there was no time for all.
@@ -205,13 +208,13 @@ class AbortCleaner:
         left: list[str] = []
         whole = True
         while whole and not left:
-            places, foreign = self._locations(table, visit)
-            locations = visit.left_of(places)
-            if not locations:
+            places, foreign, locations = self._look(table, visit)
+            if locations is None:
                 for error in visit.refused.values():
                     raise error
                 left += foreign
                 break
+            whole = bool(locations) or not (time_is_up() or self._services.stopping.is_set())
             with ThreadPoolExecutor(threads, thread_name_prefix="cleaning") as pool:
                 for done in pool.map(swept, locations):
                     if done is None:
@@ -222,8 +225,37 @@ class AbortCleaner:
                         continue
                     left += found.left
                     if not found.left:
-                        visit.swept.update({(owner, location): found.cleared for owner in places[location]})
+                        visit.note(places[location], location, found.cleared)
         return left if whole or left else None
+
+    def _look(self, table: TableFacts, visit: _Visit) -> tuple[Mapping[str, set[int | None]], list[str], list[str] | None]:
+        """
+        Clear what a listing clears of the places that this visit hasn't looked at yet.
+
+        Returns:
+            Places and what is others', as `_locations`; and which of the places must be swept. None: every place was looked at before, and no other look is needed.
+        """
+        places, foreign, listing = self._locations(table, visit)
+        locations = visit.left_of(places)
+        if not locations:
+            return places, foreign, None
+        told = {location for location in locations if listing.tells_of(location) and self._is_alone(location, table)}
+        there = listing.there(told)
+        done = told - there - visit.seen
+        for location in done:
+            visit.note(places[location], location, None)
+        for location, part in listing.parts(there):
+            if (cleared := clear_listed(self._services, location, part, visit.judged, listing.listed_ms)) is not None:
+                visit.note(places[location], location, cleared)
+                done.add(location)
+                self._progress.made()
+        return places, foreign, [location for location in locations if location not in done]
+
+    def _is_alone(self, location: str, table: TableFacts) -> bool:
+        try:
+            return self._services.places.in_the_way(location, table) is None
+        except RefusedError:
+            return False  # its sweep says what is wrong with it
 
     def _require_never_there(self, table: TableFacts, location: str, visit: _Visit) -> None:
         if location in visit.seen:
@@ -252,10 +284,10 @@ class AbortCleaner:
             _log.info("removed aborted writes", directories=[removal.name for removal in swept.removed])
         return swept
 
-    def _locations(self, table: TableFacts, visit: _Visit) -> tuple[dict[str, set[int | None]], list[str]]:
+    def _locations(self, table: TableFacts, visit: _Visit) -> tuple[dict[str, set[int | None]], list[str], TableListing]:
         """
-        Where directories of the table may be, and of which PART_IDs, noted with the visit where they are there; and, in words, where they may be but belong
-        to others in the catalog too: nobody can tell whose they are.
+        Where directories of the table may be, and of which PART_IDs, noted with the visit where they are there; in words, where they may be but belong to others
+        in the catalog too: nobody can tell whose they are; and the listing.
 
         What the rows name isn't trusted. Hive folds or escapes names of static partitions (`metastore.spelling`), writes those of dynamic ones only at the end,
         statement by statement, and renames only what it finds under the catalog's name; an aborted insert may have made a directory for a partition that never
@@ -268,36 +300,36 @@ class AbortCleaner:
             raise RefusedError(Reason.REPLICATION_SOURCE, why)
         if not table.location:
             raise RefusedError(Reason.UNSUPPORTED_STORE, f"{table.full_name} has no location in the catalog")
-        storage = services.storage(table.location)
         if not table.partitioned:
-            if storage.exists(table.location):
+            if services.storage(table.location).exists(table.location):
                 visit.seen.add(table.location)
-            return {table.location: {None}}, []
+            return {table.location: {None}}, [], TableListing(table.location, (), 0)
         named = [Entity(table.database, table.name, name) for name in services.catalog.partition_names(table)]
         places: dict[str, set[int | None]] = {}
         for place in services.catalog.places_for(named).values():
             if place.location:
-                places.setdefault(place.location, set()).add(place.part_id)
+                places.setdefault(_without_slash(place.location), set()).add(place.part_id)
         # before the list: what a rename takes into the table's directory meanwhile was either there or is listed
-        visit.seen.update(location for location in places.keys() - visit.seen if not _is_listed(location, table.location) and self._is_there(location))
-        listing = self._list(storage, table.location, visit)
-        listed, root = set(listing.directories), table.location.rstrip("/") + "/"
-        below = places_below(table.location, listing)
-        visit.seen.update(below, (location for location in places if location.startswith(root) and location.removeprefix(root) in listed))
+        visit.seen.update(location for location in places.keys() - visit.seen if not is_listed(location, table.location) and self._is_there(location))
+        listing = self._list(table.location, visit)
+        below = listing.places()
+        visit.seen.update(below, listing.there(places))
         unnamed = below - places.keys()
         others = {place: owner for place in unnamed if (owner := services.places.in_the_way(place, table)) is not None}
         places.update({place: {None} for place in unnamed.difference(others)})
-        return places, [f"{place}, which {owner} has too," for place, owner in sorted(others.items())]
+        return places, [f"{place}, which {owner} has too," for place, owner in sorted(others.items())], listing
 
-    def _list(self, storage: Storage, location: str, visit: _Visit) -> Listing:
+    def _list(self, location: str, visit: _Visit) -> TableListing:
         """Of the table's directory; nothing where something in it is refused, which may be in one partition only: those in the catalog are swept even so."""
+        storage, listed_ms = self._services.storage(location), self._services.now_ms()
         try:
-            return storage.list_tree(location)
+            pending = storage.pending(location)  # before the list: what is completed meanwhile is either on its way or listed
+            return TableListing(location, storage.list_tree(location).directories, listed_ms, frozenset(pending))
         except RefusedError as error:
             if error.reason is Reason.LOCATION_MISSING:
                 raise
             visit.refused[location] = error
-            return Listing((), ())
+            return TableListing(location, (), listed_ms)
 
     def _is_there(self, location: str) -> bool:
         try:
@@ -318,7 +350,6 @@ def _aborted(state: AcidState) -> tuple[ListedDir, ...]:
     return state.aborted
 
 
-def _is_listed(location: str, table_location: str) -> bool:
-    """Whether a list of the table's directory tells if it is there; what lies in hidden ones isn't listed."""
-    root = table_location.rstrip("/") + "/"
-    return location.startswith(root) and not is_hidden(location.removeprefix(root))
+def _without_slash(location: str) -> str:
+    """The one spelling of a place that the catalog may have with a slash at its end; what is refused elsewhere for its spelling stays as it is."""
+    return location if location.endswith("//") else location.removesuffix("/")

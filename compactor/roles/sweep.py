@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, is_hidden, looks_acid
+from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX
 from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
-from compactor.engine.aborted_rows import aborted_with_rows
+from compactor.engine.aborted_rows import aborted_with_rows, may_hold_aborted
+from compactor.engine.staging import EVIDENCE_PREFIX
 from compactor.errors import RefusedError
 from compactor.log import get_logger
 from compactor.metastore.forgetting import Proof
@@ -26,14 +27,14 @@ from compactor.roles.evidence import Evidence, evidence_in
 from compactor.roles.removing import trash_for
 from compactor.roles.replication import is_source
 from compactor.roles.services import Services
-from compactor.roles.trash import KEPT, Removal, Trash, remove_hidden, settle, visibility_txn
+from compactor.roles.trash import Removal, Trash, remove_hidden, settle, visibility_txn
 from compactor.roles.trash_in_place import TrashInPlace
 from compactor.storage.base import Storage
-from compactor.storage.location import join
 
 _log = get_logger(__name__)
 _NOTHING = Listing((), ())
 _DAY_MS = 24 * 3_600_000
+_OURS = (STAGING_PREFIX, TRASH_PREFIX, EVIDENCE_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Judged:
 @dataclass(frozen=True, slots=True)
 class Cleared:
     """
-    One directory, which was there, and in which nothing is left that should have gone. Only a sweep makes it.
+    One directory, which was there, and in which nothing is left that should have gone. Only a sweep makes it, or a listing that shows nothing to sweep.
 
     Args:
         listed_ms: of the database clock, before it was listed.
@@ -152,7 +153,7 @@ class Sweep:
         return Swept(removed, state, left, self._evidence(listing), self._there, cleared)
 
     def _resolve(self, listing: Listing) -> AcidState:
-        return resolve(listing, self._judged.write_ids, self._judged.txns if self._services.hive_4 else None, self._services.layout)
+        return _resolved(self._services, listing, self._judged)
 
     def _evidence(self, listing: Listing) -> tuple[Evidence, ...]:
         """What is still kept; what was kept for long enough goes now, after all else went well."""
@@ -235,6 +236,28 @@ class Sweep:
         self._services.steps.enter(steps.CLEANER_DELETED, self._about)
 
 
+def clear_listed(services: Services, location: str, listing: Listing, judged: Judged, listed_ms: int) -> Cleared | None:
+    """
+    A directory in which a listing of its table's shows nothing to sweep: what a sweep would find there, without a call to the store. None: it must be swept.
+
+    It must where a directory of ours lies in it, where a name can't be understood, and where a directory's name admits an aborted transaction or write id: by
+    names alone no such row is found, and none is missed. What a base's `_metadata_acid` says isn't read: it matters only for an aborted write id.
+
+    Args:
+        listing: of the directory, which was there; of its files nothing is asked.
+        listed_ms: of the database clock, before it was listed.
+    """
+    if any(name.startswith(_OURS) for name in listing.directories):
+        return None
+    try:
+        state = _resolved(services, listing, judged)
+    except RefusedError:
+        return None
+    if state.aborted or may_hold_aborted(state, judged.write_ids):
+        return None
+    return Cleared(location, judged, listed_ms, frozenset())
+
+
 def prove(table: TableFacts, partition: str | None, cleared: Collection[Cleared]) -> Proof:
     """
     What was cleared under the same lists, as a proof.
@@ -283,31 +306,8 @@ def remove_uncommitted(services: Services, table: TableFacts, entity: Entity, lo
     return Proof(entity.whole_table(), table.tbl_id, entity.partition, frozenset({location}), listed_ms, txns, gone=frozenset())
 
 
-def places_below(table_location: str, listing: Listing) -> set[str]:
-    """
-    Every directory below a partitioned table's in which ACID directories lie, or what is left of attempts and removals of ours.
-
-    Quarantine is left for good, and trash directly in the table's directory holds a partition that was dropped: neither makes a place. A name with `=` is a
-    partition's, whatever it begins with. Below a hidden directory nothing of the table lies: statements stage there what they write, with names of ACID
-    directories.
-    """
-    found = set()
-    for path in listing.directories:
-        parts = path.split("/")
-        for depth, part in enumerate(parts):
-            if part.startswith((STAGING_PREFIX, TRASH_PREFIX)):
-                is_trash = part.startswith(TRASH_PREFIX)
-                if not (is_trash and (depth == 0 or part.endswith(KEPT))):
-                    found.add(join(table_location, *parts[:depth]))
-                break
-            if "=" in part:  # a key may begin with `_` or `base_`
-                continue
-            if is_hidden(part):
-                break
-            if looks_acid(part):
-                found.add(join(table_location, *parts[:depth]))
-                break
-    return found
+def _resolved(services: Services, listing: Listing, judged: Judged) -> AcidState:
+    return resolve(listing, judged.write_ids, judged.txns if services.hive_4 else None, services.layout)
 
 
 def removals_for(listing: Listing, directories: tuple[ListedDir, ...], originals: tuple[FileEntry, ...]) -> tuple[Removal, ...]:

@@ -1,5 +1,6 @@
 """The cleaning of aborted writes that takes more than one cycle: it goes on where it was, and nothing is forgotten before all of it is done."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,15 @@ def test_a_directory_that_comes_back_is_swept(world, table, cleaner):
     assert aborted(table) == []
 
 
+def test_a_directory_that_vanishes_between_two_cycles(world, table, cleaner):
+    """It was listed, and is missing before its turn came: what was in it may lie where it was looked before, so nothing is forgotten."""
+    assert "left" in cleaner.run_once()
+    (table.location / "p=3").rename(table.location.parent / "moving")
+    said = [cleaner.run_once() for _ in range(3)]
+    assert "1 failed: db.t" in said[-1]
+    assert known(world) == 4
+
+
 def test_a_directory_elsewhere_that_is_missing(world, table):
     """No list of the table's directory tells where it went: nothing is forgotten before it is back."""
     elsewhere = table.location.parent / "zz"
@@ -184,8 +194,11 @@ def test_a_directory_elsewhere_that_is_missing(world, table):
 
 @pytest.mark.parametrize("how", ["re-created", "another led"])
 def test_what_was_swept_before_counts_for_nothing(world, table, cleaner, how):
-    """Another table of that name, or another Cleaner between two cycles: every location is swept anew."""
+    """Another table of that name, or another Cleaner between two cycles: every location is looked at anew, and the one that was written to again is swept again."""
+    kept = world.folder / "kept"
+    shutil.copytree(table.location, kept)
     assert "left" in cleaner.run_once()
+    shutil.copytree(kept, table.location, dirs_exist_ok=True)
     if how == "re-created":
         world.table("other", rows=0)
         catalog = CatalogRows(world.database)
@@ -196,6 +209,7 @@ def test_what_was_swept_before_counts_for_nothing(world, table, cleaner, how):
     world.passed.clear()
     to_the_end(world, cleaner, 4)
     assert world.passed.count(steps.CLEANER_LISTED) == 4
+    assert aborted(table) == []
 
 
 def test_others_come_before_what_was_begun(world, table, cleaner):
