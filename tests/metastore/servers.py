@@ -171,8 +171,12 @@ class PostgresServer:
 
     def give_back(self, version: str, url: str) -> None:
         """Empty a borrowed database for the next one: much cheaper than making one."""
-        self.sql(url.rpartition("/")[2], self._templates[version])
+        self.empty(version, url)
         self._idle[version].append(url)
+
+    def empty(self, version: str, url: str) -> None:
+        """Make a borrowed database as new again."""
+        self.sql(url.rpartition("/")[2], self._templates[version])
 
     def _template(self, version: str) -> str:
         template = "hive_" + version.replace(".", "_")

@@ -51,7 +51,7 @@ public final class Lane {
   }
 
   private static Configuration conf() {
-    Configuration conf = new Configuration();
+    Configuration conf = new Configuration(Judge.DEFAULTS);
     conf.set("fs.defaultFS", "file:///");
     conf.set("fs.file.impl", "PlainFiles");
     conf.set("columns", "id,v");
