@@ -72,6 +72,7 @@ def play(version, request, parties, folder):
     @example({"partitioned": True}, [*_rolled_back(2), *_ROLES])  # Hive 4 stores it escaped twice
     @example({"partitioned": True}, [_rolled_back(0)[0], ("start", Statement("insert", dynamic=True)), ("go_on", 0), ("finish", 0, False), *_ROLES])
     @example({"partitioned": False}, [_rolled_back(0)[0], ("stream", 0, 1, [True, None]), *_ROLES])
+    @example({"partitioned": True}, [("clean",), ("start", Statement("overwrite", (0, 1))), ("stream", 0, 1, [None, True])])  # none of them leaves a file
     @example({"partitioned": True}, [("write", Statement("overwrite"), False)])  # Hive 3.1 can't list it until our Cleaner came
     def live(table, steps):
         try:
