@@ -208,7 +208,7 @@ class History:
         table = action.table
         before = self._known[table.root]
         query = table.query()
-        hold = self.readers.hold("listed", f"{re.escape(str(self._place(table)))}(/|$)")
+        hold = self.readers.hold("open", f"{re.escape(str(self._place(table)))}/")  # not in the middle of listing: see docs/testing.md
         reading = self.readers.begin(query, "held reader")
         met = self._until_met(hold, reading)
         listed = self._listing(table.root)
