@@ -386,7 +386,14 @@ class Lane:
         reader.checked[place] = there
 
     def rest(self):
-        """All writers and readers go home; the roles run until they have nothing more to do."""
+        """All is compacted beside those who are there; then writers and readers go home, and the roles run until they have nothing more to do."""
+        for place in range(len(PARTITIONS) if self.partitioned else 1):
+            self.ask(place, self.steps % 2 == 0)
+        for _ in self.world.states():
+            self.work()
+        self.check()
+        self.clean()
+        self.check()
         while self.open:
             self.end(self.open[0], commit=False)
         while self.readers:
