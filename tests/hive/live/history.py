@@ -5,6 +5,7 @@ What must hold: the rows are the model's; a table that no statement changed read
 were held midway end as if nothing had happened; no statement fails but those made to.
 """
 
+import itertools
 import re
 import subprocess
 import time
@@ -25,6 +26,8 @@ STATEMENT_SECONDS = 240
 HELD_SECONDS = 1.5
 """How long a reader or writer is held while our daemon works."""
 _REFUSED = ("Error while compiling", "SemanticException", "not allowed", "ParseException", "InvalidOperationException", "Unable to alter", "Unable to rename")
+READ_AGAIN = 10
+"""Times at most."""
 _MIDWAY = re.compile(r"/(base|delta|delete_delta)_[0-9_v]+ does not exist")
 """A directory, not a file, was gone when it was to be listed: it may be one that the statement doesn't need."""
 _LOADED = pa.schema([("id", pa.int32()), ("v", pa.string()), ("n", pa.decimal128(12, 3)), ("t", pa.timestamp("ns"))])
@@ -101,7 +104,7 @@ class History:
             done = self._perform(step, action)
         except HiveError as error:
             self.said[-1] = (step.root, self.said[-1][1] + f"  -- {str(error)[:300]}")
-            if not (action.refused or any(text in str(error) for text in _REFUSED) or _MIDWAY.search(str(error))):
+            if not (action.refused or any(text in str(error) for text in _REFUSED) or _MIDWAY.search(str(error)) or self._too_late(error)):
                 raise Difference(step.root, f"a statement failed: {action.sql}\n{error}\n{self.hive.said()}") from error
             self.counts[f"refused: {step.kind}"] += 1
             done = False
@@ -219,16 +222,17 @@ class History:
         if met:
             self.counts["readers held"] += 1
             time.sleep(HELD_SECONDS)
+        going_on = self._listing(table.root)  # what it has yet to list, partition by partition, may lose a directory just then
         hold.release()
         try:
             found = table.read([tuple(row) for row in reading.result(STATEMENT_SECONDS)["rows"]])
         except HiveError as error:
-            if self.hive.version == "3" and "Not enough history available" in str(error):
-                self.counts["readers of 3.1 with too little history"] += 1
+            if self._too_late(error) or _MIDWAY.search(str(error)):
+                self.counts["readers that Hive's listing failed"] += 1
                 self._result(writing, action)
                 return True
             raise Difference(table.root, f"a reader that was held at {met} failed: {error}\n{self.hive.said()}\n{self._evidence(table.root)}") from error
-        if met and found != before:
+        if met and found != before and going_on <= self._listing(table.root):
             left = sorted(listed - self._listing(table.root))
             raise Difference(
                 table.root, f"a reader that was held at {met} read:\n{_difference(before, found)}\ngone meanwhile: {left}\n{self._evidence(table.root)}"
@@ -284,18 +288,26 @@ class History:
         self._seen[root] = listing
 
     def _read(self, table: Table, server: HiveServer, session: str) -> Rows:
-        """Read a table, and again where a directory went meanwhile: if Hive was about to list it, it took the partition for empty, or failed (docs/testing.md)."""
-        while True:
+        """
+        Read a table, and again where a directory went meanwhile: if Hive was about to list it, it took the partition for empty, or failed (docs/testing.md).
+
+        So too where Hive 3.1 began before a base appeared, and listed after.
+        """
+        for tries in itertools.count():
             before = self._listing(table.root)
             try:
                 found = table.read(server.rows(table.query(), session))
-            except HiveError:
-                if before <= self._listing(table.root):
+            except HiveError as error:
+                if tries == READ_AGAIN or (before <= self._listing(table.root) and not self._too_late(error)):
                     raise
             else:
-                if before <= self._listing(table.root):
+                if tries == READ_AGAIN or before <= self._listing(table.root):
                     return found
             self.counts["read again"] += 1
+        raise AssertionError
+
+    def _too_late(self, error: HiveError) -> bool:
+        return self.hive.version == "3" and "Not enough history available" in str(error)
 
     def _evidence(self, root: str) -> str:
         """What tells how a difference came about: the last statements, the table's files with their times, what the daemon and the metastore say."""
