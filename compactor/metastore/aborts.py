@@ -143,14 +143,17 @@ class Aborts:
         """
         Put each group off for twice as long as the last time, five minutes at first, a day at most; returns the shortest of these in ms.
 
-        A few statements for all groups of a table. 3.1 has no rows for it: remembered.
+        A few statements for all groups of a table. 3.1 has no rows for it: remembered. A group of which nothing is left, forgotten meanwhile, isn't put off: nobody
+        would come to it again; 0 when that is so of all.
 
         Args:
-            groups: of one table, at least one.
+            groups: of one table.
         """
         by_pause: dict[int, list[AbortedGroup]] = {}
-        for group in groups:
+        for group in self._database.read(lambda connection: self._still_there(connection, groups)):
             by_pause.setdefault(min(max(2 * group.retry_retention_ms, _FIRST_RETRY_MS), _LONGEST_RETRY_MS), []).append(group)
+        if not by_pause:
+            return 0
         if self._schema.hive_4:
             with self._database.mutex("CompactionScheduler"):
                 self._database.write(lambda connection: self._store_retries(connection, by_pause, message))
@@ -158,6 +161,14 @@ class Aborts:
             now = self._database.read(self._database.now_ms)
             self._put_off.update({group.entity: (now + pause, pause) for pause, alike in by_pause.items() for group in alike})
         return min(by_pause)
+
+    def _still_there(self, connection: Connection, groups: Collection[AbortedGroup]) -> list[AbortedGroup]:
+        components = self._schema.txn_components.c
+        named: set[Entity] = set()
+        for table in {group.entity.whole_table() for group in groups}:
+            query = select(components.tc_partition).where(components.tc_database == table.database, components.tc_table == table.table).distinct()
+            named.update(Entity(table.database, table.table, partition) for (partition,) in connection.execute(query))
+        return [group for group in groups if group.entity in named]
 
     def _store_retries(self, connection: Connection, by_pause: Mapping[int, Collection[AbortedGroup]], message: str) -> None:
         queue = self._schema.compaction_queue

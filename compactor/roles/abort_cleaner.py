@@ -340,8 +340,8 @@ class AbortCleaner:
     def _put_off(self, groups: Sequence[AbortedGroup], why: str) -> None:
         message = " ".join(why.split())
         try:
-            pause = self._services.aborts.retry_later(groups, message)
-            _log.info("aborted writes are left for now", why=message, pause_seconds=pause // 1000)
+            if pause := self._services.aborts.retry_later(groups, message):
+                _log.info("aborted writes are left for now", why=message, pause_seconds=pause // 1000)
         except CompactorError as error:
             _log.warning("that can't be stored", error=str(error))
 

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.roles import steps
+from compactor.roles.cleaner import RENAME_SECONDS, Cleaner
 from tests.unit.roles.tables import bases, compacted, visible
 
 
@@ -165,7 +166,11 @@ def test_an_aborted_insert_into_a_dropped_partition_stays_known(any_world):
     table = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
     world.aborted_insert(table, [(2, "never")], ("3",))
     world.hive.queued("db.t/p=3", state="r", highest_write_id=1)
-    assert world.clean().startswith("cleaned 1 entries")
+    world.settle_time()
+    cleaner = Cleaner(world.services, clock=world.clock)
+    assert "isn't in the catalog" in cleaner.run_once()
+    world.clock.forward(RENAME_SECONDS)
+    assert cleaner.run_once().startswith("cleaned 1 entries")
     assert len(list((table.location / "p=3").iterdir())) == 1
     assert set(world.hive.rows(world.database.schema.txn_components, "tc_writeid")) == {(1,)}
 
@@ -237,3 +242,24 @@ def test_a_failed_abort_cleaning_is_put_off(world):
     assert world.clean() == "nothing to clean"
     (row,) = world.hive.rows(world.database.schema.compaction_queue, "cq_type", "cq_retry_retention")
     assert row == ("c", 300_000)
+
+
+@pytest.mark.parametrize("together", ["1 2 3", "12 3", "123"])
+def test_nothing_waits_for_what_was_forgotten(world, together):
+    """Rows of aborted writes among committed ones in three partitions, compacted one after the other: at the end no entry is left that nobody would come to."""
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    table = world.table(rows=0, partition_keys=[("p", "int")])
+    for partition in "123":
+        world.insert(table, [(1, "x"), (2, "x")], (partition,))
+        batch = world.warehouse.stream(table, [[(number, "x")] for number in range(3, 7)], (partition,))
+        for index in range(4):
+            batch.finish(index, commit=index % 2 == 0)
+    world.clean()
+    assert [entry.kind.value for entry in world.services.queue.entries()] == ["abort-cleanup"] * 3
+    for partitions in together.split():
+        for partition in partitions:
+            world.compact(table, partition=f"p={partition}")
+        world.clean()
+    assert world.hive.rows(world.database.schema.txn_components, "tc_writeid") == []
+    assert world.services.queue.entries() == []
+    world.assert_rows()
