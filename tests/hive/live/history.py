@@ -5,7 +5,9 @@ What must hold: the rows are the model's; a table that no statement changed read
 were held midway end as if nothing had happened; no statement fails but those made to.
 """
 
+import contextlib
 import itertools
+import os
 import re
 import subprocess
 import time
@@ -159,7 +161,7 @@ class History:
             return False
         if step.mode in {"fails", "held"}:
             return self._broken(step, action)
-        if step.mode == "reader":
+        if step.mode == "reader" and self.hive.version == "4":  # one of Hive 3.1 has given back its locks before it reads (docs/testing.md)
             return self._beside_reader(step, action)
         self._result(self.hive.begin(action.sql), action)
         return True
@@ -206,10 +208,7 @@ class History:
         return self.hive.hold(operation, path, fails=fails)
 
     def _beside_reader(self, step: Step, action: Action) -> bool:
-        """
-        A reader that is held between listing and reading while the statement runs, and what our daemon then does. One of Hive 3.1 may find that the base
-        that it needs is gone from sight: it takes no part in any snapshot that it could wait for, and says so.
-        """
+        """A reader that is held between listing and reading while the statement runs, and what our daemon then does."""
         table = action.table
         before = self._known[table.root]
         query = table.query()
@@ -227,7 +226,7 @@ class History:
         try:
             found = table.read([tuple(row) for row in reading.result(STATEMENT_SECONDS)["rows"]])
         except HiveError as error:
-            if self._too_late(error) or _MIDWAY.search(str(error)):
+            if _MIDWAY.search(str(error)):
                 self.counts["readers that Hive's listing failed"] += 1
                 self._result(writing, action)
                 return True
@@ -313,7 +312,10 @@ class History:
         """What tells how a difference came about: the last statements, the table's files with their times, what the daemon and the metastore say."""
         table = self.world.tables[root]
         place = self._place(table)
-        files = sorted(f"{path.relative_to(place)} {path.stat().st_size} {path.stat().st_mtime:.3f}" for path in place.rglob("*") if path.is_file())
+        files = []
+        for path in sorted(Path(folder) / name for folder, _, names in os.walk(place) for name in names):
+            with contextlib.suppress(OSError):
+                files.append(f"{path.relative_to(place)} {path.stat().st_size} {path.stat().st_mtime:.3f}")
         said = [text for about, text in self.said if about == root]
         return "\n".join([f"at {time.time():.3f}", *said[-4:], *files, self.daemon.told_of(table.name)])
 
@@ -330,7 +332,13 @@ class History:
 
     def _listing(self, root: str) -> frozenset[str]:
         place = self._place(self.world.tables[root])
-        return frozenset(str(path.relative_to(place)) for pattern in ("*", "*/*", "*/*/*") for path in place.glob(pattern))
+        found = set()
+        for folder, folders, files in os.walk(place):  # passes over what goes meanwhile
+            below = Path(folder).relative_to(place)
+            found.update(str(below / name) for name in (*folders, *files))
+            if len(below.parts) == 2:
+                folders.clear()
+        return frozenset(found)
 
     def _write(self, step: Step, action: Action) -> None:
         columns = list(zip(*action.file, strict=True))[: len(_LOADED)]
