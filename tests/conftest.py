@@ -141,7 +141,7 @@ def pytest_terminal_summary(terminalreporter):
     """What ran besides tests, for the record."""
     counted: dict[str, list[str]] = {}
     for what, number in sorted(COUNTS.items()):
-        about, _, kind = what.rpartition(": ")
-        counted.setdefault(about, []).append(f"{number:,} {kind}")
+        about, colon, kind = what.partition(": ")
+        counted.setdefault(about if colon else "", []).append(f"{number:,} {kind if colon else what}")
     for about, kinds in counted.items():
         terminalreporter.write_line(f"{about}: {', '.join(kinds)}" if about else ", ".join(kinds))
