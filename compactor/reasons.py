@@ -76,6 +76,7 @@ class Reason(StrEnum):
     COMPACTION_ABORTED = "compaction-aborted"
     EARLIER_ENTRY = "earlier-entry"
     AT_WORK = "at-work"
+    MAY_BE_LISTED = "may-be-listed"
 
     # a compaction may not begin now (docs/control.md)
     PAUSED = "paused"

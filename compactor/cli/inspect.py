@@ -119,7 +119,6 @@ def inspect(database: Database, settings: Settings, found: Found) -> Inspection:
     queue = Queue(database)
     candidate = candidates(database).get(entity)
     failing = bool(Initiating(database).failing([entity], settings.initiator.failed_threshold, settings.initiator.failed_retry_days))
-    retention_ms = round(settings.cleaner.retention_seconds * 1000)
     return Inspection(
         found=found,
         moment=moment,
@@ -127,7 +126,7 @@ def inspect(database: Database, settings: Settings, found: Found) -> Inspection:
         verdict=judge(found, compactor, candidate, moment, thresholds_from(settings.initiator.thresholds), failing=failing),
         queue=queue.entries(entity=entity),
         history=queue.history(entity=entity, limit=HISTORY),
-        cleaning=[ready for ready in Cleaning(database).ready_for_cleaning(retention_ms) if ready.entry.entity == entity],
+        cleaning=[ready for ready in Cleaning(database).ready_for_cleaning(*settings.cleaner.waits_ms) if ready.entry.entity == entity],
     )
 
 

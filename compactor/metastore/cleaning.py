@@ -15,8 +15,9 @@ from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError
 from compactor.metastore.database import Database
 from compactor.metastore.forgetting import Proof, forget, forget_commits
+from compactor.metastore.locks import read_locks, touching
 from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
-from compactor.metastore.readers import Blocker, Readers, read_readers
+from compactor.metastore.readers import Blocker, Readers, may_be_listed, read_readers
 from compactor.metastore.rows import labelled, move_to_history, queue_entry
 from compactor.metastore.siblings import at_work, newest_commits, within
 from compactor.metastore.sights import Sight, together
@@ -34,6 +35,7 @@ class ReadyEntry:
     Args:
         txns: under which visibility is decided: what everybody who may still read the table sees as committed. None on 3.1.
         known: entries of the same table or partition that were ready, too (3.1).
+        unlisted: it may be cleaned only as long as nobody has a lock.
         blockers: empty: clean it now. COMPACTION_ABORTED among them: it must be marked failed, and nothing deleted for it.
     """
 
@@ -41,6 +43,7 @@ class ReadyEntry:
     txns: ValidTxnList | None
     blockers: tuple[Blocker, ...] = ()
     known: frozenset[int] = frozenset()
+    unlisted: bool = False
 
     @property
     def failed(self) -> bool:
@@ -57,15 +60,17 @@ class Cleaning:
         self._snapshots = snapshots_for(database)
         self._sights: dict[int, Sight] = {}
         self._seen_open: set[int] = set()
+        self._free_since: dict[int, int] = {}
 
-    def ready_for_cleaning(self, retention_ms: int = 0) -> list[ReadyEntry]:
+    def ready_for_cleaning(self, retention_ms: int = 0, listing_wait_ms: int = 0) -> list[ReadyEntry]:
         """
         Every entry that is ready for cleaning, by id, each with what holds it back.
 
         Args:
             retention_ms: leave files for so long after the commit, for readers that open no transaction.
+            listing_wait_ms: then leave them while anybody has a lock, for so long at most: who is listing when a directory vanishes may take all for empty.
         """
-        return self._database.read(lambda connection: self._ready(connection, retention_ms))
+        return self._database.read(lambda connection: self._ready(connection, retention_ms, listing_wait_ms))
 
     def write_ids(self, ready: ReadyEntry) -> CleanerWriteIdList:
         """The write ids under which this entry's obsolete and aborted directories are decided: nothing beyond what it covered."""
@@ -126,7 +131,7 @@ class Cleaning:
 
     # Readiness
 
-    def _ready(self, connection: Connection, retention_ms: int) -> list[ReadyEntry]:
+    def _ready(self, connection: Connection, retention_ms: int, listing_wait_ms: int) -> list[ReadyEntry]:
         schema = self._schema
         queue, txns = schema.compaction_queue, schema.txns
         columns = labelled(queue)
@@ -139,6 +144,7 @@ class Cleaning:
         if not rows:
             self._sights.clear()
             self._seen_open.clear()
+            self._free_since.clear()
             return []
         readers = read_readers(connection, self._database)
         now = self._database.now_ms(connection)
@@ -155,7 +161,19 @@ class Cleaning:
             self._judge(entry, state, readers, first=first.get(entry.entity, entry), sight=sights[entry.id], now=now, retention_ms=retention_ms)
             for entry, state in entries
         ]
+        judged = [self._unless_listed(item, readers, now, listing_wait_ms) for item in judged]
         return judged if schema.hive_4 else self._beside(judged, at_work(connection, schema), alike)
+
+    def _unless_listed(self, item: ReadyEntry, readers: Readers, now: int, wait_ms: int) -> ReadyEntry:
+        """Where nothing else is in the way a lock, whosever and since whenever, tells that somebody may be listing; what was dropped nobody finds to list."""
+        entry = item.entry
+        if item.blockers or entry.location is not None:
+            return item
+        left = self._free_since.setdefault(entry.id, now) + wait_ms - now
+        if left <= 0:
+            return item
+        item = replace(item, unlisted=True)
+        return replace(item, blockers=tuple(may_be_listed(lock, left) for lock in readers.locks_on(entry.entity)))
 
     @staticmethod
     def _beside(judged: list[ReadyEntry], working: Mapping[Entity, int], alike: Mapping[Entity, list[QueueEntry]]) -> list[ReadyEntry]:
@@ -169,11 +187,15 @@ class Cleaning:
 
     def check_alone(self, ready: ReadyEntry) -> None:
         """
-        On 3.1: nobody began or finished a compaction of the same since `ready` was judged.
+        Since `ready` was judged nobody took a lock, where that matters; on 3.1 nobody began or finished a compaction of the same.
 
         Raises:
             RetryableError: somebody did.
         """
+        if ready.unlisted:
+            locks = self._schema.hive_locks
+            for lock in self._database.read(lambda connection: read_locks(connection, locks, touching(locks, ready.entry.entity))):
+                raise RetryableError(f"{lock} was taken while it was cleaned; everything was put back")
         if self._schema.hive_4:
             return
         queue = self._schema.compaction_queue
@@ -193,6 +215,7 @@ class Cleaning:
         for number in set(self._sights) - alive:
             del self._sights[number]
         self._seen_open &= alive
+        self._free_since = {number: since for number, since in self._free_since.items() if number in alive}
         for entry, own_state in entries:
             if entry.id not in self._sights or entry.id in self._seen_open or own_state == "o":
                 held = frozenset(lock.lock_id for lock in readers.locks_on(entry.entity))

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 
 from compactor.metastore.database import Database
 from compactor.metastore.locks import read_locks
-from compactor.metastore.model import Entity, HeldLock, OpenTransaction
+from compactor.metastore.model import Entity, HeldLock, OpenTransaction, duration
 from compactor.metastore.snapshots import Snapshot, snapshots_for
 from compactor.metastore.spelling import spellings
 from compactor.metastore.transactions import read_open_transactions
@@ -105,6 +105,11 @@ class Readers:
         """
         found = [txn for txn in self.may_read(entity) if self.history.get(txn.txn_id, txn_id + 1) <= txn_id]
         return [Blocker(Reason.OPEN_TRANSACTION, f"{txn}; when it began, transaction {self.history[txn.txn_id]} may still have been open") for txn in found]
+
+
+def may_be_listed(lock: HeldLock, left_ms: int) -> Blocker:
+    """Whoever has the lock may be listing; waited for so long at most. Source: Hive's FetchOperator.generateWrappedSplits, which takes what vanishes for empty."""
+    return Blocker(Reason.MAY_BE_LISTED, f"{lock} may be listing; waited for at most another {duration(left_ms)}")
 
 
 def read_readers(connection: Connection, database: Database) -> Readers:

@@ -1,7 +1,8 @@
 """
 Removes what aborted writers left behind, and then the rows that mark it as aborted; in that order, or aborted rows would count as committed.
 
-Aborted rows are invisible to everybody: no reader holds this up. Directories that hold committed rows too stay; a major compaction takes the aborted rows out.
+Aborted rows are invisible to everybody: a reader that may be listing holds this up, and for not more than some minutes. Directories that hold committed rows too stay;
+a major compaction takes the aborted rows out.
 Of a partitioned table every partition must be free of them. One listing of its directory tells that of most; the others are swept one by one.
 Source: docs/operations.md; Hive's AbortedTxnCleaner; HIVE-24481.
 """
@@ -17,6 +18,7 @@ from compactor.errors import CompactorError, RefusedError, RetryableError
 from compactor.log import get_logger
 from compactor.metastore.aborts import AbortedGroup
 from compactor.metastore.model import Entity, TableFacts
+from compactor.metastore.readers import Blocker, may_be_listed
 from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
 from compactor.roles.away import AwayStores, StoreAwayError
@@ -73,14 +75,17 @@ class AbortCleaner:
     Args:
         progress: told of each location that was swept, or found with nothing to sweep.
         away: the stores that the cycle found away.
+        clock: seconds.
     """
 
-    def __init__(self, services: Services, progress: Progress, away: AwayStores) -> None:
+    def __init__(self, services: Services, progress: Progress, away: AwayStores, clock: Callable[[], float]) -> None:
         self._services = services
         self._progress = progress
         self._away = away
         self._held: Held | None = None
         self._begun: dict[Entity, _Visit] = {}
+        self._due_since: dict[Entity, float] = {}
+        self._clock = clock
 
     def run(self, held: Held, tally: CleanerTally, time_is_up: Callable[[], bool]) -> None:
         """
@@ -100,6 +105,7 @@ class AbortCleaner:
         for group in self._services.aborts.groups(limits.aborted_count, round(limits.aborted_age_hours * _HOUR_MS)):
             due.setdefault(group.entity.whole_table(), []).append(group)
         self._begun = {entity: visit for entity, visit in self._begun.items() if entity in due}
+        self._due_since = {entity: self._due_since.get(entity, self._clock()) for entity in due}
         doubtful: list[Entity] = []
         for entity in sorted(due, key=lambda entity: entity in self._begun):
             self._turn(entity, due[entity], tally, time_is_up, doubtful)
@@ -151,6 +157,9 @@ class AbortCleaner:
             if doubtful is not None and self._away.is_doubtful(table.location):
                 doubtful.append(entity)
                 return
+        if (lister := self._lister(entity)) is not None:
+            tally.hold(entity, lister.sentence, lister.reason)
+            return
         visit = self._begun.get(entity)
         if visit is None or visit.tbl_id != table.tbl_id:
             visit = self._begun[entity] = _Visit(table.tbl_id, Judged(*aborts.lists(entity)))
@@ -273,7 +282,15 @@ class AbortCleaner:
         if now is None or now.tbl_id != table.tbl_id:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entity} was dropped or re-created while it was cleaned; everything was put back")
         if location is not None:
+            if (lister := self._lister(entity)) is not None:
+                raise RetryableError(f"{lister.sentence}; everything was put back")
             self._services.places.require_alone(location, table, last_look=True)
+
+    def _lister(self, entity: Entity) -> Blocker | None:
+        """Who may be listing the table, unless it was waited for long enough since something was due there."""
+        left = self._due_since[entity] + self._services.settings.cleaner.listing_wait_seconds - self._clock()
+        held = self._services.locks.held(entity) if left > 0 else []
+        return may_be_listed(held[0], round(left * 1000)) if held else None
 
     def _sweep(self, table: TableFacts, entity: Entity, location: str, judged: Judged, tally: CleanerTally) -> Swept:
         self._services.places.require_alone(location, table)

@@ -40,7 +40,7 @@ from compactor.roles.sweep import Judged, Sweep, Swept, prove
 _log = get_logger(__name__)
 RENAME_SECONDS = 300.0
 """What isn't in the catalog for so long was dropped. Hive commits a rename in catalog and queue one after the other: 4.x the queue first, 3.1 the catalog."""
-INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.AT_WORK})
+INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.AT_WORK, Reason.MAY_BE_LISTED})
 """Waiting that is meant, or that another entry is counted for: nobody has to be told."""
 
 
@@ -58,7 +58,7 @@ class Cleaner:
         progress = progress or Progress()
         self._turns = Turns(services, progress, clock)
         self._held: Held | None = None
-        self._aborts = AbortCleaner(services, progress, self._turns.away)
+        self._aborts = AbortCleaner(services, progress, self._turns.away, clock)
         self._failures: Counter[int] = Counter()
         self._said: dict[int, str] = {}
         self._missing: dict[int, tuple[Entity, float]] = {}
@@ -70,12 +70,11 @@ class Cleaner:
             CompactorError: the metastore can't be asked.
         """
         services = self._services
-        settings = services.settings.cleaner
         tally = CleanerTally()
         with leading(services, Role.CLEANER) as held:
             self._held = held
             self._turns.away.begin()
-            ready = services.cleaning.ready_for_cleaning(round(settings.retention_seconds * 1000))
+            ready = services.cleaning.ready_for_cleaning(*services.settings.cleaner.waits_ms)
             self._forget_others(ready)
             self._report(ready, tally)
             for item in ready:
@@ -270,7 +269,7 @@ class Cleaner:
             if entry.commit_ms is not None and not INTENDED.issuperset(blocker.reason for blocker in item.blockers):
                 oldest = max(oldest, now - entry.commit_ms)
             key = f"{blocker.reason}:{blocker.sentence.partition(', open for')[0]}"
-            if self._said.get(entry.id) != key and blocker.reason is not Reason.RETENTION:
+            if self._said.get(entry.id) != key and blocker.reason not in {Reason.RETENTION, Reason.MAY_BE_LISTED}:
                 self._said[entry.id] = key
                 since = None if entry.commit_ms is None else duration(now - entry.commit_ms)
                 with about_entity(entry.entity, entry):

@@ -53,11 +53,17 @@ class Cleaner(Section):
     enabled: bool = True
     interval_seconds: Seconds = 5
     retention_seconds: NotNegative = 0
+    listing_wait_seconds: NotNegative = 600
     quarantine: bool = False
     keep_evidence_days: NotNegative = 7
     threads: int = Field(default=4, ge=1, le=256)
     retry_attempts: int = Field(default=5, ge=0, le=10)
     retry_seconds: Seconds = 300
+
+    @property
+    def waits_ms(self) -> tuple[int, int]:
+        """For how long an entry waits: after its commit, and then while anybody has a lock."""
+        return round(self.retention_seconds * 1000), round(self.listing_wait_seconds * 1000)
 
 
 class History(Section):

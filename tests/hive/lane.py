@@ -327,7 +327,7 @@ class Lane:
         self._take_over()
 
     def _take_over(self):
-        self.world.configure(initiator={"thresholds": {"delta_count": 3, "aborted_count": 0}})
+        self.world.configure(initiator={"thresholds": {"delta_count": 3, "aborted_count": 0}}, cleaner={"listing_wait_seconds": 0})
         self.initiator, self.worker = self.world.initiator(), self.world.worker()
         self.cleaner, self.housekeeper = self.world.cleaner(), self.world.housekeeper()
 

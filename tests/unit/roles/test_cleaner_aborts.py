@@ -52,6 +52,36 @@ def test_many_aborted_writes_are_cleaned_without_a_compaction(any_world):
     world.assert_rows()
 
 
+def test_aborted_writes_wait_for_those_who_may_be_listing(any_world):
+    """Readers see nothing of them; but one that lists while a directory goes may take all for empty. A lock holds them up, for ten minutes at most."""
+    world = any_world
+    table = world.table(rows=1, insert_only=True)
+    world.aborted_insert(table, [(1, "never")])
+    lock = world.hive.lock("db.t")
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.settle_time()
+    cleaner = Cleaner(world.services, clock=world.clock)
+    assert (
+        f"1 wait: db.t (aborted writes): lock {lock} (shared read) on db.t by bob@client may be listing; waited for at most another 10 min"
+        in cleaner.run_once()
+    )
+    assert len(visible(table)) == 2
+    world.clock.forward(601)
+    assert "forgot 1 aborted writes" in cleaner.run_once()
+    assert len(visible(table)) == 1
+
+
+def test_aborted_writes_are_put_back_for_those_who_may_be_listing(any_world):
+    """Whoever took a lock between the look and the deletion may have listed before the move."""
+    world = any_world
+    table = world.table(rows=1, insert_only=True)
+    world.aborted_insert(table, [(1, "never")])
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.at_step[steps.CLEANER_TRASHED] = lambda: world.hive.lock("db.t")
+    assert "everything was put back" in world.clean()
+    assert len(visible(table)) == 2
+
+
 def test_few_and_young_aborted_writes_wait(world):
     """Below both thresholds nothing is done about them."""
     table = world.table(rows=1, insert_only=True)

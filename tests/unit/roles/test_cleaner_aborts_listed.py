@@ -67,7 +67,7 @@ class _Driver:
 @pytest.fixture
 def table(world):
     """Two partitions with committed writes, 1 to 3 and 5, and a third with one, 4, and an aborted one, 6."""
-    world.configure(cleaner={"threads": 1}, initiator={"thresholds": {"aborted_count": 0}})
+    world.configure(cleaner={"threads": 1, "listing_wait_seconds": 0}, initiator={"thresholds": {"aborted_count": 0}})
     made = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
     for partition in ("0", "1", "0", "2", "1"):
         world.insert(made, [(1, "x")], (partition,))
