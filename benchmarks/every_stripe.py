@@ -2,7 +2,7 @@
 
 from benchmarks import harness, tables
 
-BYTES = 1 << 30
+BYTES = 3 << 26
 
 
 def run() -> list[harness.Result]:
