@@ -24,11 +24,12 @@ import org.apache.hadoop.security.Credentials;
 import org.apache.hadoop.security.UserGroupInformation;
 import org.apache.hadoop.yarn.conf.YarnConfiguration;
 import org.apache.hadoop.yarn.server.MiniYARNCluster;
+import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMApp;
 
 /**
  * HDFS or YARN in one JVM on free loopback ports, for tests.
  *
- * Writes the client's *-site.xml into CONF, prints "READY", then obeys one command a line on standard input and answers each with "OK" or "ERROR reason".
+ * Writes the client's *-site.xml into CONF, prints "READY", then obeys one command a line on standard input and answers each with what was asked for and "OK", or "ERROR reason".
  * Ends when standard input does, so that no server outlives its test run.
  *
  *   Servers hdfs CONF DATA DATANODES       one NameNode
@@ -230,7 +231,13 @@ public final class Servers {
 
     @Override
     public void obey(String[] words) {
-      throw new IllegalArgumentException("unknown command " + String.join(" ", words));
+      if (!words[0].equals("applications")) {
+        throw new IllegalArgumentException("unknown command " + String.join(" ", words));
+      }
+      for (RMApp one : cluster.getResourceManager().getRMContext().getRMApps().values()) {
+        System.out.println(String.join("\t", one.getApplicationId().toString(), one.getName(), one.getUser(), one.getQueue(),
+            one.createApplicationState().toString(), one.getFinalApplicationStatus().toString(), String.join(",", one.getApplicationTags())));
+      }
     }
 
     @Override

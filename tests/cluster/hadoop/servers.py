@@ -71,11 +71,11 @@ class HadoopServer:
             watchdog.cancel()
 
     def command(self, *words):
-        """Tell the server something (see Servers.java) and wait until it is done."""
+        """Tell the server something (see Servers.java) and wait until it is done; the lines that it answers."""
         with self._lock:
             self._process.stdin.write(" ".join(map(str, words)) + "\n")
             self._process.stdin.flush()
-            self._answer("OK")
+            return self._answer("OK")
 
     def setting(self, file, name):
         """A value from the clients' configuration."""
@@ -106,11 +106,13 @@ class HadoopServer:
         self.close()
 
     def _answer(self, wanted):
+        lines = []
         for line in self._process.stdout:
             if line.strip() == wanted:
-                return
+                return lines
             if line.startswith("ERROR"):
                 raise RuntimeError(line.strip())
+            lines.append(line.rstrip("\n"))
         said = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
         raise UnavailableError(f"the server ended: {said[-1] if said else self._process.wait()}")
 
