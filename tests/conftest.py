@@ -6,6 +6,7 @@ import uuid
 import warnings
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import fsspec
 import hypothesis
@@ -113,12 +114,19 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(items):
-    """Files in the order of `LONG_FIRST`, of a cluster's those that start YARN applications and then those with the most tests first; otherwise as they were shuffled."""
+    """
+    Files in the order of `LONG_FIRST`, of a cluster's those that start YARN applications and then those with the most tests first; otherwise as they were shuffled.
+
+    A cluster's test that starts Spark counts for ten: the others take seconds.
+    """
     rank = {}
     for item in items:
         own = min((LONG_FIRST.index(mark.name) for mark in item.iter_markers() if mark.name in LONG_FIRST), default=len(LONG_FIRST))
         rank[item.path] = min((own, "yarn_server" not in item.fixturenames), rank.get(item.path, (own, True)))
-    tests = Counter(item.path for item in items if item.get_closest_marker("cluster"))
+    tests: Counter[Path] = Counter()
+    for item in items:
+        if item.get_closest_marker("cluster"):
+            tests[item.path] += 10 if item.get_closest_marker("spark") else 1
     items.sort(key=lambda item: (*rank[item.path], -tests[item.path]))
 
 

@@ -19,7 +19,7 @@ from tests.compacting import compact, settings
 from tests.crash.test_kill import SETTINGS, Scene, ended
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(600)]
 START_SECONDS = 120
 
 

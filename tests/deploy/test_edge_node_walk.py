@@ -33,7 +33,7 @@ from tests.needs import missing
 from tests.ports import free_port
 from tests.reference.compare import expected_rows, read_table
 
-pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.postgres, pytest.mark.timeout(900)]
 GUIDE = (PROJECT / "docs" / "edge-node.md").read_text(encoding="utf-8")
 MANAGED = "/warehouse/tablespace/managed/hive"
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
