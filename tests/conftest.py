@@ -27,6 +27,7 @@ from tests.needs import missing
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # no claim is about time: machines under test are busy
 hypothesis.settings.load_profile("untimed")
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for every JVM that tests start: most end before more would pay
 LONG_FIRST = ("crash", "cluster", "hive", "spark")
 """Marks of tests that start servers and sessions; files that hold such come first, so that no worker begins a long one when the others have ended."""
 
