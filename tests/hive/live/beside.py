@@ -107,12 +107,13 @@ class Beside:
         return int(row[0]) if row else 0
 
     def finished(self) -> Counter[str]:
-        """Compactions of databases that are there and that ended, by who worked on them, and state: "s" succeeded, "f" failed, "c" refused."""
+        """Compactions of databases that are there and that ended, by who worked on them, and state: "s" succeeded, "c" refused; "f" failed, and "a" aborted, with the reason."""
+        names = ", ".join(
+            self._name(name) for name in ("cc_hadoop_job_id", "cc_worker_id", "cc_state", "cc_error_message")[: 4 if self.hive.version == "4" else 3]
+        )
         with psycopg.connect(self.hive.database) as connection:
-            rows = connection.execute(
-                f"select {self._name('cc_hadoop_job_id')} like 'job\\_%', {self._name('cc_state')} from {self._name('completed_compactions')}"
-            ).fetchall()
-        return Counter(f"{'compactions by Hive' if hives else 'compactions'} {state}" for hives, state in rows)
+            rows = connection.execute(f"select {names} from {self._name('completed_compactions')}").fetchall()
+        return Counter(_ended(*row) for row in rows)
 
     def open_transactions(self) -> list[int]:
         """Those of others."""
@@ -143,6 +144,11 @@ class Beside:
 
     def _name(self, name: str) -> str:
         return name if self.hive.version == "3" else f'"{name.upper()}"'
+
+
+def _ended(job: str | None, worker: str | None, state: str, message: str | None = None) -> str:
+    hives = (job or "").startswith("job_") or not (worker or "compactor-").startswith("compactor-")
+    return f"compactions{' by Hive' if hives else ''} {state}" + (f" ({' '.join(message.split())[:100]})" if message and state in "fa" else "")
 
 
 @contextlib.contextmanager

@@ -41,9 +41,9 @@ class Pair:
     folder: Path
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
-    def histories(self, name: str, seed: int, statements: int, hours: float, *, values: list[str | None] = VALUES) -> None:
+    def histories(self, name: str, seed: int, statements: int, hours: float, *, values: list[str | None] = VALUES) -> Counter[str]:
         """
-        One after the other, until there were so many statements and hours.
+        One after the other, until there were so many statements and hours; what was done in them.
 
         Raises:
             Difference: one failed; the message ends with the shortest SQL that fails too.
@@ -65,6 +65,7 @@ class Pair:
                     count(f"Hive {self.hive.release} {name}: {what}", number)
             self._drop(history)
             seed += 1
+        return counts
 
     def _history(self, seed: int, values: list[str | None], *, patient: bool = False) -> History:
         number = next(self.numbers)
