@@ -72,6 +72,10 @@ class Cleaning:
         """
         return self._database.read(lambda connection: self._ready(connection, retention_ms, listing_wait_ms))
 
+    def readers(self) -> Readers:
+        """Everything that may hold files now."""
+        return self._database.read(lambda connection: read_readers(connection, self._database))
+
     def write_ids(self, ready: ReadyEntry) -> CleanerWriteIdList:
         """The write ids under which this entry's obsolete and aborted directories are decided: nothing beyond what it covered."""
         entry = ready.entry

@@ -18,6 +18,9 @@ from compactor.metastore.spelling import spellings
 from compactor.metastore.transactions import read_open_transactions
 from compactor.reasons import Reason
 
+_COMPILES_MS = 120_000
+"""A transaction without a lock is a query that compiles; one that has been open for longer is most likely of a batch that a streaming writer keeps in reserve."""
+
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
@@ -105,6 +108,23 @@ class Readers:
         """
         found = [txn for txn in self.may_read(entity) if self.history.get(txn.txn_id, txn_id + 1) <= txn_id]
         return [Blocker(Reason.OPEN_TRANSACTION, f"{txn}; when it began, transaction {self.history[txn.txn_id]} may still have been open") for txn in found]
+
+    def older(self, entity: Entity, txn_id: int, lock_id: int | None) -> list[Blocker]:
+        """
+        On Hive 3.1: who may list the table under a snapshot from before a compaction's lists.
+
+        A transaction there is one statement, which asks for all its locks at once: one that locks only other tables doesn't read this one.
+
+        Args:
+            txn_id: the last transaction that had been opened when these lists were taken.
+            lock_id: the compaction's own lock; one without a transaction counts if it is older.
+        """
+        here = self.locks_on(entity)
+        reading = {lock.txn_id for lock in here}
+        elsewhere = {lock.txn_id for locks in self.locks.values() for lock in locks} - reading
+        found = [txn for txn in self.open if txn.txn_id <= txn_id and txn.txn_id not in elsewhere and (txn.txn_id in reading or txn.age_ms < _COMPILES_MS)]
+        held = [lock for lock in here if not lock.txn_id and lock_id is not None and lock.lock_id < lock_id]
+        return [Blocker(Reason.OPEN_TRANSACTION, str(txn)) for txn in found] + [Blocker(Reason.HELD_LOCK, str(lock)) for lock in held]
 
 
 def may_be_listed(lock: HeldLock, left_ms: int) -> Blocker:

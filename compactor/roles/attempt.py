@@ -35,6 +35,7 @@ from compactor.roles.holding import subject_of
 from compactor.roles.liveness import Liveness
 from compactor.roles.looking_up import Facts, is_in_the_catalog, look_up, request_for, require_there
 from compactor.roles.lookout import Lookout
+from compactor.roles.older_snapshots import is_first_base, wait_for_older_snapshots
 from compactor.roles.patience import patiently
 from compactor.roles.services import Services
 from compactor.roles.sweep import remove_uncommitted
@@ -54,11 +55,13 @@ class Result:
 
     Args:
         published: None when there was nothing to compact, only something for the Cleaner.
+        beside: whose snapshots may have been older than the first base when it appeared (Hive 3.1).
     """
 
     plan: CompactionPlan | None
     published: Published | None
     cleaning_only: str = ""
+    beside: str = ""
 
 
 class Attempt:
@@ -115,6 +118,7 @@ class Attempt:
         run_as = self._run_as(storage, facts.location)
         self._liveness.begin(run_as)
         request = self._asked(lambda: request_for(services, entry, facts, self.txn_id, run_as))
+        newest = 0 if services.hive_4 else self._asked(services.transactions.snapshot).high_watermark
         self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings, self._step)
         self._lookout = Lookout(
             services.queue, entry, lambda: services.submitter.application(compaction.job), self._liveness.give_way, self._cancellation.cancel
@@ -133,6 +137,7 @@ class Attempt:
         self._step(steps.WORKER_RAN)
         compaction.verify(self._cancellation)
         self._step(steps.WORKER_VERIFIED)
+        beside = "" if services.hive_4 or not is_first_base(state, plan) else self._wait_for_older_snapshots(newest)
         try:
             published = compaction.publish(self._guard)
         except OutcomeUnknownError:
@@ -144,7 +149,12 @@ class Attempt:
         self._step(steps.WORKER_COMMITTED)
         with contextlib.suppress(CompactorError, OSError):
             compaction.discard()  # what is left of the staging directory; the Cleaner removes it otherwise
-        return Result(plan, published)
+        return Result(plan, published, beside=beside)
+
+    def _wait_for_older_snapshots(self, newest: int) -> str:
+        """Who still has one when the wait is over; `newest`: the last transaction that was opened when our lists were taken, or a later one."""
+        entity, lock_id = self.entry.entity, self._liveness.lock_id
+        return wait_for_older_snapshots(lambda: self._asked(lambda: self._services.cleaning.readers().older(entity, newest, lock_id)), self._cancellation)
 
     def undo(self, reason: str) -> bool:
         """

@@ -23,7 +23,7 @@ class Liveness:
         cancellation: told when it can't be renewed any more.
         step: told of each step.
 
-    `txn_id`: None before it is opened, and on Hive 3.1.
+    `txn_id`: None before it is opened, and on Hive 3.1. `lock_id`: None before it is taken, and after the end.
     """
 
     def __init__(self, services: Services, entry: QueueEntry, worker_id: str, cancellation: Cancellation, step: Callable[[str], None]) -> None:
@@ -33,7 +33,7 @@ class Liveness:
         self._cancellation = cancellation
         self._step = step
         self._heartbeat: Heartbeat | None = None
-        self._lock_id: int | None = None
+        self.lock_id: int | None = None
         self.txn_id: int | None = None
 
     def begin(self, run_as: str) -> None:
@@ -43,8 +43,8 @@ class Liveness:
         if services.hive_4:
             self.txn_id = patiently(lambda: services.transactions.open_compaction(run_as, identity.host, agent=self._worker_id), self._cancellation)
             self._step(steps.WORKER_TXN_OPENED)
-        self._lock_id = patiently(lambda: services.locks.acquire_shared(self._entry.entity, self.txn_id or 0, run_as, identity.host), self._cancellation)
-        what = f"transaction {self.txn_id}" if self.txn_id is not None else f"lock {self._lock_id}"
+        self.lock_id = patiently(lambda: services.locks.acquire_shared(self._entry.entity, self.txn_id or 0, run_as, identity.host), self._cancellation)
+        what = f"transaction {self.txn_id}" if self.txn_id is not None else f"lock {self.lock_id}"
         self._heartbeat = Heartbeat(self.renew, settings.heartbeat_seconds, settings.txn.timeout_seconds, self._cancellation.cancel, what)
         self._heartbeat.__enter__()
         self._step(steps.WORKER_LOCKED)
@@ -58,8 +58,8 @@ class Liveness:
         """
         if self.txn_id is not None:
             self._services.transactions.heartbeat(self.txn_id)
-        elif self._lock_id is not None:
-            self._services.locks.heartbeat(self._lock_id)
+        elif self.lock_id is not None:
+            self._services.locks.heartbeat(self.lock_id)
 
     def give_way(self) -> None:
         """
@@ -68,7 +68,7 @@ class Liveness:
         Raises:
             GivesWayError: an exclusive lock waits.
         """
-        if self.txn_id is None and self._lock_id is not None and (lock := self._services.locks.waiting_for(self._lock_id, self._entry.entity)) is not None:
+        if self.txn_id is None and self.lock_id is not None and (lock := self._services.locks.waiting_for(self.lock_id, self._entry.entity)) is not None:
             raise GivesWayError(f"{self._entry.entity}: {lock} comes first")
 
     def end(self) -> None:
@@ -76,6 +76,6 @@ class Liveness:
         if self._heartbeat is not None:
             self._heartbeat.stop()
             self._heartbeat = None
-        if self._lock_id is not None and self.txn_id is None:
-            self._services.locks.release(self._lock_id)
-        self._lock_id = None
+        if self.lock_id is not None and self.txn_id is None:
+            self._services.locks.release(self.lock_id)
+        self.lock_id = None

@@ -180,7 +180,8 @@ class Worker:
             written_bytes=published.written_bytes,
         )
         part = f"; {result.plan.parts.reason}" if result.plan.parts else ""
-        return f"{_name(entry)}: published {names} from {len(result.plan.inputs)} files{part}"
+        beside = f"; it appeared beside older snapshots, which may fail: {result.beside}" if result.beside else ""
+        return f"{_name(entry)}: published {names} from {len(result.plan.inputs)} files{part}{beside}"
 
     def _count(self, plan: CompactionPlan, published: Published) -> None:
         metrics = self._services.metrics

@@ -2,14 +2,16 @@
 
 import shutil
 
+import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from compactor.metastore.database import Database
 from compactor.metastore.handed_out import HandedOut
+from compactor.roles import lookout, older_snapshots
 from tests.counts import count
 from tests.hive.java import UnavailableError as NoJavaError
-from tests.hive.lane import Lane, Statement
+from tests.hive.lane import Lane, Statement, Turns
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.needs import missing
 
@@ -17,6 +19,8 @@ HISTORIES = 300
 """Of both releases together."""
 _RELEASES = {"3.1.0": "3.1.3", "4.0.0": "4.0.1"}
 """By the version of the schema."""
+_BESIDE, _ENOUGH = 2 / 3, 100
+"""The share of histories that must compact something beside open readers or writers, of that many at least."""
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
 """Without tracing each line, which costs a sixth of the time."""
 
@@ -34,14 +38,15 @@ _STEPS = st.one_of(
     st.tuples(st.just("go_on"), _WHICH),
     st.tuples(st.just("finish"), _WHICH, _YES),
     st.tuples(st.just("reap"), _WHICH),
-    st.tuples(st.just("read")),
+    st.tuples(st.just("read"), _YES),
+    st.tuples(st.just("list"), _WHICH),
     st.tuples(st.just("read_no_more"), _WHICH),
     st.tuples(st.just("ask"), st.integers(0, 2), _YES),
     *(st.tuples(st.just(role)) for role in ("initiate", "work", "work", "clean", "clean", "keep_house", "hive_keeps_house", "restart")),
 )
 _TABLES = st.one_of(st.just({"partitioned": True}), st.builds(lambda rows: {"partitioned": False, "originals": rows}, st.sampled_from([0, 0, 3])))
 _ROLES = [("initiate",), ("clean",), ("keep_house",), ("hive_keeps_house",)]
-_INSERT = ("write", Statement("insert"))
+_INSERT, _INSERT_BEGUN = ("write", Statement("insert")), ("start", Statement("insert"))
 
 
 def _rolled_back(*places, dynamic=False):
@@ -62,6 +67,7 @@ def play(version, request, parties, folder):
     except (UnavailableError, NoJavaError) as error:
         missing(str(error))
     server, release = request.getfixturevalue("postgres"), _RELEASES[version]
+    played: list[bool] = []
     histories = max(1, (request.config.getoption("--histories") or HISTORIES) // len(_RELEASES))
     url = server.borrow(version)
 
@@ -74,10 +80,13 @@ def play(version, request, parties, folder):
     @example({"partitioned": False}, [_rolled_back(0)[0], ("stream", 0, 1, [True, None]), *_ROLES])
     @example({"partitioned": True}, [("clean",), ("start", Statement("overwrite", (0, 1))), ("stream", 0, 1, [None, True])])  # none of them leaves a file
     @example({"partitioned": True}, [("write", Statement("overwrite"), False)])  # Hive 3.1 can't list it until our Cleaner came
+    @example({"partitioned": False, "originals": 3}, [("read",), ("read",), _INSERT, _INSERT_BEGUN])  # Hive 3.1 lists again when it opens an original file
     def live(table, steps):
+        turns = Turns()
         try:
             database.handed_out = HandedOut()
-            lane = Lane(database, parties(version, url), folder / "history", **table)
+            patch.setattr(older_snapshots, "time", turns)
+            lane = Lane(database, parties(version, url), turns, folder / "history", **table)
             for name, *about in steps:
                 getattr(lane, name)(*about)
                 lane.check()
@@ -86,10 +95,18 @@ def play(version, request, parties, folder):
             count(f"steps of Hive {release} in the fast lane", len(steps))
             for state, _ in lane.world.ended():
                 count(f"compactions of Hive {release} in the fast lane: {state}")
+            played.append(lane.beside)
         finally:
+            if turns.waits:
+                lane.stop()
             server.empty(version, url)
             shutil.rmtree(folder / "history")
 
-    with Database(url) as database:
+    with Database(url) as database, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lookout, "LOOK_SECONDS", 3600.0)  # a history's steps aren't in its time
         live()
     server.give_back(version, url)
+    count(f"histories of Hive {release} in the fast lane with a compaction beside open readers or writers", sum(played))
+    assert sum(played) >= len(played) * _BESIDE or len(played) < _ENOUGH, (
+        f"only {sum(played)} of {len(played)} histories compacted beside open readers or writers"
+    )
