@@ -19,7 +19,7 @@ HISTORIES = 300
 """Of both releases together."""
 _RELEASES = {"3.1.0": "3.1.3", "4.0.0": "4.0.1"}
 """By the version of the schema."""
-_BESIDE, _ENOUGH = 2 / 3, 100
+_BESIDE, _ENOUGH = 0.6, 100
 """The share of histories that must compact something beside open readers or writers, of that many at least."""
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
 """Without tracing each line, which costs a sixth of the time."""
