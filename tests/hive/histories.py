@@ -15,7 +15,7 @@ from tests.hive.lane import Lane, Statement, Turns
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.needs import missing
 
-HISTORIES = 300
+HISTORIES = 500
 """Of both releases together."""
 _RELEASES = {"3.1.0": "3.1.3", "4.0.0": "4.0.1"}
 """By the version of the schema."""
