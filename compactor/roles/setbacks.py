@@ -104,6 +104,12 @@ class Setbacks:
                 self._why = f"compaction {entry.id} of {entry.entity} waits: {' '.join(str(why).split())}"
             return aside.times
 
+    def times(self, entry: QueueEntry) -> int:
+        """How often in a row this entry went back into the queue, as far as this process remembers."""
+        with self._lock:
+            aside = self._aside.get(entry.id)
+            return 0 if aside is None else aside.times
+
     def ended(self, entry: QueueEntry, *, compacted: bool) -> None:
         """This entry is done, one way or another; when it was compacted, whatever was away is there, and so is the store that it waited for."""
         with self._lock:

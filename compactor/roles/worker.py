@@ -33,6 +33,10 @@ WAITING = "waiting"
 """What a sentence begins with that says why nothing is claimed for now."""
 _PASSING = frozenset({Reason.DISK_FULL, Reason.QUOTA_EXCEEDED, Reason.LOCK_NOT_ACQUIRED})
 """Refusals that lie in the surroundings: before anything was written, they are waited for."""
+_MAY_BE_RENAMED = frozenset({Reason.TABLE_MISSING, Reason.PARTITION_MISSING})
+"""Hive commits a rename in catalog and queue one after the other; what a rename took the name from is looked for again."""
+_RENAME_TIMES = 5
+"""So often: about five minutes (`setbacks`)."""
 _SIGNAL_SECONDS = 1.0
 """How long a signal that ended Spark may take to reach us, too."""
 
@@ -231,7 +235,7 @@ class Worker:
                         setbacks.leave(entry, error)
                     if isinstance(error, GivesWayError):
                         breakdowns.waits(entry, Reason.LOCK_NOT_ACQUIRED.value, message)
-                case RefusedError() if error.reason in _PASSING and not attempt.state_stored:
+                case RefusedError() if self._may_pass(entry, error) and not attempt.state_stored:
                     outcome, word, waits = "given-back", "given back", True
                     queue.give_back(entry)
                     breakdowns.waits(entry, error.reason.value, str(error))
@@ -260,6 +264,10 @@ class Worker:
         quiet = outcome in {"given-back", "refused", "cancelled"} and not again
         (_log.debug if repeated else _log.info if quiet else _log.warning)(f"compaction {word}", reason=_code(error), message=message)
         return f"{_name(entry)}: {word}: {message}"
+
+    def _may_pass(self, entry: QueueEntry, error: RefusedError) -> bool:
+        """Whether the surroundings are to blame, or a rename that is under way may be."""
+        return error.reason in _PASSING or (error.reason in _MAY_BE_RENAMED and self._services.setbacks.times(entry) < _RENAME_TIMES)
 
     def _may_be_tried_again(self, entry: QueueEntry, error: Exception) -> bool:
         """Whether it goes back into the queue; that something can't be reached is no fault of the entry's and never counted, nor is what may be another's fault."""

@@ -143,24 +143,6 @@ def test_a_dropped_table_needs_no_cleaning(any_world):
     assert world.hive.rows(world.database.schema.completed_txn_components, "ctc_writeid") == []
 
 
-def rename_in_the_queue(world, old, new):
-    """As Hive's TxnHandler.onRename does."""
-    schema = world.database.schema
-    for table, prefix in ((schema.compaction_queue, "cq"), (schema.completed_txn_components, "ctc")):
-        partition = table.c[f"{prefix}_partition"]
-        world.hive.change(update(table).where(partition == old).values({partition: new}))
-
-
-def rename_in_the_catalog(world, table, old, new):
-    """As Hive's HiveAlterHandler does; it has moved the directory before."""
-    schema = world.database.schema
-    partitions, sds = schema.partitions, schema.sds
-    ((part_id, sd_id),) = world.hive.rows(partitions, "part_id", "sd_id", where=partitions.c.part_name == old)
-    world.hive.change(update(partitions).where(partitions.c.part_id == part_id).values(part_name=new))
-    world.hive.change(update(sds).where(sds.c.sd_id == sd_id).values(location=f"file:{table.location}/{new}"))
-    world.services.places.forget()
-
-
 def test_a_partition_that_is_being_renamed_is_cleaned_under_its_new_name(any_world):
     """Hive 4 commits the rename in the queue first, Hive 3.1 in the catalog: in between the entry's partition isn't in the catalog, but wasn't dropped."""
     world, (old, new) = any_world, ("p=1", "p=2")
@@ -168,8 +150,7 @@ def test_a_partition_that_is_being_renamed_is_cleaned_under_its_new_name(any_wor
     for number in range(4):
         world.insert(table, [(number, "x")], ("1",))
     world.compact(table, partition=old)
-    steps_of_hive = [lambda: rename_in_the_queue(world, old, new), lambda: rename_in_the_catalog(world, table, old, new)]
-    first, second = steps_of_hive if world.services.hive_4 else reversed(steps_of_hive)
+    first, second = world.steps_of_a_rename(table, old, new)
     world.settle_time()
     cleaner = Cleaner(world.services, clock=world.clock)
     (table.location / old).rename(table.location / new)
@@ -188,7 +169,7 @@ def test_an_entry_that_was_renamed_a_moment_ago_is_not_ended_as_dropped(any_worl
         world.insert(table, [(number, "x")], ("1",))
     world.compact(table, partition=old)
     (entry,) = world.services.queue.entries()
-    rename_in_the_queue(world, old, new)
+    world.rename_in_the_queue(old, new)
     with pytest.raises(OwnershipLostError):
         world.services.cleaning.mark_cleaned(entry, gone=True)
     assert world.states() == ["ready for cleaning"]

@@ -16,9 +16,7 @@ from tests.unit.orc.files import acid_file, rows_of
 @pytest.mark.parametrize(
     ("entity", "kind", "message"),
     [
-        (Entity("db", "gone"), "major", "table-missing: there is no table db.gone"),
         (Entity("db", "parts"), "major", "partition-unspecified: db.parts is partitioned"),
-        (Entity("db", "parts", "p=9"), "major", "partition-missing: there is no partition db.parts/p=9"),
         (Entity("db", "plain"), "major", "not-transactional: db.plain isn't a transactional table"),
         (Entity("db", "single"), "major", "not-enough-to-compact: db.single: not enough to compact"),
     ],
@@ -36,6 +34,45 @@ def test_what_makes_no_sense_is_refused(world, table, entity, kind, message):
     assert (stored or "").startswith(message)
     assert world.services.locks.all() == []
     assert world.services.transactions.open_transactions() == []
+
+
+@pytest.mark.parametrize(
+    ("entity", "message"),
+    [
+        (Entity("db", "gone"), "table-missing: there is no table db.gone"),
+        (Entity("db", "parts", "p=9"), "partition-missing: there is no partition db.parts/p=9"),
+    ],
+)
+def test_what_is_missing_is_looked_for_again_for_five_minutes(world, entity, message):
+    """It may be being renamed; a request by hand isn't lost for that."""
+    world.table("parts", rows=0, partition_keys=[("p", "int")])
+    world.settle_time()
+    world.enqueue(entity)
+    worker, began, said = world.worker(), world.services.setbacks.clock(), []
+    while not world.ended():
+        said.append(worker.run_once())
+        world.clock.forward(10)
+    assert 300 <= world.services.setbacks.clock() - began < 360
+    assert f"given back: {message}" in said[0]
+    assert f"refused: {message}" in said[-1]
+
+
+def test_a_rename_under_way_loses_no_request(any_world):
+    """Hive 4 commits it in the queue first, Hive 3.1 in the catalog: in between, what was asked for isn't in the catalog."""
+    world, (old, new) = any_world, ("p=1", "p=2")
+    table = world.table(rows=0, partition_keys=[("p", "int")])
+    for number in range(3):
+        world.insert(table, [(number, "x")], ("1",))
+    first, second = world.steps_of_a_rename(table, old, new)
+    world.settle_time()
+    world.enqueue(Entity("db", "t", old))
+    (table.location / old).rename(table.location / new)
+    first()
+    worker = world.worker()
+    assert "given back: partition-missing" in worker.run_once()
+    second()
+    world.clock.forward(10)
+    assert f"of db.t/{new}: published base_" in worker.run_once()
 
 
 def test_a_refusal_names_what_an_open_writer_holds_back(world):
@@ -84,8 +121,10 @@ def test_a_sorted_table_is_refused(world, table):
 
 def test_on_hive_3_a_refusal_is_shown_as_failed(world_3):
     """3.1 knows no refused state."""
-    world_3.enqueue(Entity("db", "gone"))
-    world_3.worker().run_once()
+    world_3.table("plain", rows=0, transactional=False)
+    world_3.settle_time()
+    world_3.enqueue(Entity("db", "plain"))
+    assert "refused: not-transactional" in world_3.worker().run_once()
     assert world_3.ended()[0][0] == "failed"
 
 

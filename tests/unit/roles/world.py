@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
@@ -117,6 +118,27 @@ class World:
         txn = self.warehouse.begin()
         txn.insert(table, rows, partition)
         txn.abort()
+
+    def steps_of_a_rename(self, table, old, new):
+        """The two transactions of Hive's that change a partition's name, in Hive's order; it has moved the directory before."""
+        steps = [lambda: self.rename_in_the_queue(old, new), lambda: self._rename_in_the_catalog(table, old, new)]
+        return steps if self.services.hive_4 else steps[::-1]
+
+    def rename_in_the_queue(self, old, new):
+        """As Hive's TxnHandler.onRename does."""
+        schema = self.database.schema
+        for table, prefix in ((schema.compaction_queue, "cq"), (schema.completed_txn_components, "ctc")):
+            partition = table.c[f"{prefix}_partition"]
+            self.hive.change(update(table).where(partition == old).values({partition: new}))
+
+    def _rename_in_the_catalog(self, table, old, new):
+        """As Hive's HiveAlterHandler does."""
+        schema = self.database.schema
+        partitions, sds = schema.partitions, schema.sds
+        ((part_id, sd_id),) = self.hive.rows(partitions, "part_id", "sd_id", where=partitions.c.part_name == old)
+        self.hive.change(update(partitions).where(partitions.c.part_id == part_id).values(part_name=new))
+        self.hive.change(update(sds).where(sds.c.sd_id == sd_id).values(location=f"file:{table.location}/{new}"))
+        self.services.places.forget()
 
     def settle_time(self) -> None:
         """Make every transaction old enough for its neighbours to be sure of it: nobody waits in tests."""
