@@ -16,6 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from compactor.acid.compaction import LayoutVersion
 from compactor.demo.ledger import MemoryLedger
 from compactor.demo.warehouse import Warehouse
+from compactor.roles import older_snapshots
 from compactor.settings.stores import S3
 from compactor.storage.registry import configure, configured
 from tests.cluster import s3_server
@@ -30,6 +31,26 @@ hypothesis.settings.load_profile("untimed")
 os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for every JVM that tests start: most end before more would pay
 LONG_FIRST = ("crash", "cluster", "hive", "spark")
 """Marks of tests that start servers and sessions; files that hold such come first, so that no worker begins a long one when the others have ended."""
+
+
+class _Impatient:
+    """A clock by which the first pause is longer than any wait."""
+
+    seconds = 0.0
+
+    def monotonic(self):
+        return self.seconds
+
+    def sleep(self, _):
+        self.seconds += older_snapshots.WAIT_SECONDS
+
+
+@pytest.fixture(scope="session", autouse=True)
+def older_readers_stay():
+    """Before a first base of Hive 3.1 readers of tests don't go home; tests of that wait bring clocks of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(older_snapshots, "time", _Impatient())
+        yield
 
 
 @pytest.fixture
