@@ -136,7 +136,7 @@ def test_who_was_the_cleaner_no_longer_tells_who_is_in_the_way(pair):
     blocked = "cleaner_blocked_entries"
     pair.pass_cycles()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pair.daemons[0]._services.cleaning, "ready_for_cleaning", lambda _: [_BLOCKED])
+        patched.setattr(pair.daemons[0]._services.cleaning, "ready_for_cleaning", lambda *_: [_BLOCKED])
         until(lambda: pair.value(0, blocked, reason="open-transaction") == 1, "blocked")
         assert (pair.value(0, "cleaner_blocked_age_seconds") or 0) > 86400
         pair.elected[0].leads, pair.elected[1].leads = frozenset(), frozenset(Role)

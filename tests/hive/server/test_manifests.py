@@ -35,7 +35,7 @@ def test_a_table_is_cleaned_under_a_running_insert(server):
     server.sql("create table t (id int, v string) clustered by (id) into 4 buckets stored as orc tblproperties ('transactional'='true')")
     server.sql(*(f"insert into t values {', '.join(f'({first + n}, {n})' for n in range(8))}" for first in (0, 100)))
     with Database(server.database) as database:
-        settings = Settings(database={"url": server.database}, cleaner={"retention_seconds": 0})
+        settings = Settings(database={"url": server.database}, cleaner={"retention_seconds": 0, "listing_wait_seconds": 0})
         services = Services.over(database, settings, submitter=Inline())
         assert services.queue.enqueue(Entity("default", "t"), CompactionKind.MAJOR).accepted
         assert "published base_0000002" in Worker(services, 0).run_once()
