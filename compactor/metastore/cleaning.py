@@ -15,9 +15,9 @@ from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError
 from compactor.metastore.database import Database
 from compactor.metastore.forgetting import Proof, forget, forget_commits
-from compactor.metastore.locks import read_locks, touching
+from compactor.metastore.locks import on_table, read_locks
 from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
-from compactor.metastore.readers import Blocker, Readers, may_be_listed, read_readers
+from compactor.metastore.readers import Blocker, MayBeListedError, Readers, may_be_listed, read_readers
 from compactor.metastore.rows import labelled, move_to_history, queue_entry
 from compactor.metastore.siblings import at_work, newest_commits, within
 from compactor.metastore.sights import Sight, together
@@ -169,12 +169,19 @@ class Cleaning:
         return judged if schema.hive_4 else self._beside(judged, at_work(connection, schema), alike)
 
     def _unless_listed(self, item: ReadyEntry, readers: Readers, now: int, wait_ms: int) -> ReadyEntry:
-        """Where nothing else is in the way a lock, whosever and since whenever, tells that somebody may be listing; what was dropped nobody finds to list."""
+        """
+        Where nothing else is in the way a lock, whosever and since whenever, tells that somebody may be listing; what was dropped nobody finds to list.
+
+        What only waits for an earlier entry has its time meanwhile: one after the other they would add up, and on a table that is always locked never end.
+        """
         entry = item.entry
-        if item.blockers or entry.location is not None:
+        if entry.location is not None:
+            return item
+        if any(blocker.reason is not Reason.EARLIER_ENTRY for blocker in item.blockers):
+            self._free_since.pop(entry.id, None)
             return item
         left = self._free_since.setdefault(entry.id, now) + wait_ms - now
-        if left <= 0:
+        if item.blockers or left <= 0:
             return item
         item = replace(item, unlisted=True)
         return replace(item, blockers=tuple(may_be_listed(lock, left) for lock in readers.locks_on(entry.entity)))
@@ -194,12 +201,12 @@ class Cleaning:
         Since `ready` was judged nobody took a lock, where that matters; on 3.1 nobody began or finished a compaction of the same.
 
         Raises:
-            RetryableError: somebody did.
+            RetryableError: somebody did; `MayBeListedError`: took a lock.
         """
         if ready.unlisted:
             locks = self._schema.hive_locks
-            for lock in self._database.read(lambda connection: read_locks(connection, locks, touching(locks, ready.entry.entity))):
-                raise RetryableError(f"{lock} was taken while it was cleaned; everything was put back")
+            for lock in self._database.read(lambda connection: read_locks(connection, locks, on_table(locks, ready.entry.entity))):
+                raise MayBeListedError(f"{lock} was taken while it was cleaned; everything was put back")
         if self._schema.hive_4:
             return
         queue = self._schema.compaction_queue

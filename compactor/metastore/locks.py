@@ -60,9 +60,10 @@ class Locks:
         """
         Locks, held or waiting, on the same table whose partition may be the same, or is unnamed; for a whole table those of all its partitions.
 
-        Wider than Hive 3.1's own Cleaner, which overlooks a reader that locked the table as a whole.
+        Not those on its database as a whole: a CREATE TABLE has one there, an AS SELECT until its end, and whoever reads the table one on that. Wider than Hive 3.1's
+        own Cleaner, which overlooks a reader that locked the table as a whole.
         """
-        return self._database.read(lambda connection: read_locks(connection, self._table, touching(self._table, entity)))
+        return self._database.read(lambda connection: read_locks(connection, self._table, on_table(self._table, entity)))
 
     def waiting_for(self, lock_id: int, entity: Entity) -> HeldLock | None:
         """The first exclusive lock that isn't given while this one, on that entity, is held."""
@@ -115,9 +116,13 @@ class Locks:
 
 def touching(locks: Table, entity: Entity) -> ColumnElement[bool]:
     """Locks whose scope may meet the entity: on the database as a whole, the table as a whole, or the partition, however Hive stored its name."""
-    partition = None if entity.partition is None else or_(locks.c.hl_partition.is_(None), locks.c.hl_partition.in_(spellings(entity.partition)))
-    on_table = locks.c.hl_table == entity.table if partition is None else and_(locks.c.hl_table == entity.table, partition)
-    return and_(locks.c.hl_db == entity.database, or_(locks.c.hl_table.is_(None), on_table))
+    return or_(and_(locks.c.hl_db == entity.database, locks.c.hl_table.is_(None)), on_table(locks, entity))
+
+
+def on_table(locks: Table, entity: Entity) -> ColumnElement[bool]:
+    """The same without those on the database."""
+    named = and_(locks.c.hl_db == entity.database, locks.c.hl_table == entity.table)
+    return named if entity.partition is None else and_(named, or_(locks.c.hl_partition.is_(None), locks.c.hl_partition.in_(spellings(entity.partition))))
 
 
 def read_locks(connection: Connection, locks: Table, *where: ColumnElement[bool]) -> list[HeldLock]:

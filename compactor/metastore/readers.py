@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, select
 
+from compactor.errors import RetryableError
 from compactor.metastore.database import Database
 from compactor.metastore.locks import read_locks
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, duration
@@ -125,6 +126,10 @@ class Readers:
         found = [txn for txn in self.open if txn.txn_id <= txn_id and txn.txn_id not in elsewhere and (txn.txn_id in reading or txn.age_ms < _COMPILES_MS)]
         held = [lock for lock in here if not lock.txn_id and lock_id is not None and lock.lock_id < lock_id]
         return [Blocker(Reason.OPEN_TRANSACTION, str(txn)) for txn in found] + [Blocker(Reason.HELD_LOCK, str(lock)) for lock in held]
+
+
+class MayBeListedError(RetryableError):
+    """A lock was found while something was being removed; everything was put back."""
 
 
 def may_be_listed(lock: HeldLock, left_ms: int) -> Blocker:

@@ -18,7 +18,7 @@ from compactor.errors import CompactorError, RefusedError, RetryableError
 from compactor.log import get_logger
 from compactor.metastore.aborts import AbortedGroup
 from compactor.metastore.model import Entity, TableFacts
-from compactor.metastore.readers import Blocker, may_be_listed
+from compactor.metastore.readers import Blocker, MayBeListedError, may_be_listed
 from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
 from compactor.roles.away import AwayStores, StoreAwayError
@@ -115,6 +115,7 @@ class AbortCleaner:
     def forget(self) -> None:
         """Another daemon is the Cleaner: whatever was begun begins anew."""
         self._begun.clear()
+        self._due_since.clear()
 
     def _turn(self, entity: Entity, groups: list[AbortedGroup], tally: CleanerTally, time_is_up: Callable[[], bool], doubtful: list[Entity] | None) -> None:
         """One table's; where its store was away in the latest cycle it is put among the `doubtful`, if there are any: others first."""
@@ -167,7 +168,7 @@ class AbortCleaner:
         if left is None:
             tally.put_off()
             return
-        del self._begun[entity]
+        del self._begun[entity], self._due_since[entity]
         if left:
             tally.outcome("left")
             self._put_off(groups, f"{left[0]} is still there")
@@ -189,7 +190,7 @@ class AbortCleaner:
         what was moved or added since is another location.
 
         Returns:
-            Names that should have gone and are still there; None: there was no time for all.
+            Names that should have gone and are still there; None: there was no time for all, or somebody may be listing.
 
         Raises:
             RefusedError: a place can't be swept; every other one was.
@@ -198,15 +199,19 @@ class AbortCleaner:
         """
         threads = self._services.settings.cleaner.threads
         numbers = count()
+        listed: list[str] = []
 
         def swept(location: str) -> tuple[str, Swept | None] | None:
-            if self._services.stopping.is_set() or (next(numbers) >= threads and time_is_up()):
+            if listed or self._services.stopping.is_set() or (next(numbers) >= threads and time_is_up()):
                 return None  # some are swept in any case: a cycle that only listed would be followed by another such
             with about_entity(entity):
                 try:
                     found = self._sweep(table, entity, location, visit.judged, tally)
                     if not found.there:
                         self._require_never_there(table, location, visit)
+                except MayBeListedError as error:  # no failure: put off again and again it would wait for longer each time
+                    listed.append(str(error))
+                    return None
                 except (RefusedError, RetryableError) as error:
                     _log.warning("aborted writes are left in one place", directory=location, why=str(error))
                     visit.refused[location] = error
@@ -235,6 +240,8 @@ class AbortCleaner:
                     left += found.left
                     if not found.left:
                         visit.note(places[location], location, found.cleared)
+        for why in listed[:1]:
+            tally.hold(entity, why, Reason.MAY_BE_LISTED)
         return left if whole or left else None
 
     def _look(self, table: TableFacts, visit: _Visit) -> tuple[Mapping[str, set[int | None]], list[str], list[str] | None]:
@@ -283,7 +290,7 @@ class AbortCleaner:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entity} was dropped or re-created while it was cleaned; everything was put back")
         if location is not None:
             if (lister := self._lister(entity)) is not None:
-                raise RetryableError(f"{lister.sentence}; everything was put back")
+                raise MayBeListedError(f"{lister.sentence}; everything was put back")
             self._services.places.require_alone(location, table, last_look=True)
 
     def _lister(self, entity: Entity) -> Blocker | None:

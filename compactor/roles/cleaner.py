@@ -21,6 +21,7 @@ from compactor.errors import CompactorError, OwnershipLostError, RefusedError, R
 from compactor.log import get_logger
 from compactor.metastore.cleaning import ReadyEntry
 from compactor.metastore.model import Entity, PartitionFacts, QueueEntry, QueueState, TableFacts, duration
+from compactor.metastore.readers import MayBeListedError
 from compactor.planning.included import left_below
 from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
@@ -111,6 +112,9 @@ class Cleaner:
             raise
         except OwnershipLostError as error:
             _log.info("not ours any more", error=str(error))
+        except MayBeListedError as error:
+            tally.wait(entry, str(error), Reason.MAY_BE_LISTED)
+            self._services.cleaning.clear_cleaner_start(entry)
         except (UnreachableError, RetryableError) as error:
             tally.error(entry.entity, error)
             self._turns.away.note(error)

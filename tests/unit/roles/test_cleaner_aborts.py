@@ -72,14 +72,67 @@ def test_aborted_writes_wait_for_those_who_may_be_listing(any_world):
 
 
 def test_aborted_writes_are_put_back_for_those_who_may_be_listing(any_world):
-    """Whoever took a lock between the look and the deletion may have listed before the move."""
+    """Whoever took a lock between the look and the deletion may have listed before the move. That is no failure: as soon as there is no lock it is tried again."""
     world = any_world
     table = world.table(rows=1, insert_only=True)
     world.aborted_insert(table, [(1, "never")])
     world.configure(initiator={"thresholds": {"aborted_count": 0}})
-    world.at_step[steps.CLEANER_TRASHED] = lambda: world.hive.lock("db.t")
-    assert "everything was put back" in world.clean()
+    world.settle_time()
+    cleaner, locks = Cleaner(world.services, clock=world.clock), []
+    world.at_step[steps.CLEANER_TRASHED] = lambda: locks.append(world.hive.lock("db.t"))
+    sentence = cleaner.run_once()
+    assert "1 wait: db.t (aborted writes): lock " in sentence
+    assert sentence.endswith("everything was put back")
     assert len(visible(table)) == 2
+    world.hive.unlock(locks.pop())
+    world.at_step.clear()
+    world.clock.forward(5)
+    assert "forgot 1 aborted writes" in cleaner.run_once()
+
+
+def test_aborted_writes_do_not_wait_for_ever_for_those_who_come_and_go(any_world):
+    """Somebody takes a lock each time just when something is moved: after ten minutes it is removed all the same."""
+    world = any_world
+    table = world.table(rows=1, insert_only=True)
+    world.aborted_insert(table, [(1, "never")])
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.settle_time()
+    cleaner, locks = Cleaner(world.services, clock=world.clock), []
+    world.at_step[steps.CLEANER_TRASHED] = lambda: locks.append(world.hive.lock("db.t"))
+    for _ in range(2):
+        assert "may be listing" in cleaner.run_once()
+        world.hive.unlock(locks.pop())
+        world.clock.forward(301)
+    assert "forgot 1 aborted writes" in cleaner.run_once()
+
+
+def test_a_lock_on_the_database_holds_no_aborted_writes_up(any_world):
+    """A CREATE TABLE AS has one until its end, and others on the tables that it reads."""
+    world = any_world
+    table = world.table(rows=1, insert_only=True)
+    world.aborted_insert(table, [(1, "never")])
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.hive.lock("db.")
+    assert "forgot 1 aborted writes" in world.clean()
+
+
+def test_what_was_aborted_while_another_was_the_cleaner_waits_anew(world):
+    """That something was due before, and for how long, tells nothing of those who may be listing now."""
+    table = world.table(rows=1, insert_only=True)
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    lock = world.hive.lock("db.t")
+    world.aborted_insert(table, [(1, "never")])
+    world.settle_time()
+    cleaner = Cleaner(world.services, clock=world.clock)
+    assert "may be listing" in cleaner.run_once()
+    cleaner.no_turn()
+    world.hive.unlock(lock)
+    assert "forgot 1 aborted writes" in world.clean()
+    world.clock.forward(3600)
+    world.aborted_insert(table, [(2, "never")])
+    world.settle_time()
+    world.hive.lock("db.t")
+    assert "may be listing; waited for at most another 10 min" in cleaner.run_once()
 
 
 def test_few_and_young_aborted_writes_wait(world):
