@@ -17,7 +17,7 @@ from compactor.metastore.database import Database
 from compactor.metastore.forgetting import Proof, forget, forget_commits
 from compactor.metastore.locks import on_table, read_locks
 from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
-from compactor.metastore.readers import Blocker, MayBeListedError, Readers, may_be_listed, read_readers
+from compactor.metastore.readers import Blocker, MayBeListedError, Readers, may_be_listed, read_older, read_readers
 from compactor.metastore.rows import labelled, move_to_history, queue_entry
 from compactor.metastore.siblings import at_work, newest_commits, within
 from compactor.metastore.sights import Sight, together
@@ -72,9 +72,9 @@ class Cleaning:
         """
         return self._database.read(lambda connection: self._ready(connection, retention_ms, listing_wait_ms))
 
-    def readers(self) -> Readers:
-        """Everything that may hold files now."""
-        return self._database.read(lambda connection: read_readers(connection, self._database))
+    def older(self, entity: Entity, txn_id: int, lock_id: int | None) -> list[Blocker]:
+        """Who may have an older snapshot than a compaction, by the last transaction before its lists and its own lock (`read_older`)."""
+        return self._database.read(lambda connection: read_older(connection, self._database, entity, txn_id, lock_id))
 
     def write_ids(self, ready: ReadyEntry) -> CleanerWriteIdList:
         """The write ids under which this entry's obsolete and aborted directories are decided: nothing beyond what it covered."""

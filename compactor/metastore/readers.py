@@ -12,10 +12,11 @@ from sqlalchemy import Connection, select
 
 from compactor.errors import RetryableError
 from compactor.metastore.database import Database
-from compactor.metastore.locks import read_locks
+from compactor.metastore.locks import on_table, read_locks
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, duration
 from compactor.metastore.snapshots import Snapshot, snapshots_for
 from compactor.metastore.spelling import spellings
+from compactor.metastore.sql import batches
 from compactor.metastore.transactions import read_open_transactions
 from compactor.reasons import Reason
 
@@ -110,22 +111,27 @@ class Readers:
         found = [txn for txn in self.may_read(entity) if self.history.get(txn.txn_id, txn_id + 1) <= txn_id]
         return [Blocker(Reason.OPEN_TRANSACTION, f"{txn}; when it began, transaction {self.history[txn.txn_id]} may still have been open") for txn in found]
 
-    def older(self, entity: Entity, txn_id: int, lock_id: int | None) -> list[Blocker]:
-        """
-        On Hive 3.1: who may list the table under a snapshot from before a compaction's lists.
 
-        A transaction there is one statement, which asks for all its locks at once: one that locks only other tables doesn't read this one.
+def read_older(connection: Connection, database: Database, entity: Entity, txn_id: int, lock_id: int | None) -> list[Blocker]:
+    """
+    On Hive 3.1: who may list the table under a snapshot from before a compaction's lists. Asked every two seconds: no lock on other tables is fetched.
 
-        Args:
-            txn_id: the last transaction that had been opened when these lists were taken.
-            lock_id: the compaction's own lock; one without a transaction counts if it is older.
-        """
-        here = self.locks_on(entity)
-        reading = {lock.txn_id for lock in here}
-        elsewhere = {lock.txn_id for locks in self.locks.values() for lock in locks} - reading
-        found = [txn for txn in self.open if txn.txn_id <= txn_id and txn.txn_id not in elsewhere and (txn.txn_id in reading or txn.age_ms < _COMPILES_MS)]
-        held = [lock for lock in here if not lock.txn_id and lock_id is not None and lock.lock_id < lock_id]
-        return [Blocker(Reason.OPEN_TRANSACTION, str(txn)) for txn in found] + [Blocker(Reason.HELD_LOCK, str(lock)) for lock in held]
+    A transaction there is one statement, which asks for all its locks at once: one that locks only other tables doesn't read this one.
+
+    Args:
+        txn_id: the last transaction that had been opened when these lists were taken.
+        lock_id: the compaction's own lock; one without a transaction counts if it is older.
+    """
+    locks, txns = database.schema.hive_locks, database.schema.txns.c
+    opened = read_open_transactions(connection, database, txns.txn_id <= txn_id)
+    compiling = [txn.txn_id for txn in opened if txn.age_ms < _COMPILES_MS]
+    locking = {found for batch in batches(compiling) for found in connection.scalars(select(locks.c.hl_txnid).where(locks.c.hl_txnid.in_(batch)).distinct())}
+    here = read_locks(connection, locks, on_table(locks, entity))  # last: who reads the table and got its locks in between has one here
+    reading = {lock.txn_id for lock in here}
+    may_read = reading | (set(compiling) - locking)
+    held = [lock for lock in here if not lock.txn_id and lock_id is not None and lock.lock_id < lock_id]
+    found = [Blocker(Reason.OPEN_TRANSACTION, str(txn)) for txn in opened if txn.txn_id in may_read]
+    return found + [Blocker(Reason.HELD_LOCK, str(lock)) for lock in held]
 
 
 class MayBeListedError(RetryableError):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
@@ -260,12 +260,12 @@ def forget_readers(connection: Connection, database: Database, txn_ids: Iterable
         connection.execute(delete(schema.min_history_write_id).where(schema.min_history_write_id.c.mh_txnid.in_(ids)))
 
 
-def read_open_transactions(connection: Connection, database: Database) -> list[OpenTransaction]:
+def read_open_transactions(connection: Connection, database: Database, *where: ColumnElement[bool]) -> list[OpenTransaction]:
     """Open transactions with user, host and age, oldest first."""
     txns = database.schema.txns.c
     age = (database.now - txns.txn_started).label("age")
     query = select(txns.txn_id, txns.txn_user, txns.txn_host, txns.txn_started, txns.txn_last_heartbeat, age, func.coalesce(txns.txn_type, 0))
-    rows = connection.execute(query.where(txns.txn_state == "o").order_by(txns.txn_id))
+    rows = connection.execute(query.where(txns.txn_state == "o", *where).order_by(txns.txn_id))
     return [
         OpenTransaction(int(i), user, host, int(started), int(beat), int(old), kind == READ_ONLY, kind == REPLICATION)
         for i, user, host, started, beat, old, kind in rows

@@ -154,7 +154,7 @@ class Attempt:
     def _wait_for_older_snapshots(self, newest: int) -> str:
         """Who still has one when the wait is over; `newest`: the last transaction that was opened when our lists were taken, or a later one."""
         entity, lock_id = self.entry.entity, self._liveness.lock_id
-        return wait_for_older_snapshots(lambda: self._asked(lambda: self._services.cleaning.readers().older(entity, newest, lock_id)), self._cancellation)
+        return wait_for_older_snapshots(lambda: self._asked(lambda: self._services.cleaning.older(entity, newest, lock_id)), self._cancellation)
 
     def undo(self, reason: str) -> bool:
         """

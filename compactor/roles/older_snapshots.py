@@ -21,6 +21,7 @@ from compactor.roles.cancellation import Cancellation
 _log = get_logger(__name__)
 WAIT_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 2.0
+_NAMED: Final = 5
 
 
 def is_first_base(state: AcidState, plan: CompactionPlan) -> bool:
@@ -36,7 +37,9 @@ def wait_for_older_snapshots(older: Callable[[], list[Blocker]], cancellation: C
         CompactorError: why the work is over.
     """
     began, told = time.monotonic(), False
-    while who := "; ".join(blocker.sentence for blocker in older()):
+    while found := older():
+        more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        who = "; ".join(blocker.sentence for blocker in found[:_NAMED]) + more
         if time.monotonic() - began >= WAIT_SECONDS:
             _log.warning("publishes a first base beside older snapshots", waited_seconds=WAIT_SECONDS, older=who)
             return who

@@ -4,6 +4,8 @@ from time import sleep
 
 import pytest
 
+from compactor.metastore import readers
+from compactor.metastore.locks import read_locks
 from compactor.roles import lookout, older_snapshots
 
 
@@ -77,6 +79,35 @@ def test_nobody_waits_for_ever(world_3, time):
     assert f"published base_0000004 from 4 files; it appeared beside older snapshots, which may fail: transaction {old} of reader@" in said
     assert time.seconds == older_snapshots.WAIT_SECONDS
     assert world.states() == ["ready for cleaning"]
+
+
+def test_the_sentence_names_a_few(world_3, time):
+    """Of a thousand transactions, as streaming writers open them, no line of the log tells one by one."""
+    world = world_3
+    table = world.table(rows=4)
+    for _ in range(8):
+        reader(world)
+    said = world.compact(table)
+    assert said.count("reader@") == 5
+    assert said.endswith("; and 3 more")
+
+
+def test_locks_on_other_tables_are_not_fetched(world_3, time, monkeypatch):
+    """Each worker looks every two seconds, and a metastore may have a hundred thousand locks."""
+    fetched = []
+
+    def counted(*about):
+        fetched.extend(found := read_locks(*about))
+        return found
+
+    monkeypatch.setattr(readers, "read_locks", counted)
+    world = world_3
+    table = world.table(rows=4)
+    for _ in range(20):
+        reader(world, "db.other")
+    assert world.compact(table).endswith("from 4 files")
+    assert time.pauses == 0
+    assert [lock.table for lock in fetched] == ["t"]
 
 
 def test_beside_an_older_base_nobody_is_waited_for(world_3, time):
