@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from compactor.engine.submit import SessionEndedError
-from compactor.errors import UnreachableError
+from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.model import QueueEntry
+from compactor.reasons import Reason
 from compactor.roles.breakdowns import ATTEMPTS
 from compactor.roles.rotation import Rotation
 
@@ -38,6 +39,8 @@ class _Aside:
     times: int = 0
     broke_down: int = 0
     store: str | None = None
+    reason: Reason | None = None
+    since: float = 0.0
 
 
 @dataclass(slots=True)
@@ -80,6 +83,7 @@ class Setbacks:
         with self._lock:
             now = self.clock()
             aside = self._set_aside(entry, now)
+            aside.reason = None
             aside.broke_down += not isinstance(error, UnreachableError | SessionEndedError)
             aside.store = error.store if isinstance(error, UnreachableError) else None
             self.in_a_row += 1
@@ -98,17 +102,21 @@ class Setbacks:
         Returns how often it went, in a row.
         """
         with self._lock:
-            aside = self._set_aside(entry, self.clock())
+            now = self.clock()
+            aside = self._set_aside(entry, now)
             aside.store = None
+            reason = why.reason if isinstance(why, RefusedError) else None
+            if aside.reason is not reason:
+                aside.reason, aside.since = reason, now
             if not self.in_a_row:
                 self._why = f"compaction {entry.id} of {entry.entity} waits: {' '.join(str(why).split())}"
             return aside.times
 
-    def times(self, entry: QueueEntry) -> int:
-        """How often in a row this entry went back into the queue, as far as this process remembers."""
+    def left_for(self, entry: QueueEntry, reason: Reason) -> float:
+        """For how many seconds this entry has been left for this reason and no other, as far as this process remembers."""
         with self._lock:
             aside = self._aside.get(entry.id)
-            return 0 if aside is None else aside.times
+            return 0.0 if aside is None or aside.reason is not reason else self.clock() - aside.since
 
     def ended(self, entry: QueueEntry, *, compacted: bool) -> None:
         """This entry is done, one way or another; when it was compacted, whatever was away is there, and so is the store that it waited for."""

@@ -35,8 +35,8 @@ _PASSING = frozenset({Reason.DISK_FULL, Reason.QUOTA_EXCEEDED, Reason.LOCK_NOT_A
 """Refusals that lie in the surroundings: before anything was written, they are waited for."""
 _MAY_BE_RENAMED = frozenset({Reason.TABLE_MISSING, Reason.PARTITION_MISSING})
 """Hive commits a rename in catalog and queue one after the other; what a rename took the name from is looked for again."""
-_RENAME_TIMES = 5
-"""So often: about five minutes (`setbacks`)."""
+_RENAME_SECONDS = 300.0
+"""For so long, as the Cleaner does."""
 _SIGNAL_SECONDS = 1.0
 """How long a signal that ended Spark may take to reach us, too."""
 
@@ -267,7 +267,7 @@ class Worker:
 
     def _may_pass(self, entry: QueueEntry, error: RefusedError) -> bool:
         """Whether the surroundings are to blame, or a rename that is under way may be."""
-        return error.reason in _PASSING or (error.reason in _MAY_BE_RENAMED and self._services.setbacks.times(entry) < _RENAME_TIMES)
+        return error.reason in _PASSING or (error.reason in _MAY_BE_RENAMED and self._services.setbacks.left_for(entry, error.reason) < _RENAME_SECONDS)
 
     def _may_be_tried_again(self, entry: QueueEntry, error: Exception) -> bool:
         """Whether it goes back into the queue; that something can't be reached is no fault of the entry's and never counted, nor is what may be another's fault."""

@@ -3,7 +3,7 @@
 import zoneinfo
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from compactor.acid.types import row_type
 from compactor.metastore.model import Entity
@@ -55,6 +55,23 @@ def test_what_is_missing_is_looked_for_again_for_five_minutes(world, entity, mes
     assert 300 <= world.services.setbacks.clock() - began < 360
     assert f"given back: {message}" in said[0]
     assert f"refused: {message}" in said[-1]
+
+
+def test_what_had_to_wait_before_is_looked_for_as_long(world):
+    """However often the entry was given back for a lock: that says nothing of a rename."""
+    world.table(rows=4)
+    world.settle_time()
+    world.enqueue(Entity("db", "t"))
+    lock, worker = world.hive.lock("db.t", kind="e"), world.worker()
+    for _ in range(6):
+        assert "given back: lock-not-acquired" in worker.run_once()
+        world.clock.forward(700)
+    world.hive.unlock(lock)
+    world.hive.change(update(world.database.schema.tbls).values(tbl_name="renamed"))
+    world.services.places.forget()
+    assert "given back: table-missing" in worker.run_once()
+    world.clock.forward(700)
+    assert "refused: table-missing" in worker.run_once()
 
 
 def test_a_rename_under_way_loses_no_request(any_world):
