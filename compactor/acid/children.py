@@ -12,7 +12,7 @@ from typing import Final
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import AcidDir, has_hidden_part, is_hidden, is_side_file, looks_acid, parse_dir, parse_original_file
+from compactor.acid.names import AcidDir, has_hidden_part, is_hidden, is_side_file, looks_acid, parse_bucket_file, parse_dir, parse_original_file
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 
@@ -128,6 +128,8 @@ def _refuse_nested(listing: Listing) -> None:
         if slash and not has_hidden_part(directory) and any(looks_acid(part) for part in rest.split("/")):
             message = f"directory {directory!r} lies inside {top!r}: some readers see it as a directory of its own, some don't; move it away (HIVE-26394)"
             raise RefusedError(Reason.NESTED_DIRECTORY, message)
+        if looks_acid(top) and not has_hidden_part(directory) and parse_bucket_file(directory.rpartition("/")[2]) is not None:
+            raise RefusedError(Reason.NESTED_DIRECTORY, f"{directory!r} is a directory where readers look for a file with rows: move it away")
 
 
 def _listed(acid: AcidDir, files: Iterable[FileEntry], data_format: str | None, layout: LayoutVersion) -> ListedDir:
