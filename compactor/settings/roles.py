@@ -34,7 +34,7 @@ class Worker(Section):
 
     threads: int = Field(default=2, ge=0, le=256)
     pool: str | None = Field(default=None, min_length=1, max_length=128)
-    pools: dict[str, Annotated[int, Field(ge=1, le=256)]] = Field(default_factory=dict)
+    pools: dict[Annotated[str, Field(min_length=1)], Annotated[int, Field(ge=1, le=256)]] = Field(default_factory=dict)
     poll_seconds: Seconds = 1
     timeout_hours: Positive = 24
     heartbeat_seconds: Seconds | None = None

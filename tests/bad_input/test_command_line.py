@@ -131,6 +131,7 @@ def test_a_metastore_of_unknown_schema(shell, kind, command):
         ("database: {url: 'sqlite:///m.db'}\nworker: {thread: 2}\n", ("worker.thread", "threads")),
         ("database: {url: 'sqlite:///m.db'}\nworker: {threads: many}\n", ("worker.threads",)),
         ("database: {url: 'sqlite:///m.db'}\nworker: {threads: -1}\n", ("worker.threads",)),
+        ("database: {url: 'sqlite:///m.db'}\nworker: {pools: {'': 2}}\n", ("worker.pools",)),
         ("database: {url: 'sqlite:///m.db'}\nworkers: {threads: 2}\n", ("workers",)),
         ("database: {url: 5}\n", ("database.url",)),
         ("database: 5\n", ("database",)),
@@ -189,12 +190,13 @@ def test_nothing_to_do(shell):
     [
         (lambda path: damage.truncate(path, 50), ("bucket_00000", "not an ORC file")),
         (lambda path: path.write_bytes(b""), ("bucket_00000", "empty")),
+        (lambda path: (path.unlink(), path.mkdir()), ("bucket_00000", "is a directory")),
         (lambda path: path.rename(path.with_name("bucket_00007")), ("bucket_00007", "bucket 0")),
         (lambda path: damage.copy_below(path, "odd"), ("odd",)),
         (lambda path: (path.parents[1] / "base_x").mkdir(), ("base_x",)),
         (lambda path: damage.rewrite_tail(path, footer=lambda message: setattr(message, "encryption", b"")), ("bucket_00000", "encrypted")),
     ],
-    ids=["truncated", "empty", "wrong bucket", "nested", "unknown", "encrypted"],
+    ids=["truncated", "empty", "a directory", "wrong bucket", "nested", "unknown", "encrypted"],
 )
 def test_plan_of_a_broken_table_is_refused(shell, break_it, words):
     """`plan` says what the Worker would say: exit code 4."""
