@@ -139,7 +139,7 @@ def judge(found: Found, compactor: AcidState, candidate: Candidate | None, momen
     if failing:
         return Skip(Reason.FAILED_TOO_OFTEN, "its last compactions all failed: see `compactor history`; `compactor enqueue` still works")
     if isinstance(rules.thresholds, CompactorError):
-        raise rules.thresholds
+        return Skip(Reason.BAD_PROPERTY, str(rules.thresholds))
     return decide(
         candidate,
         table,

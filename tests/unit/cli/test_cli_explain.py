@@ -45,6 +45,21 @@ def test_explain_says_why_it_is_not_due(shop):
     assert told["partition"] == "day=2024-01-01/path=a%2Fb"
 
 
+@pytest.mark.parametrize("target", ["shop.orders", "shop.events/day=2024-01-01/path=a/b"])
+def test_explain_draws_what_has_a_threshold_that_is_no_number(shop, target):
+    """The property is named as the reason why the Initiator doesn't queue it; everything else is still told."""
+    with shop.open() as database:
+        hive = Hive(database)
+        ((number,),) = hive.rows(database.schema.dbs, "db_id", where=database.schema.dbs.c.name == "shop")
+        key = "compactorthreshold.hive.compactor.delta.num.threshold"
+        hive.change(database.schema.database_params.insert().values(db_id=number, param_key=key, param_value="many"))
+    told = shop.json("explain", target)
+    assert (told["verdict"]["due"], told["verdict"]["reason"]) == (False, "bad-property")
+    assert key in told["verdict"]["explanation"]
+    assert told["items"]
+    assert shop.run("explain", target.partition("/")[0]).exit_code == 0
+
+
 def test_explain_says_that_it_is_queued(shop):
     """What waits in the queue isn't due again, and the entry is told."""
     shop.json("enqueue", "shop.orders")
