@@ -50,6 +50,7 @@ def enqueue(
         found.entity, CompactionKind(kind), properties=properties, pool=pool or default_pool(found), initiator_id=f"{session.settings.host_name}-manual"
     )
     denial = _waits(session, asked)
+    standing = None if asked.accepted else Queue(database).entry(asked.id)
     session.close()  # an embedded database is free for the daemon while we wait
     if denial is not None and denial.reason is not Reason.CONTROL_UNKNOWN:  # which was said, and why
         session.output.say(f"it waits ({denial.reason.value}): {denial.sentence}")
@@ -57,7 +58,7 @@ def enqueue(
         record: dict[str, object] = {
             "id": asked.id,
             "entity": str(found.entity),
-            "kind": kind,
+            "kind": standing.kind.value if standing is not None and standing.kind is not None else kind,
             "state": asked.state.value,
             "accepted": asked.accepted,
             "message": asked.message,

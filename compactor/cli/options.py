@@ -44,7 +44,7 @@ request_options = _together(
     click.option(
         "--type",
         "kind",
-        type=click.Choice([CompactionKind.MAJOR.value, CompactionKind.MINOR.value]),
+        type=click.Choice([CompactionKind.MAJOR.value, CompactionKind.MINOR.value], case_sensitive=False),
         default=CompactionKind.MAJOR.value,
         show_default=True,
         help="Rewrite into one base, or merge the deltas only.",

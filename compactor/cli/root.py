@@ -18,7 +18,7 @@ from compactor import __version__
 from compactor.cli.codes import Code
 from compactor.cli.session import GLOBAL_OPTIONS
 from compactor.cli.target import did_you_mean
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, UsageError
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("compactor.cli.run:run", "Run the daemon: Initiator, Workers, Cleaner and Housekeeper."),
@@ -70,10 +70,25 @@ class LazyGroup(click.Group):
         """Run and exit; every error is one line on stderr, with the traceback only under --debug."""
         arguments = list(sys.argv[1:] if args is None else args)
         try:
+            _require_text(arguments)
             outcome = super().main(arguments, prog_name, complete_var, standalone_mode=False, **extra)
         except BaseException as error:  # everything ends here: a user never sees a traceback unasked
             sys.exit(_report(error, debug="--debug" in arguments))
         sys.exit(outcome if isinstance(outcome, int) else 0)
+
+
+def _require_text(arguments: Sequence[str]) -> None:
+    """
+    Names of the metastore are text, and no database takes the half characters that Python makes of other bytes.
+
+    Raises:
+        UsageError: an argument isn't in the locale's encoding.
+    """
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"argument {argument!a} isn't text in this locale's encoding (UTF-8 as a rule)") from None
 
 
 def _report(error: BaseException, *, debug: bool) -> int:

@@ -46,8 +46,8 @@ def parse_target(text: str, partition: str | None = None) -> Target:
     Raises:
         UsageError: no database, no table, or two partitions.
     """
-    name, slash, inside = text.strip().partition("/")
-    database, dot, table = name.replace("`", "").partition(".")
+    name, slash, inside = text.partition("/")  # blanks at the end belong to the partition's value
+    database, dot, table = name.strip().replace("`", "").partition(".")
     if not dot or not database or not table or "." in table:
         raise UsageError(f"{text!r} doesn't name a table: write DATABASE.TABLE, such as {EXAMPLE}")
     inside = inside.strip("/")

@@ -60,7 +60,13 @@ def test_enqueue_twice_is_nothing_to_do(shop):
     first = shop.json("enqueue", "shop.orders")
     again = shop.run("-o", "json", "enqueue", "shop.orders", "--type", "minor")
     assert again.exit_code == 3
-    assert json.loads(again.stdout)["id"] == first["id"]
+    shown = json.loads(again.stdout)
+    assert (shown["id"], shown["kind"]) == (first["id"], "major")
+
+
+def test_the_type_may_be_written_as_in_sql(shop):
+    """COMPACT 'MAJOR' is what Hive's manual says."""
+    assert shop.json("enqueue", "shop.orders", "--type", "MAJOR")["kind"] == "major"
 
 
 @pytest.mark.parametrize("spec", ["day=2024-01-01/path=a%2Fb", "day=2024-01-01/path=a/b", "PATH=a%2fb/day=2024-01-01"])

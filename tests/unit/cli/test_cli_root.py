@@ -131,6 +131,7 @@ def test_verbs_are_listed_with_their_whole_sentence(noun):
         (("demo", "--dir", "/proc/nowhere"), "--dir /proc/nowhere can't be made"),
         (("queue", "--state", "gone"), "'initiated', 'working', 'ready-for-cleaning'"),
         (("pause", "--all"), "--reason"),
+        (("plan", "a.b/k=\udcff"), r"'a.b/k=\udcff' isn't text"),
         (("config",), ""),
     ],
 )

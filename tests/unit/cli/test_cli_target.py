@@ -14,6 +14,8 @@ from compactor.errors import UsageError
         ("`sales`.`orders`", None, Target("sales", "orders")),
         ("sales.orders/dt=2024-01-01", None, Target("sales", "orders", "dt=2024-01-01")),
         ("sales.orders/dt=a/hour=1/", None, Target("sales", "orders", "dt=a/hour=1")),
+        (" sales.orders ", None, Target("sales", "orders", None)),
+        ("sales.orders/path=a ", None, Target("sales", "orders", "path=a ")),
         ("sales.orders", "dt=X", Target("sales", "orders", "dt=X")),
         ("sales.orders/dt=X", "dt=X", Target("sales", "orders", "dt=X")),
     ],
