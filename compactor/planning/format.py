@@ -38,8 +38,8 @@ def choose_format(spec: TableSpec, layout: LayoutVersion, files: Iterable[FileFa
     model = max((file for file in files if file.acid and file.stride > 0 and file.codec in CODECS[layout] and file.codec != "none"), key=_size, default=None)
     codec = _property(spec, "orc.compress")
     if codec is not None and codec.lower() not in CODECS[layout]:
-        known = ", ".join(CODECS[layout])
-        raise RefusedError(Reason.UNSUPPORTED_COMPRESSION, f"{spec.name}: orc.compress is {codec}; readers of this layout know {known}")
+        known = ", ".join(CODECS[layout]).upper()
+        raise RefusedError(Reason.UNSUPPORTED_COMPRESSION, f"{spec.name}: orc.compress is {codec}; readers of this layout know only {known}")
     stride = _number(spec, "orc.row.index.stride", model.stride if model else DEFAULT_STRIDE)
     if not SMALLEST_STRIDE <= stride <= LARGEST_STRIDE:
         stride = DEFAULT_STRIDE

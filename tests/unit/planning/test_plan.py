@@ -237,6 +237,7 @@ def test_format_of_the_largest_input_unless_something_else_is_asked_for():
     with pytest.raises(RefusedError) as caught:
         choose_format(asked, LayoutVersion.HIVE_3, files, 64 * MIB)
     assert caught.value.reason is Reason.UNSUPPORTED_COMPRESSION
+    assert "know only NONE, ZLIB, SNAPPY, LZ4" in caught.value.message
 
 
 def test_format_without_a_model():
