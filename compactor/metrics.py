@@ -79,7 +79,7 @@ class Metrics:
 
         # the process
         ProcessCollector(registry=registry)
-        self.ready = gauge("ready", "1: /-/ready has nothing to tell.")
+        self.ready = gauge("ready", "1: the daemon is ready (/-/ready answers 200).")
         self.slack = gauge("thread_slack_seconds", "Until a thread counts as stuck and the watchdog acts: of the one that is nearest to it (0: it is).")
 
         # roles
