@@ -14,6 +14,9 @@ from compactor.metastore.spelling import spellings, stored_as
 from compactor.metastore.sql import next_number
 from compactor.reasons import Reason
 
+AGENT = "compactor"
+"""What a lock of ours is called in HL_AGENT_INFO."""
+
 
 class Locks:
     """HIVE_LOCKS of one metastore."""
@@ -21,7 +24,7 @@ class Locks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def acquire_shared(self, entity: Entity, txn_id: int, user: str, host: str, *, agent: str = "compactor") -> int:
+    def acquire_shared(self, entity: Entity, txn_id: int, user: str, host: str, *, agent: str = AGENT) -> int:
         """
         Take SHARED_READ without waiting; returns the lock's id. Nothing is left behind when it isn't given.
 

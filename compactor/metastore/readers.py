@@ -8,11 +8,11 @@ Hive 3.1 doesn't note when that was: what was there when the entry was first see
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, or_, select
 
 from compactor.errors import RetryableError
 from compactor.metastore.database import Database
-from compactor.metastore.locks import on_table, read_locks
+from compactor.metastore.locks import AGENT, on_table, read_locks
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, duration
 from compactor.metastore.snapshots import Snapshot, snapshots_for
 from compactor.metastore.spelling import spellings
@@ -126,7 +126,8 @@ def read_older(connection: Connection, database: Database, entity: Entity, txn_i
     opened = read_open_transactions(connection, database, txns.txn_id <= txn_id)
     compiling = [txn.txn_id for txn in opened if txn.age_ms < _COMPILES_MS]
     locking = {found for batch in batches(compiling) for found in connection.scalars(select(locks.c.hl_txnid).where(locks.c.hl_txnid.in_(batch)).distinct())}
-    here = read_locks(connection, locks, on_table(locks, entity))  # last: who reads the table and got its locks in between has one here
+    others = or_(locks.c.hl_agent_info.is_(None), locks.c.hl_agent_info != AGENT)  # a compaction of ours that died leaves its lock, and reads nothing
+    here = read_locks(connection, locks, on_table(locks, entity), others)  # last: who reads the table and got its locks in between has one here
     reading = {lock.txn_id for lock in here}
     may_read = reading | (set(compiling) - locking)
     held = [lock for lock in here if not lock.txn_id and lock_id is not None and lock.lock_id < lock_id]

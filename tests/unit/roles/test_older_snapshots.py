@@ -6,6 +6,7 @@ import pytest
 
 from compactor.metastore import readers
 from compactor.metastore.locks import read_locks
+from compactor.metastore.model import Entity
 from compactor.roles import lookout, older_snapshots
 
 
@@ -81,6 +82,16 @@ def test_nobody_waits_for_ever(world_3, time):
     assert world.states() == ["ready for cleaning"]
 
 
+@pytest.mark.parametrize(("agent", "waits"), [("compactor", False), ("other", True)])
+def test_what_a_dead_daemon_left_is_no_reader(world_3, time, agent, waits):
+    """The lock of a compaction that died stays until it times out; another lock without a transaction may be a reader's."""
+    world = world_3
+    table = world.table(rows=4)
+    world.services.locks.acquire_shared(Entity("db", "t"), 0, "ann", "edge1", agent=agent)
+    assert ("appeared beside older snapshots" in world.compact(table)) is waits
+    assert bool(time.pauses) is waits
+
+
 def test_the_sentence_names_a_few(world_3, time):
     """Of a thousand transactions, as streaming writers open them, no line of the log tells one by one."""
     world = world_3
@@ -105,6 +116,7 @@ def test_locks_on_other_tables_are_not_fetched(world_3, time, monkeypatch):
     table = world.table(rows=4)
     for _ in range(20):
         reader(world, "db.other")
+    world.at_step["worker.verified"] = lambda: reader(world)
     assert world.compact(table).endswith("from 4 files")
     assert time.pauses == 0
     assert [lock.table for lock in fetched] == ["t"]
