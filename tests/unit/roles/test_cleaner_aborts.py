@@ -106,6 +106,29 @@ def test_aborted_writes_do_not_wait_for_ever_for_those_who_come_and_go(any_world
     assert "forgot 1 aborted writes" in cleaner.run_once()
 
 
+def test_a_table_of_which_one_partition_was_put_back_is_gone_on_with(world):
+    """Nothing else of it is begun in that cycle, and nothing forgotten; the next one sweeps what is left."""
+    table = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
+    for number in range(3):
+        world.aborted_insert(table, [(number, "never")], (str(number),))
+    world.configure(cleaner={"threads": 1}, initiator={"thresholds": {"aborted_count": 0}})
+    world.settle_time()
+    cleaner, passed, locks = Cleaner(world.services, clock=world.clock), [], []
+
+    def come_second():
+        passed.append(sorted(path.parent.name for path in table.location.glob("p=*/delta_*")))
+        if len(passed) == 2:
+            locks.append(world.hive.lock("db.t"))
+
+    world.at_step[steps.CLEANER_TRASHED] = come_second
+    assert "1 wait: db.t (aborted writes): lock " in cleaner.run_once()
+    assert passed == [["p=1", "p=2"], ["p=2"]]
+    assert sorted(path.parent.name for path in table.location.glob("p=*/delta_*")) == ["p=1", "p=2"]
+    world.hive.unlock(locks.pop())
+    assert "forgot 3 aborted writes" in cleaner.run_once()
+    assert not list(table.location.glob("p=*/delta_*"))
+
+
 def test_a_lock_on_the_database_holds_no_aborted_writes_up(any_world):
     """A CREATE TABLE AS has one until its end, and others on the tables that it reads."""
     world = any_world
