@@ -80,6 +80,7 @@ def play(version, request, parties, folder):
     @example({"partitioned": False}, [_rolled_back(0)[0], ("stream", 0, 1, [True, None]), *_ROLES])
     @example({"partitioned": True}, [("clean",), ("start", Statement("overwrite", (0, 1))), ("stream", 0, 1, [None, True])])  # none of them leaves a file
     @example({"partitioned": True}, [("write", Statement("overwrite"), False)])  # Hive 3.1 can't list it until our Cleaner came
+    @example({"partitioned": True}, [_INSERT, ("start", Statement("overwrite")), ("go_on", 0)])  # who reads now waits for its lock
     @example({"partitioned": False, "originals": 3}, [("read",), ("read",), _INSERT, _INSERT_BEGUN])  # Hive 3.1 lists again when it opens an original file
     def live(table, steps):
         turns = Turns()

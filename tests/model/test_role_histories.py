@@ -17,6 +17,10 @@ ENOUGH = ("not-enough", "not enough", "duplicate-range", "would-not-change-anyth
 """Words of the refusals that a random request may meet."""
 
 
+_RENAME_SECONDS = 320
+"""After that what is missing isn't being renamed."""
+
+
 class Life:
     """The hooks of a history: queue, Worker and Cleaner; and readers with a transaction and a lock."""
 
@@ -34,6 +38,8 @@ class Life:
             said.append(line)
             if "published" not in line and "left to the Cleaner" not in line:
                 assert any(word in line for word in ENOUGH), f"{history}: {line}\n{history.tale()}"
+            if "given back: partition-missing" in line:
+                world.clock.forward(_RENAME_SECONDS)
         return f"{kind} of {name}: {asked.message if not asked.accepted else '; '.join(said)}"
 
     def clean(self, history):
