@@ -17,10 +17,12 @@ from compactor.cli.target import parse_target
 from compactor.engine.comparing import Differences, compare
 from compactor.engine.digest_note import Note
 from compactor.engine.reading import Reading, Snapshot, highest_write_id
+from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
 from compactor.orc.digest import Digest, column_paths, differences
 from compactor.planning.document import InputFile
 from compactor.planning.facts import TableSpec
+from compactor.reasons import Reason
 from compactor.storage.registry import storage_for
 
 COLUMNS = (
@@ -71,14 +73,20 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
     if against is not None:
         snapshot = snapshot.up_to(highest_write_id(storage_for(against), against, moment.layout))
     spec = _spec(found)
-    with Reading(storage_for(found.location), found.location, spec, snapshot) as here:
-        proofs = [_proof(here, *noted) for noted in here.notes()]
-        digest, other, apart = here.digest(), None, Differences()
-        if against is not None:
-            with Reading(storage_for(against), against, spec, snapshot) as there:
-                other = there.digest()
-                apart = compare(here, there) if other != digest else apart
-        records = _records(here, digest, other, apart)
+    try:
+        with Reading(storage_for(found.location), found.location, spec, snapshot) as here:
+            proofs = [_proof(here, *noted) for noted in here.notes()]
+            digest, other, apart = here.digest(), None, Differences()
+            if against is not None:
+                with Reading(storage_for(against), against, spec, snapshot) as there:
+                    other = there.digest()
+                    apart = compare(here, there) if other != digest else apart
+            records = _records(here, digest, other, apart)
+    except RefusedError as refusal:
+        if against is None or refusal.reason is not Reason.NOT_ENOUGH_HISTORY:
+            raise
+        reach = f"both are read up to write id {snapshot.write_ids.high_watermark}, the highest in the names of {against}, and a base holds more"
+        raise RefusedError(refusal.reason, f"{found.entity} can't be compared: {reach}; {refusal.message}") from None
     session.output.show(_view(found, snapshot.write_ids, records, digest, against, other, apart, proofs))
     for sentence in _sentences(proofs, digest, other, apart):
         session.output.say(sentence)
@@ -143,13 +151,13 @@ def _sentences(proofs: Sequence[Proof], digest: Digest, other: Digest | None, ap
     said += [f"{proof.path} holds other values than were read from its inputs, in {', '.join(proof.wrong)}" for proof in kept if proof.wrong]
     stripes, recoded = sum(proof.stripes for proof in proofs), sum(proof.kept for proof in kept)
     if kept and not any(proof.wrong for proof in kept):
-        said.append(
-            f"{recoded} of {units.plural(stripes, 'stripe')} hold what was read from their inputs; of the others, copied or written by Hive, nothing was kept"
-        )
+        of = f"{recoded} of {units.plural(stripes, 'stripe')} {'holds' if recoded == 1 else 'hold'} what was read from the inputs"
+        said.append(of if recoded == stripes else f"{of}; of the others, copied or written by Hive, nothing was kept")
     if not kept:
-        said.append("no file says what its stripes were made of: nothing was recoded here, or values weren't verified")
+        said.append("no file tells a digest of its inputs: nothing was recoded here, or recode.verify_values is false")
     if other is not None and other == digest:
         said.append("both directories hold the same rows")
     elif other is not None:
-        said.append(f"the directories differ: {apart.missing} rows only in the first, {apart.extra} only in the other, values in {len(apart.columns)} columns")
+        only = f"{units.plural(apart.missing, 'row')} only in the table, {units.plural(apart.extra, 'row')} only in the other directory"
+        said.append(f"the directories differ: {only}, values in {units.plural(len(apart.columns), 'column')}")
     return said

@@ -53,7 +53,7 @@ def test_other_values_are_counted_by_column(shop, compacted):
     files.write_acid(bucket, [("id", "int"), ("state", "string")], events)
     result = shop.run("verify", "mart.facts", "--against", str(shop.root / "before"))
     assert result.exit_code == Code.FAILED, result.stderr
-    assert "1 rows only in the first, 0 only in the other, values in 1 columns" in result.stderr
+    assert "1 row only in the table, 0 rows only in the other directory, values in 1 column" in result.stderr
     (line,) = [line for line in result.stdout.splitlines() if "state" in line]
     assert "[1, 536870912, 7]" in line
     assert "2" in line.split()
@@ -75,7 +75,17 @@ def test_a_table_that_was_never_compacted(shop):
     result = shop.run("verify", "shop.orders")
     assert result.exit_code == Code.DONE, result.stderr
     assert "115 rows" in result.stderr
-    assert "no file says what its stripes were made of" in result.stderr
+    assert "no file tells a digest of its inputs" in result.stderr
+
+
+@pytest.mark.parametrize("inside", ["delta_0000001_0000001_0000", ""])
+def test_a_directory_of_lower_write_ids_than_the_base(shop, compacted, inside):
+    """One replaced delta by itself, or a directory without any: refused, and it is said up to where both would be read."""
+    other = shop.root / "before" / inside if inside else shop.root / "empty"
+    other.mkdir(exist_ok=True)
+    result = shop.run("verify", "mart.facts", "--against", str(other))
+    assert result.exit_code == Code.REFUSED, result.stderr
+    assert f"both are read up to write id {int(bool(inside))}, the highest in the names of {other}, and a base holds more" in result.stderr
 
 
 def test_a_directory_that_is_not_there(shop):
