@@ -147,6 +147,8 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         name = _name_for_originals(state, write_ids.high_watermark)
     lowest = 0 if major else min(d.acid.min_write_id for d in deltas)
     left_above = bool(state.excluded) or (parts is not None and any(d.acid.max_write_id > name for d in state.deltas))
+    if layout is LayoutVersion.HIVE_3 and name > 0:  # its own Cleaner takes every directory up to there for a committed write's
+        left_above |= any(wid > name for wid in write_ids.aborted)
     return Selection(
         spec=spec,
         requested=requested,
