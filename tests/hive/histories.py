@@ -42,11 +42,15 @@ _STEPS = st.one_of(
     st.tuples(st.just("list"), _WHICH),
     st.tuples(st.just("read_no_more"), _WHICH),
     st.tuples(st.just("ask"), st.integers(0, 2), _YES),
-    *(st.tuples(st.just(role)) for role in ("initiate", "work", "work", "clean", "clean", "keep_house", "hive_keeps_house", "restart")),
+    *(
+        st.tuples(st.just(role))
+        for role in ("initiate", "work", "work", "clean", "clean", "keep_house", "hive_keeps_house", "restart", "hive_initiates", "hive_cleans", "hive_cleans")
+    ),
 )
 _TABLES = st.one_of(st.just({"partitioned": True}), st.builds(lambda rows: {"partitioned": False, "originals": rows}, st.sampled_from([0, 0, 3])))
 _ROLES = [("initiate",), ("clean",), ("keep_house",), ("hive_keeps_house",)]
-_INSERT, _INSERT_BEGUN = ("write", Statement("insert")), ("start", Statement("insert"))
+_INSERT, _INSERT_BEGUN, _INSERT_UNDONE = ("write", Statement("insert")), ("start", Statement("insert")), ("write", Statement("insert"), False)
+_COMPACTED = [_INSERT, _INSERT, ("ask", 0, True), ("work",)]
 
 
 def _rolled_back(*places, dynamic=False):
@@ -81,6 +85,9 @@ def play(version, request, parties, folder):
     @example({"partitioned": True}, [("clean",), ("start", Statement("overwrite", (0, 1))), ("stream", 0, 1, [None, True])])  # none of them leaves a file
     @example({"partitioned": True}, [("write", Statement("overwrite"), False)])  # Hive 3.1 can't list it until our Cleaner came
     @example({"partitioned": True}, [_INSERT, ("start", Statement("overwrite")), ("go_on", 0)])  # who reads now waits for its lock
+    @example({"partitioned": True}, [*[_INSERT] * 3, ("hive_initiates",), ("work",), ("hive_cleans",)])
+    @example({"partitioned": False}, [_INSERT, _INSERT, _INSERT_UNDONE, ("ask", 0, False), ("read",), ("work",), ("hive_cleans",)])
+    @example({"partitioned": False}, [*_COMPACTED, ("clean",), _INSERT, ("write", Statement("overwrite"), False), *_COMPACTED[-2:], ("hive_cleans",)])
     @example({"partitioned": False, "originals": 3}, [("read",), ("read",), _INSERT, _INSERT_BEGUN])  # Hive 3.1 lists again when it opens an original file
     def live(table, steps):
         turns = Turns()

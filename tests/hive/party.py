@@ -20,6 +20,7 @@ from tests.hive.java import built, java
 
 SOURCE = Path(__file__).parent / "txn"
 JUDGE = SOURCE.with_name("judge") / "Judge.java"
+STAND_IN = SOURCE / "hive3" / "Hive.java"
 PROFILES = {"3.1.0": "hive3", "4.0.0": "hive4"}
 """By the version of the schema."""
 _SETTINGS = {
@@ -28,7 +29,13 @@ _SETTINGS = {
     "hive.support.concurrency": "true",
     "datanucleus.connectionPool.maxPoolSize": "8",
     "hive.hmshandler.retry.interval": "100ms",
+    "fs.defaultFS": "file:///",
+    "fs.file.impl": "PlainFiles",
+    "hive.compactor.delta.num.threshold": "1",
+    "hive.compactor.abortedtxn.threshold": "0",
 }
+_THREADS = "org.apache.hadoop.hive.ql.txn.compactor"
+"""They throw nothing: they log it."""
 _LIMIT_SECONDS = 120
 """More than any step takes, on any machine: what is silent for longer hangs."""
 
@@ -111,13 +118,17 @@ class Party:
 
     def __init__(self, version, url, **settings):
         self.hive_4 = version == "4.0.0"
-        home, classpath = built(SOURCE, PROFILES[version], beside=[JUDGE])
+        home, classpath = built(SOURCE, PROFILES[version], beside=[JUDGE, *([] if self.hive_4 else [STAND_IN])])
         place = urlsplit(url)
         # Hive 4.0.1 asks "? IS NULL" for a partition, which PostgreSQL refuses unless values are put into the text
         mode = "?preferQueryMode=simple" if self.hive_4 else ""
         address = f"jdbc:gate:postgresql://{place.hostname}:{place.port}{place.path}{mode}"
         command = java(f"{home}:{classpath}", heap="512m")
-        command[1:1] = ["-Dspring.jdbc.getParameterType.ignore=true"]
+        command[1:1] = [
+            "-Dspring.jdbc.getParameterType.ignore=true",
+            f"-Dorg.slf4j.simpleLogger.log.{_THREADS}=error",
+            "-Djava.util.logging.config.file=/dev/null",
+        ]
         store = {"hive.metastore.txn.store.impl": "org.apache.hadoop.hive.metastore.txn.CompactionTxnHandler"}
         command += ["Party", address, *(f"{key}={value}" for key, value in (_SETTINGS | store | settings).items())]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process

@@ -33,7 +33,7 @@ import org.apache.hadoop.hive.metastore.txn.TxnUtils;
 public final class Party {
   private static final Map<String, Session> SESSIONS = new HashMap<>();
   private static PrintStream out;
-  private static Configuration conf;
+  static Configuration conf;
   private static TxnStore store;
 
   private Party() {}
