@@ -112,7 +112,10 @@ def test_hive_3_reads_the_same(world, hive_3, mode):
 
 
 def test_directories_have_no_transaction_in_their_names(world):
-    """One base with `_metadata_acid`, also where a minor would need two renames, which 3.1 can't make one; one delta where there were but inserts."""
+    """
+    One base with `_metadata_acid`, also where a minor would need two renames, which 3.1 can't make one; one delta where there were but inserts. An aborted write
+    above the result waits for a later compaction.
+    """
     for table, _, location in world.directories:
         if table.insert_only and world.kind == "minor":
             continue
@@ -120,17 +123,18 @@ def test_directories_have_no_transaction_in_their_names(world):
         high = max(write_id for write_id, txn in table.writers.items() if world.warehouse.states[txn] == COMMITTED)
         if table.name == "parts" and location.name == "k=a b":
             high = 6
+        above = ["delta_0000004_0000004_0000"] if table.name in {"grown", "only"} else []
         if table.name == "grown" and world.kind == "minor":
-            assert names == ["delta_0000001_0000003"]
+            assert names == ["delta_0000001_0000003", *above]
         else:
-            assert names == [f"base_{high:07d}"], table.name
+            assert names == [f"base_{high:07d}", *above], table.name
             assert (location / names[0] / "_metadata_acid").read_text() == '{"thisFileVersion":"0","dataFormat":"compacted"}'
 
 
 def test_entries_end_in_states_that_hive_3_knows(world):
     """
     Succeeded; a minor compaction of an insert-only table, which Hive 3.1 doesn't have, is failed. Locks and components are gone where it is cleaned; those of
-    aborted writes to a partitioned table stay until the whole table is swept, which isn't due here.
+    aborted writes to a partitioned table stay until the whole table is swept, which isn't due here, and those above the result until a later compaction.
     """
     ended = {str(entry.entity): entry.state for entry in Queue(world.database).history()}
     refused = {"d.only"} if world.kind == "minor" else set()
@@ -140,5 +144,5 @@ def test_entries_end_in_states_that_hive_3_knows(world):
     }
     schema, actor = world.database.schema, Hive(world.database)
     assert not actor.rows(schema.hive_locks, "hl_lock_ext_id")
-    assert {f"d.{table}" for (table,) in actor.rows(schema.txn_components, "tc_table")} == refused | {"d.parts"}
+    assert {f"d.{table}" for (table,) in actor.rows(schema.txn_components, "tc_table")} == {"d.parts", "d.grown", "d.only"}
     assert {f"d.{table}" for (table,) in actor.rows(schema.completed_txn_components, "ctc_table")} == refused

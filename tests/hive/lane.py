@@ -7,6 +7,7 @@ each transaction with their ROW__IDs; what a snapshot shows is what it says of t
 
 import itertools
 import queue
+import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,10 @@ _ROUNDS = 12
 _LIMIT_SECONDS = 120
 _PAUSE_SECONDS = 3600
 """Longer than a role leaves alone what it couldn't do."""
+_OVERTAKEN = re.compile(
+    r"unable to complete cleaning of id:(\d+),[^\n]*highestWriteId:(\d+) java\.io\.IOException: Not enough history available[^\n]*/base_(\d+)\s"
+)
+"""Hive 3.1's Cleaner fails a compaction whose range lies below the base of a later one (AcidUtils.getAcidState): which, up to where, that base."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +171,7 @@ class Lane:
         self.steps = 0
         self.found: dict[tuple, list | None] = {}
         self.unlistable: set[str | None] = set()
+        self.overtaken: set[int] = set()
         self.before: list[int] = []
         self.bases: set[str | None] = set()
         self.hives_threads = False
@@ -490,7 +496,11 @@ class Lane:
         said = self.party.call("Threads.cycle", name)
         grown = [after - earlier for after, earlier in zip(self._size(), before, strict=True)]
         self._say(f"Hive's {name}: {grown[0]:+} directories, {grown[1]:+} queued{said and ', ' + said}")
-        assert not said, self.told
+        failed = {} if self.party.hive_4 else {int(entry): int(base) - int(highest) for entry, highest, base in _OVERTAKEN.findall(said)}
+        assert said.count(" ERROR ") == len(failed), self.told
+        assert all(above > 0 for above in failed.values()), self.told
+        self.overtaken |= failed.keys()
+        count("compactions that Hive 3.1's Cleaner failed below a later base in the fast lane", len(failed))
         return grown
 
     def _size(self):
@@ -562,7 +572,11 @@ class Lane:
         for entry in self.world.services.queue.history():
             said = " ".join(sentence for sentence in self.told if f"compaction {entry.id} of " in sentence)
             # Hive 3.1 itself can't list such a directory
-            excused = "refused: not-enough-to-compact" in said or (entry.entity.partition in self.unlistable and (not said or "not-enough-history" in said))
+            excused = (
+                entry.id in self.overtaken
+                or "refused: not-enough-to-compact" in said
+                or (entry.entity.partition in self.unlistable and (not said or "not-enough-history" in said))
+            )
             assert entry.state.value not in {"failed", "did not initiate", "refused"} or excused, (entry, self.told)
 
     def _there(self, place):
