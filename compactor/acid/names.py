@@ -85,6 +85,11 @@ class AcidDir:
     def is_base(self) -> bool:
         return self.kind is DirKind.BASE
 
+    @property
+    def first_written(self) -> int:
+        """The lowest write id whose rows a writer may have left here: of a base, as INSERT OVERWRITE makes it, its own."""
+        return self.max_write_id if self.is_base else self.min_write_id
+
 
 @dataclass(frozen=True, slots=True)
 class BucketFile:

@@ -116,22 +116,30 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
     warnings: list[str] = []
     requested = kind
     current = replace(state, deltas=deltas)
-    one_rename = layout is LayoutVersion.HIVE_3 or prefer_major
+    base = max(state.base.acid.max_write_id, 0) if state.base else 0
+    hive_3 = layout is LayoutVersion.HIVE_3
     both_sides = bool(current.insert_deltas and current.delete_deltas)
-    if kind is CompactionKind.MINOR and both_sides and one_rename:
+    reach = max((d.acid.max_write_id for d in deltas), default=base)
+    undone = next((d.name for d in state.aborted if d.acid.is_base and base < d.acid.max_write_id < reach), None) if hive_3 else None
+    no_minor = ""
+    if both_sides and (hive_3 or prefer_major):
+        no_minor = (
+            f"it would publish two directories, and {'Hive 3.1 has no transaction that makes two renames one' if hive_3 else 'worker.prefer_major is set'}"
+        )
+    elif undone is not None:
+        no_minor = f"{undone} was rolled back, which the Cleaner of Hive 3.1 doesn't see: after a minor it would be read"
+    if kind is CompactionKind.MINOR and no_minor:
         kind = CompactionKind.MAJOR
-        why = "Hive 3.1 has no transaction that makes two renames one" if layout is LayoutVersion.HIVE_3 else "worker.prefer_major is set"
-        warnings.append(f"a major instead of a minor: it would publish two directories, and {why}")
+        warnings.append(f"a major instead of a minor: {no_minor}")
     if (left := stranded(state)) is not None:
         raise RefusedError(Reason.STRANDED_STREAM, f"{spec.name}: {left.sentence}")
     if not enough(current, kind, spec.insert_only):
         raise RefusedError(Reason.NOT_ENOUGH, f"{spec.name}: {why_not_enough(current)}")
     if (sentence := overlap(state.base, deltas)) is not None:
         raise RefusedError(Reason.DUPLICATE_RANGE, f"{spec.name}: {sentence}")
-    base = max(state.base.acid.max_write_id, 0) if state.base else 0
     parts = None
     if limits is not None:
-        minors = not (both_sides and one_rename) and not (spec.insert_only and layout is LayoutVersion.HIVE_3)
+        minors = not no_minor and not (spec.insert_only and hive_3)
         aborted = [wid for wid in write_ids.aborted if wid > base]
         part = next_part(current, kind, limits, insert_only=spec.insert_only, minors=minors, aborted=aborted)
         if isinstance(part, Excess):
@@ -147,8 +155,9 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         name = _name_for_originals(state, write_ids.high_watermark)
     lowest = 0 if major else min(d.acid.min_write_id for d in deltas)
     left_above = bool(state.excluded) or (parts is not None and any(d.acid.max_write_id > name for d in state.deltas))
-    if layout is LayoutVersion.HIVE_3 and name > 0:  # its own Cleaner takes every directory up to there for a committed write's
+    if hive_3 and name > 0:  # its own Cleaner takes every directory up to there for a committed write's
         left_above |= any(wid > name for wid in write_ids.aborted)
+        lowest = lowest and _over_aborted(state, lowest, base)
     return Selection(
         spec=spec,
         requested=requested,
@@ -168,6 +177,12 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         warnings=tuple(warnings),
         parts=parts,
     )
+
+
+def _over_aborted(state: AcidState, lowest: int, base: int) -> int:
+    """Where a minor's range begins so that it holds the aborted deltas right below it, too: the Cleaner of Hive 3.1 removes them only as parts of a range."""
+    below = max([base, *(d.acid.max_write_id for d in state.deltas if d.acid.max_write_id < lowest)])
+    return min([lowest, *(d.acid.min_write_id for d in state.aborted if not d.acid.is_base and below < d.acid.min_write_id)])
 
 
 def everything(state: AcidState, spec: TableSpec, layout: LayoutVersion, write_ids: ValidWriteIdList) -> Selection:
@@ -218,7 +233,7 @@ def _refuse_names(state: AcidState, spec: TableSpec) -> None:
 
 def _name_for_originals(state: AcidState, high_watermark: int) -> int:
     """N of a base made of original files alone: the last write id, below everything left out (all deltas are), where ids were left to such files; else 0."""
-    waiting = [e.dir.acid.max_write_id if e.dir.acid.is_base else e.dir.acid.min_write_id for e in state.excluded]
+    waiting = [e.dir.acid.first_written for e in state.excluded]
     waiting += [d.acid.min_write_id for d in state.deltas]
     ceiling = min([high_watermark, *(wid - 1 for wid in waiting)])
     return ceiling if ceiling >= FIRST_SEEDED else 0

@@ -260,16 +260,18 @@ class Attempt:
         """
         Not enough to compact. What is obsolete or aborted is reason enough to call the Cleaner; otherwise there is nothing to do at all.
 
-        Hive 3.1 has no word for that but success, as its own worker says; failed would keep the Initiator away after the second time.
+        Hive 3.1 has no word for that but success, as its own worker says; failed would keep the Initiator away after the second time. Its own Cleaner takes what was
+        aborted for committed, and forgets it: there the entry ends below that, and where nothing lies below it, nothing is left to a Cleaner.
         """
-        entity = self.entry.entity
+        entity, hive_4 = self.entry.entity, self._services.hive_4
+        base = state.base.acid.max_write_id if state.base else 0
+        undone = [] if hive_4 else [aborted for aborted in state.aborted if aborted.acid.max_write_id > base]
+        ceiling = min((listed.acid.first_written for listed in (*(excluded.dir for excluded in state.excluded), *undone)), default=None)
         gone = [*state.obsolete, *state.aborted]
-        if not gone and not state.obsolete_originals and self._services.hive_4:
+        nothing = not gone and not state.obsolete_originals
+        if (nothing and hive_4) or (not hive_4 and ceiling == 1):
             raise RefusedError(Reason.NOT_ENOUGH, f"{entity}: {why_not_enough(state)}")
-        lowest = min(
-            (excluded.dir.acid.max_write_id if excluded.dir.acid.is_base else excluded.dir.acid.min_write_id for excluded in state.excluded), default=None
-        )
-        highest = write_ids.high_watermark if lowest is None else min(write_ids.high_watermark, lowest - 1)
+        highest = write_ids.high_watermark if ceiling is None else min(write_ids.high_watermark, ceiling - 1)
         self._store_state(max(highest, 0), run_as)
         self._guard()
         self._commit()

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compactor.acid.compaction import CompactionKind
-from compactor.acid.names import looks_acid, parse_dir
 from compactor.acid.row_id import encode
-from compactor.metastore.model import QueueState
 from compactor.metastore.spelling import spellings
 from compactor.roles.cancellation import DrainedError
 from compactor.roles.older_snapshots import WAIT_SECONDS
@@ -451,10 +449,7 @@ class Lane:
         count(f"compactions queued by the Initiator of Hive {3 + self.party.hive_4} in the fast lane", max(queued, 0))
 
     def hive_cleans(self):
-        """Hive's Cleaner; not where Hive 3.1's would harm all readers."""
-        if not self.party.hive_4 and self._hive_3_would_show_aborted_rows():
-            count("cycles of Hive 3.1's Cleaner in the fast lane that were left out: it would have shown aborted rows")
-            return
+        """Hive's Cleaner."""
         # Hive 4's AbortedTxnCleaner also removes what was replaced, and looks at writers only, not at readers
         aborted = {one["partName"] for one in self.party.call("findReadyToCleanAborts", _PAUSE_SECONDS * 1000, 0)} if self.party.hive_4 else set()
         before = {place: self._there(place) for place in aborted.intersection(self.catalogued)}
@@ -462,31 +457,6 @@ class Lane:
         count(f"compactions ended by the Cleaner of Hive {3 + self.party.hive_4} in the fast lane", max(ended, 0))
         for reader in self.readers:
             reader.robbed |= {place for place, there in before.items() if self._there(place) != there}
-
-    def _hive_3_would_show_aborted_rows(self):
-        """
-        Hive 3.1's Cleaner knows of no aborted writes (Cleaner.clean: a list without exceptions) and forgets all up to what the compaction covered
-        (CompactionTxnHandler.markCleaned): it takes the base of an overwrite that was rolled back for the newest, and leaves the deltas that a minor compaction's range
-        doesn't reach (CompactorMR names it after the deltas that it read). Beside Hive's own Worker, too.
-        """
-        committed = {one.write_id for one in self.done}
-        for entry in self.world.services.queue.entries():
-            place = entry.entity.partition
-            if entry.state is QueueState.READY_FOR_CLEANING and self.directory(place).is_dir():
-                found = [parse_dir(path.name) for path in self.directory(place).iterdir() if looks_acid(path.name)]
-                covered = entry.highest_write_id or max((one.max_write_id for one in found), default=0)  # 0: everything
-                aborted = [one for one in found if one.max_write_id <= covered and self._is_aborted(place, one, committed)]
-                valid = [one for one in found if one not in aborted]
-                for one in aborted:
-                    low = one.max_write_id if one.is_base else one.min_write_id
-                    if not any(v.min_write_id <= low and one.max_write_id <= v.max_write_id and (v.is_base or not one.is_base) for v in valid):
-                        return True
-        return False
-
-    def _is_aborted(self, place, directory, committed):
-        if directory.is_base:
-            return (place, directory.max_write_id) in self.overwritten and directory.max_write_id not in committed
-        return committed.isdisjoint(range(directory.min_write_id, directory.max_write_id + 1))
 
     def _cycle(self, name):
         """How many directories and queued compactions there are more after a cycle."""
