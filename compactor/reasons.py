@@ -16,7 +16,6 @@ class Reason(StrEnum):
     ABORTED_COUNT = "aborted-count"
     ABORTED_AGE = "aborted-age"
     SEVERAL_BASES = "several-bases"
-    REQUESTED = "requested"
 
     # not picked because
     BELOW_THRESHOLDS = "below-thresholds"
@@ -62,7 +61,6 @@ class Reason(StrEnum):
     QUOTA_EXCEEDED = "quota-exceeded"
     LIMIT_EXCEEDED = "limit-exceeded"
     CANCELLED = "cancelled"
-    TIMED_OUT = "timed-out"
     BAD_PROPERTY = "bad-property"
     UNSAFE_LOCATION = "unsafe-location"
     OUTSIDE_ROOTS = "outside-roots"

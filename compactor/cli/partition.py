@@ -140,7 +140,8 @@ def items_of(reader: AcidState, compactor: AcidState, *, insert_only: bool, expl
         for kind, standing in ((DirKind.DELTA, Standing.DELTA), (DirKind.DELETE_DELTA, Standing.DELETE_DELTA)):
             yield from (item(standing, listed) for listed in reader.deltas if listed.acid.kind is kind)
         for file in reader.originals:
-            yield Item(Standing.ORIGINAL, file.path, 1, file.length, input=file.path in taken_originals)
+            note = "not named like a bucket file: nothing is compacted beside it" if file.path in reader.unknown and not insert_only else ""
+            yield Item(Standing.ORIGINAL, file.path, 1, file.length, input=file.path in taken_originals, note=note)
         for excluded in reader.excluded:
             yield item(Standing.NOT_VISIBLE, excluded.dir, explain(excluded.dir) or excluded.reason)
         yield from (item(Standing.ABORTED, listed, explain(listed)) for listed in reader.aborted)
@@ -149,7 +150,8 @@ def items_of(reader: AcidState, compactor: AcidState, *, insert_only: bool, expl
             yield Item(Standing.OBSOLETE, file.path, 1, file.length)
         for file in reader.left_originals:
             yield Item(Standing.UNKNOWN, file.path, 1, file.length, note="not read, and in no list of a compaction: stays")
-        yield from (Item(Standing.UNKNOWN, name, note="not Hive's: nothing is done about it") for name in reader.unknown)
+        files = {file.path for file in (*reader.originals, *reader.obsolete_originals, *reader.left_originals)}
+        yield from (Item(Standing.UNKNOWN, name, note="not Hive's: nothing is done about it") for name in reader.unknown if name not in files)
 
     return tuple(items())
 

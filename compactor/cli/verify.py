@@ -17,7 +17,7 @@ from compactor.cli.target import parse_target
 from compactor.engine.comparing import Differences, compare
 from compactor.engine.digest_note import Note
 from compactor.engine.reading import Reading, Snapshot, highest_write_id
-from compactor.errors import RefusedError
+from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.orc.digest import Digest, column_paths, differences
 from compactor.planning.document import InputFile
@@ -65,6 +65,8 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
 
     Prints rows and a digest of the keys and of each column, and holds recoded stripes against what their files say was read from the inputs.
     """
+    if against is not None and not against.strip():
+        raise UsageError("--against is empty: name a directory of the same table, such as hdfs://namenode/copies/t")
     database = session.database()
     session.settings  # noqa: B018 - stores are configured by it
     found = find(Catalog(database), parse_target(target, partition))

@@ -62,7 +62,7 @@ class Presence:
         metrics.members_expected.set(self._services.settings.members.expected or 0)
         if present is None:
             return "it can't be told which daemons are there"
-        return f"{len(present)} daemons; this one leads {', '.join(sorted(leading)) or 'nothing'}"
+        return f"{len(present)} {'daemon' if len(present) == 1 else 'daemons'}; this one leads {', '.join(sorted(leading)) or 'nothing'}"
 
 
 def stands_for(settings: Settings) -> tuple[Role, ...]:

@@ -17,6 +17,8 @@ from compactor.settings.model import Settings
 
 OTHER_VARIABLES = ("COMPACTOR_CONFIG", "COMPACTOR_OUTPUT", "COMPACTOR_DEBUG")
 """Start the same, but belong to the command line."""
+_LARGEST = 1_000_000
+"""Characters of a settings file."""
 
 
 def load_settings(path: Path | None, env: Mapping[str, str] | None = None) -> Settings:
@@ -77,7 +79,11 @@ def _variables(env: Mapping[str, str]) -> dict[str, str]:
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise SettingsError(f"{path}: is longer than {_LARGEST} characters: that is no settings file")
+        values = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise SettingsError(f"{path}{line}: {error.problem or 'is not YAML'}") from None

@@ -100,16 +100,16 @@ def test_long_groups_are_folded_unless_asked_otherwise():
     assert all(name in full for name in sizes)
 
 
-def test_originals_are_drawn_and_unknown_names_are_called_so():
-    """Files from before the conversion are originals; a name that tells no bucket is unknown."""
+def test_originals_are_drawn_once_and_odd_names_are_called_so():
+    """Files from before the conversion are originals, which queries read, whatever their names; one that tells no bucket has a note."""
     found = Listing((FileEntry("000000_0", 10), FileEntry("000000_0_copy_1", 20), FileEntry("part-0.orc", 5)), ())
     state = resolve(found, ValidWriteIdList("db.t", 0), ValidTxnList(1), LayoutVersion.HIVE_4)
     items = items_of(state, state, insert_only=False)
-    assert [(item.standing, item.name) for item in items if item.standing is Standing.ORIGINAL][:2] == [
-        (Standing.ORIGINAL, "000000_0"),
-        (Standing.ORIGINAL, "000000_0_copy_1"),
+    assert [(item.standing, item.name, bool(item.note)) for item in items] == [
+        (Standing.ORIGINAL, "000000_0", False),
+        (Standing.ORIGINAL, "000000_0_copy_1", False),
+        (Standing.ORIGINAL, "part-0.orc", True),
     ]
-    assert [item.name for item in items if item.standing is Standing.UNKNOWN] == ["part-0.orc"]
 
 
 def test_an_empty_partition_says_so():

@@ -93,3 +93,10 @@ def test_a_directory_that_is_not_there(shop):
     result = shop.run("verify", "shop.orders", "--against", "/nowhere/at/all")
     assert result.exit_code == Code.REFUSED, result.stderr
     assert "'/nowhere/at/all' doesn't exist" in result.stderr
+
+
+def test_an_empty_name_is_a_mistake(shop):
+    """As from a variable of a script that isn't set: nothing is compared with nothing."""
+    result = shop.run("verify", "shop.orders", "--against", "")
+    assert result.exit_code == Code.USAGE, result.stderr
+    assert "--against is empty" in result.stderr

@@ -1,6 +1,7 @@
 """Metrics: the field's conventions for names, units and registries."""
 
 import re
+from pathlib import Path
 
 from compactor.metrics import Metrics
 
@@ -15,6 +16,25 @@ def test_names_follow_the_conventions():
         for word, unit in (("duration", "_seconds"), ("age", "_seconds"), ("bytes", "_bytes")):
             if word in family.name.split("_"):
                 assert family.name.endswith(unit), family.name
+
+
+def test_every_metric_is_documented():
+    """The table of docs/metrics.md holds the names, labels and texts that the daemon has, and nothing else."""
+    rows = [line for line in Path("docs/metrics.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert rows == _rows()
+
+
+def _rows():
+    metrics = Metrics(lambda: [("daemon", "sent", 0)])
+    labelled = {name: kept._labelnames for name, kept in metrics.registry._names_to_collectors.items() if hasattr(kept, "_labelnames")}
+    rows = []
+    for family in metrics.registry.collect():
+        if family.name.startswith("process_"):
+            continue
+        name = family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
+        labels = labelled.get(name) or labelled.get(family.name) or sorted({label for sample in family.samples for label in sample.labels})
+        rows.append(f"| `{name}` | {family.type} | {', '.join(f'`{label}`' for label in labels)} | {family.documentation} |")
+    return rows
 
 
 def test_two_daemons_in_one_process_do_not_share_a_registry():

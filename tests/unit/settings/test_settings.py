@@ -165,6 +165,12 @@ def test_a_missing_file_is_one_line(tmp_path):
         load_settings(tmp_path / "nowhere.yaml", {})
 
 
+def test_what_is_too_long_for_settings_is_not_read_to_its_end():
+    """Of a device without an end, as little as of a wrong file."""
+    with pytest.raises(SettingsError, match="/dev/zero: is longer than 1000000 characters: that is no settings file"):
+        load_settings(Path("/dev/zero"), {})
+
+
 def test_two_passwords_are_refused(tmp_path):
     """Which one holds would be a guess."""
     with pytest.raises(SettingsError, match="a password is given twice: by password and by password_file"):
