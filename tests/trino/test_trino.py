@@ -33,11 +33,24 @@ create table parted (id int) partitioned by (p string) stored as orc tblproperti
 insert into parted partition (p = 'x y') values (1), (2)
 insert into parted partition (p = 'x y') values (3)
 delete from parted where id = 1
+create table theirs (id int, v string, d decimal(20,4), at timestamp) stored as orc tblproperties ('transactional'='true')
+create table theirs_parted (id int, v string) partitioned by (p string) stored as orc tblproperties ('transactional'='true')
 create table later (id int) stored as orc tblproperties ('transactional'='true')
 create table plain (id int, v string) stored as orc tblproperties ('transactional'='true', 'transactional_properties'='insert_only')
 insert into plain values (1, 'a')
 insert into plain values (2, 'b')
 """
+THEIRS = """
+insert into theirs values (1, 'ü', 1.5, timestamp '2024-01-01 00:00:00.123456'), (2, null, null, null), (3, 'c', -7, timestamp '1999-12-31 23:59:59')
+insert into theirs values (4, 'd', 0, null), (5, '', 12345678.9, timestamp '2038-01-19 03:14:08')
+update theirs set v = 'new' where id in (2, 4)
+delete from theirs where id in (1, 5)
+merge into theirs t using (values (3, 'merged'), (6, 'six')) s (id, v) on t.id = s.id when matched then update set v = s.v when not matched then insert (id, v) values (s.id, s.v)
+insert into theirs_parted values (1, 'a', 'x y'), (2, 'b', 'x y'), (3, 'c', 'z')
+insert into theirs_parted values (4, 'd', 'x y')
+delete from theirs_parted where id = 2
+"""
+"""Trino as a writer."""
 PLACE = "partition (p = 'x y')"
 SUBJECTS = [
     ("whole", None, "(10, 'more', 1, null)"),
@@ -85,14 +98,36 @@ def services(hive):
 @pytest.mark.parametrize("kind", [CompactionKind.MINOR, CompactionKind.MAJOR])
 def test_the_rows_are_the_same_at_every_step(hive, trino, services, kind, subject):
     """No step of Worker or Cleaner shows a part of a directory, or rows twice; Hive sees the same rows as Trino in the end."""
-    (services, watched), (table, partition, more) = services, subject
+    table, partition, more = subject
     hive.sql("set hive.acid.direct.insert.enabled=false", f"insert into {table} {PLACE if partition else ''} values {more}")
+    _compacted(hive, trino, services, Entity("default", table, partition), kind)
+
+
+@pytest.fixture(scope="module")
+def theirs(trino):
+    """Written by Trino into Hive's tables."""
+    for statement in THEIRS.strip().splitlines():
+        trino.rows(statement)
+
+
+@pytest.mark.usefixtures("theirs")
+@pytest.mark.parametrize(("table", "partition"), [("theirs", None), ("theirs_parted", "p=x y")])
+def test_what_trino_wrote_stays(hive, trino, services, table, partition):
+    """Of inserts, updates, deletes and merges of Trino's, too, a minor and a major compaction change nothing."""
+    for kind in (CompactionKind.MINOR, CompactionKind.MAJOR):
+        _compacted(hive, trino, services, Entity("default", table, partition), kind)
+        where = f"where p = '{partition[2:]}'" if partition else ""
+        trino.rows(f"update {table} set v = concat(v, '!') {where}")
+
+
+def _compacted(hive, trino, services, entity, kind):
+    (services, watched), table = services, entity.table
     query = f"select * from {table}"
     before = trino.rows(query)
     assert len(before) == len(hive.rows(query)) > 1
     seen = []
     watched.append(lambda step: seen.append((step, trino.rows(query))))
-    assert services.queue.enqueue(Entity("default", table, partition), kind).accepted
+    assert services.queue.enqueue(entity, kind).accepted
     said = Worker(services, 1).run_once()
     hive.sql("insert into later values (1)")  # the Cleaner waits for a transaction that is younger than the compaction
     Cleaner(services).run_once()
