@@ -262,7 +262,8 @@ class Worker:
         metrics.jobs.labels(entry.kind.value, outcome).inc()
         metrics.verification_refused.inc(isinstance(error, VerificationError))
         quiet = outcome in {"given-back", "refused", "cancelled"} and not again
-        (_log.debug if repeated else _log.info if quiet else _log.warning)(f"compaction {word}", reason=_code(error), message=message)
+        kind = {"reason": error.reason.value} if isinstance(error, RefusedError) else {"error": type(error).__name__}
+        (_log.debug if repeated else _log.info if quiet else _log.warning)(f"compaction {word}", message=message, **kind)
         return f"{_name(entry)}: {word}: {message}"
 
     def _may_pass(self, entry: QueueEntry, error: RefusedError) -> bool:
@@ -290,10 +291,6 @@ class Worker:
 
 def _name(entry: QueueEntry) -> str:
     return f"{entry.kind} compaction {entry.id} of {entry.entity}"
-
-
-def _code(error: Exception) -> str:
-    return error.reason.value if isinstance(error, RefusedError) else type(error).__name__
 
 
 def _message(error: Exception) -> str:
