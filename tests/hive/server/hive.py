@@ -64,14 +64,14 @@ class HiveServer:
         self.version, self.release, self.database, self.folder = version, RELEASES[version].version, database, folder
         self.warehouse, self.external, self.log = folder / "warehouse", folder / "external", folder / "log"
         address, _, name = database.partition("://")[2].rpartition("/")
-        metastore_port, self.server_port = free_ports(2)
+        self.metastore_port, self.server_port = free_ports(2)
         if beside is None:
             conf = configuration.write(
                 folder,
                 database_port=int(address.rpartition(":")[2]),
                 database=name,
                 user=USER,
-                metastore_port=metastore_port,
+                metastore_port=self.metastore_port,
                 server_port=self.server_port,
                 more=dict(settings or {}),
                 level=level,
@@ -80,13 +80,13 @@ class HiveServer:
                 place.mkdir()
             self.classpath = [conf, *built(version)]
         else:
-            metastore_port, self.classpath, self.log = 0, beside.classpath, folder / "log-2"
+            self.metastore_port, self.classpath, self.log = 0, beside.classpath, folder / "log-2"
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[dict[str, Any]]] = {0: Future()}
         self._lock = threading.Lock()
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                self.java("Server", metastore_port, self.server_port, memory=memory),
+                self.java("Server", self.metastore_port, self.server_port, memory=memory),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
