@@ -55,7 +55,7 @@ delete from theirs_parted where id = 2
 """Trino as a writer."""
 PLACE = "partition (p = 'x y')"
 _SECONDS = 60
-"""Trino's transactions end some time after their queries."""
+"""For a second after an id was handed out a lower one may still be about to open."""
 SUBJECTS = [
     ("whole", None, "(10, 'more', 1, null)"),
     ("bucketed", None, "(10, 'more')"),
