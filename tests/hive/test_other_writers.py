@@ -13,7 +13,7 @@ from compactor.storage.local_files import LocalReader
 from tests.compacting import compact_directory
 from tests.hive.java import UnavailableError
 from tests.hive.reader import HiveReader, JudgeError
-from tests.hive.writers import RELEASES, examples, write
+from tests.hive.writers import OLD_HIVES, RELEASES, examples, write, write_as_hive
 from tests.needs import missing
 
 pytestmark = pytest.mark.hive
@@ -25,9 +25,16 @@ def schema(columns):
     return f"struct<{','.join(f'{name}:{kind}' for name, kind in columns)}>"
 
 
-def made(*arguments):
+TYPES = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "timestamp")
+NEWER = {"date": "date", "varchar": "varchar(12)", "char": "char(7)", "decimal": "decimal(30,5)"}
+NESTED = ("map<string,int>", "array<timestamp>", "struct<a:int,b:array<string>>")
+UNION = ("int", "uniontype<int,string>", "string")
+"""By itself: stripes with unions and timestamps without a zone aren't rewritten."""
+
+
+def made(*arguments, by=write):
     try:
-        return write(*arguments)
+        return by(*arguments)
     except UnavailableError as error:
         missing(str(error))
 
@@ -56,6 +63,51 @@ def test_every_release_of_java_orc(hive_4, tmp_path, release):
         assert len(before) == 300
         compact_directory(location, COLUMNS)
         assert hive_4.rows(location, schema(COLUMNS)) == before, (release, ZONES[number])
+
+
+def old_table(release, location, columns):
+    """2,000 rows as a table of an old Hive had them: columns without names and, before 1.2, stripes without a zone. More rows, and 0.12 can't write its own runs."""
+    row = schema([(f"_col{number}", kind) for number, (_, kind) in enumerate(columns)])
+    made(release, location / "000000_0", "Asia/Kolkata", row, 2_000, 4, by=write_as_hive)
+
+
+@pytest.mark.parametrize("release", OLD_HIVES)
+def test_every_release_of_hive_whose_writer_was_its_own(hive_4, tmp_path, release):
+    """Hive reads the compacted table as it read that one."""
+    kinds = (*TYPES, *(NEWER[name] for name in OLD_HIVES[release]), *(NESTED[1:] if release == "0.11.0" else NESTED))
+    for kinds_of_one in (kinds, UNION) if release != "0.11.0" else (kinds,):
+        location = tmp_path / str(len(kinds_of_one))
+        columns = [(f"c{number}", kind) for number, kind in enumerate(kinds_of_one)]
+        old_table(release, location, columns)
+        before = hive_4.rows(location, schema(columns))
+        assert len(before) == 2_000
+        compact_directory(location, columns)
+        assert hive_4.rows(location, schema(columns)) == before
+
+
+@pytest.mark.parametrize(
+    ("release", "kind", "why"),
+    [
+        ("0.11.0", "decimal", "decimals have no precision"),  # each value has a scale of its own
+        ("0.12.0", "decimal", "decimals have no precision"),
+        ("0.11.0", "map<string,int>", "may hold NULL among the keys of a map"),  # it notes which values there are for each column
+        ("0.11.0", "uniontype<int,string>", "may hold NULL in a union"),
+    ],
+)
+def test_what_only_old_hives_wrote_is_refused(tmp_path, release, kind, why):
+    old_table(release, tmp_path, [("a", "int"), ("b", kind)])
+    with pytest.raises(RefusedError, match=why) as refused:
+        compact_directory(tmp_path, [("a", "int"), ("b", "decimal(38,10)" if kind == "decimal" else kind)])
+    assert refused.value.reason is (Reason.SCHEMA_MISMATCH if kind == "decimal" else Reason.UNSUPPORTED_FORMAT)
+
+
+def test_text_that_hive_2_cut_inside_a_letter(hive_4, tmp_path):
+    """Its writer counts bytes, not letters, of VARCHAR and CHAR."""
+    columns = [("a", "int"), ("b", "varchar(20)"), ("c", "char(20)")]
+    old_table("2.1.1", tmp_path, columns)
+    before = hive_4.rows(tmp_path, schema(columns))
+    compact_directory(tmp_path, columns)
+    assert hive_4.rows(tmp_path, schema(columns)) == before
 
 
 @pytest.mark.parametrize("name", ["col.dot.orc", "orc-file-presto-string.orc", "orc-file-no-double-statistic.orc", "orc_split_elim.orc"])

@@ -1,5 +1,5 @@
 """
-Plain Java ORC of several releases as writers of files: other programs than Hive 3 and 4, in any time zone.
+Plain Java ORC and old Hives, of several releases, as writers of files: other programs than Hive 3 and 4, in any time zone.
 
 Built by Maven and javac below `.tools/`, a class path for each release. Apache ORC's own example files come with the tests of its library.
 """
@@ -13,6 +13,15 @@ from tests.hive.java import PROJECT, UnavailableError, built, java
 SOURCE = Path(__file__).parent / "writers"
 RELEASES = ("1.2.3", "1.3.4", "1.4.4", "1.5.13", "1.6.14", "1.8.5", "2.2.2")
 EXAMPLES = "2.2.2"
+OLD_HIVES = {
+    "0.11.0": (),
+    "0.12.0": ("date", "varchar"),
+    "0.13.1": (_NEWER := ("date", "varchar", "char", "decimal")),
+    "0.14.0": _NEWER,
+    "1.2.2": _NEWER,
+    "2.1.1": _NEWER,
+}
+"""Releases of Hive whose ORC writer was its own, and the types that came after the first of them (decimals with a precision)."""
 
 
 def write(release, *arguments):
@@ -22,8 +31,17 @@ def write(release, *arguments):
     Raises:
         UnavailableError: it can't be built here.
     """
-    home, classpath = built(SOURCE, release)
-    command = [*java(f"{home}:{classpath}", heap="512m"), "Files", *map(str, arguments)]
+    return _run(built(SOURCE, release), "Files", arguments)
+
+
+def write_as_hive(release, *arguments):
+    """The same for `OldHive` of a release of Hive."""
+    home, classpath = built(SOURCE.parent / "old_hives", release)
+    return _run((SOURCE.parent / "old_hives", f"{home}:{classpath}"), "OldHive", arguments)
+
+
+def _run(built, program, arguments):
+    command = [*java(":".join(map(str, built)), heap="512m"), program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

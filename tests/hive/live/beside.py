@@ -51,6 +51,8 @@ class Beside:
         self._await("started", 1)
 
     def _write(self, **sections: dict[str, object]) -> None:
+        if self.hive.version == "3":  # it can't read where an INSERT OVERWRITE was undone until that was cleaned
+            sections = {"initiator": SETTINGS["initiator"] | {"thresholds": SETTINGS["initiator"]["thresholds"] | {"aborted_count": 0}}} | sections
         changed = {name: {**SETTINGS.get(name, {}), **section} for name, section in sections.items()}
         self._config.write_text(yaml.safe_dump(SETTINGS | changed | {"database": {"url": self.hive.database}}), encoding="utf-8")
 

@@ -290,7 +290,7 @@ class History:
         """
         Read a table, and again where a directory went meanwhile: if Hive was about to list it, it took the partition for empty, or failed (docs/testing.md).
 
-        So too where Hive 3.1 began before a base appeared, and listed after.
+        So too where Hive 3.1 began before a base appeared, and listed after; and where the only base is of an INSERT OVERWRITE that was undone, until our daemon cleaned.
         """
         for tries in itertools.count():
             before = self._listing(table.root)
@@ -299,6 +299,7 @@ class History:
             except HiveError as error:
                 if tries == READ_AGAIN or (before <= self._listing(table.root) and not self._too_late(error)):
                     raise
+                time.sleep(1)
             else:
                 if tries == READ_AGAIN or before <= self._listing(table.root):
                     return found

@@ -79,7 +79,9 @@ class Table:
 
 
 def normal(value: str | None, kind: str) -> str | None:
-    """One text for each value, whatever its scale was written with."""
+    """One text for each value, whatever its scale was written with. Hive reads NULL among a partition's values of type string as the name of its directory."""
+    if value == DEFAULT_PARTITION:
+        return None
     return format(Decimal(value).normalize(), "f") if value is not None and kind.startswith("decimal") else value
 
 
