@@ -96,8 +96,8 @@ class Aborts:
         return self._database.read(look)
 
     def note_unnamed(self) -> int:
-        """Add components that Hive 3.1 left out for aborted transactions, so that they are found as groups; returns for how many transactions."""
-        if self._schema.hive_4 or not self._database.read(lambda connection: connection.scalar(select(exists().where(unnoted(self._schema))))):
+        """Add components that Hive left out for aborted transactions, so that they are found as groups; returns for how many transactions."""
+        if not self._database.read(lambda connection: connection.scalar(select(exists().where(unnoted(self._schema))))):
             return 0
         return self._database.repeatable(lambda connection: note_unnamed(connection, self._database))
 

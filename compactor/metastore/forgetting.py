@@ -20,7 +20,10 @@ from compactor.metastore.sql import batches, of_entity, same
 from compactor.reasons import Reason
 
 NOTED = "compactor: what it may have written is in TXN_COMPONENTS"
-"""In TXN_META_INFO of an aborted transaction of Hive 3.1 (`note_unnamed`)."""
+"""In TXN_META_INFO of an aborted transaction (`note_unnamed`), after what Hive 4 says there of why it was aborted."""
+
+_META_INFO = 128
+"""Characters that there is room for."""
 
 _PAIRS = 500
 
@@ -123,41 +126,40 @@ def forget_vanished(connection: Connection, database: Database, table: Entity) -
 
 def note_unnamed(connection: Connection, database: Database) -> int:
     """
-    Add what Hive 3.1 left out of TXN_COMPONENTS for aborted transactions; returns for how many.
+    Add what Hive left out of TXN_COMPONENTS for aborted transactions; returns for how many.
 
-    3.1 writes the components of a dynamic-partition or streaming write only at its end (HIVE-21052), so its purge, and ours, would take an aborted one for empty
-    and bring its rows to life. Each write id gets a component without partition, as Hive 4 writes it: the whole table is swept for it. That it was done is noted
-    with the transaction, or it would be done again after the sweep.
+    Hive 3.1 writes the components of a dynamic-partition or streaming write only at its end (HIVE-21052). Hive 3.1 and 4 write none for an INSERT into a table
+    from which it reads: of its two locks on the table, both shared, LockRequestBuilder keeps the reader's. Hive's purge, and ours, would take such a transaction
+    for empty and bring its rows to life. Each write id gets a component without partition: the whole table is swept for it. That it was done is noted with the
+    transaction, or it would be done again after the sweep.
     """
     schema = database.schema
-    if schema.hive_4:
-        return 0
     txns, components, mappings = schema.txns, schema.txn_components, schema.txn_to_write_id.c
-    found = [int(txn_id) for txn_id in connection.scalars(select(txns.c.txn_id).where(txns.c.txn_state == "a", unnoted(schema)).order_by(txns.c.txn_id))]
+    found = [int(txn_id) for txn_id in connection.scalars(select(txns.c.txn_id).where(unnoted(schema)).order_by(txns.c.txn_id))]
     there = exists().where(
-        components.c.tc_txnid == mappings.t2w_txnid,
-        components.c.tc_database == mappings.t2w_database,
-        components.c.tc_table == mappings.t2w_table,
-        components.c.tc_partition.is_(None),
+        components.c.tc_txnid == mappings.t2w_txnid, components.c.tc_database == mappings.t2w_database, components.c.tc_table == mappings.t2w_table
     )
+    if not schema.hive_4:  # its components may be those of some statements of several
+        there = there.where(components.c.tc_partition.is_(None))
     columns = ("tc_txnid", "tc_database", "tc_table", "tc_operation_type", "tc_writeid")
     values = (mappings.t2w_txnid, mappings.t2w_database, mappings.t2w_table, literal("i"), mappings.t2w_writeid)
+    before = func.substr(func.coalesce(txns.c.txn_meta_info, ""), 1, _META_INFO - len(NOTED))
     noted = 0
     for batch in batches(found):
         # aborted is final; the rows are locked, so that nobody's purge takes them away meanwhile
         locked = connection.scalars(select(txns.c.txn_id).where(txns.c.txn_id.in_(batch)).order_by(txns.c.txn_id).with_for_update()).all()
         missing = select(*values).where(mappings.t2w_txnid.in_(locked), not_(there))
         connection.execute(insert(components).from_select(columns, missing))
-        connection.execute(update(txns).where(txns.c.txn_id.in_(locked)).values(txn_meta_info=NOTED))
+        connection.execute(update(txns).where(txns.c.txn_id.in_(locked)).values(txn_meta_info=before.concat(NOTED)))
         noted += len(locked)
     return noted
 
 
 def unnoted(schema: HiveSchema) -> ColumnElement[bool]:
-    """Transactions with write ids for which TXN_COMPONENTS may be incomplete, before `note_unnamed`: not empty, whatever they lack. Hive 4 has none."""
+    """Aborted transactions with write ids for which TXN_COMPONENTS may be incomplete, before `note_unnamed`: not empty, whatever they lack."""
     txns, mappings = schema.txns.c, schema.txn_to_write_id.c
-    noted = func.coalesce(txns.txn_meta_info, "") == NOTED
-    return and_(not_(noted), exists().where(mappings.t2w_txnid == txns.txn_id))
+    noted = func.coalesce(txns.txn_meta_info, "").like(f"%{NOTED}")
+    return and_(txns.txn_state == "a", not_(noted), exists().where(mappings.t2w_txnid == txns.txn_id))
 
 
 def _tbl_id(schema: HiveSchema, table: Entity) -> Select[Any]:

@@ -202,8 +202,8 @@ class Housekeeping:
         """
         Forget transactions that are over and whose components are gone, on 3.1 aborted ones only: committed ones have no row there.
 
-        On 4.x those of the last half minute stay, and always the newest row: it is where the high watermark is read. On 3.1 those stay for which
-        TXN_COMPONENTS may be incomplete (`forgetting.note_unnamed`).
+        On 4.x those of the last half minute stay, and always the newest row: it is where the high watermark is read. Aborted ones stay for which TXN_COMPONENTS
+        may be incomplete (`forgetting.note_unnamed`).
         """
         table, finished = self._schema.txns, self._finished()
         return self._purge(lambda connection: connection.execute(delete(table).where(table.c.txn_id < finished, self._empty(connection))).rowcount)
@@ -214,9 +214,7 @@ class Housekeeping:
         bound = self._snapshots.min_open_or_next(connection)
         if schema.hive_4:
             bound = min(bound, maximum(connection, txns.txn_id, txns.txn_started < self._database.now - _KEPT_MS))
-        where = and_(txns.txn_state.in_(["a", "c"]), txns.txn_id < bound, not_(exists().where(components.tc_txnid == txns.txn_id)))
-        if not schema.hive_4:
-            where = and_(where, not_(unnoted(schema)))
+        where = and_(txns.txn_state.in_(["a", "c"]), txns.txn_id < bound, not_(exists().where(components.tc_txnid == txns.txn_id)), not_(unnoted(schema)))
         if history is not None:
             where = and_(where, not_(exists().where(history.c.mh_txnid == txns.txn_id)))
         return where

@@ -26,7 +26,7 @@ _PHASES = [phase for phase in Phase if phase is not Phase.explain]
 
 _COUNT, _WHICH, _YES = st.integers(1, 3), st.integers(0, 3), st.booleans()
 _PLACES = st.lists(st.integers(0, 2), min_size=1, max_size=2, unique=True).map(tuple)
-_KINDS = st.sampled_from(["insert", "insert", "insert", "update", "delete", "overwrite"])
+_KINDS = st.sampled_from(["insert", "insert", "copy", "update", "delete", "overwrite"])
 _STATEMENTS = st.builds(Statement, _KINDS, _PLACES, _COUNT, st.integers(0, 1), _YES)
 _WRITES = st.tuples(st.just("write"), _STATEMENTS, st.sampled_from([True, True, False]))
 _STEPS = st.one_of(
@@ -82,6 +82,8 @@ def play(version, request, parties, folder):
     @example({"partitioned": True}, [*_rolled_back(2), *_ROLES])  # Hive 4 stores it escaped twice
     @example({"partitioned": True}, [_rolled_back(0)[0], ("start", Statement("insert", dynamic=True)), ("go_on", 0), ("finish", 0, False), *_ROLES])
     @example({"partitioned": False}, [_rolled_back(0)[0], ("stream", 0, 1, [True, None]), *_ROLES])
+    @example({"partitioned": False}, [_INSERT, ("write", Statement("copy"), False), ("keep_house",), ("hive_keeps_house",), _INSERT])
+    @example({"partitioned": True}, [_INSERT, ("write", Statement("copy"), False), ("keep_house",), ("hive_keeps_house",), _INSERT])
     @example({"partitioned": True}, [("clean",), ("start", Statement("overwrite", (0, 1))), ("stream", 0, 1, [None, True])])  # none of them leaves a file
     @example({"partitioned": True}, [("write", Statement("overwrite"), False)])  # Hive 3.1 can't list it until our Cleaner came
     @example({"partitioned": True}, [_INSERT, ("start", Statement("overwrite")), ("go_on", 0)])  # who reads now waits for its lock

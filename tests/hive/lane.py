@@ -39,7 +39,7 @@ _OVERTAKEN = re.compile(
 @dataclass(frozen=True)
 class Statement:
     """
-    INSERT, UPDATE, DELETE or INSERT OVERWRITE.
+    INSERT, UPDATE, DELETE, INSERT OVERWRITE, or "copy": an INSERT into the table from which it reads, of which Hive notes nothing with its lock (LockRequestBuilder).
 
     Args:
         places: indices of `PARTITIONS` it goes to; a static one goes to the first of them.
@@ -64,6 +64,7 @@ class Write:
     inserts: list[tuple[str | None, tuple[int, int, int], tuple[int, str]]] = field(default_factory=list)
     deletes: list[tuple[str | None, tuple[int, int, int], tuple[int, str]]] = field(default_factory=list)
     overwrites: bool = False
+    copies: bool = False
     partitions: tuple[str | None, ...] = ()
     phase: int = 0
 
@@ -172,6 +173,7 @@ class Lane:
         self.overtaken: set[int] = set()
         self.before: list[int] = []
         self.bases: set[str | None] = set()
+        self.unnoted = False
         self.hives_threads = False
         party.call("Threads.restart")
         self.beside = False
@@ -211,8 +213,8 @@ class Lane:
         if not dynamic:
             partitions = partitions[:1]
         txn = self.hive.begin(age=0)
-        one = Write(txn, self.hive.allocate(txn, NAME), dynamic, partitions=partitions, overwrites=kind == "overwrite")
-        operation, lock = {"insert": ("i", "r"), "update": ("u", "w"), "delete": ("d", "w"), "overwrite": ("u", "e")}[kind]
+        one = Write(txn, self.hive.allocate(txn, NAME), dynamic, partitions=partitions, overwrites=kind == "overwrite", copies=kind == "copy")
+        operation, lock = {"insert": ("i", "r"), "copy": ("s", "r"), "update": ("u", "w"), "delete": ("d", "w"), "overwrite": ("u", "e")}[kind]
         component = self.hive.component(NAME, None if dynamic else partitions[0], lock, operation)
         _, held = self.hive.ask(txn, component | ({"isDynamicPartitionWrite": True} if dynamic else {}))
         if not held:
@@ -299,6 +301,7 @@ class Lane:
         self.open.remove(one)
         if not commit:
             self.hive.abort(one.txn)
+            self.unnoted |= one.copies
             return
         try:
             self.hive.commit(one.txn)
@@ -315,6 +318,7 @@ class Lane:
             txns = self.hive.schema.txns
             self.hive.change(txns.update().where(txns.c.txn_id == one.txn).values(txn_last_heartbeat=1_000))
             self.party.call("performTimeOuts")
+            self.unnoted |= one.copies
 
     # Readers
 
@@ -432,6 +436,7 @@ class Lane:
     def clean(self):
         self.world.settle_time()
         self._say(self.cleaner.run_once())
+        self.unnoted = False
 
     def keep_house(self):
         self.world.settle_time()
@@ -439,12 +444,19 @@ class Lane:
 
     def hive_keeps_house(self):
         """Hive's purges; there was a statement elsewhere, for they leave the newest transaction alone."""
+        self._come_before_hive()
         self.hive.commit(self.hive.begin())
         self.world.settle_time()
         self.hive.keep_house()
 
+    def _come_before_hive(self):
+        """Hive forgets a copy that was undone, and its rows come to life (docs/operations.md): our Cleaner is there earlier."""
+        if self.unnoted:
+            self.clean()
+
     def hive_initiates(self):
-        """Hive's Initiator."""
+        """Hive's Initiator; 3.1's forgets too."""
+        self._come_before_hive()
         queued = self._cycle("Initiator")[1]
         count(f"compactions queued by the Initiator of Hive {3 + self.party.hive_4} in the fast lane", max(queued, 0))
 
@@ -636,7 +648,8 @@ class Lane:
         committed = {one.write_id for one in self.done}
         names = [path.name.removeprefix("delete_").split("_") for path in self.location.rglob("*delta_*") if path.is_dir()]
         mixed = any(low != high and not committed.issuperset(range(int(low), int(high) + 1)) for _, low, high, *_ in names)
-        places = [place for place in PARTITIONS if entry.entity.partition in spellings(place)] if self.partitioned else [None]
+        named = entry.entity.partition
+        places = [place for place in PARTITIONS if named is None or named in spellings(place)] if self.partitioned else [None]
         return mixed or (places and not any(self.directory(place).exists() for place in places))
 
     def _go_home(self, txns):

@@ -8,6 +8,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.errors import RefusedError
 from compactor.metastore.aborts import Aborts
 from compactor.metastore.cleaning import Cleaning
+from compactor.metastore.forgetting import NOTED
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.queue import Queue
 from compactor.metastore.transactions import Transactions
@@ -104,22 +105,45 @@ def test_one_partition_proves_nothing_about_a_write(database_4, hive_4):
     assert ("p=1", "c") not in hive_4.rows(database_4.schema.txn_components, "tc_partition", "tc_operation_type")
 
 
-def test_what_hive_3_left_out_is_added(database_3, hive_3):
-    """A dynamic-partition write that was rolled back has a write id and no component (HIVE-21052): it isn't empty, and is found as a group, until it is swept."""
-    hive_3.create_table(keys=(("p", "string"),))
-    txn = hive_3.begin(age=90_000_000)
-    write_id = hive_3.allocate(txn)
-    hive_3.abort(txn)
-    hive_3.begin()
-    housekeeping, aborts = Housekeeping(database_3), Aborts(database_3)
-    assert housekeeping.purge_empty_transactions() == 0
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_what_hive_left_out_is_added(database, hive, partitioned):
+    """
+    An aborted transaction with a write id and no component isn't empty, and is found as a group, until it is swept.
+
+    A dynamic-partition write of Hive 3.1 (HIVE-21052), and an INSERT of any release into a table from which it reads.
+    """
+    hive.create_table(keys=(("p", "string"),) if partitioned else ())
+    txn = hive.begin(age=90_000_000)
+    write_id = hive.allocate(txn)
+    hive.abort(txn)
+    hive.begin()
+    aborts = Aborts(database)
+
+    def is_kept():
+        Housekeeping(database).purge_empty_transactions()
+        return (txn,) in hive.rows(database.schema.txns, "txn_id")
+
+    assert is_kept()
     assert aborts.note_unnamed() == 1
     assert aborts.note_unnamed() == 0
-    assert hive_3.rows(database_3.schema.txn_components, "tc_txnid", "tc_partition", "tc_writeid") == [(txn, None, write_id)]
-    assert housekeeping.purge_empty_transactions() == 0
-    assert aborts.forget(aborts.groups(0, -1), proof(database_3)) == 1
+    assert hive.rows(database.schema.txn_components, "tc_txnid", "tc_partition", "tc_writeid") == [(txn, None, write_id)]
+    assert is_kept()
+    assert aborts.forget(aborts.groups(0, -1), proof(database)) == 1
     assert aborts.note_unnamed() == 0
-    assert housekeeping.purge_empty_transactions() == 1
+    assert not is_kept()
+
+
+def test_a_note_leaves_what_hive_says_of_an_abort(database_4, hive_4):
+    """Hive 4 says in the same place why a transaction was aborted, as far as there is room."""
+    txns = database_4.schema.txns
+    said = {hive_4.fail_write()[0]: reason for reason in ("", "rollback", "r" * 128)}
+    for txn, reason in said.items():
+        hive_4.change(update(txns).where(txns.c.txn_id == txn).values(txn_meta_info=reason))
+    assert Aborts(database_4).note_unnamed() == len(said)
+    assert Aborts(database_4).note_unnamed() == 0
+    for txn, told in hive_4.rows(txns, "txn_id", "txn_meta_info", where=txns.c.txn_id.in_(said)):
+        assert told == said[txn][: 128 - len(NOTED)] + NOTED
+    assert len(hive_4.rows(database_4.schema.txn_components, "tc_txnid")) == len(said)
 
 
 def test_what_hive_3_left_out_survives_its_own_purge(database_3, hive_3):

@@ -126,6 +126,12 @@ class Beside:
             ).fetchall()
         return [int(txn) for (txn,) in rows]
 
+    def age_transactions(self) -> None:
+        """A minute goes by for all transactions: nothing that has ended is too young to be purged."""
+        started = self._name("txn_started")
+        with psycopg.connect(self.hive.database) as connection:
+            connection.execute(f"update {self._name('txns')} set {started} = {started} - 60000")
+
     def settle(self, seconds: float) -> bool:
         """Wait until nothing is queued, or so long."""
         deadline = time.monotonic() + seconds

@@ -109,6 +109,23 @@ def test_a_dynamic_insert_rolled_back_stays_away(living):
     assert ids(living, "d") == [1, 2, 5, 6, 7]
 
 
+def test_a_table_inserted_into_itself_rolled_back_stays_as_it_was(living):
+    """An INSERT into a table from which it reads has no component, in no release: Hive keeps the reader's lock of the two (LockRequestBuilder)."""
+    living.hive.sql(f"create table r.i (id int) {ACID}", "insert into r.i values (1), (2)")
+    living.hive.sql(f"create table r.j (id int) partitioned by (p string) {ACID}", "insert into r.j partition(p='A') values (1), (2)")
+    for number in (10, 20):
+        living.hive.roll_back(f"insert into r.i select id + {number} from r.i")
+        living.hive.roll_back(f"insert into r.j partition(p='A') select id + {number} from r.j")
+    living.hive.sql("insert into r.i values (3)", "insert into r.j partition(p='A') values (3)")
+    for _ in range(2):
+        living.daemon.age_transactions()
+        living.daemon.settle(15)
+        time.sleep(3)
+        assert ids(living, "i") == ids(living, "j") == [1, 2, 3]
+    until(lambda: not any(name.startswith(("delta_0000002_", "delta_0000003_")) for name in directories(living, "i")), "cleaned")
+    assert ids(living, "i") == ids(living, "j") == [1, 2, 3]
+
+
 def test_rows_of_a_failed_ctas_stay_away(living):
     """A CREATE TABLE AS SELECT that was rolled back leaves rows in no later table of that name."""
     living.hive.sql(f"create table r.source (id int) {ACID}", "insert into r.source values (1), (2)")
