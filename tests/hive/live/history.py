@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections import Counter
@@ -184,6 +185,8 @@ class History:
         except HiveError:
             if step.mode == "fails" and met:
                 self.counts["writers failed"] += 1
+                for manifests in self._place(action.table).rglob("-tmp.*"):  # Hive 4 leaves them, and then can't read where there is no base
+                    shutil.rmtree(manifests, ignore_errors=True)
                 return False
             raise
         finally:
@@ -250,7 +253,7 @@ class History:
         try:
             running.result(STATEMENT_SECONDS)
         except TimeoutError as error:
-            raise Difference(action.table.root, f"a statement doesn't end: {action.sql}\n{self.hive.said()}") from error
+            raise Difference(action.table.root, f"a statement doesn't end: {action.sql}\n{self.hive.said()}\n{self._evidence(action.table.root)}") from error
 
     def _compare(self, table: Table, *, keeps: bool) -> None:
         """Read a table that a statement was about, and remember how it reads."""
