@@ -30,10 +30,12 @@ _ROUNDS = 12
 _LIMIT_SECONDS = 120
 _PAUSE_SECONDS = 3600
 """Longer than a role leaves alone what it couldn't do."""
-_OVERTAKEN = re.compile(
-    r"unable to complete cleaning of id:(\d+),[^\n]*highestWriteId:(\d+) java\.io\.IOException: Not enough history available[^\n]*/base_(\d+)\s"
-)
-"""Hive 3.1's Cleaner fails a compaction whose range lies below the base of a later one (AcidUtils.getAcidState): which, up to where, that base."""
+_OVERTAKEN = re.compile(r"unable to complete cleaning of [^\n]*?\bid[:=](\d+),[^\n]*?highestWriteId[:=](\d+)[^\n]*? Not enough history available[^\n]*/base_(\d+)[_;\s]")
+"""
+Hive's Cleaner fails a compaction whose range lies below the base of a later one (AcidUtils.getAcidState), if the earlier base has gone: which, up to where, that base.
+
+Of Hive 3.1 the Cleaner itself has removed it; of Hive 4 its cleanup after aborts, which also removes what was replaced.
+"""
 
 
 @dataclass(frozen=True)
@@ -478,11 +480,11 @@ class Lane:
         said = self.party.call("Threads.cycle", name)
         grown = [after - earlier for after, earlier in zip(self._size(), before, strict=True)]
         self._say(f"Hive's {name}: {grown[0]:+} directories, {grown[1]:+} queued{said and ', ' + said}")
-        failed = {} if self.party.hive_4 else {int(entry): int(base) - int(highest) for entry, highest, base in _OVERTAKEN.findall(said)}
+        failed = {int(entry): int(base) - int(highest) for entry, highest, base in _OVERTAKEN.findall(said)}
         assert said.count(" ERROR ") == len(failed), self.told
         assert all(above > 0 for above in failed.values()), self.told
         self.overtaken |= failed.keys()
-        count("compactions that Hive 3.1's Cleaner failed below a later base in the fast lane", len(failed))
+        count(f"compactions that the Cleaner of Hive {3 + self.party.hive_4} failed below a later base in the fast lane", len(failed))
         return grown
 
     def _size(self):
@@ -633,10 +635,10 @@ class Lane:
         assert not left, (left, self.told)
 
     def _age_what_was_put_off(self):
-        """A day goes by, by the database's clock, for what the Cleaner wanted to try again later."""
+        """A day goes by, by the database's clock, for what a Cleaner, ours or Hive's, wanted to try again later."""
         queued = self.hive.schema.compaction_queue
         if self.party.hive_4:  # 3.1 has no rows for it
-            self.hive.change(queued.update().where(queued.c.cq_type == "c").values(cq_commit_time=queued.c.cq_commit_time - 86_400_000))
+            self.hive.change(queued.update().values(cq_commit_time=queued.c.cq_commit_time - 86_400_000))
 
     def _waits_rightly(self, entry):
         """

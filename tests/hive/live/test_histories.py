@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.counts import count
+
 pytestmark = [pytest.mark.live, pytest.mark.timeout(0)]
 
 LEFT_TO_HIVE = {"blackouts": [{"name": "left to Hive", "tables": [f"*.*{digit}" for digit in "02468"], "start": "00:00", "end": "24:00"}]}
@@ -29,12 +31,15 @@ def test_hive_4_beside_both(pair, length, ascii_values):
     """Hive 4.0.1, its own Initiator, Worker and Cleaner compact too."""
     seed, statements, hours = length
     both = pair("4")
+    manifests = both.compactor.hold("delete", r"/-tmp\.", times=1_000_000, fails=True)  # its Cleaner would lose rows of an INSERT (test_manifests.py)
     both.compactor.threads("initiator", "worker", "cleaner")
     try:
         with both.daemon.told(windows=LEFT_TO_HIVE):
             _both_compact(both.histories("beside our daemon and its own", seed + 1000, statements * 2 // 5, hours, values=ascii_values))
     finally:
         both.compactor.threads()
+        count("manifests of running INSERTs that Hive 4's own Cleaner wanted to remove", len(set(manifests.met())))
+        manifests.release()
 
 
 @pytest.mark.xdist_group("hive-3")
