@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, func, or_, select, tuple_
+from sqlalchemy import Connection, and_, case, exists, func, not_, or_, select, tuple_
 
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.database import Database
@@ -31,6 +31,12 @@ _OF_WHAT_IS_GONE = (CompactionKind.ABORT_CLEANUP, CompactionKind.DEFERRED_CLEANU
 """They say nothing of what a table of that name holds now."""
 
 
+HandedOut = Mapping[Entity, tuple[int, frozenset[int]]]
+"""For each table the write id that is handed out next, and which of those before it are of open transactions."""
+
+_NEVER: tuple[int, frozenset[int]] = (1, frozenset())
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """
@@ -38,10 +44,14 @@ class Look:
 
     Args:
         reached: every transaction below this id had ended: for a look from here on only commits of this and later ones are new, however long they ran.
+        handed_out: of every table, for the next look.
+        unnamed: candidates of which only their write ids tell.
     """
 
     candidates: list[Candidate]
     reached: int
+    handed_out: HandedOut
+    unnamed: frozenset[Entity] = frozenset()
 
 
 class Initiating:
@@ -57,7 +67,15 @@ class Initiating:
         aux = self._schema.aux_table.c
         return self._database.read(lambda connection: maximum(connection, aux.mt_key2, aux.mt_key1 == "Initiator")) or None
 
-    def look(self, first: int | None, *, also: Collection[Entity] = (), aborted_count: int | None = None, aborted_age_ms: int | None = None) -> Look:
+    def look(
+        self,
+        first: int | None,
+        *,
+        also: Collection[Entity] = (),
+        handed_out: HandedOut | None = None,
+        aborted_count: int | None = None,
+        aborted_age_ms: int | None = None,
+    ) -> Look:
         """
         What may be worth a look.
 
@@ -65,9 +83,11 @@ class Initiating:
             first: what an earlier look reached: only what was committed since, besides aborts and what didn't initiate or failed last; None: everything
                 that was written and isn't compacted and cleaned.
             also: look at these too, if there is anything to see.
+            handed_out: what an earlier look found: a table without partitions is a candidate, too, if one of its writes ended since and no commit of it is noted
+                (an INSERT into a table from which it reads has no component: Hive's LockRequestBuilder keeps the reader's of its two locks). None: none is.
             aborted_count, aborted_age_ms: what only aborts brought here must have more components, or an older transaction, than that; None: any.
         """
-        return self._database.read(lambda connection: self._look(connection, first, set(also), (aborted_count, aborted_age_ms)))
+        return self._database.read(lambda connection: self._look(connection, first, set(also), handed_out, (aborted_count, aborted_age_ms)))
 
     def candidates(self) -> list[Candidate]:
         """Everything that was written, or aborted, and isn't compacted and cleaned."""
@@ -84,16 +104,47 @@ class Initiating:
 
     # Candidates
 
-    def _look(self, connection: Connection, first: int | None, also: set[Entity], aborts: tuple[int | None, int | None]) -> Look:
+    def _look(self, connection: Connection, first: int | None, also: set[Entity], before: HandedOut | None, aborts: tuple[int | None, int | None]) -> Look:
         now = self._database.now_ms(connection)
         also = {stored for entity in also for stored in _as_stored(entity)}
         reached = self._snapshots.min_open_or_next(connection)  # before the commits are read: what ends in between is told twice rather than never
+        handed_out = self._handed_out(connection)  # so that the commit of what has ended can be seen
         covered = self._covered(connection)
         unlucky = self._unlucky(connection) if first is not None else set()
         found = self._committed(connection, first, also | {stored for entity in unlucky for stored in _as_stored(entity)})
         self._add_aborted(connection, found, now=now, aborts=aborts, always=also)
         found = self._catalogued(connection, found)
-        return Look([self._with_queue(candidate, covered) for candidate in found.values()] if covered else list(found.values()), reached)
+        unnamed = self._unpartitioned(connection, _ended(handed_out, before, besides=found)) if before is not None else {}
+        found |= unnamed
+        candidates = [self._with_queue(candidate, covered) for candidate in found.values()] if covered else list(found.values())
+        return Look(candidates, reached, handed_out, frozenset(unnamed))
+
+    def _handed_out(self, connection: Connection) -> HandedOut:
+        counters, mapped, txns = self._schema.next_write_id.c, self._schema.txn_to_write_id.c, self._schema.txns.c
+        # The counters first: an id that is handed out in between isn't below them, and is open in the next look or has ended by then.
+        following = connection.execute(select(counters.nwi_database, counters.nwi_table, counters.nwi_next)).all()
+        writing: dict[Entity, set[int]] = {}
+        origin = self._schema.txn_to_write_id.join(self._schema.txns, txns.txn_id == mapped.t2w_txnid)
+        query = select(mapped.t2w_database, mapped.t2w_table, mapped.t2w_writeid).select_from(origin).where(txns.txn_state == "o")
+        for database, table, write_id in connection.execute(query):
+            writing.setdefault(Entity(database, table), set()).add(int(write_id))
+        tables = ((Entity(database, table), int(number)) for database, table, number in following)
+        return {table: (number, frozenset(writing.get(table, ()))) for table, number in tables}
+
+    def _unpartitioned(self, connection: Connection, written: Mapping[Entity, int]) -> dict[Entity, Candidate]:
+        """Candidates from tables and their newest writes; into which partition somebody wrote nothing says."""
+        if not written:
+            return {}
+        dbs, tbls, keys = self._schema.dbs.c, self._schema.tbls.c, self._schema.partition_keys.c
+        origin = self._schema.tbls.join(self._schema.dbs, tbls.db_id == dbs.db_id)
+        plain = and_(dbs.ctlg_name == DEFAULT_CATALOG, not_(exists().where(keys.tbl_id == tbls.tbl_id)))
+        query = select(dbs.name, tbls.tbl_name).select_from(origin).where(plain)
+        found = {}
+        for batch in batches(written, _CONDITIONS):
+            for database, table in connection.execute(query.where(tuple_(dbs.name, tbls.tbl_name).in_([(one.database, one.table) for one in batch]))):
+                entity = Entity(database, table)
+                found[entity] = Candidate(entity, newest_write_id=written[entity])
+        return found
 
     def _committed(self, connection: Connection, first: int | None, also: set[Entity]) -> dict[Entity, Candidate]:
         completed = self._schema.completed_txn_components
@@ -225,6 +276,22 @@ class Initiating:
             if forgiven_before is None or max(moment for _, moment in latest) >= forgiven_before:
                 blocked.add(entity)
         return blocked
+
+
+def _ended(now: HandedOut, before: HandedOut, besides: Collection[Entity]) -> dict[Entity, int]:
+    """The newest write of each table, but those, that ended since."""
+    ended = {}
+    for table, (following, writing) in now.items():
+        first, then_writing = before.get(table, _NEVER)
+        if following < first:
+            first, then_writing = _NEVER  # it was dropped, and is another one
+        if (following == first and not then_writing) or table in besides:
+            continue
+        newest = next(number for number in range(following - 1, -1, -1) if number not in writing)
+        newest = newest if newest >= first else max(then_writing - writing, default=0)
+        if newest:
+            ended[table] = newest
+    return ended
 
 
 def _as_stored(entity: Entity) -> list[Entity]:

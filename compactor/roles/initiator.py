@@ -17,6 +17,7 @@ from compactor.control import Denial, Judge, Subject
 from compactor.coordination import Role
 from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
+from compactor.metastore.initiating import Look
 from compactor.metastore.model import Candidate, Entity
 from compactor.metastore.requests import Request
 from compactor.metastore.sql import batches
@@ -81,18 +82,20 @@ class Initiator:
         paused = frozenset(str(pause.scope) for pause in judge.pauses)
         with leading(services, Role.INITIATOR) as held:
             plan = self._reach.plan(services.now_ms(), paused, services.settings.initiator.full_scan_seconds)
-            tally, reached = self._cycle(held, plan, judge)
+            tally, look = self._cycle(held, plan, judge)
             if not tally.left:
                 held.keep(plan.start_ms)  # Hive's own Initiator would go on from there
-        self._reach.came(plan, reached, again=tally.again, left=tally.left, passed_over=bool(tally.skips.get(Reason.PAUSED)))
+        self._reach.came(plan, look, again=tally.again, left=tally.left, passed_over=bool(tally.skips.get(Reason.PAUSED)))
         freed = self._recovery.give_back_timed_out()
         return tally.sentence(full=plan.full, freed=len(freed))
 
-    def _cycle(self, held: Held, plan: Plan, judge: Judge) -> tuple[Tally, int]:
+    def _cycle(self, held: Held, plan: Plan, judge: Judge) -> tuple[Tally, Look]:
         services, now_ms = self._services, plan.start_ms
         settings = services.settings.initiator
         limits = thresholds_from(settings.thresholds)
-        look = services.initiating.look(plan.first, also=plan.also, aborted_count=limits.aborted_count, aborted_age_ms=limits.aborted_age_ms)
+        look = services.initiating.look(
+            plan.first, also=plan.also, handed_out=plan.handed_out, aborted_count=limits.aborted_count, aborted_age_ms=limits.aborted_age_ms
+        )
         candidates = plan.in_order(look.candidates)
         self._refusals.begin(now_ms)
         tally = Tally(candidates=len(candidates), told=self._told)
@@ -113,7 +116,7 @@ class Initiator:
         self._enqueue(held, tally)
         services.steps.enter(steps.INITIATOR_QUEUED)
         tally.count(services.metrics)
-        return tally, look.reached
+        return tally, look
 
     def _over(self) -> Callable[[], bool]:
         until = self._clock() + CYCLE_SECONDS

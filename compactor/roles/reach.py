@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from compactor.metastore.initiating import HandedOut, Look
 from compactor.metastore.model import Candidate, Entity
 
 
@@ -26,6 +27,7 @@ class Plan:
         also: look at these too.
         before: those of them that an earlier cycle didn't come to, each with its place.
         paused: scopes in which nothing is judged now.
+        handed_out: write ids as an earlier look found them; None: this is the first.
     """
 
     start_ms: int
@@ -33,6 +35,7 @@ class Plan:
     also: AbstractSet[Entity]
     before: Mapping[Entity, int]
     paused: frozenset[str]
+    handed_out: HandedOut | None
 
     @property
     def full(self) -> bool:
@@ -54,24 +57,28 @@ class Reach:
         self._again: AbstractSet[Entity] = frozenset()
         self._left: dict[Entity, int] = {}
         self._waited_for: frozenset[str] = frozenset()
+        self._handed_out: HandedOut | None = None
 
     def plan(self, start_ms: int, paused: frozenset[str], full_scan_seconds: float) -> Plan:
         """Everything: first of all, when it is time, and when a pause is over under which something was passed over."""
         resumed = bool(self._waited_for - paused)
         full = resumed or self._last_full_ms is None or start_ms - self._last_full_ms >= full_scan_seconds * 1000
-        return Plan(start_ms, None if full else self._reached, self._again | self._left.keys(), self._left, paused)
+        return Plan(start_ms, None if full else self._reached, self._again | self._left.keys(), self._left, paused, self._handed_out)
 
-    def came(self, plan: Plan, reached: int, *, again: AbstractSet[Entity], left: Iterable[Entity], passed_over: bool) -> None:
+    def came(self, plan: Plan, look: Look, *, again: AbstractSet[Entity], left: Iterable[Entity], passed_over: bool) -> None:
         """
         A cycle has ended.
 
         Args:
-            reached: what its look says, see `metastore.initiating.Look`.
             again: judged, or skipped for something that passes by itself: look at them in the next cycle.
             left: found, and not come to, in this order.
             passed_over: whether something wasn't judged for a pause.
         """
-        self._reached, self._again, self._left = reached, again, {entity: place for place, entity in enumerate(left)}
+        self._reached, self._again, self._left = look.reached, again, {entity: place for place, entity in enumerate(left)}
+        # Nothing but the difference tells of an unnamed write: what is to be looked at again keeps it.
+        known, unnamed = plan.handed_out or {}, look.unnamed & (again | self._left.keys())
+        kept = {table: known[table] for table in unnamed if table in known}
+        self._handed_out = {table: ids for table, ids in look.handed_out.items() if table not in unnamed} | kept if unnamed else look.handed_out
         missed = plan.paused if passed_over else frozenset[str]()
         if plan.full:
             self._last_full_ms, self._waited_for = plan.start_ms, missed

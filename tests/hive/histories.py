@@ -91,7 +91,9 @@ def play(version, request, parties, folder):
     @example({"partitioned": False}, [_INSERT, _INSERT, _INSERT_UNDONE, ("ask", 0, False), ("read",), ("work",), ("hive_cleans",)])
     @example({"partitioned": False}, [*_COMPACTED, ("clean",), _INSERT, ("write", Statement("overwrite"), False), *_COMPACTED[-2:], ("hive_cleans",)])
     @example({"partitioned": True}, [_INSERT, ("ask", 0, False), ("work",), _INSERT, _INSERT, ("ask", 0, True), ("work",), ("hive_cleans",)])  # fails the first
-    @example({"partitioned": False, "originals": 3}, [_INSERT, ("initiate",), ("hive_initiates",), _INSERT_UNDONE, ("work",), *[("go_on", 0)] * 3])  # fails the first
+    @example(
+        {"partitioned": False, "originals": 3}, [_INSERT, ("initiate",), ("hive_initiates",), _INSERT_UNDONE, ("work",), *[("go_on", 0)] * 3]
+    )  # fails the first
     @example({"partitioned": False, "originals": 3}, [("read",), ("read",), _INSERT, _INSERT_BEGUN])  # Hive 3.1 lists again when it opens an original file
     @example(
         {"partitioned": False}, [_INSERT_UNDONE, ("ask", 0, True), ("work",), ("hive_cleans",), ("hive_keeps_house",)]

@@ -30,7 +30,9 @@ _ROUNDS = 12
 _LIMIT_SECONDS = 120
 _PAUSE_SECONDS = 3600
 """Longer than a role leaves alone what it couldn't do."""
-_OVERTAKEN = re.compile(r"unable to complete cleaning of [^\n]*?\bid[:=](\d+),[^\n]*?highestWriteId[:=](\d+)[^\n]*? Not enough history available[^\n]*/base_(\d+)[_;\s]")
+_OVERTAKEN = re.compile(
+    r"unable to complete cleaning of [^\n]*?\bid[:=](\d+),[^\n]*?highestWriteId[:=](\d+)[^\n]*? Not enough history available[^\n]*/base_(\d+)[_;\s]"
+)
 """
 Hive's Cleaner fails a compaction whose range lies below the base of a later one (AcidUtils.getAcidState), if the earlier base has gone: which, up to where, that base.
 

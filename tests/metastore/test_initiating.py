@@ -66,6 +66,53 @@ def test_what_ends_while_a_look_is_taken_is_told_by_the_next(shared_database, sh
     assert names(initiating.look(look.reached).candidates) == ["db.slow"]
 
 
+def unnamed(hive, name, *, age=60_000):
+    """Begin an INSERT into a table from which it reads: it has a write id, and neither a component nor, later, a commit of one."""
+    txn = hive.begin(age=age)
+    return txn, hive.allocate(txn, name)
+
+
+def test_a_write_without_a_component_is_told_by_its_id(database, hive):
+    """Of a table without partitions: once, when it has ended, however long it ran and whatever else was written; not of one that the first look found ended."""
+    for name in ("db.t", "db.u", "db.v"):
+        hive.create_table(name)
+    hive.create_table("db.p", keys=(("p", "string"),))
+    hive.commit(unnamed(hive, "db.v")[0])
+    initiating = Initiating(database)
+    slow, first = unnamed(hive, "db.t")
+    look = initiating.look(None)
+    assert names(look.candidates) == []
+    for name in ("db.u", "db.p", "db.gone"):
+        hive.commit(unnamed(hive, name, age=0)[0])
+    hive.write("db.t", age=0)
+    look = initiating.look(look.reached, handed_out=look.handed_out)
+    assert (names(look.candidates), look.unnamed) == (["db.t", "db.u"], {Entity("db", "u")})
+    look = initiating.look(look.reached, handed_out=look.handed_out)
+    assert look.unnamed == set()
+    hive.change(delete(database.schema.completed_txn_components))  # compacted and cleaned
+    _, open_still = unnamed(hive, "db.t")
+    hive.commit(slow)
+    look = initiating.look(look.reached, handed_out=look.handed_out)
+    assert [(one.entity, one.newest_write_id) for one in look.candidates] == [(T, first)]
+    assert look.unnamed == {T}
+    assert open_still not in {one.newest_write_id for one in look.candidates}
+    assert initiating.look(look.reached, handed_out=look.handed_out).candidates == []
+
+
+def test_a_table_made_anew_begins_with_the_first_write_id(database, hive):
+    """Its writes are new ones, though those of the dropped one had higher ids."""
+    hive.create_table("db.t")
+    for _ in range(5):
+        hive.write("db.t")
+    initiating = Initiating(database)
+    look = initiating.look(None)
+    schema = database.schema
+    for table in (schema.next_write_id, schema.txn_to_write_id, schema.completed_txn_components):
+        hive.change(delete(table))
+    hive.commit(unnamed(hive, "db.t")[0])
+    assert initiating.look(look.reached, handed_out=look.handed_out).unnamed == {T}
+
+
 def test_others_can_be_asked_for(database, hive):
     """Entities that were skipped are told again when asked for, unless there is nothing of them any more."""
     hive.write("db.t")

@@ -1,7 +1,7 @@
 """Initiator: what is due is queued, once, with the most urgent first; what isn't has a reason; a bad table stops nobody."""
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import delete, insert
 from structlog.testing import capture_logs
 
 from compactor.errors import UnreachableError
@@ -115,6 +115,24 @@ def test_between_full_scans_only_new_writes_are_candidates(world):
     assert "of 1 candidates" in initiator.run_once()
     world.table("new", rows=3)
     assert initiator.run_once() == "queued 0 of 1 candidates, 1 listed"
+
+
+def test_a_table_that_is_only_inserted_into_itself_is_queued(any_world):
+    """No component of such an INSERT is ever noted: its write ids tell. One that was left in a cycle that failed is told again."""
+    world = any_world
+    table = world.table(rows=3)
+    world.settle_time()
+    initiator = world.initiator()
+    initiator.run_once()
+    for number in range(9):
+        world.insert(table, [(100 + number, "x")])
+    world.hive.change(delete(world.database.schema.completed_txn_components))
+    world.settle_time()
+    assert initiator.run_once() == "queued 1 of 1 candidates, 1 listed"
+    assert initiator.run_once() == "queued 0 of 1 candidates, 0 listed"
+    assert ": published base_" in world.worker().run_once()
+    assert "0 listed" not in initiator.run_once()
+    assert initiator.run_once() == "queued 0 of 0 candidates, 0 listed"
 
 
 def test_what_a_cycle_that_failed_had_found_is_found_again(world, monkeypatch):

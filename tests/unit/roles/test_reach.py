@@ -2,6 +2,7 @@
 
 from hypothesis import given
 
+from compactor.metastore.initiating import Look
 from compactor.metastore.model import Candidate, Entity
 from compactor.roles.reach import Reach
 from tests.strategies import lives_of_initiators
@@ -38,7 +39,7 @@ def test_everything_that_was_written_is_judged(life):
         if fails:
             return len(order)
         judged.update({one: found[one] for one in order[:budget]})
-        reach.came(plan, len(metastore.commits), again=frozenset(), left=order[budget:], passed_over=False)
+        reach.came(plan, Look([], len(metastore.commits), {}), again=frozenset(), left=order[budget:], passed_over=False)
         return len(order) - budget
 
     for daemon, step, number in life:
@@ -56,7 +57,7 @@ def test_what_was_left_is_first_in_the_order_in_which_it_was_left():
     """Though a look finds things in another order, and new ones with them."""
     reach = Reach()
     plan = reach.plan(0, NOTHING, 1)
-    reach.came(plan, 7, again={entity(9)}, left=[entity(3), entity(1)], passed_over=False)
+    reach.came(plan, Look([], 7, {}), again={entity(9)}, left=[entity(3), entity(1)], passed_over=False)
     plan = reach.plan(1, NOTHING, 1)
     assert (plan.first, plan.also) == (7, {entity(1), entity(3), entity(9)})
     assert [one.entity for one in plan.in_order(Candidate(entity(number)) for number in (0, 1, 2, 3, 9))] == [entity(number) for number in (3, 1, 0, 2, 9)]
@@ -68,7 +69,7 @@ def test_everything_is_looked_at_when_it_is_time():
     for start, full in ((0, True), (500, False), (999, False), (1000, True), (1500, False)):
         plan = reach.plan(start, NOTHING, 1)
         assert plan.full is full
-        reach.came(plan, 7, again=frozenset(), left=[entity(1)], passed_over=False)
+        reach.came(plan, Look([], 7, {}), again=frozenset(), left=[entity(1)], passed_over=False)
 
 
 def test_everything_is_looked_at_when_a_pause_is_over_that_hid_something():
@@ -86,4 +87,19 @@ def test_everything_is_looked_at_when_a_pause_is_over_that_hid_something():
     ):
         plan = reach.plan(start, paused, 3600)
         assert plan.full is full
-        reach.came(plan, 7, again=frozenset(), left=[], passed_over=passed_over)
+        reach.came(plan, Look([], 7, {}), again=frozenset(), left=[], passed_over=passed_over)
+
+
+def test_an_unnamed_write_that_was_not_judged_is_told_again():
+    """Nothing but the difference of its table's write ids tells of it: those of one that was left, or is to be looked at again, stay as they were."""
+    one, two, three, new = (entity(number) for number in range(4))
+    nothing: frozenset[int] = frozenset()
+    reach = Reach()
+    assert reach.plan(0, NOTHING, 1).handed_out is None
+    before = {one: (2, nothing), two: (2, nothing), three: (2, nothing)}
+    reach.came(reach.plan(0, NOTHING, 1), Look([], 7, before), again=frozenset(), left=[], passed_over=False)
+    plan = reach.plan(1, NOTHING, 1)
+    assert plan.handed_out == before
+    now = {one: (3, nothing), two: (3, nothing), three: (3, nothing), new: (2, nothing)}
+    reach.came(plan, Look([], 8, now, frozenset({one, two, new})), again={two, three}, left=[new], passed_over=False)
+    assert reach.plan(2, NOTHING, 1).handed_out == {one: (3, nothing), two: (2, nothing), three: (3, nothing)}
