@@ -114,7 +114,7 @@ class Initiating:
         found = self._committed(connection, first, also | {stored for entity in unlucky for stored in _as_stored(entity)})
         self._add_aborted(connection, found, now=now, aborts=aborts, always=also)
         found = self._catalogued(connection, found)
-        unnamed = self._unpartitioned(connection, _ended(handed_out, before, besides=found)) if before is not None else {}
+        unnamed = self._unpartitioned(connection, _ended(handed_out, before, besides={one.whole_table() for one in found})) if before is not None else {}
         found |= unnamed
         candidates = [self._with_queue(candidate, covered) for candidate in found.values()] if covered else list(found.values())
         return Look(candidates, reached, handed_out, frozenset(unnamed))
@@ -279,7 +279,7 @@ class Initiating:
 
 
 def _ended(now: HandedOut, before: HandedOut, besides: Collection[Entity]) -> dict[Entity, int]:
-    """The newest write of each table, but those, that ended since."""
+    """The newest write that ended since, of each table but those."""
     ended = {}
     for table, (following, writing) in now.items():
         first, then_writing = before.get(table, _NEVER)
