@@ -28,7 +28,7 @@ from compactor.roles import steps
 from compactor.roles.away import AwayStores
 from compactor.roles.holding import pool_of
 from compactor.roles.initiator_judging import verdict_on
-from compactor.roles.initiator_tally import DueSubject, Moment, Tally, Verdict
+from compactor.roles.initiator_tally import PASSING, DueSubject, Moment, Tally, Verdict
 from compactor.roles.leadership import Held, leading
 from compactor.roles.progress import Progress
 from compactor.roles.quiet import Quiet
@@ -85,7 +85,7 @@ class Initiator:
             tally, look = self._cycle(held, plan, judge)
             if not tally.left:
                 held.keep(plan.start_ms)  # Hive's own Initiator would go on from there
-        self._reach.came(plan, look, again=tally.again, left=tally.left, passed_over=bool(tally.skips.get(Reason.PAUSED)))
+        self._reach.came(plan, look, again=tally.again, left=tally.left, unnamed=tally.unnamed, passed_over=bool(tally.skips.get(Reason.PAUSED)))
         freed = self._recovery.give_back_timed_out()
         return tally.sentence(full=plan.full, freed=len(freed))
 
@@ -98,7 +98,7 @@ class Initiator:
         )
         candidates = plan.in_order(look.candidates)
         self._refusals.begin(now_ms)
-        tally = Tally(candidates=len(candidates), told=self._told)
+        tally = Tally(candidates=len(candidates), told=self._told, unnamed=set(look.unnamed))
         services.steps.enter(steps.INITIATOR_SEARCHED)
         failing = services.initiating.failing((candidate.entity for candidate in candidates), settings.failed_threshold, settings.failed_retry_days)
         oldest_open_ms = self._oldest_open_ms(now_ms)
@@ -164,6 +164,7 @@ class Initiator:
                 fingerprint = hash((candidate, place.part_id, place.location, of_table.fingerprint))
                 if (before := self._quiet.reason(fingerprint, now_ms)) is not None:
                     tally.skip(entity, _UNCHANGED[before])
+                    tally.unnamed.discard(entity)
                 else:
                     subjects.append(DueSubject(candidate, place, of_table, fingerprint))
         return subjects
@@ -208,7 +209,10 @@ class Initiator:
             case Skip():
                 tally.tell(entity, verdict.findings)
                 tally.skip(entity, verdict)
+                if verdict.reason not in PASSING:
+                    tally.unnamed.discard(entity)
             case RefusedError():
+                tally.unnamed.discard(entity)
                 tally.skip(entity, Skip(verdict.reason, verdict.message))
                 self._record(entity, f"{verdict.reason.value}: {verdict.message}")
             case UnreachableError() | RetryableError():

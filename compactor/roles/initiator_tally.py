@@ -51,6 +51,7 @@ class Tally:
     Args:
         away: what couldn't be reached first; no fault of the table's, and so no row in the history.
         left: what the cycle didn't come to, in the order in which it would have.
+        unnamed: candidates of which only their write ids tell, and that no listing settled yet.
         told: what the log was told of which partition, in this cycle and those before: it isn't told the same again.
     """
 
@@ -62,6 +63,7 @@ class Tally:
     told: dict[Entity, tuple[str, ...]] = field(default_factory=dict)
     again: set[Entity] = field(default_factory=set)
     left: list[Entity] = field(default_factory=list)
+    unnamed: set[Entity] = field(default_factory=set)
     picks: list[tuple[DueSubject, Pick]] = field(default_factory=list)
     tells_all: bool = field(default_factory=lambda: logging.getLogger(__name__).isEnabledFor(logging.DEBUG))
     """Asked once: even a line that isn't written costs more than the rest of a skip."""

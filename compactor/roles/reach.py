@@ -65,18 +65,21 @@ class Reach:
         full = resumed or self._last_full_ms is None or start_ms - self._last_full_ms >= full_scan_seconds * 1000
         return Plan(start_ms, None if full else self._reached, self._again | self._left.keys(), self._left, paused, self._handed_out)
 
-    def came(self, plan: Plan, look: Look, *, again: AbstractSet[Entity], left: Iterable[Entity], passed_over: bool) -> None:
+    def came(
+        self, plan: Plan, look: Look, *, again: AbstractSet[Entity], left: Iterable[Entity], unnamed: AbstractSet[Entity] = frozenset(), passed_over: bool
+    ) -> None:
         """
         A cycle has ended.
 
         Args:
             again: judged, or skipped for something that passes by itself: look at them in the next cycle.
             left: found, and not come to, in this order.
+            unnamed: those of its look that no listing settled.
             passed_over: whether something wasn't judged for a pause.
         """
         self._reached, self._again, self._left = look.reached, again, {entity: place for place, entity in enumerate(left)}
-        # Nothing but the difference tells of an unnamed write: what is to be looked at again keeps it.
-        known, unnamed = plan.handed_out or {}, look.unnamed & (again | self._left.keys())
+        # Nothing but the difference tells of an unnamed write: what isn't settled keeps it.
+        known = plan.handed_out or {}
         kept = {table: known[table] for table in unnamed if table in known}
         self._handed_out = {table: ids for table, ids in look.handed_out.items() if table not in unnamed} | kept if unnamed else look.handed_out
         missed = plan.paused if passed_over else frozenset[str]()

@@ -1,6 +1,7 @@
 """What is paused, drained or over its budget: who waits, who goes on, and that nothing is lost or left behind."""
 
 import pytest
+from sqlalchemy import delete
 
 from compactor.control import Pause, Scope
 from compactor.control.records import HOLDS, SPENT, Drain, with_drain, with_pause, without_pauses
@@ -243,6 +244,23 @@ def test_the_initiator_queues_nothing_that_is_paused(any_world):
     resume(world, "table:db.t")
     assert initiator.run_once() == "full scan: queued 1 of 2 candidates, 1 listed"
     assert not initiator.run_once().startswith("full scan")
+
+
+def test_a_write_that_only_its_id_tells_of_waits_for_the_end_of_a_pause(world):
+    """An INSERT into a table from which it reads has no commit that a full scan would find: it is kept until the table was listed."""
+    table = world.table(rows=3)
+    world.settle_time()
+    initiator = world.initiator()
+    initiator.run_once()
+    for number in range(9):
+        world.insert(table, [(100 + number, "x")])
+    world.hive.change(delete(world.database.schema.completed_txn_components))
+    world.settle_time()
+    pause(world, "table:db.t")
+    for _ in range(2):
+        assert initiator.run_once() == "queued 0 of 1 candidates, 0 listed"
+    resume(world, "table:db.t")
+    assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
 
 
 def test_a_pause_while_the_initiator_looks(world):

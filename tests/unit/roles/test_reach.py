@@ -90,8 +90,8 @@ def test_everything_is_looked_at_when_a_pause_is_over_that_hid_something():
         reach.came(plan, Look([], 7, {}), again=frozenset(), left=[], passed_over=passed_over)
 
 
-def test_an_unnamed_write_that_was_not_judged_is_told_again():
-    """Nothing but the difference of its table's write ids tells of it: those of one that was left, or is to be looked at again, stay as they were."""
+def test_an_unnamed_write_that_is_not_settled_is_told_again():
+    """Nothing but the difference of its table's write ids tells of it: they stay as they were."""
     one, two, three, new = (entity(number) for number in range(4))
     nothing: frozenset[int] = frozenset()
     reach = Reach()
@@ -101,5 +101,5 @@ def test_an_unnamed_write_that_was_not_judged_is_told_again():
     plan = reach.plan(1, NOTHING, 1)
     assert plan.handed_out == before
     now = {one: (3, nothing), two: (3, nothing), three: (3, nothing), new: (2, nothing)}
-    reach.came(plan, Look([], 8, now, frozenset({one, two, new})), again={two, three}, left=[new], passed_over=False)
+    reach.came(plan, Look([], 8, now, frozenset({one, two, new})), again={three}, left=[new], unnamed={two, new}, passed_over=False)
     assert reach.plan(2, NOTHING, 1).handed_out == {one: (3, nothing), two: (2, nothing), three: (3, nothing)}
