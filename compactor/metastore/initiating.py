@@ -108,7 +108,7 @@ class Initiating:
         now = self._database.now_ms(connection)
         also = {stored for entity in also for stored in _as_stored(entity)}
         reached = self._snapshots.min_open_or_next(connection)  # before the commits are read: what ends in between is told twice rather than never
-        handed_out = self._handed_out(connection)  # so that the commit of what has ended can be seen
+        handed_out = self._handed_out(connection, before)  # so that the commit of what has ended can be seen
         covered = self._covered(connection)
         unlucky = self._unlucky(connection) if first is not None else set()
         found = self._committed(connection, first, also | {stored for entity in unlucky for stored in _as_stored(entity)})
@@ -119,17 +119,23 @@ class Initiating:
         candidates = [self._with_queue(candidate, covered) for candidate in found.values()] if covered else list(found.values())
         return Look(candidates, reached, handed_out, frozenset(unnamed))
 
-    def _handed_out(self, connection: Connection) -> HandedOut:
+    def _handed_out(self, connection: Connection, before: HandedOut | None) -> HandedOut:
         counters, mapped, txns = self._schema.next_write_id.c, self._schema.txn_to_write_id.c, self._schema.txns.c
         # The counters first: an id that is handed out in between isn't below them, and is open in the next look or has ended by then.
-        following = connection.execute(select(counters.nwi_database, counters.nwi_table, counters.nwi_next)).all()
-        writing: dict[Entity, set[int]] = {}
+        rows = connection.execute(select(counters.nwi_database, counters.nwi_table, counters.nwi_next))
+        following = {Entity(database, table): int(number) for database, table, number in rows}
         origin = self._schema.txn_to_write_id.join(self._schema.txns, txns.txn_id == mapped.t2w_txnid)
         query = select(mapped.t2w_database, mapped.t2w_table, mapped.t2w_writeid).select_from(origin).where(txns.txn_state == "o")
-        for database, table, write_id in connection.execute(query):
+        queries = [query]
+        if before is not None:
+            written = [table for table, number in following.items() if before.get(table) != (number, frozenset())]
+            if len(written) <= _FEW:  # by its index: the table is large where an old transaction holds up its purge
+                named = tuple_(mapped.t2w_database, mapped.t2w_table)
+                queries = [query.where(named.in_([(table.database, table.table) for table in batch])) for batch in batches(written, _CONDITIONS)]
+        writing: dict[Entity, set[int]] = {}
+        for database, table, write_id in chain.from_iterable(connection.execute(each) for each in queries):
             writing.setdefault(Entity(database, table), set()).add(int(write_id))
-        tables = ((Entity(database, table), int(number)) for database, table, number in following)
-        return {table: (number, frozenset(writing.get(table, ()))) for table, number in tables}
+        return {table: (number, frozenset(writing.get(table, ()))) for table, number in following.items()}
 
     def _unpartitioned(self, connection: Connection, written: Mapping[Entity, int]) -> dict[Entity, Candidate]:
         """Candidates from tables and their newest writes; into which partition somebody wrote nothing says."""
