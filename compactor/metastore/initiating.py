@@ -45,7 +45,7 @@ class Look:
     Args:
         reached: every transaction below this id had ended: for a look from here on only commits of this and later ones are new, however long they ran.
         handed_out: of every table, for the next look.
-        unnamed: candidates of which only their write ids tell.
+        unnamed: candidates with a newer write than any commit tells of.
     """
 
     candidates: list[Candidate]
@@ -114,7 +114,7 @@ class Initiating:
         found = self._committed(connection, first, also | {stored for entity in unlucky for stored in _as_stored(entity)})
         self._add_aborted(connection, found, now=now, aborts=aborts, always=also)
         found = self._catalogued(connection, found)
-        unnamed = self._unpartitioned(connection, _ended(handed_out, before, besides={one.whole_table() for one in found})) if before is not None else {}
+        unnamed = self._unnamed(connection, found, _ended(handed_out, before)) if before is not None else {}
         found |= unnamed
         candidates = [self._with_queue(candidate, covered) for candidate in found.values()] if covered else list(found.values())
         return Look(candidates, reached, handed_out, frozenset(unnamed))
@@ -137,20 +137,25 @@ class Initiating:
             writing.setdefault(Entity(database, table), set()).add(int(write_id))
         return {table: (number, frozenset(writing.get(table, ()))) for table, number in following.items()}
 
-    def _unpartitioned(self, connection: Connection, written: Mapping[Entity, int]) -> dict[Entity, Candidate]:
-        """Candidates from tables and their newest writes; into which partition somebody wrote nothing says."""
-        if not written:
-            return {}
+    def _unnamed(self, connection: Connection, found: Mapping[Entity, Candidate], ended: Mapping[Entity, int]) -> dict[Entity, Candidate]:
+        """
+        Candidates from the newest write of each table that ended, as far as no commit in `found` is that write.
+
+        A table with partitions is none: nothing names the partition of such a write.
+        """
+        newer = {table: replace(found[table], newest_write_id=write_id) for table, write_id in ended.items() if table in found}
+        newer = {table: candidate for table, candidate in newer.items() if candidate.newest_write_id > found[table].newest_write_id}
+        named = {entity.whole_table() for entity in found}
+        others = [table for table in ended if table not in named]
         dbs, tbls, keys = self._schema.dbs.c, self._schema.tbls.c, self._schema.partition_keys.c
         origin = self._schema.tbls.join(self._schema.dbs, tbls.db_id == dbs.db_id)
         plain = and_(dbs.ctlg_name == DEFAULT_CATALOG, not_(exists().where(keys.tbl_id == tbls.tbl_id)))
         query = select(dbs.name, tbls.tbl_name).select_from(origin).where(plain)
-        found = {}
-        for batch in batches(written, _CONDITIONS):
+        for batch in batches(others, _CONDITIONS):
             for database, table in connection.execute(query.where(tuple_(dbs.name, tbls.tbl_name).in_([(one.database, one.table) for one in batch]))):
                 entity = Entity(database, table)
-                found[entity] = Candidate(entity, newest_write_id=written[entity])
-        return found
+                newer[entity] = Candidate(entity, newest_write_id=ended[entity])
+        return newer
 
     def _committed(self, connection: Connection, first: int | None, also: set[Entity]) -> dict[Entity, Candidate]:
         completed = self._schema.completed_txn_components
@@ -284,14 +289,14 @@ class Initiating:
         return blocked
 
 
-def _ended(now: HandedOut, before: HandedOut, besides: Collection[Entity]) -> dict[Entity, int]:
-    """The newest write that ended since, of each table but those."""
+def _ended(now: HandedOut, before: HandedOut) -> dict[Entity, int]:
+    """The newest write of each table that ended since."""
     ended = {}
     for table, (following, writing) in now.items():
         first, then_writing = before.get(table, _NEVER)
         if following < first:
             first, then_writing = _NEVER  # it was dropped, and is another one
-        if (following == first and not then_writing) or table in besides:
+        if following == first and not then_writing:
             continue
         newest = next(number for number in range(following - 1, -1, -1) if number not in writing)
         newest = newest if newest >= first else max(then_writing - writing, default=0)

@@ -74,7 +74,7 @@ def unnamed(hive, name, *, age=60_000):
 
 @pytest.mark.parametrize("few", [1000, 0])
 def test_a_write_without_a_component_is_told_by_its_id(database, hive, monkeypatch, few):
-    """Of a table without partitions: once, when it has ended, however long it ran and whatever else was written; not of one that the first look found ended."""
+    """A look returns such a write of a table without partitions once: when it has ended, however long it ran; none that had ended before the first look."""
     monkeypatch.setattr("compactor.metastore.initiating._FEW", few)
     for name in ("db.t", "db.u", "db.v"):
         hive.create_table(name)

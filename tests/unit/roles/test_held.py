@@ -1,7 +1,6 @@
 """What is paused, drained or over its budget: who waits, who goes on, and that nothing is lost or left behind."""
 
 import pytest
-from sqlalchemy import delete
 
 from compactor.control import Pause, Scope
 from compactor.control.records import HOLDS, SPENT, Drain, with_drain, with_pause, without_pauses
@@ -252,10 +251,7 @@ def test_a_write_that_only_its_id_tells_of_waits_for_the_end_of_a_pause(world):
     world.settle_time()
     initiator = world.initiator()
     initiator.run_once()
-    for number in range(9):
-        world.insert(table, [(100 + number, "x")])
-    world.hive.change(delete(world.database.schema.completed_txn_components))
-    world.settle_time()
+    world.insert_into_itself(table, 9)
     pause(world, "table:db.t")
     for _ in range(2):
         assert initiator.run_once() == "queued 0 of 1 candidates, 0 listed"

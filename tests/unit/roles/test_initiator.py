@@ -1,7 +1,7 @@
 """Initiator: what is due is queued, once, with the most urgent first; what isn't has a reason; a bad table stops nobody."""
 
 import pytest
-from sqlalchemy import delete, insert
+from sqlalchemy import insert
 from structlog.testing import capture_logs
 
 from compactor.errors import UnreachableError
@@ -124,15 +124,24 @@ def test_a_table_that_is_only_inserted_into_itself_is_queued(any_world):
     world.settle_time()
     initiator = world.initiator()
     initiator.run_once()
-    for number in range(9):
-        world.insert(table, [(100 + number, "x")])
-    world.hive.change(delete(world.database.schema.completed_txn_components))
-    world.settle_time()
+    world.insert_into_itself(table, 9)
     assert initiator.run_once() == "queued 1 of 1 candidates, 1 listed"
     assert initiator.run_once() == "queued 0 of 1 candidates, 0 listed"
     assert ": published base_" in world.worker().run_once()
     assert initiator.run_once() == "queued 0 of 1 candidates, 1 listed"
     assert initiator.run_once() == "queued 0 of 0 candidates, 0 listed"
+
+
+def test_an_insert_into_itself_is_seen_behind_commits_that_are_known(world):
+    """Commits of before, listed and left alone, are met again by a full scan: they don't hide the new write."""
+    table = world.table(rows=3)
+    world.settle_time()
+    world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001})
+    initiator = world.initiator()
+    assert initiator.run_once().endswith("1 listed")
+    assert initiator.run_once().endswith("0 listed")
+    world.insert_into_itself(table, 9)
+    assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
 
 
 def test_what_a_cycle_that_failed_had_found_is_found_again(world, monkeypatch):

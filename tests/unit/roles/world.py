@@ -110,6 +110,15 @@ class World:
         with self.warehouse.begin() as txn:
             txn.insert(table, rows, partition)
 
+    def insert_into_itself(self, table, count):
+        """Insert rows, one a transaction, as INSERTs into a table from which they read: no commit of them is noted."""
+        completed = self.database.schema.completed_txn_components
+        known = [txn for (txn,) in self.hive.rows(completed, "ctc_txnid")]
+        for number in range(count):
+            self.insert(table, [(100 + number, "x")])
+        self.hive.change(completed.delete().where(completed.c.ctc_txnid.not_in(known)))
+        self.settle_time()
+
     def delete(self, table, *ids, partition=None):
         with self.warehouse.begin() as txn:
             txn.delete(table, lambda row: row[0] in ids, partition)
