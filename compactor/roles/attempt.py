@@ -261,7 +261,8 @@ class Attempt:
         Not enough to compact. What is obsolete or aborted is reason enough to call the Cleaner; otherwise there is nothing to do at all.
 
         Hive 3.1 has no word for that but success, as its own worker says; failed would keep the Initiator away after the second time. Its own Cleaner takes what was
-        aborted for committed, and forgets it: there the entry ends below that, and where nothing lies below it, nothing is left to a Cleaner.
+        aborted for committed, and forgets it: there the entry ends below that. Where no write id is left, nothing is left to a Cleaner: Hive 3.1's takes an entry that
+        ends at 0 for one without an end, and removes what open readers read.
         """
         entity, hive_4 = self.entry.entity, self._services.hive_4
         base = state.base.acid.max_write_id if state.base else 0
@@ -269,10 +270,10 @@ class Attempt:
         ceiling = min((listed.acid.first_written for listed in (*(excluded.dir for excluded in state.excluded), *undone)), default=None)
         gone = [*state.obsolete, *state.aborted]
         nothing = not gone and not state.obsolete_originals
-        if (nothing and hive_4) or (not hive_4 and ceiling == 1):
-            raise RefusedError(Reason.NOT_ENOUGH, f"{entity}: {why_not_enough(state)}")
         highest = write_ids.high_watermark if ceiling is None else min(write_ids.high_watermark, ceiling - 1)
-        self._store_state(max(highest, 0), run_as)
+        if (nothing and hive_4) or highest <= 0:
+            raise RefusedError(Reason.NOT_ENOUGH, f"{entity}: {why_not_enough(state)}")
+        self._store_state(highest, run_as)
         self._guard()
         self._commit()
         self._step(steps.WORKER_COMMITTED)

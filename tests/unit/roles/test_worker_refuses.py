@@ -145,6 +145,15 @@ def test_on_hive_3_a_refusal_is_shown_as_failed(world_3):
     assert world_3.ended()[0][0] == "failed"
 
 
+def test_an_entry_that_would_end_at_no_write_id_is_refused(any_world):
+    """The table's first writer is still at work. Hive 3.1's own Cleaner takes an entry whose CQ_HIGHEST_WRITE_ID is 0 for one without an end."""
+    world = any_world
+    table = world.table(rows=0)
+    world.hive.touch(world.hive.begin())
+    assert "refused: not-enough-to-compact" in world.compact(table, "minor")
+    assert world.states() == []
+
+
 def test_an_exclusive_lock_is_waited_for(any_world):
     """However often: no lock, no compaction; the sentence names the lock, no transaction stays open, nothing is counted as failed; without the lock it is compacted."""
     world = any_world
