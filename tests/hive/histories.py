@@ -100,6 +100,7 @@ def play(version, request, parties, folder):
     )  # nothing lies below what was undone
     @example({"partitioned": False}, [_INSERT, _INSERT_UNDONE, ("ask", 0, True), ("work",), ("hive_cleans",), ("hive_keeps_house",)])
     @example({"partitioned": False}, [("ask", 0, False), _INSERT_BEGUN, ("work",), ("hive_cleans",)])  # for Hive 3.1 an entry that ends at 0 has no end
+    @example({"partitioned": True}, [*[("stream", 0, 1, [True, True])] * 2, ("write", Statement("overwrite"), False), _INSERT_BEGUN, ("hive_initiates",)])
     @example({"partitioned": True}, [("stream", 2, 1, [True, False]), ("initiate",), ("initiate",), ("write", Statement("insert", (2,)), True)])
     def live(table, steps):
         turns = Turns()

@@ -39,6 +39,9 @@ Hive's Cleaner fails a compaction whose range lies below the base of a later one
 Of Hive 3.1 the Cleaner itself has removed it; of Hive 4 its cleanup after aborts, which also removes what was replaced.
 """
 
+_UNLISTED = re.compile(r"partName:([^,]*),[^\n]*Marking failed to avoid repeated failures[^\n]*Not enough history available[^\n]*/base_(\d+)[_;\s]")
+"""Hive 3.1's Initiator can't list where the only base is that of an INSERT OVERWRITE that didn't commit: which partition, that base."""
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -375,10 +378,14 @@ class Lane:
     def _is_listable(self, place):
         """Hive 3.1 can't list where the only base is that of an INSERT OVERWRITE that didn't commit."""
         bases = {(place, int(path.name[5:])) for path in self.directory(place).glob("base_*")} if not self.party.hive_4 else set()
-        if not bases or not bases <= self.overwritten - {(place, one.write_id) for one in self.done}:
+        if not bases or not bases <= self._rolled_back_bases():
             return True
         self.unlistable.add(place)
         return False
+
+    def _rolled_back_bases(self):
+        """The bases of INSERT OVERWRITE that didn't commit, or not yet: partition and write id."""
+        return self.overwritten - {(place, one.write_id) for one in self.done for place in one.partitions}
 
     def _sees(self, reader, place, *, done):
         if place not in reader.listed:
@@ -483,7 +490,10 @@ class Lane:
         grown = [after - earlier for after, earlier in zip(self._size(), before, strict=True)]
         self._say(f"Hive's {name}: {grown[0]:+} directories, {grown[1]:+} queued{said and ', ' + said}")
         failed = {int(entry): int(base) - int(highest) for entry, highest, base in _OVERTAKEN.findall(said)}
-        assert said.count(" ERROR ") == len(failed), self.told
+        unlisted = [(None if place == "null" else place, int(base)) for place, base in _UNLISTED.findall(said)]
+        assert said.count(" ERROR ") == len(failed) + len(unlisted), self.told
+        assert self._rolled_back_bases().issuperset(unlisted), self.told
+        self.unlistable |= {place for place, _ in unlisted}
         assert all(above > 0 for above in failed.values()), self.told
         self.overtaken |= failed.keys()
         count(f"compactions that the Cleaner of Hive {3 + self.party.hive_4} failed below a later base in the fast lane", len(failed))
