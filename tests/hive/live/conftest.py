@@ -3,8 +3,10 @@
 import itertools
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,7 +43,7 @@ class Pair:
     folder: Path
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
-    def histories(self, name: str, seed: int, statements: int, hours: float, *, values: list[str | None] = VALUES) -> Counter[str]:
+    def histories(self, name: str, seed: int, statements: int, hours: float, *, values: list[str | None] = VALUES, forgets: bool = False) -> Counter[str]:
         """
         One after the other, until there were so many statements and hours; what was done in them.
 
@@ -52,11 +54,12 @@ class Pair:
         deadline = time.monotonic() + hours * 3600
         while counts["statements"] < statements or time.monotonic() < deadline:
             most = min(LENGTH, statements - counts["statements"]) if hours == 0 else LENGTH
-            history, steps = self._history(seed, values), []
+            begin = partial(self._history, seed, values, forgets=forgets)
+            history, steps = begin(), []
             try:
                 self._play(history, steps, most)
             except Difference as difference:
-                shortest = self._shrunk(difference, steps, seed, values)
+                shortest = self._shrunk(difference, steps, begin)
                 raise AssertionError(f"seed {seed}, {len(steps)} steps: {difference}\n\n{shortest}") from difference
             finally:
                 found = history.counts + self.daemon.finished() + Counter(histories=1)
@@ -67,9 +70,9 @@ class Pair:
             seed += 1
         return counts
 
-    def _history(self, seed: int, values: list[str | None], *, patient: bool = False) -> History:
+    def _history(self, seed: int, values: list[str | None], *, forgets: bool, patient: bool = False) -> History:
         number = next(self.numbers)
-        world = World(seed, str(self.folder / f"places {number}"), (f"h{number}", f"own{number}"), values, streams=self.hive.version == "3")
+        world = World(seed, str(self.folder / f"places {number}"), (f"h{number}", f"own{number}"), values, streams=self.hive.version == "3", forgets=forgets)
         return History(self.hive, self.readers, self.daemon, world, patient=patient)
 
     def _play(self, history: History, steps: list[Step], most: int) -> None:
@@ -82,11 +85,11 @@ class Pair:
 
         history.run(drawn())
 
-    def _shrunk(self, difference: Difference, steps: list[Step], seed: int, values: list[str | None]) -> str:
+    def _shrunk(self, difference: Difference, steps: list[Step], begin: Callable[..., History]) -> str:
         last: list[str] = []
 
         def fails(candidate) -> bool:
-            history = self._history(seed, values, patient=True)
+            history = begin(patient=True)
             try:
                 history.run(candidate)
             except Difference as found:

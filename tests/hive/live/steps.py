@@ -93,6 +93,8 @@ class World:
     last_id: int = 0
     streams: bool = False
     """Whether Hive's streaming API can be had: hive-streaming 4.x isn't on Maven Central."""
+    forgets: bool = False
+    """Whether a purge of Hive's may bring back the rows of a writer that it knows nothing of, before our Cleaner has noted it."""
 
     def draw(self, number: int) -> random.Random:
         """Random numbers of a step."""
@@ -117,7 +119,15 @@ def choose(world: World, number: int, most: int = 4) -> Step:
         root = f"t{number}"
     plain = kind not in {*WRITES, "load"}
     mode = "plain" if plain else draw.choices(["plain", "rolled back", "fails", "held", "reader"], [55, 15, 10, 10, 10])[0]
+    if world.forgets and _unnoted(kind, mode, world.tables.get(root)):
+        mode = "plain"
     return Step(number, kind, root, mode)
+
+
+def _unnoted(kind: str, mode: str, table: Table | None) -> bool:
+    """Whether Hive 3.1 has no component of such a writer when it is undone: it reads its own table, or fails before its partitions are made known."""
+    by_itself = kind == "select" and mode in {"rolled back", "fails"}
+    return by_itself or (mode == "fails" and table is not None and bool(table.keys))
 
 
 def build(world: World, step: Step) -> Action | None:

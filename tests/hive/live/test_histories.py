@@ -57,7 +57,7 @@ def test_hive_3_beside_both(pair, length, ascii_values):
     both.compactor.threads("initiator", "worker", "cleaner")
     try:
         with both.daemon.told(windows=LEFT_TO_HIVE):
-            _both_compact(both.histories("beside our daemon and its own", seed + 3000, statements // 10, hours, values=ascii_values))
+            _both_compact(both.histories("beside our daemon and its own", seed + 3000, statements // 10, hours, values=ascii_values, forgets=True))
     finally:
         both.compactor.threads()
 

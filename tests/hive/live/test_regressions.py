@@ -6,9 +6,11 @@ import time
 import pytest
 
 from tests.daemon.lab import until
+from tests.hive.live.history import vectorized
 from tests.hive.server.hive import HiveError
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(0)]
+LEFT_TO_HIVE = {"blackouts": [{"name": "left to Hive", "tables": ["*.*"], "start": "00:00", "end": "24:00"}]}
 ACID = "stored as orc tblproperties ('transactional'='true')"
 
 MANIFESTS_READ = ("open", r"/r\.db/b/-tmp\.delta_")
@@ -134,6 +136,30 @@ def test_a_table_that_is_only_inserted_into_itself_is_compacted(living):
         living.hive.sql(f"insert into r.k select id + {number} from r.k")
     until(lambda: any(name.startswith("base_0000004") for name in directories(living, "k")), "compacted")
     assert ids(living, "k") == [1, 2, 11, 12, 21, 22, 31, 32]
+
+
+def test_delete_events_that_hive_repeats_are_written_once(living):
+    """Hive's own minor compaction writes every delete event into each file of a table without buckets (`getDeltaFiles`); Hive 3.1's row reader fails over it, until ours has compacted."""
+    ids_of = "select row__id, id from r.m"
+    nothing_is_due = {"thresholds": {"delta_count": 1000, "delta_ratio": 1000.0, "aborted_count": 0}}
+    with living.daemon.told(windows=LEFT_TO_HIVE, initiator=nothing_is_due):
+        living.hive.sql(f"create table r.m (id int) {ACID}", "insert into r.m values (1), (2)", "insert into r.m values (3), (4)")
+        living.hive.sql("insert into r.m select id + 10 from r.m", "delete from r.m where id in (1, 11, 13)", "delete from r.m where id in (4, 14)")
+        expected = sorted(living.hive.rows(ids_of))
+        living.hive.sql("alter table r.m compact 'minor'")
+        living.compactor.threads("worker", "cleaner")
+        until(lambda: {name.split("_v")[0] for name in directories(living, "m")} == {"delete_delta_0000001_0000005", "delta_0000001_0000005"}, "compacted and cleaned by Hive")
+        living.compactor.threads()
+        assert sorted(vectorized(living.hive, ids_of)) == expected
+        if living.hive.version == "3":
+            with pytest.raises(HiveError, match="Two readers for"):
+                living.hive.rows(ids_of)
+        living.hive.sql("delete from r.m where id = 3")
+        expected = [row for row in expected if row[1] != "3"]
+        with living.daemon.told(initiator=nothing_is_due):
+            living.hive.sql("alter table r.m compact 'minor'")
+            until(lambda: not any(name.startswith("delete_delta_0000006") for name in directories(living, "m")), "compacted and cleaned by ours")
+            assert sorted(living.hive.rows(ids_of)) == sorted(vectorized(living.hive, ids_of)) == expected
 
 
 def test_rows_of_a_failed_ctas_stay_away(living):
