@@ -148,7 +148,10 @@ def test_delete_events_that_hive_repeats_are_written_once(living):
         expected = sorted(living.hive.rows(ids_of))
         living.hive.sql("alter table r.m compact 'minor'")
         living.compactor.threads("worker", "cleaner")
-        until(lambda: {name.split("_v")[0] for name in directories(living, "m")} == {"delete_delta_0000001_0000005", "delta_0000001_0000005"}, "compacted and cleaned by Hive")
+        until(
+            lambda: {name.split("_v")[0] for name in directories(living, "m")} == {"delete_delta_0000001_0000005", "delta_0000001_0000005"},
+            "compacted and cleaned by Hive",
+        )
         living.compactor.threads()
         assert sorted(vectorized(living.hive, ids_of)) == expected
         if living.hive.version == "3":
