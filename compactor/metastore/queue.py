@@ -130,6 +130,14 @@ class Queue:
         """Into the history as refused; Hive 3.1 has no such state, there as failed. Raises OwnershipLostError."""
         self._finish(entry, QueueState.REFUSED if self._schema.hive_4 else QueueState.FAILED, message)
 
+    def mark_unneeded(self, entry: QueueEntry, message: str) -> None:
+        """
+        Into the history, for there was nothing to compact: as refused; on Hive 3.1, which has no such state, as succeeded. Raises OwnershipLostError.
+
+        As failed it would count against the table, which neither Initiator queues any more after `initiator.failed_threshold` of those.
+        """
+        self._finish(entry, QueueState.REFUSED if self._schema.hive_4 else QueueState.SUCCEEDED, message)
+
     def _finish(self, entry: QueueEntry, state: QueueState, message: str) -> None:
         def finish(connection: Connection) -> None:
             if not move_to_history(connection, self._schema, [owned(self._table, entry)], state, end=self._database.now, message=message):

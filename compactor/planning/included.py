@@ -34,20 +34,28 @@ def enough(state: AcidState, kind: CompactionKind, insert_only: bool) -> bool:
     """
     Whether a compaction of this kind would join anything.
 
-    Major: original files, or at least two of base and deltas. Minor: at least two deltas, and two only if they are of one kind (a delta and its delete
-    delta are what a minor compaction leaves). Rebalance always, as in Hive.
+    Major: original files, at least two of base and deltas, or a delta with aborted rows among committed ones. Minor: at least two deltas, and two only if they
+    are of one kind (a delta and its delete delta are what a minor compaction leaves). Rebalance always, as in Hive.
     """
     deltas = included(state)
     match kind:
         case CompactionKind.MAJOR:
             pieces = len(deltas) + (state.base is not None)
-            return pieces + len(state.originals) > 1 if insert_only else bool(state.originals) or pieces > 1
+            if insert_only:
+                return pieces + len(state.originals) > 1
+            return bool(state.originals) or pieces > 1 or bool(aborted_inside(state, deltas))
         case CompactionKind.MINOR:
             return len(deltas) > 2 or (len(deltas) == 2 and deltas[0].acid.kind is deltas[1].acid.kind)
         case CompactionKind.REBALANCE:
             return True
         case CompactionKind.ABORT_CLEANUP | CompactionKind.DEFERRED_CLEANUP:
             return False
+
+
+def aborted_inside(state: AcidState, deltas: Iterable[ListedDir]) -> list[int]:
+    """Aborted write ids whose rows lie among committed ones in these deltas, as a stream's writer leaves them; the result of a compaction has none."""
+    streams = [listed.acid for listed in deltas if not listed.compacted]
+    return [write_id for write_id in sorted(state.mixed_aborted_write_ids) if any(acid.min_write_id <= write_id <= acid.max_write_id for acid in streams)]
 
 
 def why_not_enough(state: AcidState) -> str:

@@ -13,7 +13,7 @@ from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import DirKind
 from compactor.acid.snapshot import AcidState, ListedDir, data_files
-from compactor.planning.included import enough, included, is_minor_result, overlap, same_range, stranded
+from compactor.planning.included import aborted_inside, enough, included, is_minor_result, overlap, same_range, stranded
 from compactor.planning.score import score
 from compactor.planning.thresholds import Thresholds, auto_compaction_off, cleanup_off, thresholds_for
 from compactor.reasons import Reason
@@ -145,9 +145,7 @@ def _aborted(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Due | None:
     if facts.insert_only:
         return None
     floor = facts.ready_for_cleaning_hwm or 0
-    streams = [d.acid for d in deltas if not d.compacted]
-    inside = [i for i in facts.state.mixed_aborted_write_ids if i > floor and any(d.min_write_id <= i <= d.max_write_id for d in streams)]
-    count = min(facts.aborted_count, len(inside))
+    count = min(facts.aborted_count, sum(write_id > floor for write_id in aborted_inside(facts.state, deltas)))
     limits = facts.thresholds
     if count and count > limits.aborted_count:
         return _Due(CompactionKind.MAJOR, Reason.ABORTED_COUNT, f"{count} aborted write ids among committed ones, more than {limits.aborted_count}")

@@ -260,18 +260,21 @@ class Attempt:
         """
         Not enough to compact. What is obsolete or aborted is reason enough to call the Cleaner; otherwise there is nothing to do at all.
 
-        Hive 3.1 has no word for that but success, as its own worker says; failed would keep the Initiator away after the second time. Its own Cleaner takes what was
-        aborted for committed, and forgets it: there the entry ends below that. Where no write id is left, nothing is left to a Cleaner: Hive 3.1's takes an entry that
-        ends at 0 for one without an end, and removes what open readers read.
+        Hive 3.1's Cleaner takes what was aborted for committed, and forgets it: there the entry ends below that. It takes an entry that ends at 0 for one without an end,
+        and for an entry of which nothing is left to remove it later removes what a next compaction replaced, whoever reads it: it gets none of these.
+
+        Raises:
+            RefusedError: NOT_ENOUGH.
         """
         entity, hive_4 = self.entry.entity, self._services.hive_4
-        base = state.base.acid.max_write_id if state.base else 0
-        undone = [] if hive_4 else [aborted for aborted in state.aborted if aborted.acid.max_write_id > base]
-        ceiling = min((listed.acid.first_written for listed in (*(excluded.dir for excluded in state.excluded), *undone)), default=None)
         gone = [*state.obsolete, *state.aborted]
-        nothing = not gone and not state.obsolete_originals
-        highest = write_ids.high_watermark if ceiling is None else min(write_ids.high_watermark, ceiling - 1)
-        if (nothing and hive_4) or highest <= 0:
+        kept = [excluded.dir.acid.first_written for excluded in state.excluded]
+        if not hive_4:
+            base = state.base.acid.max_write_id if state.base else 0
+            kept += [listed.acid.first_written for listed in state.aborted if listed.acid.max_write_id > base]
+            kept += [write_id for write_id in state.mixed_aborted_write_ids if write_id > base]
+        highest = min([write_ids.high_watermark, *(write_id - 1 for write_id in kept)])
+        if not (gone or state.obsolete_originals) or highest <= 0:
             raise RefusedError(Reason.NOT_ENOUGH, f"{entity}: {why_not_enough(state)}")
         self._store_state(highest, run_as)
         self._guard()

@@ -242,7 +242,8 @@ class Worker:
                     repeated = setbacks.leave(entry, error) > 1
                 case RefusedError() if not attempt.state_stored and not isinstance(error, VerificationError):
                     outcome, word = "refused", "refused"
-                    queue.mark_refused(entry, message)
+                    end = queue.mark_unneeded if error.reason is Reason.NOT_ENOUGH else queue.mark_refused
+                    end(entry, message)
                 case UnreachableError() | RetryableError() | OutcomeUnknownError() if self._may_be_tried_again(entry, error):
                     outcome, word, again = "given-back", "given back", True
                     queue.give_back(entry)

@@ -1,8 +1,11 @@
 """Random histories for the fast lane: what is drawn, how one is played, and those that once went wrong."""
 
+import contextlib
+import logging
 import shutil
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +53,8 @@ _STEPS = st.one_of(
 _TABLES = st.one_of(st.just({"partitioned": True}), st.builds(lambda rows: {"partitioned": False, "originals": rows}, st.sampled_from([0, 0, 3])))
 _ROLES = [("initiate",), ("clean",), ("keep_house",), ("hive_keeps_house",)]
 _INSERT, _INSERT_BEGUN, _INSERT_UNDONE = ("write", Statement("insert")), ("start", Statement("insert")), ("write", Statement("insert"), False)
+_FORGETS_INSIDE = [("clean",), ("hive_initiates",), ("work",), ("hive_cleans",), ("hive_keeps_house",)]
+"""An aborted write among committed ones in the only delta."""
 _COMPACTED = [_INSERT, _INSERT, ("ask", 0, True), ("work",)]
 
 
@@ -57,6 +62,16 @@ def _rolled_back(*places, dynamic=False):
     """A committed insert and one that was rolled back, there."""
     one = Statement("insert", places, dynamic=dynamic)
     return [("write", one), ("write", one, False)]
+
+
+@contextlib.contextmanager
+def _quietly():
+    """Without the log of all those histories: it would hide what a failure says."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
 
 
 def play(version, request, parties, folder):
@@ -102,6 +117,10 @@ def play(version, request, parties, folder):
     @example({"partitioned": False}, [("ask", 0, False), _INSERT_BEGUN, ("work",), ("hive_cleans",)])  # for Hive 3.1 an entry that ends at 0 has no end
     @example({"partitioned": True}, [*[("stream", 0, 1, [True, True])] * 2, ("write", Statement("overwrite"), False), _INSERT_BEGUN, ("hive_initiates",)])
     @example({"partitioned": True}, [("stream", 2, 1, [True, False]), ("initiate",), ("initiate",), ("write", Statement("insert", (2,)), True)])
+    @example({"partitioned": False}, [_INSERT_BEGUN, ("stream", 0, 2, [True, False]), ("reap", 0), ("hive_keeps_house",), *_FORGETS_INSIDE])
+    @example({"partitioned": False}, [_INSERT, ("ask", 0, True), ("work",), ("read",), ("hive_cleans",), ("initiate",)])  # an entry that has nothing to clean
+    @example({"partitioned": True}, [_INSERT_BEGUN, _INSERT_BEGUN, _INSERT, ("ask", 0, False), ("work",), ("initiate",)])  # nothing to compact, two times
+    @example({"partitioned": False}, [*[_INSERT] * 5, ("stream", 0, 3, [None, True, True]), ("clean",), ("hive_cleans",), _INSERT, ("initiate",), ("work",)])
     def live(table, steps):
         turns = Turns()
         try:
@@ -123,7 +142,7 @@ def play(version, request, parties, folder):
             server.empty(version, url)
             shutil.rmtree(folder / "history")
 
-    with Database(url) as database, pytest.MonkeyPatch.context() as patch:
+    with Database(url) as database, pytest.MonkeyPatch.context() as patch, _quietly():
         patch.setattr(lookout, "LOOK_SECONDS", 3600.0)  # a history's steps aren't in its time
         live()
     server.give_back(version, url)

@@ -12,6 +12,8 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sqlalchemy import select
+
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.row_id import encode
 from compactor.metastore.spelling import spellings
@@ -474,12 +476,18 @@ class Lane:
     def hive_cleans(self):
         """Hive's Cleaner."""
         # Hive 4's AbortedTxnCleaner also removes what was replaced, and looks at writers only, not at readers
-        aborted = {one["partName"] for one in self.party.call("findReadyToCleanAborts", _PAUSE_SECONDS * 1000, 0)} if self.party.hive_4 else set()
+        aborted = self._with_aborted_writes() if self.party.hive_4 else set()
         before = {place: self._there(place) for place in aborted.intersection(self.catalogued)}
         ended = -self._cycle("Cleaner")[1]
         count(f"compactions ended by the Cleaner of Hive {3 + self.party.hive_4} in the fast lane", max(ended, 0))
         for reader in self.readers:
             reader.robbed |= {place for place, there in before.items() if self._there(place) != there}
+
+    def _with_aborted_writes(self):
+        """Partitions as Hive noted them; also those that it left for later: a compaction that it cleans ends that (MarkCleanedFunction)."""
+        txns, components = self.hive.schema.txns, self.hive.schema.txn_components
+        aborted = select(components.c.tc_partition).join(txns, txns.c.txn_id == components.c.tc_txnid).where(txns.c.txn_state == "a")
+        return set(self.world.database.read(lambda connection: connection.scalars(aborted).all()))
 
     def _cycle(self, name):
         """How many directories and queued compactions there are more after a cycle."""

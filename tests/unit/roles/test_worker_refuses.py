@@ -145,6 +145,20 @@ def test_on_hive_3_a_refusal_is_shown_as_failed(world_3):
     assert world_3.ended()[0][0] == "failed"
 
 
+def test_nothing_to_compact_counts_against_no_table(any_world):
+    """However often it was asked for by hand: the Initiator queues the table when it is due. Hive 3.1 has no state for it but succeeded."""
+    world = any_world
+    table = world.table(rows=1)
+    for _ in range(3):
+        assert "refused: not-enough-to-compact" in world.compact(table)
+    assert {state for state, _ in world.ended()} == {"refused" if world.services.hive_4 else "succeeded"}
+    assert world.states() == []
+    for number in range(12):
+        world.insert(table, [(100 + number, "x")])
+    world.settle_time()
+    assert "queued 1 of 1" in world.initiator().run_once()
+
+
 def test_an_entry_that_would_end_at_no_write_id_is_refused(any_world):
     """The table's first writer is still at work. Hive 3.1's own Cleaner takes an entry whose CQ_HIGHEST_WRITE_ID is 0 for one without an end."""
     world = any_world
