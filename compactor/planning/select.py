@@ -155,9 +155,12 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         name = _name_for_originals(state, write_ids.high_watermark)
     lowest = 0 if major else min(d.acid.min_write_id for d in deltas)
     left_above = bool(state.excluded) or (parts is not None and any(d.acid.max_write_id > name for d in state.deltas))
-    if hive_3 and name > 0:  # its own Cleaner takes every directory up to there for a committed write's
+    if hive_3:  # its own Cleaner takes every directory up to there for a committed write's
         left_above |= any(wid > name for wid in write_ids.aborted)
         lowest = lowest and _over_aborted(state, lowest, base)
+    highest = name if left_above else max(name, write_ids.high_watermark)
+    if hive_3 and highest == 0:
+        raise RefusedError(Reason.NOT_ENOUGH, f"{spec.name}: {_without_an_end(state)}")
     return Selection(
         spec=spec,
         requested=requested,
@@ -167,7 +170,7 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         name_write_id=name,
         min_write_id=lowest,
         max_write_id=name,
-        highest_write_id=name if left_above else max(name, write_ids.high_watermark),
+        highest_write_id=highest,
         visibility_txn=visibility_txn if layout is LayoutVersion.HIVE_4 else None,
         write_ids=str(write_ids),
         inserts=() if spec.insert_only else _insert_files(current, spec, major=major),
@@ -177,6 +180,12 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         warnings=tuple(warnings),
         parts=parts,
     )
+
+
+def _without_an_end(state: AcidState) -> str:
+    """Hive 3.1's Cleaner and CompactionTxnHandler.markCleaned take a highest write id of 0 for none: each base is the last, each aborted write is forgotten."""
+    there = f"{len(state.originals)} original files, and of the writes since then the first is still open or was rolled back, or there is none"
+    return f"not enough to compact: {there}; the Cleaner of Hive 3.1 takes an entry that ends at write id 0 for one without an end"
 
 
 def _over_aborted(state: AcidState, lowest: int, base: int) -> int:

@@ -127,8 +127,8 @@ class Attempt:
         state = compaction.observe()
         self._step(steps.WORKER_LISTED)
         plan = self._plan(compaction, state)
-        if plan is None:
-            return self._leave_to_the_cleaner(state, request.write_ids, run_as)
+        if isinstance(plan, RefusedError):
+            return self._leave_to_the_cleaner(plan, state, request.write_ids, run_as)
         self._step(steps.WORKER_PLANNED)
         self._charge = services.control.charge(subject_of(entry), plan.prediction.written)
         self._store_state(plan.highest_write_id, run_as)
@@ -244,19 +244,19 @@ class Attempt:
             self._lookout.stop()
             self._lookout = None
 
-    def _plan(self, compaction: Compaction, state: AcidState) -> CompactionPlan | None:
-        """The plan; None when there is not enough to compact."""
+    def _plan(self, compaction: Compaction, state: AcidState) -> CompactionPlan | RefusedError:
+        """The plan, or why there is not enough to compact."""
         assert self._facts is not None
         if not enough(state, self.entry.kind, self._facts.table.insert_only):
-            return None
+            return RefusedError(Reason.NOT_ENOUGH, f"{self.entry.entity}: {why_not_enough(state)}")
         try:
             return compaction.plan()
         except RefusedError as error:
             if error.reason is Reason.NOT_ENOUGH:  # what is held back by an open writer doesn't count
-                return None
+                return error
             raise
 
-    def _leave_to_the_cleaner(self, state: AcidState, write_ids: CompactorWriteIdList, run_as: str) -> Result:
+    def _leave_to_the_cleaner(self, refusal: RefusedError, state: AcidState, write_ids: CompactorWriteIdList, run_as: str) -> Result:
         """
         Not enough to compact. What is obsolete or aborted is reason enough to call the Cleaner; otherwise there is nothing to do at all.
 
@@ -266,7 +266,7 @@ class Attempt:
         Raises:
             RefusedError: NOT_ENOUGH.
         """
-        entity, hive_4 = self.entry.entity, self._services.hive_4
+        hive_4 = self._services.hive_4
         gone = [*state.obsolete, *state.aborted]
         kept = [excluded.dir.acid.first_written for excluded in state.excluded]
         if not hive_4:
@@ -275,7 +275,7 @@ class Attempt:
             kept += [write_id for write_id in state.mixed_aborted_write_ids if write_id > base]
         highest = min([write_ids.high_watermark, *(write_id - 1 for write_id in kept)])
         if not (gone or state.obsolete_originals) or highest <= 0:
-            raise RefusedError(Reason.NOT_ENOUGH, f"{entity}: {why_not_enough(state)}")
+            raise refusal
         self._store_state(highest, run_as)
         self._guard()
         self._commit()
