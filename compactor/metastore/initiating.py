@@ -30,6 +30,9 @@ _CONDITIONS = 100
 _OF_WHAT_IS_GONE = (CompactionKind.ABORT_CLEANUP, CompactionKind.DEFERRED_CLEANUP)
 """They say nothing of what a table of that name holds now."""
 
+_COUNTED = (QueueState.SUCCEEDED, QueueState.FAILED)
+"""Ends that tell whether compactions of a table or partition fail."""
+
 
 HandedOut = Mapping[Entity, tuple[int, frozenset[int]]]
 """For each table the write id that is handed out next, and which of those before it are of open transactions."""
@@ -274,10 +277,12 @@ class Initiating:
         failures = func.sum(case((history.c.cc_state == QueueState.FAILED.code, 1), else_=0))
         failed = select(*names).group_by(*names).having(failures >= threshold).subquery()
         theirs = select(history.c.cc_id).join(failed, same_entity(history, "cc", failed, "cc"))
-        states = history.c.cc_state.in_([QueueState.SUCCEEDED.code, QueueState.FAILED.code])
+        states = history.c.cc_state.in_([state.code for state in _COUNTED])
         forgiven_before = self._database.now_ms(connection) - round(retry_days * 86_400_000) if retry_days > 0 else None
         by_entity: dict[Entity, list[tuple[QueueState, int]]] = {}
         for entry in read_history(connection, self._schema, states, history.c.cc_id.in_(theirs)):
+            if entry.state not in _COUNTED:
+                continue  # Hive 3.1 stores it as failed (`rows`)
             by_entity.setdefault(entry.entity, []).append((entry.state, entry.enqueue_ms or entry.end_ms or entry.start_ms or 0))
         blocked = set()
         for entity, finished in by_entity.items():

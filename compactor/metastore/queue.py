@@ -19,7 +19,7 @@ from compactor.metastore.model import KIND_CODES, Enqueued, Entity, ForeignEntry
 from compactor.metastore.owning import lost, owned, update_owned
 from compactor.metastore.requests import Request, Requests
 from compactor.metastore.rests import Rest, Rests
-from compactor.metastore.rows import find, move_to_history, read_foreign, read_history, read_queue
+from compactor.metastore.rows import ending, find, move_to_history, read_foreign, read_history, read_queue, stored_as
 from compactor.metastore.sql import fitting, next_number, of_entity, same
 
 JOB_ID_CHARACTERS = 32
@@ -127,8 +127,8 @@ class Queue:
         self._finish(entry, QueueState.FAILED, message)
 
     def mark_refused(self, entry: QueueEntry, message: str) -> None:
-        """Into the history as refused; Hive 3.1 has no such state, there as failed. Raises OwnershipLostError."""
-        self._finish(entry, QueueState.REFUSED if self._schema.hive_4 else QueueState.FAILED, message)
+        """Into the history as refused; for Hive 3.1, which has no such state, as failed (`rows`). Raises OwnershipLostError."""
+        self._finish(entry, QueueState.REFUSED, message)
 
     def mark_unneeded(self, entry: QueueEntry, message: str) -> None:
         """
@@ -160,13 +160,12 @@ class Queue:
                 "cc_database": entity.database,
                 "cc_table": entity.table,
                 "cc_partition": entity.partition,
-                "cc_state": QueueState.DID_NOT_INITIATE.code,
                 "cc_type": KIND_CODES[kind],
                 "cc_start": self._database.now,
                 "cc_end": self._database.now,
                 "cc_enqueue_time": self._database.now,
-                "cc_error_message": message,
                 "cc_initiator_id": initiator_id,
+                **ending(self._schema, QueueState.DID_NOT_INITIATE, message),
             }
             history = self._schema.completed_compactions
             connection.execute(insert(history).values(fitting(history, values)))
@@ -175,10 +174,11 @@ class Queue:
         return self._database.write(record)
 
     def cancel(self, entry_id: int, message: str) -> bool:
-        """Take an entry that nobody has begun out of the queue, into the history as aborted (3.1: failed); False when it was begun or is gone."""
+        """Take an entry that no worker has begun out of the queue, into the history as `mark_aborted`; False when it was begun or is gone."""
         waiting = and_(self._table.c.cq_id == entry_id, self._table.c.cq_state == QueueState.INITIATED.code)
-        state = QueueState.ABORTED if self._schema.hive_4 else QueueState.FAILED
-        return self._database.write(lambda connection: move_to_history(connection, self._schema, [waiting], state, end=self._database.now, message=message))
+        return self._database.write(
+            lambda connection: move_to_history(connection, self._schema, [waiting], QueueState.ABORTED, end=self._database.now, message=message)
+        )
 
     def ask_to_stop(self, entry: QueueEntry, user: str) -> bool:
         """
@@ -189,8 +189,8 @@ class Queue:
         return self._database.write(lambda connection: connection.execute(update(self._table).where(owned(self._table, entry)).values(values)).rowcount == 1)
 
     def mark_aborted(self, entry: QueueEntry, message: str) -> None:
-        """Into the history as aborted, on somebody's wish; Hive 3.1 has no such state, there as failed. Raises OwnershipLostError."""
-        self._finish(entry, QueueState.ABORTED if self._schema.hive_4 else QueueState.FAILED, message)
+        """Into the history as aborted, on a user's wish; for Hive 3.1, which has no such state, as failed (`rows`). Raises OwnershipLostError."""
+        self._finish(entry, QueueState.ABORTED, message)
 
     # Giving back
 
@@ -249,10 +249,13 @@ class Queue:
     def history(self, *states: QueueState, entity: Entity | None = None, limit: int | None = None) -> list[HistoryEntry]:
         """Finished compactions, newest first."""
         table = self._schema.completed_compactions
-        where: list[ColumnElement[bool]] = [table.c.cc_state.in_([state.code for state in states])] if states else []
+        stored = {stored_as(self._schema, state) for state in states}
+        where: list[ColumnElement[bool]] = [table.c.cc_state.in_([state.code for state in stored])] if states else []
         if entity is not None:
             where.append(of_entity(table, "cc", entity))
-        return self._database.read(lambda connection: read_history(connection, self._schema, *where, limit=limit))
+        several = bool(states) and not self._schema.hive_4  # of which a row is told only when it is read
+        found = self._database.read(lambda connection: read_history(connection, self._schema, *where, limit=None if several else limit))
+        return [entry for entry in found if entry.state in states][:limit] if several else found
 
     def _guarded(self, entry: QueueEntry, values: Mapping[str, object]) -> None:
         self._database.repeatable(lambda connection: update_owned(connection, self._table, entry, values))

@@ -1,4 +1,10 @@
-"""Rows of COMPACTION_QUEUE and COMPLETED_COMPACTIONS into values and back, for whichever columns a schema has."""
+"""
+Rows of COMPACTION_QUEUE and COMPLETED_COMPACTIONS into values and back, for whichever columns a schema has.
+
+Hive 3.1 knows neither refused nor aborted compactions, and its history has no column for a message. There both end as failed, and CC_META_INFO, which Hive 3.1
+leaves empty, holds the true state and the message (`refused: corrupt-file: …`): Hive's own Initiator counts a failure, and ours doesn't.
+Source: Hive 3.1's CompactionTxnHandler (markFailed: "to set in CC_META_INFO to provide some context for the failure").
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +33,10 @@ _FIELDS = {
     "hadoop_job_id": "job_id",
     "cleaner_start": "cleaner_start_ms",
 }
+
+_FAILED_ON_3 = (QueueState.REFUSED, QueueState.ABORTED)
+_META_INFO = 2048
+"""Bytes that CC_META_INFO holds on every database of Hive's."""
 
 _TIMES = ("start_ms", "commit_ms", "enqueue_ms")
 """Hive reads NULL as 0 and writes it so into the history: of what was aborted before it began."""
@@ -73,14 +83,33 @@ def queue_entry(row: RowMapping) -> QueueEntry | None:
 def history_entry(row: RowMapping) -> HistoryEntry | None:
     """As `queue_entry`, for the history."""
     values = _common(row, "cc")
-    return None if values is None else HistoryEntry(**values, end_ms=row.get("cc_end"))
+    if values is None:
+        return None
+    if "cc_error_message" not in row:
+        values |= _told(values["state"], row["cc_meta_info"])
+    return HistoryEntry(**values, end_ms=row.get("cc_end"))
+
+
+def stored_as(schema: HiveSchema, state: QueueState) -> QueueState:
+    """The state that the history of this generation has for an end."""
+    return QueueState.FAILED if state in _FAILED_ON_3 and not schema.hive_4 else state
+
+
+def ending(schema: HiveSchema, state: QueueState, message: str | None) -> dict[str, Any]:
+    """State and message of a history row, by column."""
+    values: dict[str, Any] = {"cc_state": stored_as(schema, state).code}
+    if message is not None and schema.hive_4:
+        values["cc_error_message"] = message
+    elif message is not None:
+        values["cc_meta_info"] = f"{state.value}: {message}".replace("\0", "").encode()[:_META_INFO]
+    return values
 
 
 def move_to_history(
     connection: Connection, schema: HiveSchema, guard: Sequence[ColumnElement[bool]], state: QueueState, *, end: ColumnElement[int], message: str | None
 ) -> bool:
     """
-    Take the queue row that `guard` names out and leave it in the history in another state; False when there is none.
+    Take the queue row that `guard` names out and leave it in the history as ended so (`stored_as`); False when there is none.
 
     Callers run it in a transaction of their own and give up when it is False.
     """
@@ -91,9 +120,7 @@ def move_to_history(
     if connection.execute(delete(queue).where(*guard)).rowcount != 1:
         return False
     values = {f"cc_{key.removeprefix('cq_')}": value for key, value in row.items()}
-    values |= {"cc_state": state.code, "cc_end": end}
-    if message is not None:
-        values["cc_error_message"] = message
+    values |= ending(schema, state, message) | {"cc_end": end}
     connection.execute(insert(history).values(fitting(history, values)))
     return True
 
@@ -101,6 +128,15 @@ def move_to_history(
 def labelled(table: Table) -> list[ColumnElement[Any]]:
     """All columns that we know, each under its key."""
     return [column.label(column.key) for column in table.c]
+
+
+def _told(state: QueueState, meta_info: bytes | None) -> dict[str, Any]:
+    """True state and message of a row without a column for a message; nothing of a row that another wrote."""
+    word, colon, message = bytes(meta_info or b"").decode(errors="ignore").partition(": ")
+    told = next((one for one in QueueState if one.value == word), None)
+    if not colon or told is None:
+        return {}
+    return {"error_message": message, "state": told if state is QueueState.FAILED and told in _FAILED_ON_3 else state}
 
 
 def _common(row: RowMapping, prefix: str) -> dict[str, Any] | None:

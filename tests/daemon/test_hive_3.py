@@ -139,7 +139,7 @@ def test_entries_end_in_states_that_hive_3_knows(world):
     ended = {str(entry.entity): entry.state for entry in Queue(world.database).history()}
     refused = {"d.only"} if world.kind == "minor" else set()
     assert ended == {
-        f"d.{table.name}" + (f"/{name}" if name else ""): QueueState.FAILED if table.insert_only and refused else QueueState.SUCCEEDED
+        f"d.{table.name}" + (f"/{name}" if name else ""): QueueState.REFUSED if table.insert_only and refused else QueueState.SUCCEEDED
         for table, name, _ in world.directories
     }
     schema, actor = world.database.schema, Hive(world.database)

@@ -2,11 +2,17 @@
 
 import pytest
 
-from compactor.metastore.model import Entity
+from compactor.metastore.model import Entity, QueueState
 from compactor.reasons import Reason
 from compactor.roles.refusals import REPEAT_MS
 
 T = Entity("db", "t")
+
+
+@pytest.fixture
+def world(any_world):
+    """Hive 3.1 has neither a state nor a message for a refusal."""
+    return any_world
 
 
 @pytest.fixture
@@ -61,3 +67,23 @@ def test_another_initiator_asks_once(world, due):
     assert again.run_once().startswith("full scan: queued 1 of 1")
     world.services.queue.mark_refused(world.services.queue.claim("x-1", version="1"), f"{Reason.CORRUPT_FILE.value}: x")
     assert again.run_once().startswith("full scan: queued 0 of 1")
+
+
+def test_refusals_and_cancellations_are_no_failures(world, due):
+    """Two of each, and two failures: only these keep the table from being queued, and `history` tells one from the other."""
+    queue, entity = world.services.queue, T
+    for end in (queue.mark_refused, queue.mark_aborted):
+        for _ in range(2):
+            assert world.enqueue(entity).accepted
+            end(queue.claim("x-1", version="1"), "open-side-file: x")
+    assert queue.cancel(world.enqueue(entity).id, "by hand")
+    assert [state for state, _ in world.ended()] == ["aborted", "aborted", "aborted", "refused", "refused"]
+    assert queue.history(QueueState.REFUSED, limit=1)[0].error_message == "open-side-file: x"
+    assert world.initiator().run_once().startswith("full scan: queued 1 of 1")
+    for _ in range(2):
+        queue.mark_failed(queue.claim("x-1", version="1"), "broke")
+        world.enqueue(entity)
+    assert queue.history(QueueState.FAILED)[0].error_message == "broke"
+    queue.cancel(queue.entries()[0].id, "by hand")
+    assert world.initiator().run_once().startswith("full scan: queued 0 of 1")
+    assert world.services.metrics.registry.get_sample_value("compactor_skips_total", {"reason": "failed-too-often"}) == 1
