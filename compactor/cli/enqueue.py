@@ -20,6 +20,7 @@ from compactor.metastore.model import Enqueued, QueueEntry, QueueState
 from compactor.metastore.queue import Queue
 from compactor.metastore.requests import NOT_ASKED_FOR
 from compactor.reasons import Reason
+from compactor.roles.eligibility import require_eligible
 
 POOL_PARAMETER = "hive.compactor.worker.pool"
 OUTCOMES = {QueueState.READY_FOR_CLEANING: Code.DONE, QueueState.SUCCEEDED: Code.DONE, QueueState.REFUSED: Code.REFUSED}
@@ -42,7 +43,7 @@ def enqueue(
     wanted = parse_target(target, partition)
     database = session.database(write=True)
     found = find(Catalog(database), wanted)
-    found.require_eligible(CompactionKind(kind), database.schema.version)
+    require_eligible(session.places, found.place, database.schema.version, CompactionKind(kind))
     warnings = [warning for warning in (found.kept, _dropped(properties)) if warning is not None]
     for warning in warnings:
         session.output.say(f"warning: {warning}")

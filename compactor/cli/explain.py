@@ -11,7 +11,7 @@ from rich.text import Text
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import breakdowns, holds, units
 from compactor.cli.enqueue import default_pool
-from compactor.cli.inspect import Inspection, candidates, inspect, judge, look, partitions
+from compactor.cli.inspect import Inspection, candidates, failing, inspect, judge, look, partitions, why_ineligible
 from compactor.cli.lookup import Found, find, find_table, require_transactional
 from compactor.cli.options import target_options
 from compactor.cli.output import Column, Record, View
@@ -64,7 +64,7 @@ def explain(session: Session, *, target: str, partition: str | None, everything:
         session.output.show(_partitions_view(session, catalog, facts, limit))
         return
     found = find(catalog, wanted)
-    inspection = inspect(database, session.settings, found)
+    inspection = inspect(database, session.settings, session.places, found)
     kind = inspection.verdict.kind if isinstance(inspection.verdict, Pick) else CompactionKind.MAJOR
     plan: CompactionPlan | RefusedError
     try:
@@ -106,7 +106,7 @@ def _document(inspection: Inspection, plan: CompactionPlan | RefusedError, waits
         "read": {"directories": totals.directories, "files": totals.files, "bytes": totals.bytes},
         "items": [item.record() for item in inspection.items],
         "verdict": _verdict_record(verdict),
-        "compaction": _compaction_record(plan),
+        "compaction": _compaction_record(plan, _warnings(found, plan)),
         "waits": None if waits is None else {"reason": waits.reason.value, "sentence": waits.sentence, "until": units.instant(waits.until_ms)},
         "queue": [queue_record(entry, moment.now_ms, told=told.get(entry.id)) for entry in inspection.queue],
         "history": [history_record(entry) for entry in inspection.history],
@@ -129,9 +129,16 @@ def _verdict_record(verdict: Pick | Skip) -> Record:
     }
 
 
-def _compaction_record(plan: CompactionPlan | RefusedError) -> Record:
+def _warnings(found: Found, plan: CompactionPlan | RefusedError) -> list[str]:
+    """What an operator should know before a compaction is asked for, also of one that would be refused now."""
     if isinstance(plan, RefusedError):
-        return {"possible": False, "reason": plan.reason.value, "message": plan.message}
+        return [] if found.kept is None else [found.kept]
+    return list(plan.warnings)
+
+
+def _compaction_record(plan: CompactionPlan | RefusedError, warnings: list[str]) -> Record:
+    if isinstance(plan, RefusedError):
+        return {"possible": False, "reason": plan.reason.value, "message": plan.message, "warnings": warnings}
     predicted = plan.prediction
     return {
         "possible": True,
@@ -143,22 +150,24 @@ def _compaction_record(plan: CompactionPlan | RefusedError) -> Record:
         "recoded_bytes": predicted.recoded,
         "written_bytes": predicted.written,
         "seconds": predicted.seconds,
-        "warnings": list(plan.warnings),
+        "warnings": warnings,
     }
 
 
 def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None, told: Mapping[int, Told], *, fold: bool) -> RenderableType:
     found, verdict = inspection.found, inspection.verdict
     parts: list[RenderableType] = [picture(str(found.entity), inspection.items, fold=fold), Text(found.location, style="dim"), Text()]
-    parts.append(_verdict_line(verdict))
+    refused = plan if isinstance(plan, RefusedError) else None
+    one_answer = refused is not None and isinstance(verdict, Skip) and verdict.reason is refused.reason
+    parts.append(_verdict_line(verdict, and_refused=one_answer))
     writers = inspection.moment.open_writers()
     parts += [Text(f"  {sentence}; nothing at or above it can be compacted yet", style="yellow") for sentence in writers[:1]]
     parts += [Text(f"  {finding}", style="yellow") for finding in verdict.findings]
-    if isinstance(plan, RefusedError):
-        parts.append(Text(f"a compaction now would be refused ({plan.reason.value}): {plan.message}"))
-    else:
+    if not isinstance(plan, RefusedError):
         parts += [Text(headline(plan)), Text(f"  {cost(plan)}", style="dim")]
-        parts += [Text(f"  warning: {warning}", style="yellow") for warning in plan.warnings]
+    elif not one_answer:
+        parts.append(Text(f"a compaction now would be refused ({plan.reason.value}): {plan.message}"))
+    parts += [Text(f"  warning: {warning}", style="yellow") for warning in _warnings(found, plan)]
     if waits is not None:
         parts.append(Text(f"none may begin now ({waits.reason.value}): {waits.sentence}", style="yellow"))
     for entry in inspection.queue:
@@ -186,10 +195,12 @@ def _troubles(record: Record) -> Iterator[str]:
         yield f"waits ({record['waits']}): {record['waits_because']}"
 
 
-def _verdict_line(verdict: Pick | Skip) -> Text:
+def _verdict_line(verdict: Pick | Skip, *, and_refused: bool) -> Text:
+    """`and_refused`: a compaction now would be refused for that very reason."""
     if isinstance(verdict, Pick):
         return Text(f"due for a {verdict.kind.value} compaction ({verdict.reason.value}): {verdict.explanation}", style="bold green")
-    return Text(f"not due ({verdict.reason.value}): {verdict.explanation}", style="bold")
+    what = "not due, and a compaction now would be refused" if and_refused else "not due"
+    return Text(f"{what} ({verdict.reason.value}): {verdict.explanation}", style="bold")
 
 
 def _partitions_view(session: Session, catalog: Catalog, facts: TableFacts, limit: int) -> View:
@@ -200,12 +211,13 @@ def _partitions_view(session: Session, catalog: Catalog, facts: TableFacts, limi
 
     def record(found: Found) -> Record:
         candidate = known.get(found.entity)
+        ineligible = why_ineligible(session.places, found, moment.layout)
         try:
             reader, compactor = moment.resolve(storage_for(found.location).list_tree(found.location))
             totals = read_totals(items_of(reader, compactor, insert_only=facts.insert_only))
-            verdict = judge(found, compactor, candidate, moment, defaults, failing=False)
+            verdict = judge(found, compactor, candidate, moment, defaults, ineligible=ineligible, failing=found.entity in failed)
         except RefusedError as refusal:
-            verdict, totals = Skip(refusal.reason, refusal.message), None
+            verdict, totals = ineligible or Skip(refusal.reason, refusal.message), None
         return {
             "partition": found.partition.name if found.partition else None,
             "directories": totals.directories if totals else None,
@@ -218,6 +230,7 @@ def _partitions_view(session: Session, catalog: Catalog, facts: TableFacts, limi
         }
 
     everything = partitions(catalog, facts, limit)
+    failed = failing(database, session.settings, everything)
     records = [record(found) for found in everything]
     records.sort(key=lambda row: (row["due"] is None, -float(str(row["score"] or 0)), -int(str(row["directories"] or 0)), str(row["partition"])))
     return View(PARTITION_COLUMNS, records, empty=f"{facts.full_name} has no partitions")

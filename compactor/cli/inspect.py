@@ -4,7 +4,7 @@ Looks at one table or partition from every side: its directory, what the picker 
 Asks the same questions as Initiator and Cleaner do, in the same functions, for one table or partition.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -15,16 +15,18 @@ from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.cli.lookup import Found
 from compactor.cli.partition import Item, Standing, items_of
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, RefusedError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.cleaning import Cleaning, ReadyEntry
 from compactor.metastore.database import Database
 from compactor.metastore.initiating import Initiating
 from compactor.metastore.model import Candidate, Entity, HistoryEntry, OpenTransaction, QueueEntry, TableFacts
+from compactor.metastore.places import Places
 from compactor.metastore.queue import Queue
 from compactor.metastore.transactions import Transactions
 from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.reasons import Reason
+from compactor.roles.eligibility import require_eligible
 from compactor.roles.evidence import evidence_in
 from compactor.roles.rules import TableRules, decide, thresholds_from
 from compactor.settings import Settings
@@ -103,38 +105,66 @@ def look(database: Database, table: TableFacts) -> Moment:
     )
 
 
-def inspect(database: Database, settings: Settings, found: Found) -> Inspection:
+def inspect(database: Database, settings: Settings, places: Places, found: Found) -> Inspection:
     """
     Look at one table or partition.
 
     Raises:
-        RefusedError: the directory isn't there, or holds what no reader can resolve.
+        RefusedError: the directory isn't there, or holds what no reader can resolve: then, first of all, why it can't be compacted.
+        UnreachableError: metastore or store can't be asked.
     """
     moment = look(database, found.table)
+    ineligible = why_ineligible(places, found, moment.layout)
     storage = storage_for(found.location)
-    listing = storage.list_tree(found.location)
-    reader, compactor = moment.resolve(listing)
+    try:
+        listing = storage.list_tree(found.location)
+        reader, compactor = moment.resolve(listing)
+    except RefusedError as refusal:
+        raise refusal if ineligible is None else RefusedError(ineligible.reason, ineligible.explanation) from None
     evidence = tuple(Item(Standing.EVIDENCE, one.name, one.files, one.bytes, note=_EVIDENCE) for one in evidence_in(storage, found.location, listing))
     entity = found.entity
     queue = Queue(database)
     candidate = candidates(database).get(entity)
-    failing = bool(Initiating(database).failing([entity], settings.initiator.failed_threshold, settings.initiator.failed_retry_days))
+    verdict = judge(
+        found,
+        compactor,
+        candidate,
+        moment,
+        thresholds_from(settings.initiator.thresholds),
+        ineligible=ineligible,
+        failing=entity in failing(database, settings, [found]),
+    )
     return Inspection(
         found=found,
         moment=moment,
         items=(*items_of(reader, compactor, insert_only=found.table.insert_only, explain=moment.why_unread), *evidence),
-        verdict=judge(found, compactor, candidate, moment, thresholds_from(settings.initiator.thresholds), failing=failing),
+        verdict=verdict,
         queue=queue.entries(entity=entity),
         history=queue.history(entity=entity, limit=HISTORY),
         cleaning=[ready for ready in Cleaning(database).ready_for_cleaning(*settings.cleaner.waits_ms) if ready.entry.entity == entity],
     )
 
 
-def judge(found: Found, compactor: AcidState, candidate: Candidate | None, moment: Moment, defaults: Thresholds, *, failing: bool) -> Pick | Skip:
-    """What the Initiator would say, rules that need no listing first."""
+def judge(
+    found: Found,
+    compactor: AcidState,
+    candidate: Candidate | None,
+    moment: Moment,
+    defaults: Thresholds,
+    *,
+    ineligible: Skip | None = None,
+    failing: bool = False,
+) -> Pick | Skip:
+    """
+    What the Initiator would say, rules that need no listing first.
+
+    Args:
+        ineligible: why it can't be compacted at all; see `why_ineligible`.
+        failing: whether its latest compactions all failed.
+    """
     table, candidate = found.table, candidate or Candidate(found.entity)
     rules = TableRules.of(table, defaults, moment.layout)
-    if (skip := rules.skip(candidate, table, found.partition.location if found.partition else table.location)) is not None:
+    if (skip := rules.skip(candidate, ineligible)) is not None:
         return skip
     if failing:
         return Skip(Reason.FAILED_TOO_OFTEN, "its last compactions all failed: see `compactor history`; `compactor enqueue` still works")
@@ -150,6 +180,21 @@ def judge(found: Found, compactor: AcidState, candidate: Candidate | None, momen
         now_ms=moment.now_ms,
         oldest_open_ms=moment.oldest_open_ms,
     )
+
+
+def why_ineligible(places: Places, found: Found, layout: LayoutVersion) -> Skip | None:
+    """Why a compaction of it would be refused, whatever lies in its directory; None: it may be compacted."""
+    try:
+        require_eligible(places, found.place, layout)
+    except RefusedError as refusal:
+        return Skip(refusal.reason, refusal.message)
+    return None
+
+
+def failing(database: Database, settings: Settings, among: Sequence[Found]) -> Collection[Entity]:
+    """Those whose latest compactions all failed."""
+    limits = settings.initiator
+    return Initiating(database).failing((found.entity for found in among), limits.failed_threshold, limits.failed_retry_days)
 
 
 def candidates(database: Database) -> Mapping[Entity, Candidate]:

@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass
 
-from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.cli import units
 from compactor.cli.target import Target, did_you_mean, partition_names
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.model import Entity, PartitionFacts, TableFacts
+from compactor.metastore.model import Entity, PartitionFacts, Place, TableFacts
 from compactor.planning.eligibility import what_is_kept
 from compactor.reasons import Reason
-from compactor.roles.replication import why_not_compacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +35,9 @@ class Found:
         """Why what a compaction replaces would stay; None: the Cleaner removes it."""
         return what_is_kept(self.table, self.entity.partition, self.partition.parameters if self.partition else {})
 
-    def require_eligible(self, kind: CompactionKind, layout: LayoutVersion) -> None:
-        """
-        Raises:
-            RefusedError: a compaction of it would be refused, whatever lies in its directory.
-        """
-        location = self.partition.location if self.partition else self.table.location
-        if (skip := why_not_compacted(self.table, self.entity.partition, location, kind, layout)) is not None:
-            raise RefusedError(skip.reason, skip.explanation)
+    @property
+    def place(self) -> Place:
+        return Place.of(self.table, self.partition)
 
 
 def find_table(catalog: Catalog, target: Target) -> TableFacts:

@@ -15,10 +15,10 @@ from compactor.engine.compaction import Compaction, CompactionRequest
 from compactor.engine.submitters import ConfiguredSubmitter
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.places import Places
 from compactor.metastore.transactions import Transactions
 from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
+from compactor.roles.eligibility import require_eligible
 from compactor.storage.registry import storage_for
 
 
@@ -51,10 +51,7 @@ def make_plan(session: Session, found: Found, kind: CompactionKind, properties: 
         RefusedError: NOT_ENOUGH, or why it would be refused.
     """
     database, settings = session.database(), session.settings
-    found.require_eligible(kind, database.schema.version)
-    places = Places(database, lambda: settings.warehouse.roots)
-    places.require_inside(found.location)
-    places.require_alone(found.location, found.table, found.partition)
+    require_eligible(session.places, found.place, database.schema.version, kind)
     transactions = Transactions(database)
     txns = transactions.valid_txns()
     layout = database.schema.version

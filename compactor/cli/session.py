@@ -13,6 +13,7 @@ from compactor.cli.output import Format, Output, output_for
 
 if TYPE_CHECKING:
     from compactor.metastore.database import Database
+    from compactor.metastore.places import Places
     from compactor.settings import Settings
 
 _SENTENCE = 200  # characters of a command's first sentence, which click would cut off at 45
@@ -61,6 +62,13 @@ class Session:
                 settings.url, password=settings.secret(), read_only=not write, connect_timeout_seconds=settings.connect_timeout_seconds
             ).connect()
         return self._database
+
+    @cached_property
+    def places(self) -> "Places":
+        """Where may be written and deleted; the catalog is read for it at most once."""
+        from compactor.metastore.places import Places
+
+        return Places(self.database(), lambda: self.settings.warehouse.roots)
 
     @cached_property
     def output(self) -> Output:

@@ -140,7 +140,7 @@ def _due(database: Database, config: Path, everywhere: Sequence[Place]) -> list[
     for place in everywhere:
         moment = look(database, place.found.table)
         _, compactor = moment.resolve(storage_for(place.found.location).list_tree(place.found.location))
-        if isinstance(judge(place.found, compactor, known.get(place.entity), moment, defaults, failing=False), Pick):
+        if isinstance(judge(place.found, compactor, known.get(place.entity), moment, defaults), Pick):
             due.append(place.entity)
     if not due:
         raise CompactorError("nothing in the sample is due for compaction")

@@ -84,14 +84,14 @@ class Catalog:
             for tbl_id, name, part_id, location in self._partition_rows(
                 connection, names, [partitions.tbl_id, partitions.part_name, partitions.part_id, sds.location]
             ):
-                places[tbl_id][name] = Place(described[tbl_id], part_id, location)
+                places[tbl_id][name] = Place(described[tbl_id], name, part_id, location)
             found: dict[Entity, Place] = {}
             for entity in wanted:
                 table = tables.get((entity.database, entity.table))
                 if table is None:
                     continue
                 if entity.partition is None:
-                    found[entity] = Place(table, None, table.location)
+                    found[entity] = Place(table, None, None, table.location)
                 elif (place := places[table.tbl_id].get(entity.partition)) is not None:
                     found[entity] = place
             return found

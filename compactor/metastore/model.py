@@ -116,11 +116,21 @@ class PartitionFacts:
 
 
 class Place(NamedTuple):
-    """What a look at thousands of tables and partitions needs of the catalog; `part_id` is None for a whole table."""
+    """What a look at thousands of tables and partitions needs of the catalog; `part_id` and `partition`, its name, are None for a whole table."""
 
     table: TableFacts
+    partition: str | None
     part_id: int | None
     location: str | None
+
+    @classmethod
+    def of(cls, table: TableFacts, partition: PartitionFacts | None) -> "Place":
+        return cls(table, None, None, table.location) if partition is None else cls(table, partition.name, partition.part_id, partition.location)
+
+    @property
+    def is_where_named(self) -> bool:
+        """Whether a partition lies where its table and its name put it, and the name is one that a location may have."""
+        return self.location == f"{self.table.location}/{self.partition}" and self.location.isprintable()
 
 
 class QueueState(StrEnum):

@@ -37,6 +37,7 @@ class Owners:
         for owner in owners:
             self._at.setdefault(loosely(owner.location), []).append(owner)
         self._places = sorted(self._at)
+        self._elsewhere = {owner.part_id for at in self._at.values() for owner in at}
 
     def in_the_way(self, place: Place, tbl_id: int | None, part_id: int | None) -> Owner | None:
         """
@@ -57,7 +58,11 @@ class Owners:
 
     def has(self, part_id: int) -> bool:
         """Whether this partition lies elsewhere than its table and its name say."""
-        return any(owner.part_id == part_id for owners in self._at.values() for owner in owners)
+        return part_id in self._elsewhere
+
+    def is_free(self, place: Place, tbl_id: int) -> bool:
+        """Whether a table's place is its own, and none of its partitions that lie elsewhere than their names say is inside."""
+        return self.in_the_way(place, tbl_id, None) is None and all(owner.part_id is None for owner in self._from(place))
 
     def _from(self, place: Place) -> Iterator[Owner]:
         """At the place and below."""
@@ -69,7 +74,7 @@ class Owners:
 
 def overlapping(location: str, owner: Owner) -> RefusedError:
     """The refusal of a place in which another has a share."""
-    return RefusedError(Reason.OVERLAPPING_LOCATION, f"{location} isn't one's alone: the catalog has {owner} there; nothing is written or removed")
+    return RefusedError(Reason.OVERLAPPING_LOCATION, f"{location} is shared: the catalog has {owner} there; nothing is written or removed")
 
 
 def loosely(location: str) -> Place:

@@ -1,7 +1,7 @@
 """
-Whether a table or partition may be compacted at all: the one judgement of Initiator, Worker, `explain`, `enqueue` and `plan`.
+Whether a table is one that may be compacted at all; part of the one judgement of `roles.eligibility`.
 
-Pure: goes by what the catalog says, before a directory is looked at. Whether it is due is the picker's to say; what its files are like, the plan's.
+Pure: goes by how the catalog describes the table itself. Where it lies is `metastore.places`' to judge; whether it is due, the picker's; what its files are like, the plan's.
 Source: docs/compaction.md; Hive's Worker, Initiator, AlterTableCompactOperation.
 """
 
@@ -53,26 +53,27 @@ def why_no_table(name: str, table: Traits, kind: CompactionKind | None, layout: 
     return None
 
 
-def why_not(table: Described, partition: str | None, location: str | None, kind: CompactionKind | None, layout: LayoutVersion) -> Skip | None:
-    """
-    Why a table or partition that the catalog has can't be compacted; None: it can.
-
-    Args:
-        partition: its name; None for the whole table.
-        location: where it lies, as far as the catalog says.
-        kind: None: whichever.
-    """
-    name = table.full_name
-    if table.transactional and table.partitioned and partition is None:
-        return Skip(Reason.PARTITION_UNSPECIFIED, f"{name} is partitioned, and no partition is named")
-    if (skip := why_no_table(name, table, kind, layout)) is not None:
+def why_not(table: Described, kind: CompactionKind | None, layout: LayoutVersion) -> Skip | None:
+    """Why nothing in a table that the catalog has can be compacted so; None: it can. Without a kind: not at all."""
+    if (skip := why_no_table(table.full_name, table, kind, layout)) is not None:
         return skip
     for owner, parameters in (("database", table.database_parameters), ("table", table.parameters)):
         if parameters.get(REPLICATION_PENDING, "").lower() == "true":
-            return Skip(Reason.REPLICATION_PENDING, f"the {owner} of {name} waits for its first incremental replication: nothing may touch it yet")
-    if not location:
-        return Skip(Reason.UNSUPPORTED_STORE, f"{name}{'/' + partition if partition else ''} has no location in the catalog")
+            why = f"the {owner} of {table.full_name} waits for its first incremental replication: nothing may touch it yet"
+            return Skip(Reason.REPLICATION_PENDING, why)
     return None
+
+
+def why_unspecified(table: Described, partition: str | None) -> Skip | None:
+    """Why it can't be told which partition of a table is meant; None: it can."""
+    if partition is None and table.partitioned and table.transactional:
+        return Skip(Reason.PARTITION_UNSPECIFIED, f"{table.full_name} is partitioned, and no partition is named")
+    return None
+
+
+def why_nowhere(table: Described, partition: str | None, location: str | None) -> Skip | None:
+    """Why the catalog doesn't say where a table or partition lies; None: it does."""
+    return None if location else Skip(Reason.UNSUPPORTED_STORE, f"{table.full_name}{'/' + partition if partition else ''} has no location in the catalog")
 
 
 def what_is_kept(table: Described, partition: str | None, partition_parameters: Mapping[str, str]) -> str | None:

@@ -26,6 +26,7 @@ from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.away import AwayStores
+from compactor.roles.eligibility import judge_all
 from compactor.roles.holding import pool_of
 from compactor.roles.initiator_judging import verdict_on
 from compactor.roles.initiator_tally import PASSING, DueSubject, Moment, Tally, Verdict
@@ -45,6 +46,8 @@ CYCLE_SECONDS: Final = 900.0
 """Nothing is judged after that: others may want Hive's mutex, picks want to be queued, and an hour without a cycle that ends looks like one that hangs."""
 _AT_ONCE = 10_000
 """Candidates that are described and judged at a time: bounds what a look at a large warehouse holds in memory."""
+_MISPLACED = frozenset({Reason.OUTSIDE_ROOTS, Reason.OVERLAPPING_LOCATION, Reason.UNSAFE_LOCATION})
+"""A table's owner, or its neighbour's, has to mend that: it is told by the history, too, and looked at again in each cycle."""
 _UNCHANGED = {reason: Skip(reason, "nothing changed since it was listed") for reason in Reason}
 
 
@@ -135,23 +138,24 @@ class Initiator:
         places = services.catalog.places_for(candidate.entity for candidate in candidates)
         missing = [candidate.entity for candidate in candidates if candidate.entity not in places] if len(places) < len(candidates) else []
         tables = services.catalog.tables_for(missing) if missing else {}
+        for entity in missing:
+            reason = Reason.PARTITION_MISSING if entity.whole_table() in tables else Reason.TABLE_MISSING
+            tally.skip(entity, Skip(reason, f"{entity} isn't in the catalog"))
         defaults = thresholds_from(services.settings.initiator.thresholds)
         rules: dict[int, TableRules] = {}
         held: dict[int, Denial | None] = {}
+        found = [(candidate, place) for candidate in candidates if (place := places.get(candidate.entity)) is not None]
+        ineligible = judge_all(services.places, [place for _, place in found], services.layout)
         subjects = []
-        for candidate in candidates:
-            entity = candidate.entity
-            place = places.get(entity)
-            if place is None:
-                reason = Reason.PARTITION_MISSING if entity.whole_table() in tables else Reason.TABLE_MISSING
-                tally.skip(entity, Skip(reason, f"{entity} isn't in the catalog"))
-                continue
-            table = place.table
+        for (candidate, place), why_not in zip(found, ineligible, strict=True):
+            entity, table = candidate.entity, place.table
             if (of_table := rules.get(table.tbl_id)) is None:
                 of_table = rules[table.tbl_id] = TableRules.of(table, defaults, services.layout)
                 held[table.tbl_id] = judge.paused(Subject(table.database, table.name, pool_of(table)))
-            if (skip := of_table.skip(candidate, table, place.location)) is not None:
+            if (skip := of_table.skip(candidate, why_not)) is not None:
                 tally.skip(entity, skip)
+                if skip.reason in _MISPLACED:
+                    self._record(entity, f"{skip.reason.value}: {skip.explanation}")
             elif (denial := held[table.tbl_id]) is not None:
                 tally.skip(entity, Skip(denial.reason, denial.sentence))
             elif entity in failing:

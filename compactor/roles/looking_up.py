@@ -7,13 +7,12 @@ Source: docs/compaction.md; Hive's Worker.
 import uuid
 from dataclasses import dataclass, replace
 
-from compactor.engine.change_management import change_management
 from compactor.engine.compaction import CompactionRequest
 from compactor.errors import RefusedError
-from compactor.metastore.model import Entity, PartitionFacts, QueueEntry, TableFacts
+from compactor.metastore.model import Entity, PartitionFacts, Place, QueueEntry, TableFacts
 from compactor.reasons import Reason
 from compactor.roles.absence import require_removed
-from compactor.roles.replication import is_source, why_not_compacted
+from compactor.roles.eligibility import require_eligible
 from compactor.roles.services import Services
 from compactor.storage.base import Storage
 
@@ -32,7 +31,8 @@ def look_up(services: Services, entry: QueueEntry) -> Facts:
     Find the table and partition of an entry.
 
     Raises:
-        RefusedError: it is gone, or is of a kind that isn't compacted, or lies where we may not write.
+        RefusedError: it is gone, or can't be compacted (`roles.eligibility`).
+        UnreachableError: metastore or store can't be asked.
     """
     entity = entry.entity
     table = services.catalog.find_table(entity.database, entity.table)
@@ -41,15 +41,10 @@ def look_up(services: Services, entry: QueueEntry) -> Facts:
     partition = services.catalog.find_partition(table, entity.partition) if entity.partition is not None else None
     if entity.partition is not None and partition is None:
         raise RefusedError(Reason.PARTITION_MISSING, f"there is no partition {entity}; it was probably dropped")
-    location = partition.location if partition else table.location
-    if (skip := why_not_compacted(table, entity.partition, location, entry.kind, services.layout)) is not None:
-        raise RefusedError(skip.reason, skip.explanation)
-    assert location is not None
-    services.places.require_inside(location)
-    services.places.require_alone(location, table, partition)
-    if is_source(table.database_parameters):
-        change_management().require(location)
-    return Facts(table, partition, location)
+    place = Place.of(table, partition)
+    require_eligible(services.places, place, services.layout, entry.kind)
+    assert place.location is not None
+    return Facts(table, partition, place.location)
 
 
 def is_in_the_catalog(services: Services, entity: Entity, facts: Facts) -> bool:

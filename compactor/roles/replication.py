@@ -6,11 +6,6 @@ Source: docs/operations.md; Hive's ReplChangeManager (isSourceOfReplication, sho
 
 from collections.abc import Mapping
 
-from compactor.acid.compaction import CompactionKind, LayoutVersion
-from compactor.metastore.model import TableFacts
-from compactor.planning.eligibility import why_not
-from compactor.planning.picker import Skip
-from compactor.reasons import Reason
 from compactor.storage.change_management import why_not_recycled
 
 _KEY = "repl.source.for"
@@ -26,11 +21,3 @@ def why_kept(database: str, database_parameters: Mapping[str, str], location: st
     if not is_source(database_parameters) or (why := why_not_recycled(location)) is None:
         return None
     return f"{database} is a source of replication, and replaced files can't be handed to Hive's change management: {why}"
-
-
-def why_not_compacted(table: TableFacts, partition: str | None, location: str | None, kind: CompactionKind | None, layout: LayoutVersion) -> Skip | None:
-    """As `planning.eligibility.why_not`; nor where what a compaction replaces would stay for ever."""
-    if (skip := why_not(table, partition, location, kind, layout)) is not None:
-        return skip
-    why = why_kept(table.database, table.database_parameters, location)
-    return None if why is None else Skip(Reason.REPLICATION_SOURCE, why)

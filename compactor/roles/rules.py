@@ -2,7 +2,7 @@
 Whether one table or partition is due: the rules that need no listing, then the picker.
 
 Pure but for what it is handed; the Initiator asks it for thousands of partitions, `compactor explain` for one, so both say the same.
-Source: docs/operations.md; `planning.eligibility`; Hive's Initiator, TableOptimizer, AcidTableOptimizer.
+Source: docs/operations.md; `eligibility`; Hive's Initiator, TableOptimizer, AcidTableOptimizer.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,6 @@ from compactor.errors import CompactorError
 from compactor.metastore.model import Candidate, TableFacts
 from compactor.planning.picker import Pick, PickInput, Skip, Thresholds, auto_compaction_off, cleanup_off, pick, thresholds_for
 from compactor.reasons import Reason
-from compactor.roles.replication import why_not_compacted
 from compactor.settings import Thresholds as ThresholdSettings
 
 _HOUR_MS = 3_600_000
@@ -27,13 +26,11 @@ class TableRules:
     What follows from a table's and its database's properties alone: worked out once, however many partitions the table has.
 
     Args:
-        layout: whose readers there are.
         by_hand: why it is compacted only when asked for.
         thresholds: the table's own, or why they can't be read.
         fingerprint: a hash of what a listing is judged by; another one means that it has to be judged again.
     """
 
-    layout: LayoutVersion
     by_hand: Skip | None
     thresholds: Thresholds | CompactorError
     fingerprint: int
@@ -48,14 +45,19 @@ class TableRules:
         except CompactorError as error:
             thresholds = error
         fingerprint = hash((table.tbl_id, table.insert_only, cleanup_off(table.parameters, {}), thresholds))
-        return cls(layout, by_hand, thresholds, fingerprint)
+        return cls(by_hand, thresholds, fingerprint)
 
-    def skip(self, candidate: Candidate, table: TableFacts, location: str | None) -> Skip | None:
-        """What needs no look at the directory: whether it can be compacted, and whether it is to be by itself now."""
-        if (skip := why_not_compacted(table, candidate.entity.partition, location, None, self.layout)) is not None:
-            if skip.reason is Reason.PARTITION_UNSPECIFIED:
-                return Skip(Reason.DYNAMIC_PARTITION_ENTRY, f"{table.full_name} is partitioned, and the write names no partition")
-            return skip
+    def skip(self, candidate: Candidate, ineligible: Skip | None) -> Skip | None:
+        """
+        What needs no look at the directory: whether it can be compacted, and whether it is to be by itself now.
+
+        Args:
+            ineligible: why it can't be compacted at all (`eligibility`).
+        """
+        if ineligible is not None:
+            if ineligible.reason is Reason.PARTITION_UNSPECIFIED:
+                return Skip(Reason.DYNAMIC_PARTITION_ENTRY, f"{candidate.entity.full_name} is partitioned, and the write names no partition")
+            return ineligible
         if candidate.active is not None:
             return Skip(Reason.ALREADY_QUEUED, f"{candidate.entity} is {candidate.active.value} already")
         return self.by_hand

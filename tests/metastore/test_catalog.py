@@ -6,7 +6,7 @@ from sqlalchemy import event
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.database import Database
 from compactor.metastore.initiating import Initiating
-from compactor.metastore.model import Column, Entity
+from compactor.metastore.model import Column, Entity, Place
 from compactor.metastore.transactions import Transactions
 from tests.fixtures.hive import metastore_sql
 from tests.metastore.actor import P, T
@@ -75,7 +75,7 @@ def test_places_are_the_short_form_of_facts(database, hive):
     facts, places = catalog.facts_for(entities), catalog.places_for(entities)
     assert set(places) == {P, T, Entity("db", "t", "p=3"), Entity("other", "u")}
     for entity, (table, partition) in facts.items():
-        assert places[entity] == (table, partition and partition.part_id, partition.location if partition else table.location)
+        assert places[entity] == Place.of(table, partition)
     assert catalog.parameters_of([places[P].part_id]) == {places[P].part_id: {"no_cleanup": "true"}}
 
 

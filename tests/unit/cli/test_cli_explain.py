@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from compactor.acid.compaction import CompactionKind
 from compactor.cli.inspect import look
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
@@ -155,6 +156,38 @@ def test_an_unknown_directory_is_shown_and_refused(shop, built, tmp_path):
         assert shop.run("plan", "shop.orders").exit_code == 4
     finally:
         stray.rmdir()
+
+
+def test_no_cleanup_is_told_of_what_would_be_refused_too(shop, built):
+    """An operator who mends what the plan is refused for knows that replaced files will stay; in the drawing and for programs."""
+    with shop.open() as database:
+        hive = Hive(database)
+        ((number,),) = hive.rows(database.schema.tbls, "tbl_id", where=database.schema.tbls.c.tbl_name == "orders")
+        hive.change(database.schema.table_params.insert().values(tbl_id=number, param_key="no_cleanup", param_value="true"))
+    warning = "no_cleanup is set for shop.orders: replaced files stay"
+    for possible in (True, False):
+        if not possible:
+            stray = built / "warehouse" / "shop.db" / "orders" / "backup"
+            stray.mkdir()
+        try:
+            told = shop.json("explain", "shop.orders")["compaction"]
+            assert (told["possible"], told["warnings"]) == (possible, [warning])
+            assert f"warning: {warning}" in " ".join(shop.run("explain", "shop.orders").stdout.split())
+        finally:
+            if not possible:
+                stray.rmdir()
+
+
+def test_partitions_whose_compactions_fail_are_not_due_in_the_list_either(shop):
+    """As of one partition, and as the Initiator."""
+    partition = "day=2024-01-01/path=a%2Fb"
+    with shop.open() as database:
+        queue, entity = Queue(database), Entity("shop", "events", partition)
+        for _ in range(2):
+            queue.enqueue(entity, CompactionKind.MAJOR)
+            queue.mark_failed(queue.claim("compactor-edge1-x-1", "test"), "broke")
+    reasons = {row["partition"]: row["reason"] for row in shop.json("explain", "shop.events")}
+    assert reasons[partition] == shop.json("explain", f"shop.events/{partition}")["verdict"]["reason"] == "failed-too-often"
 
 
 def test_a_missing_directory_is_one_line(shop, built):

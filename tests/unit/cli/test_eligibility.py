@@ -1,8 +1,11 @@
-"""One judgement: what Initiator, `explain`, `enqueue`, `plan` and Worker say of a table or partition is the same, whatever the catalog tells of it."""
+"""One judgement: what Initiator, `explain`, `enqueue`, `plan` and Worker say of a table or partition is the same, whatever the catalog and the store tell of it."""
 
+import json
+import os
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,18 +16,22 @@ from compactor.acid.write_ids import CompactorWriteIdList
 from compactor.cli import enqueue as enqueue_module
 from compactor.cli import plan as plan_module
 from compactor.cli.enqueue import enqueue
-from compactor.cli.inspect import judge
+from compactor.cli.inspect import judge, why_ineligible
 from compactor.cli.lookup import Found
 from compactor.cli.plan import plan
+from compactor.cli.root import cli
 from compactor.cli.session import Session
 from compactor.errors import RefusedError
-from compactor.metastore.model import Candidate, Column, Enqueued, Entity, PartitionFacts, QueueEntry, QueueState, TableFacts
+from compactor.metastore.database import Database
+from compactor.metastore.model import Candidate, Column, Enqueued, Entity, PartitionFacts, Place, QueueEntry, QueueState, TableFacts
 from compactor.planning.eligibility import REPLICATION_PENDING, why_not
 from compactor.planning.picker import Skip, Thresholds
 from compactor.reasons import Reason
+from compactor.roles.eligibility import judge_all
 from compactor.roles.looking_up import look_up
-from compactor.roles.replication import why_not_compacted
 from compactor.roles.rules import TableRules
+from tests.unit.roles.test_places import move, move_partition, swap
+from tests.unit.roles.world import World
 
 KEY, COLUMN = Column("p", "int"), Column("id", "int")
 SAME = {Reason.DYNAMIC_PARTITION_ENTRY: Reason.PARTITION_UNSPECIFIED}
@@ -62,10 +69,11 @@ partitions = st.builds(PartitionFacts, part_id=st.just(7), name=st.just("p=1"), 
 
 
 class Stub(Session):
-    """A session whose metastore holds one table, and at most one partition."""
+    """A session whose metastore holds one table, and at most one partition, which lie where `places` judge."""
 
-    def __init__(self, table, partition, layout):
+    def __init__(self, table, partition, layout, places):
         super().__init__()
+        self.places = places
         self.catalog = SimpleNamespace(
             find_table=lambda *_: table,
             find_partition=lambda _, name: partition if partition is not None and name == partition.name else None,
@@ -81,8 +89,22 @@ class Stub(Session):
     output = SimpleNamespace(say=lambda *_: None, show=lambda *_: None)
 
 
-ANYWHERE = SimpleNamespace(require_inside=lambda *_: None, require_alone=lambda *_: None)
-"""Where a table lies is judged apart from what it is."""
+class Where:
+    """In place of `Places`: everything lies where it may, or is refused for this reason; or a link leads there."""
+
+    def __init__(self, reason):
+        self.reason = reason
+
+    def refusals(self, wanted):
+        refused = self.reason not in {None, Reason.UNSAFE_LOCATION}
+        return [RefusedError(self.reason, "there") if refused else None for _ in wanted]
+
+    def require_unlinked(self, _):
+        if self.reason is Reason.UNSAFE_LOCATION:
+            raise RefusedError(self.reason, "a link")
+
+
+places = st.sampled_from([None, Reason.OUTSIDE_ROOTS, Reason.OVERLAPPING_LOCATION, Reason.UNSAFE_LOCATION]).map(Where)
 
 
 def reason_of(action):
@@ -106,7 +128,6 @@ def stubs(monkeypatch):
         monkeypatch.setattr(module, "Catalog", lambda database: database.catalog)
     accepted = Enqueued(1, True, QueueState.READY_FOR_CLEANING, "queued")
     monkeypatch.setattr(enqueue_module, "Queue", lambda _: SimpleNamespace(enqueue=lambda *_, **__: accepted))
-    monkeypatch.setattr(plan_module, "Places", lambda *_: ANYWHERE)
     monkeypatch.setattr(plan_module, "Transactions", lambda _: SimpleNamespace(valid_txns=lambda: None, compactor_write_ids=lambda *_: None))
     made = SimpleNamespace(observe=lambda: None, plan=lambda: SimpleNamespace(warnings=()))
     monkeypatch.setattr(plan_module, "Compaction", lambda *_: made)
@@ -116,35 +137,129 @@ def stubs(monkeypatch):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(tables(), st.none() | partitions, st.sampled_from(sorted(SUPPORTED)), st.sampled_from(LayoutVersion))
-def test_all_five_agree(stubs, table, partition, kind, layout):
+@given(tables(), st.none() | partitions, st.sampled_from(sorted(SUPPORTED)), st.sampled_from(LayoutVersion), places)
+def test_all_five_agree(stubs, table, partition, kind, layout, places):  # noqa: PLR0917 - drawn by Hypothesis, in this order
     """Whether it may be compacted, and the reason why not."""
     partition = partition if table.partitioned else None
-    name = partition.name if partition else None
-    location = partition.location if partition else table.location
-    wanted = why_not_compacted(table, name, location, kind, layout)
-    expected = wanted.reason if wanted else None
-    entity, session = Entity("db", "t", name), Stub(table, partition, layout)
+    place = Place.of(table, partition)
+    entity, session = Entity("db", "t", place.partition), Stub(table, partition, layout, places)
     arguments = {"target": str(entity), "partition": None, "kind": kind.value, "properties": {}}
 
     asked = reason_of(lambda: enqueue.callback.__wrapped__(session, pool=None, wait=False, timeout=None, **arguments))
     planned = reason_of(lambda: plan.callback.__wrapped__(session, **arguments))
-    services = SimpleNamespace(catalog=session.catalog, layout=layout, places=ANYWHERE)
+    services = SimpleNamespace(catalog=session.catalog, layout=layout, places=places)
     worked = reason_of(lambda: look_up(services, QueueEntry(1, entity, kind, QueueState.WORKING)))
-    assert {asked, planned, worked} == {expected}
 
-    any_kind = why_not_compacted(table, name, location, None, layout)
+    (skip,) = judge_all(places, [place], layout)
     candidate = Candidate(entity)
-    initiated = judged(TableRules.of(table, Thresholds(), layout).skip(candidate, table, location))
+    rules = TableRules.of(table, Thresholds(), layout)
+    initiated = judged(rules.skip(candidate, skip) or linked(places))
     state = resolve(Listing((), ()), CompactorWriteIdList("db.t", 0), None, layout)
     moment = SimpleNamespace(layout=layout, now_ms=0, oldest_open_ms=None)
-    explained = judged(judge(Found(table, partition), state, candidate, moment, Thresholds(), failing=False))
-    assert {initiated, explained} == {any_kind.reason if any_kind else None}
-    if expected is not any_kind and any_kind is None:
+    found = Found(table, partition)
+    explained = judged(judge(found, state, candidate, moment, Thresholds(), ineligible=why_ineligible(places, found, layout)))
+    assert initiated == explained
+    if initiated is None and asked is not None:
+        assert asked is Reason.UNSUPPORTED_KIND
         assert kind is CompactionKind.MINOR  # Hive 3.1 has no minor compaction of insert-only tables, and the picker knows
+    elif asked is Reason.UNSUPPORTED_KIND:
+        assert kind is CompactionKind.MINOR  # which is told before where it lies
+    else:
+        assert asked == initiated
+    assert asked == planned == worked
+
+
+def linked(places):
+    """What the Initiator's listing says."""
+    reason = reason_of(lambda: places.require_unlinked("file:/w/t"))
+    return None if reason is None else Skip(reason, "a link")
 
 
 @given(tables(), st.sampled_from(sorted(set(CompactionKind) - SUPPORTED)), st.sampled_from(LayoutVersion))
 def test_kinds_that_we_do_not_do_are_never_eligible(table, kind, layout):
     """One set says which we do: it is also what is claimed."""
-    assert why_not(table, "p=1", "file:/w/t", kind, layout) is not None
+    assert why_not(table, kind, layout) is not None
+
+
+def _lies_at(world, victim, table):
+    move(world, table.name, f"file:{victim.location}")
+
+
+def _lies_inside(world, victim, table):
+    move(world, victim.name, f"file:{table.location}/inside")
+
+
+def _lies_around(world, victim, table):
+    move(world, table.name, f"file:{victim.location.parent}")
+
+
+def _lies_outside(world, _, table):
+    outside = world.folder / "outside"
+    table.location.rename(outside)
+    move(world, table.name, f"file:{outside}")
+
+
+def _is_a_link(world, victim, table):
+    swap(world, table.location, victim)
+
+
+def _has_another_partition_inside(world, victim, table):
+    move_partition(world, "p=2", f"file:{table.location}/p=1/q")
+
+
+@pytest.mark.parametrize(
+    ("lies", "reason"),
+    [
+        (_lies_at, "overlapping-location"),
+        (_lies_inside, "overlapping-location"),
+        (_lies_around, "overlapping-location"),
+        (_lies_outside, "outside-roots"),
+        (_is_a_link, "unsafe-location"),
+        (_has_another_partition_inside, "overlapping-location"),
+    ],
+)
+def test_what_lies_wrong_is_refused_by_all_five(tmp_path, monkeypatch, lies, reason):
+    """Nothing is queued, neither by the Initiator nor by hand; what Hive queued is refused; and `explain` gives one answer."""
+    for name in [name for name in os.environ if name.startswith("COMPACTOR_")]:
+        monkeypatch.delenv(name)
+    config = tmp_path / "compactor.yaml"
+    config.write_text(f"database:\n  url: sqlite:///{tmp_path}/metastore.db\nhost: here\n", encoding="utf-8")
+    parted = lies is _has_another_partition_inside
+    with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as database:
+        world = World(database, tmp_path)
+        victim, table = world.table("victim", rows=1), world.table(rows=0, partition_keys=[("p", "int")] if parted else [])
+        for number in range(12):
+            world.insert(table, [(number, "x")], ("1",) if parted else None)
+        if parted:
+            world.insert(table, [(1, "x")], ("2",))
+        lies(world, victim, table)
+        world.settle_time()
+        initiated = world.initiator().run_once()
+        assert world.states() == []
+        entity = Entity("db", "t", "p=1" if parted else None)
+        told = [message.partition(": ")[0] for state, message in world.ended() if state == "did not initiate"]
+        world.enqueue(entity)
+        assert f"refused: {reason}: " in world.worker().run_once()
+        why = world.ended()[0][1].partition(": ")[2]
+    assert "queued 0 of" in initiated
+    assert set(told) == {reason}
+
+    def run(*arguments):
+        return CliRunner().invoke(cli, ["--config", str(config), "--output", "json", *arguments])
+
+    answer = run("explain", str(entity))
+    if lies is _lies_around:  # what is there can't be drawn
+        assert (answer.exit_code, answer.stderr) == (4, f"error: {why}\n")
+    else:
+        explained = json.loads(answer.stdout)
+        assert (explained["verdict"]["due"], explained["verdict"]["reason"]) == (False, reason)
+        assert explained["verdict"]["explanation"] == explained["compaction"]["message"] == why
+        assert (explained["compaction"]["possible"], explained["compaction"]["reason"]) == (False, reason)
+        drawn = " ".join(CliRunner().invoke(cli, ["--config", str(config), "explain", str(entity)]).stdout.split())
+        assert drawn.count(f"not due, and a compaction now would be refused ({reason}): ") == drawn.count(f"({reason}): ") == 1
+    for command in ("plan", "enqueue"):
+        refused = run(command, str(entity))
+        assert (refused.exit_code, refused.stderr) == (4, f"error: {why}\n")
+    assert json.loads(run("queue").stdout) == []
+    if parted:
+        assert {row["reason"] for row in json.loads(run("explain", "db.t").stdout)} == {reason}

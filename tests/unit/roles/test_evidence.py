@@ -56,7 +56,7 @@ def test_explain_shows_it_with_its_size(world, table):
     """As an item of its own, that no query reads."""
     keep(world, table, 1)
     facts = world.services.catalog.find_table("db", "t")
-    items = inspect(world.database, world.services.settings, Found(facts, None)).items
+    items = inspect(world.database, world.services.settings, world.services.places, Found(facts, None)).items
     (shown,) = [item for item in items if item.standing is Standing.EVIDENCE]
     assert (shown.name, shown.files, shown.bytes, shown.input) == (NAME, 1, 100, False)
     assert "verification" in shown.note

@@ -1,0 +1,146 @@
+"""
+Where the catalog has databases, tables and partitions, as rows.
+
+Source: docs/storage.md; Hive's Warehouse.getPartitionPath, getDefaultTablePath.
+"""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Final
+
+from sqlalchemy import Connection, or_, select
+
+from compactor.errors import RefusedError
+from compactor.log import get_logger
+from compactor.metastore.model import TableFacts
+from compactor.metastore.owners import Owner, loosely
+from compactor.metastore.schema import HiveSchema
+from compactor.metastore.sql import batches
+from compactor.storage.location import Place, is_at_or_inside, place_of
+
+_log = get_logger(__name__)
+_AT_ONCE: Final = 100
+"""Partitions whose siblings are looked for in one statement."""
+
+
+class Located:
+    """The rows of one metastore."""
+
+    def __init__(self, schema: HiveSchema) -> None:
+        self._schema = schema
+        self._derived: set[Place] = set()
+
+    def owners(self, connection: Connection) -> list[Owner]:
+        """Databases, tables, and those partitions that lie elsewhere than their table and their name say."""
+        schema = self._schema
+        dbs, tbls, sds, partitions = schema.dbs.c, schema.tbls.c, schema.sds.c, schema.partitions.c
+        found = self._databases(connection)
+        origin = schema.tbls.join(schema.dbs, tbls.db_id == dbs.db_id).join(schema.sds, tbls.sd_id == sds.sd_id)
+        for database, table, tbl_id, location in connection.execute(select(dbs.name, tbls.tbl_name, tbls.tbl_id, sds.location).select_from(origin)):
+            if location:
+                found.append(Owner(f"{database}.{table}", location, int(tbl_id)))
+        of_table = schema.sds.alias("table_sds")
+        origin = schema.partitions.join(schema.tbls, partitions.tbl_id == tbls.tbl_id).join(schema.dbs, tbls.db_id == dbs.db_id)
+        origin = origin.join(schema.sds, partitions.sd_id == sds.sd_id).outerjoin(of_table, tbls.sd_id == of_table.c.sd_id)
+        elsewhere = or_(of_table.c.location.is_(None), sds.location != of_table.c.location.concat("/").concat(partitions.part_name))
+        columns = (dbs.name, tbls.tbl_name, partitions.part_name, tbls.tbl_id, partitions.part_id, sds.location)
+        query = select(*columns).select_from(origin).where(sds.location.is_not(None), elsewhere)
+        for database, table, name, tbl_id, part_id, location in connection.execute(query):
+            found.append(Owner(f"{database}.{table}/{name}", location, int(tbl_id), int(part_id)))
+        return found
+
+    def are_still_there(self, connection: Connection, owners: AbstractSet[Owner]) -> bool:
+        """Whether the catalog has each of them where it was found."""
+        return owners <= self._now(connection, owners)
+
+    def _now(self, connection: Connection, owners: AbstractSet[Owner]) -> set[Owner]:
+        """Where each of them lies now; of a database all locations."""
+        tbls, partitions, sds = self._schema.tbls.c, self._schema.partitions.c, self._schema.sds.c
+        now = set(self._databases(connection)) if any(owner.tbl_id is None for owner in owners) else set[Owner]()
+        tables = {owner.tbl_id: owner for owner in owners if owner.part_id is None and owner.tbl_id is not None}
+        for batch in batches(tables):
+            query = select(tbls.tbl_id, sds.location).join(self._schema.sds, tbls.sd_id == sds.sd_id).where(tbls.tbl_id.in_(batch))
+            now.update(replace(tables[number], location=location) for number, location in connection.execute(query))
+        parts = {owner.part_id: owner for owner in owners if owner.part_id is not None}
+        for batch in batches(parts):
+            query = select(partitions.part_id, sds.location).join(self._schema.sds, partitions.sd_id == sds.sd_id).where(partitions.part_id.in_(batch))
+            now.update(replace(parts[number], location=location) for number, location in connection.execute(query))
+        return now
+
+    def siblings(self, connection: Connection, table: TableFacts, wanted: Sequence[tuple[Place, int | None]]) -> list[Owner | None]:
+        """
+        For each place of a partition that lies elsewhere than its name says, or of a dropped one, a partition of the same table at, above or below it that lies
+        where its name says: of one that lies elsewhere only the table can tell.
+
+        Args:
+            wanted: places of any host, and whose: a PART_ID, or another number of what was dropped.
+        """
+        root = loosely(table.location) if table.location else ()
+        inside = [index for index, (place, _) in enumerate(wanted) if root and len(place) > len(root) and is_at_or_inside(place, root)]
+        found: list[Owner | None] = [None] * len(wanted)
+        for batch in batches(inside, _AT_ONCE):
+            others = self._named(connection, table, [wanted[index][0][len(root) :] for index in batch])
+            for index in batch:
+                place, part_id = wanted[index]
+                found[index] = next((owner for owner, other in others if owner.part_id != part_id and _overlap(place, other)), None)
+        return found
+
+    def _named(self, connection: Connection, table: TableFacts, paths: Sequence[tuple[str, ...]]) -> list[tuple[Owner, Place]]:
+        """Partitions of a table, and their places, whose names are one of these paths below it, or lie above or below one."""
+        partitions, sds = self._schema.partitions.c, self._schema.sds.c
+        names = {"/".join(path[: depth + 1]) for path in paths for depth in range(len(path))}
+        below = [partitions.part_name.startswith(f"{'/'.join(path)}/", autoescape=True) for path in paths]
+        query = select(partitions.part_name, sds.location, partitions.part_id).join(self._schema.sds, partitions.sd_id == sds.sd_id)
+        query = query.where(partitions.tbl_id == table.tbl_id, or_(partitions.part_name.in_(names), *below))
+        return [
+            (Owner(f"{table.full_name}/{name}", there, table.tbl_id, int(number)), loosely(there)) for name, there, number in connection.execute(query) if there
+        ]
+
+    def roots(self, connection: Connection) -> set[Place]:
+        """
+        The databases' locations, and the warehouse of managed tables.
+
+        Hive 4 keeps that one in its configuration (`metastore.warehouse.dir`), and in the catalog only what was set by hand: of a database without a managed location
+        it is told by where managed tables lie that have their own name there. Source: Hive's Warehouse.getDefaultTablePath.
+        """
+        roots = {place_of(owner.location) for owner in self._databases(connection) if _understood(owner.location)}
+        dbs, tbls, sds = self._schema.dbs.c, self._schema.tbls.c, self._schema.sds.c
+        if "db_managed_location_uri" not in dbs:
+            return roots
+        origin = self._schema.tbls.join(self._schema.dbs, tbls.db_id == dbs.db_id).join(self._schema.sds, tbls.sd_id == sds.sd_id)
+        query = select(dbs.name, tbls.tbl_name, sds.location).select_from(origin)
+        for database, table, location in connection.execute(query.where(tbls.tbl_type == "MANAGED_TABLE", dbs.db_managed_location_uri.is_(None))):
+            if not location or not _understood(location):
+                continue
+            *above, own = place_of(location)
+            if own != table and not own.startswith(f"{table}.v"):
+                continue
+            warehouse = above if database == "default" else above[:-1] if above[-1] == f"{database}.db" else []
+            if len(warehouse) > 1:
+                self._note_derived(tuple(warehouse), f"{database}.{table}", location)
+                roots.add(tuple(warehouse))
+        return roots
+
+    def _note_derived(self, root: Place, table: str, location: str) -> None:
+        """Say once what a root was derived from: the catalog doesn't name it."""
+        if root not in self._derived:
+            self._derived.add(root)
+            _log.info("takes a directory of managed tables for a root of the warehouse", root="/".join(root), table=table, location=location)
+
+    def _databases(self, connection: Connection) -> list[Owner]:
+        dbs = self._schema.dbs.c
+        columns = [dbs[name] for name in ("db_location_uri", "db_managed_location_uri") if name in dbs]
+        rows = connection.execute(select(dbs.name, *columns)).all()
+        return [Owner(name, location) for name, *locations in rows for location in dict.fromkeys(locations) if location]
+
+
+def _overlap(one: Place, other: Place) -> bool:
+    return is_at_or_inside(one, other) or is_at_or_inside(other, one)
+
+
+def _understood(location: str) -> bool:
+    try:
+        return bool(place_of(location))
+    except RefusedError:
+        return False
