@@ -11,6 +11,7 @@ from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles.absence import require_removed
 from compactor.roles.away import AwayStores
+from compactor.roles.eligibility import require_recyclable
 from compactor.roles.initiator_tally import DueSubject, Moment
 from compactor.roles.rules import decide
 from compactor.roles.services import Services
@@ -21,7 +22,7 @@ def verdict_on(services: Services, subject: DueSubject, moment: Moment, away: Aw
     The picker's word, and whether it stays the same until something changes.
 
     Raises:
-        RefusedError: the directory can't be understood.
+        RefusedError: the directory can't be understood, or the store says that it can't be compacted.
         UnreachableError: it can't be seen.
         CompactorError: a property of the table's is none.
     """
@@ -49,4 +50,6 @@ def verdict_on(services: Services, subject: DueSubject, moment: Moment, away: Aw
         now_ms=moment.now_ms,
         oldest_open_ms=moment.oldest_open_ms,
     )
+    if isinstance(verdict, Pick):
+        require_recyclable(place)  # what else only the store tells, the listing has
     return verdict, not state.excluded and not candidate.aborted_count

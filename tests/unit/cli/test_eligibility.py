@@ -27,6 +27,7 @@ from compactor.metastore.model import Candidate, Column, Enqueued, Entity, Parti
 from compactor.planning.eligibility import REPLICATION_PENDING, why_not
 from compactor.planning.picker import Skip, Thresholds
 from compactor.reasons import Reason
+from compactor.roles import eligibility, replication
 from compactor.roles.eligibility import judge_all
 from compactor.roles.looking_up import look_up
 from compactor.roles.rules import TableRules
@@ -207,6 +208,20 @@ def _has_another_partition_inside(world, victim, table):
     move_partition(world, "p=2", f"file:{table.location}/p=1/q")
 
 
+def _is_a_source_without_a_root(world, victim, table):
+    """`hdfs.change_management_root` is set, and isn't there: only HDFS tells."""
+    schema = world.database.schema
+    ((number,),) = world.hive.rows(schema.dbs, "db_id", where=schema.dbs.c.name == "db")
+    world.hive.change(schema.database_params.insert().values(db_id=number, param_key="repl.source.for", param_value="policy"))
+
+
+class NoRoot:
+    """In place of HDFS."""
+
+    def require(self, location):
+        raise RefusedError(Reason.REPLICATION_SOURCE, f"hdfs://nn/cmroot isn't there, for {location}")
+
+
 @pytest.mark.parametrize(
     ("lies", "reason"),
     [
@@ -216,10 +231,13 @@ def _has_another_partition_inside(world, victim, table):
         (_lies_outside, "outside-roots"),
         (_is_a_link, "unsafe-location"),
         (_has_another_partition_inside, "overlapping-location"),
+        (_is_a_source_without_a_root, "replication-source"),
     ],
 )
 def test_what_lies_wrong_is_refused_by_all_five(tmp_path, monkeypatch, lies, reason):
     """Nothing is queued, neither by the Initiator nor by hand; what Hive queued is refused; and `explain` gives one answer."""
+    monkeypatch.setattr(replication, "why_not_recycled", lambda _: None)
+    monkeypatch.setattr(eligibility, "change_management", NoRoot)
     for name in [name for name in os.environ if name.startswith("COMPACTOR_")]:
         monkeypatch.delenv(name)
     config = tmp_path / "compactor.yaml"

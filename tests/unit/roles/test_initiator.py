@@ -1,11 +1,15 @@
 """Initiator: what is due is queued, once, with the most urgent first; what isn't has a reason; a bad table stops nobody."""
 
+from types import SimpleNamespace
+
 import pytest
 from sqlalchemy import insert
 from structlog.testing import capture_logs
 
-from compactor.errors import UnreachableError
+from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.model import Entity, QueueState
+from compactor.reasons import Reason
+from compactor.roles import eligibility, replication
 
 T = Entity("db", "t")
 
@@ -241,6 +245,32 @@ def test_a_bad_property_is_an_error_of_its_table(world):
     assert world.initiator().run_once() == "full scan: queued 0 of 1 candidates, 1 listed, 1 could not be judged"
     assert "compactorthreshold.hive.compactor.delta.num.threshold is 'many'" in (world.ended()[0][1] or "")
     assert "UsageError" not in (world.ended()[0][1] or "")
+
+
+def test_hdfs_is_asked_of_a_source_of_replication_when_it_is_due(world, monkeypatch):
+    """Whether files can be handed to change management isn't asked of what stays as it is; where it can't be asked, nothing is queued, and the next cycle asks again."""
+    asked = []
+
+    def require(location):
+        asked.append(location)
+        if len(asked) == 1:
+            raise UnreachableError("Hive's change management: no answer")
+        if len(asked) == 2:
+            raise RefusedError(Reason.REPLICATION_SOURCE, "the root isn't there")
+
+    monkeypatch.setattr(replication, "why_not_recycled", lambda _: None)
+    monkeypatch.setattr(eligibility, "change_management", lambda: SimpleNamespace(require=require))
+    world.warehouse.create_database("db", {"repl.source.for": "policy"})
+    due = world.table("due", rows=12)
+    world.table("small", rows=1)
+    world.table("other", rows=12, database="elsewhere")
+    world.settle_time()
+    initiator = world.initiator()
+    assert initiator.run_once() == "full scan: queued 1 of 3 candidates, 3 listed, 1 could not be judged (Hive's change management: no answer)"
+    assert initiator.run_once().startswith("queued 0 of ")
+    assert world.ended() == [("did not initiate", "replication-source: the root isn't there")]
+    assert initiator.run_once().startswith("queued 1 of ")
+    assert [location.removeprefix("file:") for location in asked] == [str(due.location)] * 3
 
 
 def test_a_missing_directory_is_an_error_of_its_table(world):
