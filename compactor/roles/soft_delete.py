@@ -9,7 +9,7 @@ Source: docs/operations.md; Hive's CompactionCleaner.cleanUsingLocation, AcidEve
 
 from dataclasses import replace
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import select
 
 from compactor.errors import OwnershipLostError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
@@ -54,10 +54,7 @@ def remove_dropped(services: Services, held: Held, entry: QueueEntry, facts: Fac
         tally.wait(entry, blockers[0].sentence, blockers[0].reason)
         _log.info("cleaning waits", reason=blockers[0].reason.value, why=blockers[0].sentence)
         return
-    partition = entry.entity.partition is not None
-    table = services.catalog.find_table(entry.entity.database, entry.entity.table) if partition else None
-    if (owner := services.places.in_the_way(location, table, dropped=partition)) is not None:
-        raise _used(location, owner)
+    _require_unused(services, entry, location)
     services.cleaning.mark_cleaner_start(entry)
     removed = _remove(services, held, entry, location)
     if removed is not None:
@@ -114,7 +111,7 @@ def _still_right(services: Services, held: Held, entry: QueueEntry, location: st
         raise OwnershipLostError(f"entry {entry.id} is no longer ready for cleaning")
     if blockers := _writers(services, entry):  # before the catalog is asked: who ends in between has added it there
         raise RetryableError(f"{blockers[0].sentence}; everything was put back")
-    _require_unused(services, location)
+    _require_unused(services, entry, location)
 
 
 def _writers(services: Services, entry: QueueEntry) -> list[Blocker]:
@@ -170,27 +167,33 @@ def _around(outer: str, inner: str) -> bool:
     return inner_place != outer_place and is_at_or_inside(inner_place, outer_place)
 
 
-def _require_unused(services: Services, location: str) -> None:
-    """Asked of the catalog as it is now: a table may have been created there a moment ago."""
-    path = split(location).path
-    if path.count("/") < 2:
+def _require_unused(services: Services, entry: QueueEntry, location: str) -> None:
+    """
+    Others than what was dropped as `places` know them, by a last look. What has its name by now as the catalog has it at this moment: an INSERT or a CTAS that
+    has just ended put it there, and isn't among the open transactions any more.
+
+    Raises:
+        RefusedError: the catalog has something at, above or below the place; or it is too near the root.
+    """
+    if split(location).path.count("/") < 2:
         raise RefusedError(Reason.UNKNOWN_NAME, f"{location} is too near the root to be removed as a dropped table")
-    schema = services.database.schema
-    sds, dbs = schema.sds.c, schema.dbs.c
-    pattern = "%" + path.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-    used = or_(sds.sd_id.in_(select(schema.tbls.c.sd_id)), sds.sd_id.in_(select(schema.partitions.c.sd_id)))
-
-    def look(connection: Connection) -> list[str]:
-        found = list(connection.scalars(select(sds.location).where(sds.location.like(pattern, escape="\\"), used)))
-        return found + list(connection.scalars(select(dbs.db_location_uri).where(dbs.db_location_uri.like(pattern, escape="\\"))))
-
-    for other in services.database.read(look):
-        if other and (_same(other, location) or _around(location, other)):
-            raise _used(location, other)
+    if (facts := services.catalog.facts_for([entry.entity]).get(entry.entity)) is not None:
+        table, partition = facts
+        there = partition.location if partition else table.location
+        if there and _meet(there, location):
+            raise _used(location, Owner(str(entry.entity), there, table.tbl_id, partition.part_id if partition else None))
+    dropped = entry.entity.partition is not None
+    of_table = services.catalog.find_table(entry.entity.database, entry.entity.table) if dropped else None
+    if (owner := services.places.in_the_way(location, of_table, dropped=dropped, last_look=True)) is not None:
+        raise _used(location, owner)
 
 
-def _used(location: str, other: Owner | str) -> RefusedError:
-    return RefusedError(Reason.OVERLAPPING_LOCATION, f"{location} was left by something dropped, but the catalog has {other} there: nothing is removed")
+def _used(location: str, owner: Owner) -> RefusedError:
+    return RefusedError(Reason.OVERLAPPING_LOCATION, f"{location} was left by something dropped, but the catalog has {owner} there: nothing is removed")
+
+
+def _meet(one: str, other: str) -> bool:
+    return _same(one, other) or _around(one, other) or _around(other, one)
 
 
 def _same(one: str | None, other: str | None) -> bool:

@@ -3,13 +3,15 @@
 import shutil
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import event, select, update
 
 from compactor.demo.rows import CatalogRows
+from compactor.metastore.places import Places
 from compactor.metastore.properties import encode_properties
 from compactor.metastore.transactions import TxnState
 from compactor.roles import soft_delete, steps
 from tests.unit.roles.tables import visible
+from tests.unit.roles.test_places import move_just_now
 
 
 def soft_deleted(world, table, partition=None, *, kind="a"):
@@ -231,11 +233,13 @@ def test_a_partition_whose_insert_was_rolled_back_is_removed_at_last(world):
 def test_what_an_insert_wrote_before_the_move_is_put_back(world, monkeypatch):
     """It began after the first look, and its delta was moved with the rest: nothing is deleted, and everything is at its place again."""
     table = dropped_partition(world)
-    begun, require_unused = [], soft_delete._require_unused
+    looks, begun, require_unused = [], [], soft_delete._require_unused
 
-    def then_an_insert_begins(services, location):
-        require_unused(services, location)
-        begun.append(begin_insert(world, table))
+    def then_an_insert_begins(services, entry, location):
+        require_unused(services, entry, location)
+        looks.append(location)
+        if len(looks) == 2:  # directly before the move
+            begun.append(begin_insert(world, table))
 
     monkeypatch.setattr(soft_delete, "_require_unused", then_an_insert_begins)
     said = world.clean()
@@ -243,6 +247,70 @@ def test_what_an_insert_wrote_before_the_move_is_put_back(world, monkeypatch):
     assert f"transaction {begun[0]} of bob@client" in said
     assert world.names(table.location / "p=1") == ["delta_0000001_0000001_0000", "delta_0000003_0000003_0000"]
     assert world.states() == ["ready for cleaning"]
+
+
+@pytest.mark.parametrize("partition", [None, "p=1"])
+@pytest.mark.parametrize("step", [steps.CLEANER_LISTED, steps.CLEANER_TRASHED])
+def test_what_came_into_the_catalog_by_its_own_name_a_moment_ago_stays(world, partition, step):
+    """An INSERT or a CTAS that has just ended, where the catalog takes long to read and was read before that: what has the name is asked for at each look."""
+    slow = world.services.places = Places(world.database, list, world.clock)
+    read = world.database.read
+
+    def slowly(work, **named):
+        world.clock.forward(3.0 if getattr(work, "__name__", "") == "owners" else 0.0)
+        return read(work, **named)
+
+    world.database.read = slowly
+    table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int")] if partition else [])
+    world.insert(table, [(1, "x")], ("1",) if partition else None)
+    catalog = CatalogRows(world.database)
+    drop_partition(world, partition) if partition else catalog.drop_table(table)
+    soft_deleted(world, table, partition)
+    slow.require_alone("file:/elsewhere", None)
+    before = visible(table)
+
+    def again():
+        if partition:
+            ((tbl_id,),) = world.hive.rows(world.database.schema.tbls, "tbl_id")
+            world.hive.add_partitions(tbl_id, [partition])
+        else:
+            catalog.add_table(table)
+
+    world.at_step[step] = again
+    assert "but the catalog has " in world.clean()
+    assert visible(table) == before
+    assert world.states() == ["ready for cleaning"]
+
+
+@pytest.mark.parametrize("step", [steps.CLEANER_LISTED, steps.CLEANER_TRASHED])
+@pytest.mark.parametrize("where", ["{}", "{}/below", "{}/.."])
+def test_what_came_there_a_moment_ago_keeps_it(world, step, where):
+    """Another table at, below or above the place: everything is put back."""
+    world.services.places = Places(world.database, list, world.clock)
+    table, other = world.table(rows=2, insert_only=True), world.table("other", rows=0)
+    CatalogRows(world.database).drop_table(table)
+    soft_deleted(world, table)
+    before = visible(table)
+    world.at_step[step] = lambda: move_just_now(world, other.name, "file:" + where.format(table.location))
+    assert "but the catalog has table db.other (" in world.clean()
+    assert visible(table) == before
+    assert world.states() == ["ready for cleaning"]
+
+
+def test_no_location_is_searched_for_in_all_of_the_catalog(world):
+    """Hive's schema has no index on locations: what `places` read serves the removals of a cycle, too."""
+    table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int")])
+    world.insert(table, [(1, "x")], ("1",))
+    dropped = world.table("u", rows=1, insert_only=True)
+    drop_partition(world, "p=1")
+    CatalogRows(world.database).drop_table(dropped)
+    soft_deleted(world, table, "p=1")
+    soft_deleted(world, dropped)
+    world.settle_time()
+    statements = []
+    event.listen(world.database.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
+    assert world.clean().startswith("cleaned 2 entries, 2 directories")
+    assert not [one for one in statements if '"LOCATION" LIKE' in one]
 
 
 def test_a_ctas_that_is_tried_again_keeps_what_it_writes(world):
