@@ -132,7 +132,8 @@ class Metrics:
             for outcome in JOB_OUTCOMES:
                 self.jobs.labels(kind, outcome)
         self.places_refused = counter(
-            "places_refused_total", "Renames, writes and deletions that were refused outside the warehouse's roots, and listings through a link below one."
+            "places_refused_total",
+            "Renames, writes and deletions that were refused outside the warehouse's roots, and any call through a symbolic link below one.",
         )
         self.verification_refused = counter(
             "verification_refused_total", "Compactions whose output was found different from its inputs; nothing was published."

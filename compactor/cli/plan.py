@@ -70,7 +70,7 @@ def make_plan(session: Session, found: Found, kind: CompactionKind, properties: 
         properties=properties or {},
         host=settings.host_name,
     )
-    compaction = Compaction(request, storage_for(found.location), ConfiguredSubmitter(settings), settings)
+    compaction = Compaction(request, storage_for(found.location, session.places.root_of), ConfiguredSubmitter(settings), settings)
     compaction.observe()
     made = compaction.plan()
     return made if found.kept is None else replace(made, warnings=(*made.warnings, found.kept))

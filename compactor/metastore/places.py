@@ -9,6 +9,7 @@ Source: docs/storage.md.
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -19,8 +20,8 @@ from compactor.metastore.located import Located
 from compactor.metastore.model import PartitionFacts, TableFacts
 from compactor.metastore.owners import Owner, Owners, overlapping
 from compactor.reasons import Reason
-from compactor.storage.links import LOCAL, link_below
-from compactor.storage.location import Place, place_of
+from compactor.storage import beneath
+from compactor.storage.location import LOCAL, Place, local_path, place_of
 
 FRESH_SECONDS: Final = 30.0
 _TIMES_ITS_COST: Final = 10
@@ -134,24 +135,29 @@ class Places:
     def require_inside(self, location: str) -> None:
         """
         Raises:
-            RefusedError: OUTSIDE_ROOTS; UNSAFE_LOCATION (a symbolic link below the root leads there); or the location can't be understood.
+            RefusedError: OUTSIDE_ROOTS; or the location can't be understood.
         """
         place = place_of(location)
         roots = self._roots_around([place])
-        if (root := roots.around(place)) is None:
+        if roots.around(place) is None:
             raise roots.refusal(location)
-        _require_no_link(location, root, place)
+
+    def root_of(self, location: str) -> str | None:
+        """Path of the root around a local place, below which no symbolic link is followed; None outside (where only reading is allowed), and on other stores."""
+        place = place_of(location)
+        root = self._roots(FRESH_SECONDS).around(place) if place[0] == LOCAL else None
+        return None if root is None else "/" + "/".join(root[1:])
 
     def require_unlinked(self, location: str) -> None:
         """
-        For reading, which is free outside the roots.
+        For what is only judged yet: each call of the local driver asks by itself.
 
         Raises:
             RefusedError: UNSAFE_LOCATION (a symbolic link below the root leads there).
         """
-        place = place_of(location)
-        if place[0] == LOCAL and (root := self._roots(FRESH_SECONDS).around(place)) is not None:
-            _require_no_link(location, root, place)
+        if (root := self.root_of(location)) is not None:
+            with suppress(OSError):  # there may be nothing yet
+                beneath.status(local_path(location), root)
 
     def _roots_around(self, places: Collection[Place]) -> _Roots:
         """Read again where one of these places is outside: its database may be new."""
@@ -245,7 +251,3 @@ def _is_free(table: TableFacts, roots: _Roots, owners: Owners) -> bool:
         return False
 
 
-def _require_no_link(location: str, root: Place, place: Place) -> None:
-    if (link := link_below(root, place)) is not None:
-        why = f"{link} is a symbolic link below the root {'/'.join(root)}: nothing is listed, written or removed there; give the location that it leads to"
-        raise RefusedError(Reason.UNSAFE_LOCATION, f"{location} isn't the directory's own name: {why}")

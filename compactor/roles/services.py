@@ -6,7 +6,7 @@ Opened by the daemon (and by tests, in the same way); the roles only use it.
 
 import getpass
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import cast
@@ -16,7 +16,6 @@ from compactor.control import Control
 from compactor.coordination import Alone, Coordinator, open_coordinator
 from compactor.engine.submit import StoppableSubmitter
 from compactor.engine.submitters import ConfiguredSubmitter
-from compactor.errors import RefusedError
 from compactor.log import about, get_logger, keep_secret
 from compactor.metastore.aborts import Aborts
 from compactor.metastore.catalog import Catalog
@@ -160,25 +159,13 @@ class Services:
 
     def storage(self, location: str) -> Storage:
         """
-        The driver of a location; what it changes lies inside the warehouse's roots, and what it lists isn't reached by a link below them.
+        The driver of a location; what it changes lies inside the warehouse's roots, and no link below them is followed.
 
         Raises:
             RefusedError: UNSUPPORTED_STORE, UNSAFE_LOCATION.
         """
-        return cast("Storage", Guarded(storage_for(location), self._may_change, self._may_list))
-
-    def _may_change(self, location: str) -> None:
-        self._counted(self.places.require_inside, location)
-
-    def _may_list(self, location: str) -> None:
-        self._counted(self.places.require_unlinked, location)
-
-    def _counted(self, require: Callable[[str], None], location: str) -> None:
-        try:
-            require(location)
-        except RefusedError:
-            self.metrics.places_refused.inc()
-            raise
+        driver = storage_for(location, self.places.root_of)
+        return cast("Storage", Guarded(driver, self.places.require_inside, self.metrics.places_refused.inc))
 
     def _is_in_the_queue(self, entry_id: int) -> bool:
         entry = self.queue.entry(entry_id)

@@ -1,15 +1,16 @@
 """
 A driver whose every change of the store is asked for first: no rename, write or deletion gets past it.
 
-A listing is asked for too: what it finds is compacted, or judged and removed. Other reading is as it was. Whether a place may be changed is the caller's rule (`metastore.places`); this is only where it is asked. Tasks on executors are sent the bare
-driver: they write below a staging directory that was made through this one.
+Whether a place may be changed is the caller's rule (`metastore.places`); this is only where it is asked. Tasks on executors have the bare driver: they write below
+a staging directory that was made through this one.
 Source: docs/storage.md.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from compactor.acid.listing import Listing
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
 from compactor.storage.base import Prepared, Storage, Uploads
 
 _CHANGED: Final = {
@@ -31,41 +32,45 @@ class Guarded:
     A `Storage`.
 
     Args:
-        may_change: raises where nothing may be changed.
-        may_list: raises where a listing would show what belongs to another.
+        may_change: raises RefusedError where nothing may be changed.
+        refused: told of each refusal, and of each call that was refused for a symbolic link on its way.
     """
 
-    def __init__(self, driver: Storage, may_change: Callable[[str], None], may_list: Callable[[str], None]) -> None:
+    def __init__(self, driver: Storage, may_change: Callable[[str], None], refused: Callable[[], None]) -> None:
         self._driver = driver
         self._may_change = may_change
-        self._may_list = may_list
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _bare, (self._driver,)
+        self._refused = refused
 
     @property
     def uploads(self) -> Uploads | None:
         """See `Storage.uploads`."""
         found = self._driver.uploads
-        return None if found is None else _GuardedUploads(found, self._may_change)
-
-    def list_tree(self, location: str) -> Listing:
-        """See `Storage.list_tree`."""
-        self._may_list(location)
-        return self._driver.list_tree(location)
+        return None if found is None else _GuardedUploads(found, self._ask)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._driver, name)
-        if name not in _CHANGED:
+        if not callable(found):
             return found
-        places, may_change = _CHANGED[name], self._may_change
+        places = _CHANGED.get(name, ())
 
         def asked(*arguments: Any) -> Any:
             for index in places:
-                may_change(arguments[index])
-            return found(*arguments)
+                self._ask(arguments[index])
+            try:
+                return found(*arguments)
+            except RefusedError as error:
+                if error.reason is Reason.UNSAFE_LOCATION:
+                    self._refused()
+                raise
 
         return asked
+
+    def _ask(self, location: str) -> None:
+        try:
+            self._may_change(location)
+        except RefusedError:
+            self._refused()
+            raise
 
 
 class _GuardedUploads:
@@ -83,7 +88,3 @@ class _GuardedUploads:
     def owner_of(self, location: str) -> str | None:
         """See `Uploads.owner_of`."""
         return self._uploads.owner_of(location)
-
-
-def _bare(driver: Storage) -> Storage:
-    return driver

@@ -1,19 +1,16 @@
 """
 Open files of the local file system: positioned reads, appending writes, copies inside the kernel.
 
-Whoever owns a table's directory may put a link where a file or its directory was a moment ago: neither is followed, and what was opened is looked at, not its name.
-Source: pread(2), copy_file_range(2), openat(2) on O_NOFOLLOW.
+Source: pread(2), copy_file_range(2).
 """
 
+import contextlib
 import errno
 import os
-import stat as modes
-from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
-from compactor.errors import RefusedError
 from compactor.orc.handles import RandomReader
-from compactor.reasons import Reason
+from compactor.storage.beneath import Entry, at, open_regular, remove_file
 from compactor.storage.failures import explained
 from compactor.storage.handles import Reading, Writing, whole
 
@@ -23,12 +20,12 @@ _NO_KERNEL_COPY: Final = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, err
 
 
 class LocalReader(Reading):
-    """A `ReadHandle` on a file descriptor of its own."""
+    """A `ReadHandle` on a file descriptor of its own; `root` as in `beneath.RootOf`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, root: str | None = None) -> None:
         self.name: Final = path
         with explained("read", path):
-            self._descriptor: Final = open_regular(path)
+            self._descriptor: Final = at(path, root, open_regular)
         self.size: Final = os.fstat(self._descriptor).st_size
         self._open = True
 
@@ -54,16 +51,13 @@ class LocalReader(Reading):
 
 
 class LocalWriter(Writing):
-    """A `WriteHandle` on a file that didn't exist before."""
+    """A `WriteHandle` on a file that didn't exist before; `root` as in `beneath.RootOf`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, root: str | None = None) -> None:
         super().__init__(path)
+        self._root = root
         with explained("create", path):
-            above = open_directory(str(Path(path).parent))
-            try:
-                self._descriptor = os.open(Path(path).name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=above)
-            finally:
-                os.close(above)
+            self._descriptor = at(path, root, _create)
         self._pending = bytearray()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -96,8 +90,8 @@ class LocalWriter(Writing):
         try:
             self._let_go()
         finally:
-            with explained("delete", self.name):
-                remove_if_there(self.name)
+            with explained("delete", self.name), contextlib.suppress(FileNotFoundError):
+                at(self.name, self._root, remove_file)
 
     def _let_go(self) -> None:
         """Once: its number may be another file's afterwards, whether closing succeeded or not."""
@@ -141,51 +135,5 @@ class _OnDescriptor(Protocol):
     def fileno(self) -> int: ...
 
 
-def open_directory(path: str) -> int:
-    """
-    A descriptor of a directory.
-
-    Raises:
-        RefusedError: UNKNOWN_NAME, it is a symbolic link, or no directory.
-    """
-    try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in {errno.ELOOP, errno.ENOTDIR} and os.path.lexists(path):
-            raise _unexpected(path, "a directory") from None
-        raise
-
-
-def open_regular(path: str, directory: int | None = None) -> int:
-    """
-    A descriptor for reading a regular file.
-
-    Args:
-        directory: a descriptor of the directory that `path` is a name in; None: the path is opened through its directory.
-
-    Raises:
-        RefusedError: UNKNOWN_NAME, it isn't one, or it or its directory is a symbolic link.
-    """
-    above = open_directory(str(Path(path).parent)) if directory is None else directory
-    try:
-        descriptor = os.open(Path(path).name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=above)
-    except OSError as error:
-        if error.errno in {errno.ELOOP, errno.ENXIO}:
-            raise _unexpected(path, "a file") from None
-        raise
-    finally:
-        if directory is None:
-            os.close(above)
-    if not modes.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _unexpected(path, "a file")
-    return descriptor
-
-
-def _unexpected(path: str, what: str) -> RefusedError:
-    return RefusedError(Reason.UNKNOWN_NAME, f"{path!r} isn't {what}, but a link or something else: move it away")
-
-
-def remove_if_there(path: str) -> None:
-    """Unlink a file; none there is fine."""
-    Path(path).unlink(missing_ok=True)
+def _create(entry: Entry) -> int:
+    return os.open(entry.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=entry.directory)

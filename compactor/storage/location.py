@@ -40,6 +40,8 @@ class Parts:
 
 Place = tuple[str, ...]
 """A store and the parts of a path: what lies inside another begins with it."""
+LOCAL: Final = "file://"
+"""The first part of a place on this machine's file systems."""
 
 
 def split(location: str) -> Parts:

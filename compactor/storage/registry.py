@@ -15,11 +15,11 @@ from compactor.reasons import Reason
 from compactor.settings import Settings
 from compactor.storage.away import Patient
 from compactor.storage.base import Storage
+from compactor.storage.beneath import RootOf
 from compactor.storage.local import LocalStorage
 from compactor.storage.location import Parts, local_path, split
 from compactor.storage.options import StorageOptions
 
-_LOCAL: Final = LocalStorage()
 _DRIVERS: Final = {
     "hdfs": "compactor.storage.hdfs:HdfsStorage",
     "viewfs": "compactor.storage.hdfs:HdfsStorage",
@@ -48,9 +48,9 @@ class _Registry:
 
     def configure(self, options: StorageOptions) -> None:
         with self._lock:
-            if options != self._options:
-                self._options = options
+            if options.beneath(None) != self._options.beneath(None):
                 self._made.clear()
+            self._options = options
 
     def driver(self, parts: Parts) -> Storage:
         key = (os.getpid(), parts.scheme, parts.authority)  # a connection can't be used on both sides of a fork
@@ -75,9 +75,12 @@ def configured() -> StorageOptions:
     return _REGISTRY.options
 
 
-def storage_for(location: str) -> Storage:
+def storage_for(location: str, root_of: RootOf | None = None) -> Storage:
     """
     The driver for a location: `file:` and plain paths are local.
+
+    Args:
+        root_of: for local ones, what is trusted on the way; None: as `configure` was told.
 
     Raises:
         RefusedError: UNSUPPORTED_STORE (a scheme that no driver serves, one whose package isn't installed, a relative path).
@@ -85,8 +88,9 @@ def storage_for(location: str) -> Storage:
     """
     parts = split(location)
     if parts.scheme in {"", "file"}:
-        local_path(location)
-        return _LOCAL
+        if parts.authority:
+            local_path(location)
+        return LocalStorage(root_of or _REGISTRY.options.root_of)
     if parts.scheme not in _DRIVERS:
         known = ", ".join(f"{scheme}:" for scheme in ("file", *_DRIVERS))
         raise RefusedError(Reason.UNSUPPORTED_STORE, f"location {location!r} is on a store that isn't supported; supported are plain paths and {known}")

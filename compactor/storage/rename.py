@@ -14,46 +14,46 @@ from typing import Final
 
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.storage.failures import explanation
+from compactor.storage.beneath import Entry
 
-_CURRENT_DIRECTORY: Final = -100
 _NOREPLACE: Final = 1
 _SYSTEM_CALLS: Final = {"x86_64": 316, "aarch64": 276, "arm64": 276, "ppc64le": 357, "s390x": 347, "riscv64": 276}
 _UNABLE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
-def rename_noreplace(source: str, target: str) -> None:
+def rename_noreplace(source: Entry, target: Entry) -> None:
     """
     Move `source` to `target` atomically, only if nothing is at `target`.
 
     Raises:
         FileExistsError: something is there, be it an empty directory.
         FileNotFoundError: no source, or no directory to hold the target.
-        RefusedError: UNSUPPORTED_STORE (the operating system or this file system can't), PERMISSION_DENIED, DISK_FULL.
+        RefusedError: UNSUPPORTED_STORE (the operating system or this file system can't).
+        OSError: anything else.
     """
-    code = _renameat2(os.fsencode(source), os.fsencode(target))
+    code = _renameat2(source, target)
     if code == 0:
         return
     if code == errno.EEXIST:
-        raise FileExistsError(code, os.strerror(code), target)
+        raise FileExistsError(code, os.strerror(code), target.path)
     if code in {errno.ENOENT, errno.ENOTDIR}:
-        raise FileNotFoundError(code, os.strerror(code), source, None, target)
+        raise FileNotFoundError(code, os.strerror(code), source.path, None, target.path)
     if code in _UNABLE:
-        what = f"can't rename {source!r} to {target!r} without the risk of replacing something"
+        what = f"can't rename {source.path!r} to {target.path!r} without the risk of replacing something"
         raise RefusedError(Reason.UNSUPPORTED_STORE, f"{what}: the file system or the kernel lacks renameat2 with RENAME_NOREPLACE")
     if code == errno.EXDEV:
-        raise RefusedError(Reason.UNSUPPORTED_STORE, f"can't rename {source!r} to {target!r}: they are on different file systems")
-    raise explanation(OSError(code, os.strerror(code)), f"rename {source!r} to", target)
+        raise RefusedError(Reason.UNSUPPORTED_STORE, f"can't rename {source.path!r} to {target.path!r}: they are on different file systems")
+    raise OSError(code, os.strerror(code), source.path, None, target.path)
 
 
-def _renameat2(source: bytes, target: bytes) -> int:
+def _renameat2(source: Entry, target: Entry) -> int:
     """Zero, or the error number. Goes through glibc's wrapper, or through the bare system call where the C library has none."""
     library = ctypes.CDLL(None, use_errno=True)
     arguments = (
-        ctypes.c_int(_CURRENT_DIRECTORY),
-        ctypes.c_char_p(source),
-        ctypes.c_int(_CURRENT_DIRECTORY),
-        ctypes.c_char_p(target),
+        ctypes.c_int(source.directory),
+        ctypes.c_char_p(os.fsencode(source.name)),
+        ctypes.c_int(target.directory),
+        ctypes.c_char_p(os.fsencode(target.name)),
         ctypes.c_uint(_NOREPLACE),
     )
     wrapper = getattr(library, "renameat2", None)

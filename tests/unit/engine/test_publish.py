@@ -23,6 +23,7 @@ class Shaky(LocalStorage):
     """A file system whose renames into the partition go wrong as told."""
 
     def __init__(self, before=None, after=None, *, blind=False):
+        super().__init__()
         self.before, self.after, self.blind = before, after, blind
         self.broken = False
 
@@ -83,6 +84,7 @@ class Recording(LocalStorage):
     """Notes which directories hold names that a power cut could take back."""
 
     def __init__(self):
+        super().__init__()
         self.loose = set()
 
     def create(self, location):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from compactor.storage.base import Storage
+from compactor.storage.location import local_path, parent
 from compactor.storage.registry import storage_for
 
 
@@ -33,9 +34,10 @@ IN_PLACE = [
 
 
 def _place(request: pytest.FixtureRequest) -> tuple[Storage, str]:
-    """A driver and a location of an empty directory."""
+    """A driver and a location of an empty directory; of `file:` locations the directory above is the trusted root, a plain path has none."""
     location = request.param(request)
-    return storage_for(location), location
+    root = parent(local_path(location)) if location.startswith("file:") else None
+    return storage_for(location, lambda _: root), location
 
 
 place = pytest.fixture(params=[*RENAMING, *PREPARING, *IN_PLACE], name="place")(_place)

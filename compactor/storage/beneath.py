@@ -1,0 +1,185 @@
+"""
+Names on this machine's file systems, reached by descriptors from a root that is trusted: below it no symbolic link is followed.
+
+A user who may write inside a table's directory may put a link where a directory was a moment ago. So a path isn't looked at and then used: it is opened from its
+root down, one directory after the other, and the call is made relative to the last of them. A directory that was exchanged before that is refused. One that is
+exchanged later is still the one that was opened.
+Source: openat(2) on O_PATH and O_NOFOLLOW; docs/storage.md.
+"""
+
+import contextlib
+import errno
+import os
+import stat as modes
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
+
+Result = TypeVar("Result")
+
+RootOf = Callable[[str], str | None]
+"""Of a location the path of the trusted directory at or above it; None where there is none: then the last two names of its path aren't followed."""
+
+_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+"""Of a directory on the way: it needn't be readable."""
+
+
+class Entry(NamedTuple):
+    """
+    A name in a directory that is open.
+
+    Args:
+        directory: its descriptor, for calls relative to it.
+        path: for messages.
+    """
+
+    directory: int
+    name: str
+    path: str
+
+
+def at(path: str, root: str | None, act: Callable[[Entry], Result]) -> Result:
+    """
+    Make a call with the last name of a path and the directory that holds it. A directory that another machine removed, and NFS still knew, is looked for again.
+
+    Args:
+        root: see `RootOf`.
+
+    Raises:
+        RefusedError: UNSAFE_LOCATION, a directory on the way is a symbolic link.
+        OSError: a directory on the way can't be opened, or the call failed.
+    """
+    try:
+        return _at(path, root, act)
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
+    return _at(path, root, act)
+
+
+def _at(path: str, root: str | None, act: Callable[[Entry], Result]) -> Result:
+    above, _, name = path.rpartition("/")
+    directory = _descend(above.rpartition("/")[0] if root is None else above if root == path else root, above)
+    try:
+        return act(Entry(directory, name or ".", path))
+    finally:
+        os.close(directory)
+
+
+def _descend(root: str, path: str) -> int:
+    """A descriptor of a directory at or below a root; an empty path is that of the file system."""
+    directory, reached = os.open(root or "/", _PASSED), root.rstrip("/")
+    for name in path[len(reached) + 1 :].split("/") if len(path) > len(reached) else ():
+        reached = f"{reached}/{name}"
+        try:
+            below = _open(Entry(directory, name, reached), _PASSED)
+        finally:
+            os.close(directory)
+        directory = below
+    return directory
+
+
+def _open(entry: Entry, flags: int) -> int:
+    try:
+        return os.open(entry.name, flags | os.O_NOFOLLOW, dir_fd=entry.directory)
+    except NotADirectoryError:
+        _status(entry)
+        raise
+
+
+def open_directory(entry: Entry) -> int:
+    """
+    A descriptor that a directory can be listed, synced and changed by.
+
+    Raises:
+        RefusedError: UNSAFE_LOCATION, it is a symbolic link.
+        OSError: it can't be opened.
+    """
+    return _open(entry, _LISTED)
+
+
+@contextlib.contextmanager
+def opened(entry: Entry) -> Iterator[int]:
+    """As `open_directory`; closes it."""
+    descriptor = open_directory(entry)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def directory(path: str, root: str | None) -> int:
+    """As `open_directory`; a root itself, or a path without one, may be a link."""
+    return os.open(path, _LISTED) if root is None or root == path else at(path, root, open_directory)
+
+
+def status(path: str, root: str | None) -> os.stat_result:
+    """What is there; a root itself, or a path without one, may be a link. Raises as `at`, and for a link at the end too."""
+    return Path(path).stat() if root is None or root == path else at(path, root, _status)
+
+
+def _status(entry: Entry) -> os.stat_result:
+    """Raises RefusedError: UNSAFE_LOCATION, it is a symbolic link."""
+    found = os.stat(entry.name, dir_fd=entry.directory, follow_symlinks=False)
+    if modes.S_ISLNK(found.st_mode):
+        why = "is a symbolic link below the root of the warehouse, and isn't followed: move it away, or give the location that it leads to"
+        raise RefusedError(Reason.UNSAFE_LOCATION, f"{entry.path} {why}")
+    return found
+
+
+def open_regular(entry: Entry) -> int:
+    """
+    A descriptor for reading a file.
+
+    Raises:
+        RefusedError: UNKNOWN_NAME, it is a symbolic link, a pipe or anything else than a file.
+        OSError: it can't be opened.
+    """
+    try:
+        descriptor = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=entry.directory)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:
+            raise _no_file(entry.path) from None
+        raise
+    if not modes.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _no_file(entry.path)
+    return descriptor
+
+
+def remove_file(entry: Entry) -> None:
+    """Unlink a file; none there is fine."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(entry.name, dir_fd=entry.directory)
+
+
+def remove_tree(entry: Entry) -> None:
+    """
+    Remove a directory with everything below; none there is fine. Of a symbolic link the link is removed.
+
+    Raises:
+        RefusedError: UNSAFE_LOCATION, a directory became a symbolic link meanwhile.
+        OSError: it is no directory, or can't be removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if modes.S_ISLNK(os.stat(entry.name, dir_fd=entry.directory, follow_symlinks=False).st_mode):
+            os.unlink(entry.name, dir_fd=entry.directory)
+            return
+        with opened(entry) as directory:
+            with os.scandir(directory) as children:
+                inside = [(child.name, child.is_dir(follow_symlinks=False)) for child in children]
+            for child, is_directory in inside:
+                (remove_tree if is_directory else remove_file)(Entry(directory, child, f"{entry.path}/{child}"))
+        try:
+            os.rmdir(entry.name, dir_fd=entry.directory)
+        except NotADirectoryError:
+            _status(entry)
+            raise
+
+
+def _no_file(path: str) -> RefusedError:
+    return RefusedError(Reason.UNKNOWN_NAME, f"{path!r} isn't a file, but a link or something else: move it away")
