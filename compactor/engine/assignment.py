@@ -30,7 +30,7 @@ class Assignment:
 
     def write(self, path: Path) -> None:
         plain = {name: value for name, value in asdict(self).items() if name != "storage"}
-        stores = {"hdfs": self.storage.hdfs.model_dump(mode="json"), "s3": self.storage.s3.model_dump(mode="json")}
+        stores = {"hdfs": self.storage.hdfs.model_dump(mode="json"), "s3": self.storage.s3.model_dump(mode="json"), "root": self.storage.root}
         path.touch(0o600, exist_ok=False)
         path.write_text(json.dumps(plain | {"storage": stores}), encoding="utf-8")
 
@@ -45,8 +45,8 @@ class Assignment:
             what = f"the daemon is compactor {plain['version']}, but what was shipped to the cluster is {__version__}"
             raise CompactorError(f"{what}: build the archive again (`compactor archive build`)")
         stores = plain.pop("storage")
-        return cls(**plain, storage=StorageOptions(Hdfs(**stores["hdfs"]), S3(**stores["s3"])))
+        return cls(**plain, storage=StorageOptions(Hdfs(**stores["hdfs"]), S3(**stores["s3"]), stores["root"]))
 
     @property
     def job(self) -> JobName:
-        return JobName(self.name, self.key)
+        return JobName(self.name, self.key, root=self.storage.root)

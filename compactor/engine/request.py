@@ -25,6 +25,7 @@ class CompactionRequest:
         properties: of the queue entry.
         pool: compaction pool, for scheduling.
         run_as: the user that an application is run as, where that is wanted.
+        root: path of the root of the warehouse around a local location; see `beneath.RootOf`.
     """
 
     entry_id: int
@@ -42,6 +43,7 @@ class CompactionRequest:
     host: str = field(default_factory=socket.getfqdn)
     pool: str | None = None
     run_as: str | None = None
+    root: str | None = None
 
     @property
     def job(self) -> JobName:
@@ -53,7 +55,7 @@ class CompactionRequest:
         """
         name = job_name(self.host, self.entity.database, self.entity.table, self.entity.partition)
         asked = wishes([self.properties, self.table.parameters, self.table.database_parameters])
-        return JobName(name, f"{self.entry_id}.{self.attempt}", self.pool, wishes=asked, user=self.run_as)
+        return JobName(name, f"{self.entry_id}.{self.attempt}", self.pool, wishes=asked, user=self.run_as, root=self.root)
 
     @property
     def spec(self) -> TableSpec:

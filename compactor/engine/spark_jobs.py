@@ -46,7 +46,7 @@ class SparkJob:
         try:
             self._context.setJobGroup(self._job.group, self._job.name, interruptOnCancel=False)
             self._context.setLocalProperty("spark.scheduler.pool", self._job.pool or POOL)
-            run = partial(run_elsewhere, function, storage=configured(), tokens=tokens_of(self._context))
+            run = partial(run_elsewhere, function, storage=configured().beneath(self._job.root), tokens=tokens_of(self._context))
             self.results = self._context.parallelize(tasks, len(tasks)).mapPartitions(run).collect()
         except BaseException as error:
             self.error = error

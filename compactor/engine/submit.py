@@ -29,6 +29,7 @@ class JobName:
         place: the compaction's staging directory, there as long as nobody has given the compaction up; None where nothing is staged.
         wishes: queue, memory and cores that its table or request asks for.
         user: as whom it runs, where applications can be run as somebody else.
+        root: path of the root of the warehouse around its local places; see `beneath.RootOf`.
     """
 
     name: str
@@ -37,6 +38,7 @@ class JobName:
     place: str | None = None
     wishes: Wishes = field(default_factory=Wishes)
     user: str | None = None
+    root: str | None = None
 
     @property
     def group(self) -> str:

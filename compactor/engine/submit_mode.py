@@ -154,14 +154,15 @@ class ApplicationSubmitter(Runner):
         require_java()
         if job.place is None:
             raise CompactorError(f"{job.name} has no staging directory to talk through")
-        storage, home, secret = storage_for(job.place), join(job.place, DIRECTORY), secrets.token_bytes(32)
+        options = self._options.beneath(job.root)
+        storage, home, secret = storage_for(job.place, options.root_of), join(job.place, DIRECTORY), secrets.token_bytes(32)
         mailbox = Mailbox(storage, home, secret)
         mailbox.open()
         if self._settings.proxy_user:
             _let_write(storage, job.place, home)
         folder = Path(tempfile.mkdtemp(prefix="compactor-submit-"))
         try:
-            options = self._options.as_user(job.user) if self._settings.proxy_user and job.user else self._options
+            options = options.as_user(job.user) if self._settings.proxy_user and job.user else options
             assignment = Assignment(__version__, job.name, job.key, home, secret.hex(), self._settings.silence_seconds, options)
             assignment.write(folder / "assignment.json")
             line, env = command(self._settings, job, folder / "assignment.json"), environment(job, folder)

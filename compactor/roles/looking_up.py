@@ -95,4 +95,5 @@ def request_for(services: Services, entry: QueueEntry, facts: Facts, txn_id: int
         host=services.identity.host,
         pool=entry.pool,
         run_as=run_as,
+        root=services.places.root_of(facts.location),
     )

@@ -229,7 +229,7 @@ def test_an_archive_of_another_version_is_refused(tmp_path):
 
 def test_an_assignment_is_what_was_written(tmp_path):
     """Stores as they are configured."""
-    assignment = Assignment(__version__, "n", "1.a", "/h", "00ff", 1.5, StorageOptions.of(settings(hdfs={"user": "ann"}, s3={"region": "eu"})))
+    assignment = Assignment(__version__, "n", "1.a", "/h", "00ff", 1.5, StorageOptions.of(settings(hdfs={"user": "ann"}, s3={"region": "eu"})).beneath("/w"))
     assignment.write(tmp_path / "a.json")
     assert Assignment.read(tmp_path / "a.json") == assignment
 
