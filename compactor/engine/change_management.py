@@ -2,8 +2,8 @@
 Hands files of a replication source to Hive's change management, as Hive's Cleaner does before it deletes them.
 
 A replica that copies files by an older dump looks for those that are gone in the change-management root (`hive.repl.cmrootdir`), under their name and HDFS' checksum.
-Our client of HDFS knows neither checksums of files nor extended attributes nor encryption zones, so a JVM with Spark's Hadoop client does this part; it starts with
-the first file, and ends with the process. The metastore empties the root (`hive.repl.cm.retain`).
+Our client of HDFS knows neither checksums of files nor extended attributes nor which encryption zone a path is in, so a JVM with Spark's Hadoop client does this part;
+it starts with the first file, and ends with the process. The metastore empties the root (`hive.repl.cm.retain`).
 Source: docs/operations.md; Hive's ReplChangeManager (recycle, getCMPath, checksumFor), 3.1.3 and 4.0.1.
 """
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from sqlalchemy import select
 
+from compactor.engine.change_management import change_management
 from compactor.errors import OwnershipLostError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.catalog import Facts
@@ -22,7 +23,7 @@ from compactor.roles import steps
 from compactor.roles.cleaner_tally import CleanerTally
 from compactor.roles.leadership import Held
 from compactor.roles.removing import trash_for
-from compactor.roles.replication import is_source, why_kept
+from compactor.roles.replication import is_source
 from compactor.roles.services import Services
 from compactor.roles.trash import Removal, settle
 from compactor.storage.base import Storage
@@ -73,13 +74,12 @@ def _remove(services: Services, held: Held, entry: QueueEntry, location: str) ->
     if not storage.exists(above):
         _require_removed_with_more(services, entry, storage, location)
         return None
-    parameters = services.catalog.database_parameters(entry.entity.database)
-    if (why := why_kept(entry.entity.database, parameters, location)) is not None:
-        raise RefusedError(Reason.REPLICATION_SOURCE, why)
+    recycled = is_source(services.catalog.database_parameters(entry.entity.database))
+    if recycled:
+        change_management().require(location)  # before anything is moved: where it is a replica finds it
     settle(storage, above, storage.directories(above), entry.id)
     if not storage.exists(location):
         return None
-    recycled = is_source(parameters)
     trash = trash_for(storage, above, entry.id, recycled=recycled)
     trash.open()
     try:

@@ -14,6 +14,7 @@ from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX
 from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
 from compactor.engine.aborted_rows import aborted_with_rows, may_hold_aborted
+from compactor.engine.change_management import change_management
 from compactor.engine.staging import EVIDENCE_PREFIX
 from compactor.errors import RefusedError
 from compactor.log import get_logger
@@ -113,7 +114,7 @@ class Sweep:
         Remove the directories that `wanted` names, and with `originals` the original files that a base has replaced.
 
         Raises:
-            RefusedError: something is not as it was decided on (it was put back), or the directory can't be understood.
+            RefusedError: something is not as it was decided on (it was put back), the directory can't be understood, or Hive's change management takes no files from it.
             UnreachableError: the directory is missing, and so is the one above: what is in it isn't known.
         """
 
@@ -126,6 +127,8 @@ class Sweep:
         if not removals_in(listing, state):
             self._services.steps.enter(steps.CLEANER_LISTED, self._about)
             return self._swept((), listing, state, (), listed_ms)
+        if self._recycled:
+            change_management().require(self._location)  # before anything is moved: where it is a replica finds it
         trash = trash_for(self._storage, self._location, self._tag, recycled=self._recycled)
         trash.open()
         try:
