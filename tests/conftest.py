@@ -20,7 +20,7 @@ from compactor.roles import older_snapshots
 from compactor.settings.stores import S3
 from compactor.storage.registry import configure, configured
 from tests.cluster import s3_server
-from tests.cluster.fixtures import ha, ha_server, hdfs, hdfs_directory, hdfs_server, yarn_server  # noqa: F401 - for every package
+from tests.cluster.fixtures import ha, ha_server, hdfs, hdfs_directory, hdfs_server, yarn_server, zones, zones_server  # noqa: F401 - for every package
 from tests.counts import COUNTS
 from tests.hive.java import UnavailableError
 from tests.hive.reader import HiveReader

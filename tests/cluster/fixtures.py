@@ -25,6 +25,12 @@ def ha_server(tmp_path_factory):
     yield from _started("ha", tmp_path_factory, 1)
 
 
+@pytest.fixture(scope="session")
+def zones_server(tmp_path_factory):
+    """A NameNode with a KMS, and a DataNode; `zone make PATH` makes an encryption zone."""
+    yield from _started("zones", tmp_path_factory, 1)
+
+
 def _started(kind, tmp_path_factory, *arguments, conf=None):
     try:
         server = HadoopServer(kind, tmp_path_factory.mktemp(kind), *arguments, conf=conf)
@@ -50,6 +56,12 @@ def hdfs(hdfs_server):
 def ha(ha_server):
     """The HDFS server with two NameNodes, and this process configured to use it."""
     yield from configured_for(ha_server, _options(ha_server))
+
+
+@pytest.fixture
+def zones(zones_server):
+    """The HDFS server with a KMS, and this process configured to use it."""
+    yield from configured_for(zones_server, _options(zones_server))
 
 
 def _options(server):

@@ -12,6 +12,7 @@ import java.security.SecureRandom;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.crypto.key.kms.server.MiniKMS;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hdfs.DFSTestUtil;
@@ -33,6 +34,7 @@ import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMApp;
  * Ends when standard input does, so that no server outlives its test run.
  *
  *   Servers hdfs CONF DATA DATANODES       one NameNode
+ *   Servers zones CONF DATA DATANODES      one NameNode, with a KMS for encryption zones
  *   Servers ha CONF DATA DATANODES         two NameNodes, name service "ns1", the first active
  *   Servers yarn CONF DATA NODEMANAGERS MEMORY_MB     CONF names the file system to use
  *
@@ -54,7 +56,7 @@ public final class Servers {
       Path conf = Files.createDirectories(Path.of(args[1]));
       Path data = Files.createDirectories(Path.of(args[2]));
       int nodes = Integer.parseInt(args[3]);
-      Commands servers = args[0].equals("yarn") ? new Yarn(conf, nodes, Integer.parseInt(args[4])) : new Hdfs(conf, data, nodes, args[0].equals("ha"));
+      Commands servers = args[0].equals("yarn") ? new Yarn(conf, nodes, Integer.parseInt(args[4])) : new Hdfs(conf, data, nodes, args[0]);
       System.out.println("READY");
       BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
       for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -78,9 +80,16 @@ public final class Servers {
     private final Path conf;
     private final Map<Integer, MiniDFSCluster.DataNodeProperties> stopped = new TreeMap<>();
 
-    Hdfs(Path conf, Path data, int dataNodes, boolean ha) throws Exception {
+    Hdfs(Path conf, Path data, int dataNodes, String kind) throws Exception {
+      boolean ha = kind.equals("ha");
       this.conf = conf;
       Configuration given = given(conf);
+      if (kind.equals("zones")) {
+        Path keys = Files.createDirectories(data.resolve("kms"));
+        MiniKMS kms = new MiniKMS.Builder().setKmsConfDir(keys.toFile()).build();
+        kms.start();
+        given.set("hadoop.security.key.provider.path", "kms://http@" + HOST + ":" + kms.getKMSUrl().getPort() + "/kms");
+      }
       Configuration c = new Configuration();
       given.forEach(one -> c.set(one.getKey(), one.getValue()));
       UserGroupInformation.setConfiguration(c);   // who is in which group is read once, by whoever asks first
@@ -141,6 +150,12 @@ public final class Servers {
         case "safemode enter" -> active().setSafeMode(SafeModeAction.SAFEMODE_ENTER);
         case "safemode leave" -> active().setSafeMode(SafeModeAction.SAFEMODE_LEAVE);
         case "quota set" -> active().setQuota(new org.apache.hadoop.fs.Path(words[2]), limit(words[3]), limit(words[4]));
+        case "zone make" -> {   // with a key of its own
+          String key = words[2].substring(1).replace('/', '-');
+          DFSTestUtil.createKey(key, cluster, cluster.getConfiguration(0));
+          active().mkdirs(new org.apache.hadoop.fs.Path(words[2]));
+          active().createEncryptionZone(new org.apache.hadoop.fs.Path(words[2]), key);
+        }
         case "datanode stop" -> stopped.put(Integer.parseInt(words[2]), cluster.stopDataNode(Integer.parseInt(words[2])));
         case "datanode start" -> {
           for (MiniDFSCluster.DataNodeProperties one : stopped.values()) {

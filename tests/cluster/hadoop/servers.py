@@ -33,7 +33,7 @@ class HadoopServer:
     One kind of server with what belongs to it. Use as a context manager.
 
     Args:
-        kind: "hdfs", "ha" (two NameNodes) or "yarn".
+        kind: "hdfs", "zones" (with a KMS), "ha" (two NameNodes) or "yarn".
         folder: an empty one; `conf` in it becomes the clients' HADOOP_CONF_DIR, `log` what the server says.
         conf: for yarn, the HDFS server's `conf`: both then share it.
         arguments: number of DataNodes or NodeManagers; for yarn then MiB of each NodeManager.

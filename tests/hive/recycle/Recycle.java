@@ -22,6 +22,7 @@ public final class Recycle {
     Configuration conf = MetastoreConf.newMetastoreConf();
     MetastoreConf.setBoolVar(conf, MetastoreConf.ConfVars.REPLCMENABLED, true);
     MetastoreConf.setVar(conf, MetastoreConf.ConfVars.REPLCMDIR, arguments[0]);
+    conf.set("hive.repl.cm.nonencryptionzone.rootdir", new Path(new Path(arguments[0]), "/tmp/cmroot").toString());   // Hive 4 wants one where the root is in an encryption zone
     ReplChangeManager manager = ReplChangeManager.getInstance(conf);
     FileSystem files = new Path(arguments[0]).getFileSystem(conf);
     BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
