@@ -249,5 +249,3 @@ def _is_free(table: TableFacts, roots: _Roots, owners: Owners) -> bool:
         )
     except RefusedError:
         return False
-
-

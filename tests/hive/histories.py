@@ -121,7 +121,10 @@ def play(version, request, parties, folder):
     @example({"partitioned": False}, [_INSERT, ("ask", 0, True), ("work",), ("read",), ("hive_cleans",), ("initiate",)])  # an entry that has nothing to clean
     @example({"partitioned": True}, [_INSERT_BEGUN, _INSERT_BEGUN, _INSERT, ("ask", 0, False), ("work",), ("initiate",)])  # nothing to compact, two times
     @example({"partitioned": False}, [*[_INSERT] * 5, ("stream", 0, 3, [None, True, True]), ("clean",), ("hive_cleans",), _INSERT, ("initiate",), ("work",)])
-    @example({"partitioned": False, "originals": 3}, [("ask", 0, True), ("work",), ("stream", 0, 1, [True, False]), ("hive_cleans",), _INSERT, _INSERT, ("hive_initiates",)])
+    @example(
+        {"partitioned": False, "originals": 3},
+        [("ask", 0, True), ("work",), ("stream", 0, 1, [True, False]), ("hive_cleans",), _INSERT, _INSERT, ("hive_initiates",)],
+    )
     def live(table, steps):
         turns = Turns()
         try:
