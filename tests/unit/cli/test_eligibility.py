@@ -100,6 +100,9 @@ class Where:
         refused = self.reason not in {None, Reason.UNSAFE_LOCATION}
         return [RefusedError(self.reason, "there") if refused else None for _ in wanted]
 
+    def root_of(self, _):
+        return None
+
     def require_unlinked(self, _):
         if self.reason is Reason.UNSAFE_LOCATION:
             raise RefusedError(self.reason, "a link")
