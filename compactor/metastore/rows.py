@@ -38,8 +38,8 @@ _FAILED_ON_3 = (QueueState.REFUSED, QueueState.ABORTED)
 _META_INFO = 2048
 """Bytes that CC_META_INFO holds on every database of Hive's."""
 
-_TIMES = ("start_ms", "commit_ms", "enqueue_ms")
-"""Hive reads NULL as 0 and writes it so into the history: of what was aborted before it began."""
+_NEVER_ZERO = ("start_ms", "commit_ms", "enqueue_ms", "txn_id", "next_txn_id")
+"""Hive reads NULL as 0 and writes it so into the history: of what was aborted before it began, or failed before it was committed."""
 
 
 def read_queue(connection: Connection, schema: HiveSchema, *where: ColumnElement[bool], limit: int | None = None) -> list[QueueEntry]:
@@ -151,6 +151,6 @@ def _common(row: RowMapping, prefix: str) -> dict[str, Any] | None:
     except ValueError:
         properties = {}  # one unreadable row must not stop the loop; without its location nothing is deleted for it
     values: dict[str, Any] = {field: get(f"{prefix}_{name}") for name, field in _FIELDS.items()}
-    values |= {field: values[field] or None for field in _TIMES}
+    values |= {field: values[field] or None for field in _NEVER_ZERO}
     entity = Entity(get(f"{prefix}_database"), get(f"{prefix}_table"), get(f"{prefix}_partition"))
     return values | {"id": int(get(f"{prefix}_id")), "entity": entity, "kind": kind, "state": state, "properties": properties}

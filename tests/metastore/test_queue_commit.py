@@ -174,6 +174,20 @@ def test_a_commit_is_known_by_what_it_wrote_however_the_entry_ended(database_4, 
     assert committed(queue.entry(entry.id), txn_id)
 
 
+def test_what_hive_failed_was_not_committed(database_4, hive_4):
+    """Where no commit wrote its number Hive's markFailed writes 0 into the history: that of an attempt that was rolled back, and is forgotten, is no proof of a commit."""
+    entry, txn_id = working(database_4)
+    Transactions(database_4).abort(txn_id, "test")
+    if database_4.embedded:
+        Queue(database_4).mark_failed(entry, "by Hive")
+        history = database_4.schema.completed_compactions
+        hive_4.change(history.update().values(cc_next_txn_id=0, cc_commit_time=0))
+    else:
+        info = {"id": entry.id, "dbname": "db", "tableName": "t", "type": "MAJOR", "errorMessage": "by Hive"}
+        hive_4.party.call("markFailed", info)
+    assert not committed(Queue(database_4).entry(entry.id), txn_id)
+
+
 def lose_the_answer(database, monkeypatch, *, before):
     """Kill the connection around the next COMMIT: before it arrives, or after it was carried out."""
     dialect = database.engine.dialect
