@@ -5,6 +5,7 @@ A row of TXN_COMPONENTS says that an aborted transaction may have left files. Wi
 forgotten counts as committed. So a row goes only by a proof. Source: docs/metastore.md, *Forgetting*; Hive's MarkCleanedFunction, HIVE-21052, HIVE-24481.
 """
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,9 @@ def forget(connection: Connection, database: Database, proof: Proof) -> int:
     """
     Delete the components of aborted transactions that the proof covers; returns how many. None when the table isn't the one that was swept.
 
+    And those of writes to a table of that name that was dropped or renamed while its components were noted (`note_unnamed`, Hive's lock): their write ids are no
+    longer this table's, no proof would ever name them, and the transactions would be remembered for good.
+
     Raises:
         RefusedError: the table became another one meanwhile: each statement sees what was committed before it. The transaction must be rolled back.
     """
@@ -72,11 +76,14 @@ def forget(connection: Connection, database: Database, proof: Proof) -> int:
     note_unnamed(connection, database)
     if connection.scalar(_tbl_id(schema, proof.table)) != proof.tbl_id:
         return 0
-    columns = (components.c.tc_txnid, components.c.tc_partition, components.c.tc_operation_type, components.c.tc_writeid)
+    columns = (components.c.tc_txnid, components.c.tc_partition, components.c.tc_operation_type, components.c.tc_writeid, _is_of_another_table(schema))
     rows = connection.execute(select(*columns).where(_aborted_of(schema, proof.table)).distinct()).all()
     covered: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
-    for txn_id, partition, operation, write_id in rows:
-        if write_id is not None and proof.covers(txn_id, partition, operation, write_id):
+    others = set()
+    for txn_id, partition, operation, write_id, of_another in rows:
+        if of_another:
+            others.add(int(txn_id))
+        if write_id is not None and (of_another or proof.covers(txn_id, partition, operation, write_id)):
             covered.setdefault((partition, operation), []).append((txn_id, write_id))
     deleted = 0
     for (partition, operation), pairs in covered.items():
@@ -84,6 +91,8 @@ def forget(connection: Connection, database: Database, proof: Proof) -> int:
         for batch in batches(pairs, _PAIRS):
             these = tuple_(components.c.tc_txnid, components.c.tc_writeid).in_(batch)
             deleted += connection.execute(delete(components).where(named, these)).rowcount
+    for batch in batches(sorted(others)):
+        _add_unnamed(connection, schema, batch)
     if connection.scalar(_tbl_id(schema, proof.table)) != proof.tbl_id:
         raise RefusedError(Reason.INPUT_CHANGED, f"{proof.table} was dropped or re-created while its aborted writes were being forgotten; nothing was")
     return deleted
@@ -121,7 +130,12 @@ def forget_vanished(connection: Connection, database: Database, table: Entity) -
         not_(exists().where(counters.nwi_database == table.database, counters.nwi_table == table.table)),
         not_(exists().where(mappings.t2w_database == table.database, mappings.t2w_table == table.table)),
     )
-    return connection.execute(delete(schema.txn_components).where(_aborted_of(schema, table), unknown)).rowcount
+    components = schema.txn_components.c
+    found = connection.scalars(select(components.tc_txnid).where(_aborted_of(schema, table)).distinct().order_by(components.tc_txnid)).all()
+    deleted = connection.execute(delete(schema.txn_components).where(_aborted_of(schema, table), unknown)).rowcount
+    for batch in batches(found if deleted else ()):
+        _add_unnamed(connection, schema, batch)  # it may have been renamed while its components were noted
+    return deleted
 
 
 def note_unnamed(connection: Connection, database: Database) -> int:
@@ -134,8 +148,20 @@ def note_unnamed(connection: Connection, database: Database) -> int:
     transaction, or it would be done again after the sweep.
     """
     schema = database.schema
-    txns, components, mappings = schema.txns, schema.txn_components, schema.txn_to_write_id.c
+    txns = schema.txns
     found = [int(txn_id) for txn_id in connection.scalars(select(txns.c.txn_id).where(unnoted(schema)).order_by(txns.c.txn_id))]
+    before = func.substr(func.coalesce(txns.c.txn_meta_info, ""), 1, _META_INFO - len(NOTED))
+    noted = 0
+    for batch in batches(found):
+        locked = _add_unnamed(connection, schema, batch)
+        connection.execute(update(txns).where(txns.c.txn_id.in_(locked)).values(txn_meta_info=before.concat(NOTED)))
+        noted += len(locked)
+    return noted
+
+
+def _add_unnamed(connection: Connection, schema: HiveSchema, txn_ids: Collection[int]) -> Sequence[int]:
+    """Give aborted transactions a component for each table of which they have a write id and none, or on 3.1 none for all of it; those that are still remembered."""
+    txns, components, mappings = schema.txns.c, schema.txn_components, schema.txn_to_write_id.c
     there = exists().where(
         components.c.tc_txnid == mappings.t2w_txnid, components.c.tc_database == mappings.t2w_database, components.c.tc_table == mappings.t2w_table
     )
@@ -143,16 +169,11 @@ def note_unnamed(connection: Connection, database: Database) -> int:
         there = there.where(components.c.tc_partition.is_(None))
     columns = ("tc_txnid", "tc_database", "tc_table", "tc_operation_type", "tc_writeid")
     values = (mappings.t2w_txnid, mappings.t2w_database, mappings.t2w_table, literal("i"), mappings.t2w_writeid)
-    before = func.substr(func.coalesce(txns.c.txn_meta_info, ""), 1, _META_INFO - len(NOTED))
-    noted = 0
-    for batch in batches(found):
-        # aborted is final; the rows are locked, so that nobody's purge takes them away meanwhile
-        locked = connection.scalars(select(txns.c.txn_id).where(txns.c.txn_id.in_(batch)).order_by(txns.c.txn_id).with_for_update()).all()
-        missing = select(*values).where(mappings.t2w_txnid.in_(locked), not_(there))
-        connection.execute(insert(components).from_select(columns, missing))
-        connection.execute(update(txns).where(txns.c.txn_id.in_(locked)).values(txn_meta_info=before.concat(NOTED)))
-        noted += len(locked)
-    return noted
+    # aborted is final; the rows are locked, so that nobody's purge takes them away meanwhile
+    locked = connection.scalars(select(txns.txn_id).where(txns.txn_id.in_(txn_ids)).order_by(txns.txn_id).with_for_update()).all()
+    missing = select(*values).where(mappings.t2w_txnid.in_(locked), not_(there))
+    connection.execute(insert(components).from_select(columns, missing))
+    return locked
 
 
 def unnoted(schema: HiveSchema) -> ColumnElement[bool]:
@@ -175,6 +196,20 @@ def _of_table(components: Table, table: Entity) -> ColumnElement[bool]:
 def _aborted_of(schema: HiveSchema, table: Entity) -> ColumnElement[bool]:
     aborted = select(schema.txns.c.txn_id).where(schema.txns.c.txn_state == "a")
     return and_(_of_table(schema.txn_components, table), schema.txn_components.c.tc_txnid.in_(aborted))
+
+
+def _is_of_another_table(schema: HiveSchema) -> ColumnElement[bool]:
+    """
+    A component of a write of which this table knows no write id: it was another table's, of the same name then or now.
+
+    An aborted transaction keeps its write ids for as long as it is remembered; a DROP TABLE takes them away and a rename moves them, each together with the
+    components that it sees. It guards nothing here: an id without a transaction counts as committed.
+    """
+    components, mappings = schema.txn_components.c, schema.txn_to_write_id.c
+    mapped = exists().where(
+        mappings.t2w_txnid == components.tc_txnid, mappings.t2w_database == components.tc_database, mappings.t2w_table == components.tc_table
+    )
+    return and_(components.tc_operation_type != "c", not_(mapped))
 
 
 def only_its(connection: Connection, schema: HiveSchema, entity: Entity) -> list[Entity]:
