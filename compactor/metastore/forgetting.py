@@ -91,8 +91,8 @@ def forget(connection: Connection, database: Database, proof: Proof) -> int:
         for batch in batches(pairs, _PAIRS):
             these = tuple_(components.c.tc_txnid, components.c.tc_writeid).in_(batch)
             deleted += connection.execute(delete(components).where(named, these)).rowcount
-    for batch in batches(sorted(others)):
-        _add_unnamed(connection, schema, batch)
+    for txn_ids in batches(sorted(others)):
+        _add_unnamed(connection, schema, txn_ids)
     if connection.scalar(_tbl_id(schema, proof.table)) != proof.tbl_id:
         raise RefusedError(Reason.INPUT_CHANGED, f"{proof.table} was dropped or re-created while its aborted writes were being forgotten; nothing was")
     return deleted
