@@ -1,7 +1,7 @@
 """
 Hive's TxnHandler and ours on one database, statement by statement in any order.
 
-Whatever the order, what `World.check` says is so: no id is handed out twice; what was committed is valid and stays so, what is open isn't, nor what was rolled back
+Whatever the order, what `truths` says is so: no id is handed out twice; what was committed is valid and stays so, what is open isn't, nor what was rolled back
 while its rows may lie in files; an entry of the queue is in one place and one worker's, and changes together with its transaction; nothing is cleaned beside
 who was there at the commit, nor forgotten that has to be compacted; no exclusive lock is held beside another, no lock after its transaction.
 """
@@ -16,7 +16,7 @@ from compactor.errors import CompactorError
 from compactor.metastore.database import Database
 from tests.counts import count
 from tests.hive.party import HiveError
-from tests.metastore import hives_steps, our_steps
+from tests.metastore import hives_steps, our_steps, truths
 from tests.metastore.real import RealHive
 from tests.metastore.stepping import Stepped, interleave
 from tests.metastore.steps import Step
@@ -82,7 +82,7 @@ class Life(RuleBasedStateMachine):
 
     def teardown(self):
         if self.sound:
-            self.world.end()
+            truths.end(self.world)
         count("histories of Hive's TxnHandler beside ours")
         next(self.lent, None)
 
@@ -112,7 +112,7 @@ class Life(RuleBasedStateMachine):
             else:
                 step.then(answer)
         world.settle()
-        world.check()
+        truths.check(world)
         self.sound = True
 
     @rule(which=st.integers(0, 2), how=st.sampled_from(["static", "update", "dynamic", "unnamed"]), end=st.sampled_from(["commit", "abort", "silence", None]))

@@ -1,5 +1,5 @@
 """
-What is true on a database on which Hive's TxnHandler and ours work: transactions, what may lie in files, entries of the queue; and that Hive's own answers say so.
+What is true on a database on which Hive's TxnHandler and ours work: transactions, what may lie in files, entries of the queue; `truths` says what must be so of it.
 
 There are no files here. A write has some in each partition it named from its beginning until a cleaner removes them, an attempt of a compaction from when its state is
 stored; what removes them looks at the lists that the real one looks at.
@@ -11,25 +11,22 @@ from dataclasses import dataclass, field
 from sqlalchemy import select, update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList, ValidWriteIdList
+from compactor.acid.write_ids import CleanerWriteIdList
 from compactor.errors import RefusedError
 from compactor.metastore.aborts import Aborts
 from compactor.metastore.cleaning import Cleaning
 from compactor.metastore.forgetting import Proof
-from compactor.metastore.housekeeping import Duty, Housekeeping
+from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks import Locks
 from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.metastore.queue import Queue
 from compactor.metastore.transactions import Transactions, TxnState
-from compactor.reasons import Reason
 from tests.counts import count
 from tests.hive.party import HiveError
 
 OURS, HIVES = "ann-1", "hive-1"
 """Workers."""
 _STATES = {"o": TxnState.OPEN, "c": TxnState.COMMITTED, "a": TxnState.ABORTED, None: TxnState.ABSENT}
-_IN_TURN = {Reason.EARLIER_ENTRY, Reason.COMPACTION_ABORTED, Reason.AT_WORK, Reason.RETENTION}
-_ACTIVE = {QueueState.INITIATED, QueueState.WORKING}
 
 
 @dataclass(eq=False)
@@ -430,18 +427,18 @@ class World:
         self._see()
 
     def _see(self):
-        self.before: tuple[set[int], set[int]] = set(self._open()), self._plain_locks()
+        self.before: tuple[set[int], set[int]] = set(self.open_txns()), self.plain_locks()
         self._note_ready()
 
-    def _open(self):
+    def open_txns(self):
         return [number for number, txn in self.txns.items() if txn.state is TxnState.OPEN]
 
-    def _plain_locks(self):
+    def plain_locks(self):
         return {lock.lock_id for lock in self.locks.all() if not lock.txn_id and lock.state == "a"}
 
     def _note_ready(self):
         """Who was there when an entry became ready to be cleaned."""
-        opened, locks = set(self._open()) & self.before[0], self._plain_locks() & self.before[1]
+        opened, locks = set(self.open_txns()) & self.before[0], self.plain_locks() & self.before[1]
         for entry in self.queue.entries(QueueState.READY_FOR_CLEANING):
             if entry.id not in self.readers and (not self.hive_4 or entry.next_txn_id is not None):
                 self.readers[entry.id] = opened, locks
@@ -471,135 +468,3 @@ class World:
             self.drop()
         for number in self.abort_later:
             self.abort(number)
-
-    # What must be so
-
-    def check(self):
-        """Hive's answers, and ours, are true."""
-        txns = self.hive.schema.txns
-        self.hive.change(update(txns).values(txn_started=txns.c.txn_started - 10_000))
-        text, lists = self.hive.snapshot(self.t.name, self.u.name)
-        theirs, ours = ValidTxnList.parse(text), self.transactions.valid_txns()
-        assert ours == theirs
-        assert ours.high_watermark >= self.mark, "the watermark fell"
-        self.mark = ours.high_watermark
-        for number, txn in self.txns.items():
-            if txn.state is TxnState.OPEN:
-                assert not theirs.is_valid(number), f"transaction {number} is open"
-            elif txn.state is TxnState.COMMITTED:
-                assert theirs.is_valid(number), f"transaction {number} was committed"
-        for attempt in self.attempts:
-            if attempt.files and attempt.txn_id is not None and self.txns[attempt.txn_id].state is TxnState.ABORTED:
-                assert not theirs.is_valid(attempt.txn_id), f"what compaction {attempt.number} wrote under transaction {attempt.txn_id} came to life"
-        for place, written in zip((self.t, self.u), lists, strict=True):
-            self._check_writes(place, ValidWriteIdList.parse(written), self.transactions.valid_write_ids(place.name, ours))
-        self._check_locks()
-        self._check_queue()
-        self._check_ready()
-        self._check_candidates()
-
-    def _check_writes(self, place, theirs, ours):
-        owners = {write.write_id: (txn, write) for txn in self.txns.values() for write in txn.writes if write.place is place}
-        for write_id in range(1, max(theirs.high_watermark, ours.high_watermark) + 2):
-            assert ours.is_valid(write_id) == theirs.is_valid(write_id), (write_id, ours, theirs)
-            if write_id <= theirs.high_watermark:
-                assert ours.is_aborted(write_id) == theirs.is_aborted(write_id), (write_id, ours, theirs)
-            elif ours.is_aborted(write_id):  # Hive may let its list end where no write that follows committed
-                assert owners[write_id][0].state is TxnState.ABORTED, (write_id, ours, theirs)
-        for write_id, (txn, write) in owners.items():
-            valid = theirs.is_valid(write_id)
-            if txn.state is TxnState.COMMITTED:
-                assert valid, f"committed write {write_id} of {place.name} isn't valid: {theirs}"
-            elif txn.state is TxnState.OPEN or (write.files and not write.lost):
-                assert not valid, f"{txn.state} write {write_id} of {place.name} is valid: {theirs}"
-
-    def _check_locks(self):
-        opened = set(self._open())
-        locks = self.locks.all()
-        left = [lock for lock in locks if lock.txn_id and lock.txn_id not in opened]
-        assert not left, f"locks of ended transactions: {left}"
-        held = [lock for lock in locks if lock.state == "a"]
-        for alone in (lock for lock in held if lock.kind == "e"):
-            beside = [lock for lock in held if lock.lock_id != alone.lock_id and lock.txn_id != alone.txn_id and _meet(alone, lock)]
-            assert not beside, f"{alone} and {beside} are held together"
-        level = self.hive.schema.min_history_level
-        if level is not None:
-            assert {number for (number,) in self.hive.rows(level, "mhl_txnid")} == opened
-
-    def _check_queue(self):
-        shown = [one["id"] for one in self.hive.party.call("showCompact", {})["compacts"]]
-        assert len(shown) == len(set(shown)), f"entries are in two places: {shown}"
-        assert self.known <= set(shown), f"entries are nowhere: {self.known - set(shown)}"
-        entries = self.queue.entries()
-        assert all((entry.state is QueueState.WORKING) <= (entry.worker_id is not None) for entry in entries), entries
-        active = [entry.entity for entry in entries if entry.state in _ACTIVE]
-        assert len(active) == len(set(active)), f"asked for twice: {entries}"
-        if not self.hive_4:
-            return
-        for entry in [*entries, *self.queue.history()]:
-            if entry.txn_id is None or entry.id in self.spoilt or entry.txn_id not in self.txns:
-                continue
-            committed = self.txns[entry.txn_id].state is TxnState.COMMITTED
-            assert committed == (entry.next_txn_id is not None), f"{entry} and its transaction, {self.txns[entry.txn_id].state}"
-
-    def _check_ready(self):
-        """Nothing is cleaned from under a reader that was there at the commit."""
-        opened, locks = set(self._open()), self._plain_locks()
-        if not self.queue.entries(QueueState.READY_FOR_CLEANING):
-            return
-        reading = {number: (then & opened, held & locks) for number, (then, held) in self.readers.items()}
-        for cleaning in (self.cleaning, Cleaning(self.database)):
-            for item in cleaning.ready_for_cleaning():
-                entry = item.entry
-                txns, _ = reading.get(entry.id, (set(), set()))
-                if entry.id not in self.spoilt:
-                    assert item.blockers or not txns, f"{entry} would be cleaned beside transactions {txns}"
-        if not self.hive_4:
-            return
-        for info in self.hive.party.call("findReadyToClean", self.hive.party.call("findMinOpenTxnIdForCleaner"), 0):
-            txns, _ = reading.get(info["id"], (set(), set()))
-            newest = {info["nextTxnId"]}  # Hive lets equality pass (docs/metastore.md)
-            assert not txns - newest, f"Hive would clean {info} beside transactions {txns}"
-
-    def _check_candidates(self):
-        """What was committed and not compacted is looked at again."""
-        for entry in self.queue.history(QueueState.SUCCEEDED):
-            place = self.place_of(entry.entity.whole_table())
-            key = (place, entry.entity.partition)
-            self.covered[key] = max(self.covered.get(key, 0), entry.highest_write_id or 0)
-        found = self.hive.party.call("findPotentialCompactions", 10_000, 1 << 40) if self.hive_4 else self.hive.party.call("findPotentialCompactions", 10_000)
-        stored = {(f"{one['dbname']}.{one['tableName']}", (one["partName"] or "").lower()) for one in found}
-        for txn in self.txns.values():
-            for write in txn.writes if txn.state is TxnState.COMMITTED else ():
-                for partition in write.noted:
-                    if write.write_id > self.covered.get((write.place, partition), 0):
-                        assert (write.place.name, (partition or "").lower()) in stored, f"write {write.write_id} of {write.place.name} {partition} is forgotten"
-
-    def end(self):
-        """All have gone home: nothing of what was rolled back is left over, nothing waits that nobody comes for, and what was committed is valid."""
-        for number in self._open():
-            self.abort(number)
-        for number in self._plain_locks():
-            self.hive.unlock(number)
-        self.commit(self.begin())  # the newest row stays
-        txns = self.hive.schema.txns
-        self.hive.change(update(txns).values(txn_started=txns.c.txn_started - 120_000))
-        self.aborts.note_unnamed()
-        for place in (self.t, self.u):
-            groups = [group for group in self.aborts.groups(0, -1) if group.entity.whole_table() == place.entity()]
-            self.aborts.forget(groups, self.prove(place))
-        for group in self.aborts.groups(0, -1):
-            self.aborts.forget_vanished([group], group.entity.whole_table())
-        assert self.aborts.totals(1).count == 0, f"never forgotten: {self.aborts.groups(0, -1)}"
-        for duty in (Duty.EMPTY_TRANSACTIONS, Duty.WRITE_ID_MAPPINGS):
-            self.housekeeping.run(duty)
-        assert not self.hive.rows(txns, "txn_id", where=txns.c.txn_state == "a"), "an aborted transaction is never purged"
-        self.check()
-        waits = [item for item in Cleaning(self.database).ready_for_cleaning() if {blocker.reason for blocker in item.blockers} - _IN_TURN]
-        assert not waits, f"nobody is there, and it waits: {waits}"
-
-
-def _meet(one, other):
-    if one.database != other.database or other.table is None:
-        return False  # a lock on the database hinders no exclusive one below it
-    return one.table == other.table and (one.partition is None or other.partition is None or one.partition == other.partition)
