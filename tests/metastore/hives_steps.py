@@ -231,9 +231,11 @@ def _end_otherwise(how):
 
 
 def _revoke(*call):
+    """From a worker that has an entry, or claims it in the same step."""
+
     def revoke(world):
         (world.working if world.drawn % 2 else world.claimed)(by=OURS)
-        return Step(call, touches=frozenset(entry.id for entry in world.queue.working()))
+        return Step(call, touches=frozenset(entry.id for entry in world.queue.entries(QueueState.INITIATED, QueueState.WORKING)))
 
     return revoke
 

@@ -148,8 +148,10 @@ def _store(world):
     if prepared is None:
         return None
     attempt, highest = prepared
+    held = world.holds(attempt)
 
     def then(_):
+        assert held, f"compaction {attempt.number} got its state from a worker that had lost it"
         attempt.stored = attempt.files = True
 
     def failed(error):
@@ -163,8 +165,10 @@ def _commit(world):
     attempt = world.working(by=OURS)
     if attempt is None:
         return None
+    held = world.holds(attempt)
 
     def then(_):
+        assert held, f"compaction {attempt.number} was committed by a worker that had lost it"
         world.ended(attempt)
         now = _is(world, attempt.number, QueueState.READY_FOR_CLEANING, QueueState.SUCCEEDED)
         assert attempt.number in world.touched or not world.hive_4 or (now.txn_id == attempt.txn_id and now.next_txn_id is not None), now
@@ -222,8 +226,11 @@ def _end_otherwise(how, *states):
         attempt = world.claimed(by=OURS)
         if attempt is None:
             return None
+        held = world.holds(attempt)
 
         def then(_):
+            given_back = QueueState.INITIATED in states  # twice is once
+            assert held or given_back, f"compaction {attempt.number} was ended by a worker that had lost it"
             attempt.over = True
             _is(world, attempt.number, *states)
 

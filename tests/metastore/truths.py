@@ -6,6 +6,7 @@ Each judges what was committed, opened and rolled back by what the world knows o
 
 from sqlalchemy import update
 
+from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.metastore.cleaning import Cleaning
 from compactor.metastore.housekeeping import Duty
@@ -78,6 +79,9 @@ def _check_queue(world):
     assert world.known <= set(shown), f"entries are nowhere: {world.known - set(shown)}"
     entries = world.queue.entries()
     assert all((entry.state is QueueState.WORKING) <= (entry.worker_id is not None) for entry in entries), entries
+    done = [entry for entry in entries if entry.state is QueueState.READY_FOR_CLEANING and entry.kind is not CompactionKind.ABORT_CLEANUP]
+    unclaimed = [entry for entry in done if entry.start_ms is None and entry.id not in world.spoilt]
+    assert not unclaimed, f"committed after it was taken from its worker: {unclaimed}"
     active = [entry.entity for entry in entries if entry.state in _ACTIVE]
     assert len(active) == len(set(active)), f"asked for twice: {entries}"
     if not world.hive_4:

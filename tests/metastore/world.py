@@ -283,6 +283,11 @@ class World:
             return None
         return attempt, highest
 
+    def holds(self, attempt):
+        """Whether the entry is still our worker's."""
+        now = self.queue.entry(attempt.number)
+        return now is not None and (now.state, now.worker_id) == (QueueState.WORKING, OURS)
+
     def leave(self, attempt):
         """The worker ends it: there is nothing to do, or it is locked."""
         self.attempts.remove(attempt)
