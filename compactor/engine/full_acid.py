@@ -42,12 +42,12 @@ def plan_full_acid(storage: Storage, selection: Selection, *, entity: str, locat
     reads = read_tails(storage, location, wanted, zones=selection.layout is LayoutVersion.HIVE_3)
     tails: dict[str, Tail] = {read.file.path: read.tail for read in reads if read.tail is not None}
     columns = row_type(selection.spec.columns)
-    facts = {read.file.path: file_facts(read, columns) for read in reads}
+    facts = {read.file.path: file_facts(read, columns, layout=selection.layout) for read in reads}
     chosen = choose_format(selection.spec, selection.layout, [facts[file.path] for file in selection.inserts if file.path in facts], stripe_bytes)
     output = output_format(selection.spec.columns, chosen)
     for read in reads:
         if read.tail is not None and read.tail.is_acid and read.file.role is not Role.DELETE_DELTA:
-            facts[read.file.path] = file_facts(read, columns, compatible(read.tail, output))
+            facts[read.file.path] = file_facts(read, columns, compatible(read.tail, output), layout=selection.layout)
     prepared = prepare(selection, facts)
     deletes = Deletes(storage, location, prepared.deletes, tails, selection.aborted, sizes.events)
     own = selection.min_write_id if prepared.delete_scope is DeleteScope.OWN else None

@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
+from compactor.acid.compaction import LayoutVersion
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.consistency import check_key_statistics
-from compactor.orc.evolve import conversion
+from compactor.orc.evolve import conversion, widens_float
 from compactor.orc.keys import stripe_bounds
 from compactor.orc.rows import ROW_COLUMN
 from compactor.orc.tail import Tail, read_tail
@@ -108,8 +109,13 @@ def _logical_length(storage: Storage, location: str, file: InputFile) -> int | N
     return length
 
 
-def file_facts(read: ReadFile, columns: HiveType, not_copyable: str | None = None) -> FileFacts:
-    """What planning needs of a tail; whether delete events hit is filled in later."""
+def file_facts(read: ReadFile, columns: HiveType, not_copyable: str | None = None, *, layout: LayoutVersion = LayoutVersion.HIVE_4) -> FileFacts:
+    """
+    What planning needs of a tail; whether delete events hit is filled in later.
+
+    Args:
+        layout: whose reader the rows must read the same for.
+    """
     file, tail = read.file, read.tail
     if tail is None:
         return FileFacts(file.path, 0, not file.raw, (), logical_length=file.logical_length)
@@ -124,13 +130,15 @@ def file_facts(read: ReadFile, columns: HiveType, not_copyable: str | None = Non
         logical_length=file.logical_length,
         not_copyable=not_copyable,
         unknown_columns=tuple(unknown_columns(tail.row_tree, columns)),
-        schema_problem=None if not_copyable is None and tail.is_acid else _problem(tail, columns),
+        schema_problem=None if not_copyable is None and tail.is_acid else _problem(tail, columns, layout),
         zone=read.zone,
     )
 
 
-def _problem(tail: Tail, columns: HiveType) -> str | None:
+def _problem(tail: Tail, columns: HiveType, layout: LayoutVersion) -> str | None:
     """Why the rows can't be brought to the table's columns, if they can't."""
+    if layout is LayoutVersion.HIVE_3 and widens_float(tail.row_tree, columns):
+        return "a float column has become a double: Hive 3.1 reads it by its decimal digits, and would read other values after a compaction"
     try:
         conversion(tail.row_tree, columns, "its columns", ROW_COLUMN)
     except RefusedError as error:

@@ -69,6 +69,20 @@ def conversion(source: HiveType, target: HiveType, where: str, first_column: int
     return _struct(source, target, where, "", first_column, by_position=by_position)
 
 
+def widens_float(source: HiveType, target: HiveType) -> bool:
+    """
+    Whether a float column, at any depth, has become a double.
+
+    Hive 3.1 reads its values by their decimal digits, 1.1 as 1.1; every other reader takes the same number, 1.100000023841858.
+    """
+    if (source.kind, target.kind) == (Kind.FLOAT, Kind.DOUBLE):
+        return True
+    if source.kind is Kind.STRUCT and not positional(source):
+        now = dict(zip(target.names, target.children, strict=False))
+        return any(widens_float(child, now[name]) for name, child in zip(source.names, source.children, strict=True) if name in now)
+    return any(widens_float(before, after) for before, after in zip(source.children, target.children, strict=False))
+
+
 def _convert(source: HiveType, target: HiveType, where: str, path: str, column: int) -> Conversion:
     if same_layout(source, target, names=True):
         return _Same()

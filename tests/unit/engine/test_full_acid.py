@@ -249,6 +249,18 @@ def test_a_renamed_column_is_refused(warehouse):
     assert caught.value.reason is Reason.SCHEMA_MISMATCH
 
 
+def test_a_float_that_became_a_double_is_refused_on_hive_3(warehouse_3):
+    """Its reader takes 1.1 in older files for 1.1, and would read 1.100000023841858 after a compaction."""
+    table = warehouse_3.create_table("db", "t", [("id", "int"), ("x", "float")])
+    for number in (1, 2):
+        with warehouse_3.begin() as txn:
+            txn.insert(table, [(number, 1.1)])
+    table.columns = (("id", "int"), ("x", "double"))
+    with pytest.raises(RefusedError, match="a float column has become a double") as caught:
+        Attempt(warehouse_3, table).compaction.plan()
+    assert caught.value.reason is Reason.SCHEMA_MISMATCH
+
+
 @pytest.mark.parametrize("damage", ["cut", "zero", "text"])
 def test_broken_files_are_refused_with_their_name(warehouse, damage):
     """Truncated, zero-length and foreign files: one line, and nothing is written."""

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, parse_hive_type
 from compactor.errors import RefusedError
+from compactor.orc.evolve import widens_float
 from compactor.orc.output import OutputFormat, compatible
 from compactor.orc.recode import Source, recode
 from compactor.reasons import Reason
@@ -66,6 +67,22 @@ def test_what_fits_is_converted(old, new, before, after):
     """Added columns are NULL, order doesn't matter, wider types hold the same values; NULL stays NULL."""
     nothing = tuple(None for _ in before)
     assert evolved(old, new, [before, nothing, before]) == [after, tuple(None for _ in after), after]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("a:float", "a:double", True),
+        ("a:float", "a:float,b:double", False),
+        ("a:double,b:float", "b:float,a:double", False),
+        ("s:array<struct<x:float>>", "s:array<struct<y:int,x:double>>", True),
+        ("m:map<string,float>", "m:map<string,double>", True),
+        ("_col0:int,_col1:float", "a:int,b:double", True),
+    ],
+)
+def test_floats_that_became_doubles_are_found(old, new, expected):
+    """By name at any depth; by position where a file's columns have no names."""
+    assert widens_float(parse_hive_type(f"struct<{old}>"), parse_hive_type(f"struct<{new}>")) is expected
 
 
 def test_files_without_names_go_by_position():
