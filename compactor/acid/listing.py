@@ -32,7 +32,7 @@ class Listing:
     Everything below a candidate directory (table location, or partition location).
 
     Args:
-        files: every file, recursively, except below hidden directories (names starting with `_` or `.`) of the top level.
+        files: every file, recursively, except below hidden directories (`names.is_hidden`) of the top level.
         directories: every directory, recursively, empty ones and hidden top-level ones too; paths relative, as in `FileEntry`.
         formats: for each base directory that has a `_metadata_acid` file, its `dataFormat` value (`compacted`, `truncated`, `dropped`).
         replaced: for each base directory that has one, the list of the original files that its compaction took in (`compactor.acid.originals`); empty where

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, MalformedNameError, parse_dir
+from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, MalformedNameError, is_hidden, parse_dir
 from compactor.engine.change_management import change_management
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.log import get_logger
@@ -249,4 +249,4 @@ def _top_directories(listing: Listing) -> list[str]:
 def _in_hidden_directory(path: str) -> bool:
     """Whether the second part of the path is a hidden directory: a listing of the first part wouldn't have looked into it."""
     parts = path.split("/")
-    return len(parts) > 2 and parts[1].startswith((".", "_"))
+    return len(parts) > 2 and is_hidden(parts[1])

@@ -185,3 +185,16 @@ def test_floats_that_became_doubles_read_the_same(living):
         living.hive.sql("alter table r.f compact 'major'")
     living.daemon.settle(30)
     assert sorted(living.hive.rows("select * from r.f")) == expected
+
+
+def test_the_directory_of_a_failed_ctas_goes(living):
+    """Hive 4 leaves it to the Cleaner, with the manifests of the INSERT in it."""
+    if living.hive.version == "3":
+        return  # it leaves it there
+    living.hive.sql(f"create table r.source (id int) {ACID}", "insert into r.source values (1), (2)")
+    hold = living.hive.hold("listed", r"/r\.db/c/-tmp\.", fails=True)
+    with pytest.raises(HiveError):
+        living.hive.sql(f"create table r.c {ACID} as select id from r.source")
+    assert hold.met()
+    hold.release()
+    until(lambda: not (living.hive.warehouse / "r.db" / "c").exists(), "removed")

@@ -35,11 +35,12 @@ def drop_partition(world, name):
     world.hive.change(schema.partitions.delete().where(schema.partitions.c.part_name == name))
 
 
-def test_a_dropped_table_that_hive_left_is_removed(world):
-    """The whole directory goes, in two steps as everything, and counts as cleaned."""
+@pytest.mark.parametrize("hidden", ["_tmp.x", ".hive-staging_x", "-tmp.delta_0000003_0000003_0000", "-mr-10000"])
+def test_a_dropped_table_that_hive_left_is_removed(world, hidden):
+    """The whole directory goes, with what a statement left in it, in two steps as everything, and counts as cleaned."""
     table = world.table(rows=2, insert_only=True)
-    (table.location / "_tmp.x").mkdir()
-    (table.location / "_tmp.x" / "f").write_bytes(b"x")
+    (table.location / hidden).mkdir()
+    (table.location / hidden / "f").write_bytes(b"x")
     CatalogRows(world.database).drop_table(table)
     soft_deleted(world, table)
     assert world.clean().startswith("cleaned 1 entries, 1 directories")
