@@ -148,9 +148,9 @@ class HiveServer:
         """A query's rows, every value as JDBC's text, bytes as hexadecimal digits, NULL as None."""
         return [tuple(row) for row in self.begin(query, session).result()["rows"]]
 
-    def roll_back(self, sql: str, session: str = "rolling back") -> str:
-        """Run a statement to its end and then roll its transaction back: its files stay."""
-        return str(self.do("roll-back", sql=sql, session=session)["said"])
+    def roll_back(self, sql: str, session: str = "rolling back", settings: dict[str, str] | None = None) -> str:
+        """Run a statement to its end, under settings of its own, and then roll its transaction back: its files stay."""
+        return str(self.do("roll-back", sql=sql, session=session, settings=settings or {})["said"])
 
     def open(self, *tables: str) -> int:
         """Open a transaction; on each table ("db.name") it gets a write id and a lock as a writer does. Nothing heartbeats it."""

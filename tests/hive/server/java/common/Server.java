@@ -137,7 +137,9 @@ public class Server {
         sql(command.get("session").asText(), command.get("sql").asText(), answer);
         break;
       case "roll-back":
-        answer.put("said", Differences.rollBack(new HiveConf(conf), command.get("sql").asText()));
+        HiveConf own = new HiveConf(conf);
+        command.path("settings").fields().forEachRemaining(one -> own.set(one.getKey(), one.getValue().asText()));
+        answer.put("said", Differences.rollBack(own, command.get("sql").asText()));
         break;
       case "cycle":
         Differences.cycle(conf, command.get("thread").asText());

@@ -2,6 +2,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.metastore.MetaStoreThread;
 import org.apache.hadoop.hive.ql.Driver;
+import org.apache.hadoop.hive.ql.processors.CommandProcessorResponse;
 import org.apache.hadoop.hive.ql.session.SessionState;
 import org.apache.hadoop.hive.ql.txn.compactor.Cleaner;
 import org.apache.hadoop.hive.ql.txn.compactor.Initiator;
@@ -17,7 +18,11 @@ final class Differences {
     conf.setBoolVar(HiveConf.ConfVars.HIVETESTMODEROLLBACKTXN, true);
     SessionState.start(conf);
     try (Driver driver = new Driver(conf)) {
-      return String.valueOf(driver.run(sql));
+      CommandProcessorResponse said = driver.run(sql);
+      if (said.getResponseCode() != 0) {
+        throw new IllegalStateException(said.getErrorMessage());
+      }
+      return String.valueOf(said);
     } finally {
       SessionState.get().close();
     }
