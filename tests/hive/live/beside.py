@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -36,6 +37,8 @@ class Beside:
 
     def __init__(self, hive: HiveServer, folder: Path) -> None:
         self.hive, self.log, self._config = hive, folder / "daemon.log", folder / "compactor.yaml"
+        self._catalog = psycopg.connect(hive.database, autocommit=True)
+        self._told: list[dict[str, dict[str, object]]] = []
         self._write()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {"PYTHONPATH": str(PROJECT)}
         tied = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
@@ -50,20 +53,24 @@ class Beside:
             )
         self._await("started", 1)
 
-    def _write(self, **sections: dict[str, object]) -> None:
+    def _write(self) -> None:
+        settings = {name: dict(section) if isinstance(section, dict) else section for name, section in SETTINGS.items()}
         if self.hive.version == "3":  # it can't read where an INSERT OVERWRITE was undone until that was cleaned
-            sections = {"initiator": SETTINGS["initiator"] | {"thresholds": SETTINGS["initiator"]["thresholds"] | {"aborted_count": 0}}} | sections
-        changed = {name: {**SETTINGS.get(name, {}), **section} for name, section in sections.items()}
-        self._config.write_text(yaml.safe_dump(SETTINGS | changed | {"database": {"url": self.hive.database}}), encoding="utf-8")
+            settings["initiator"]["thresholds"] = settings["initiator"]["thresholds"] | {"aborted_count": 0}
+        for name, section in (pair for sections in self._told for pair in sections.items()):
+            settings[name] = {**settings.get(name, {}), **section}
+        self._config.write_text(yaml.safe_dump(settings | {"database": {"url": self.hive.database}}), encoding="utf-8")
 
     @contextlib.contextmanager
     def told(self, **sections: dict[str, object]) -> Iterator[None]:
-        """Other settings, for as long as the block runs."""
-        self._write(**sections)
+        """Other settings, for as long as the block runs; inside another such block besides those of that one."""
+        self._told.append(sections)
+        self._write()
         self._reload()
         try:
             yield
         finally:
+            self._told.pop()
             self._write()
             self._reload()
 
@@ -117,6 +124,27 @@ class Beside:
             rows = connection.execute(f"select {names} from {self._name('completed_compactions')}").fetchall()
         return Counter(_ended(*row) for row in rows)
 
+    def location(self, database: str, table: str) -> Path | None:
+        """Where the catalog has a table."""
+        row = self._catalog.execute(
+            'select "LOCATION" from "SDS" s join "TBLS" t on t."SD_ID" = s."SD_ID" join "DBS" d on d."DB_ID" = t."DB_ID"'
+            ' where d."NAME" = %s and t."TBL_NAME" = %s',
+            (database.lower(), table.lower()),
+        ).fetchone()
+        return None if row is None else _path(row[0])
+
+    def requests(self, databases: tuple[str, ...], *, ended: bool) -> list[Path]:
+        """Directories of what was dropped there that Hive 4 has left to the Cleaner, and that it has removed, or not."""
+        names = ("COMPLETED_COMPACTIONS", "CC_TBLPROPERTIES", "CC_DATABASE") if ended else ("COMPACTION_QUEUE", "CQ_TBLPROPERTIES", "CQ_DATABASE")
+        rows = self._catalog.execute('select "{1}" from "{0}" where "{2}" = any(%s)'.format(*names), (list(databases),)).fetchall()
+        found = (re.search(r"8:location\d+:(.*)", row[0] or "") for row in rows)
+        return [_path(one[1]) for one in found if one]
+
+    def catalogued(self, place: Path) -> bool:
+        """Whether a table or partition is there."""
+        used = 'select 1 from "SDS" where "LOCATION" = %s and ("SD_ID" in (select "SD_ID" from "TBLS") or "SD_ID" in (select "SD_ID" from "PARTITIONS"))'
+        return self._catalog.execute(used, (f"file:{place}",)).fetchone() is not None
+
     def open_transactions(self) -> list[int]:
         """Those of others."""
         txns = self._name("txns")
@@ -143,6 +171,7 @@ class Beside:
 
     def stop(self) -> None:
         """By TERM; by KILL where that takes too long."""
+        self._catalog.close()
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(PATIENCE)
@@ -152,6 +181,10 @@ class Beside:
 
     def _name(self, name: str) -> str:
         return name if self.hive.version == "3" else f'"{name.upper()}"'
+
+
+def _path(location: str) -> Path:
+    return Path(re.sub("^file:/*", "/", location))
 
 
 def _ended(job: str | None, worker: str | None, state: str, message: str | None = None) -> str:
