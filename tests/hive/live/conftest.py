@@ -15,7 +15,8 @@ from tests.counts import count
 from tests.hive.live.beside import Beside, beside
 from tests.hive.live.history import Difference, History
 from tests.hive.live.shrinking import shrink
-from tests.hive.live.steps import ASCII_VALUES, VALUES, Step, World, choose
+from tests.hive.live.steps import choose
+from tests.hive.live.world import ASCII_VALUES, VALUES, Step, World
 from tests.hive.server.hive import HiveServer, hive_server
 from tests.hive.server.jars import UnavailableError
 from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
@@ -54,25 +55,28 @@ class Pair:
         deadline = time.monotonic() + hours * 3600
         while counts["statements"] < statements or time.monotonic() < deadline:
             most = min(LENGTH, statements - counts["statements"]) if hours == 0 else LENGTH
-            begin = partial(self._history, seed, values, forgets=forgets)
-            history, steps = begin(), []
-            try:
-                self._play(history, steps, most)
-            except Difference as difference:
-                shortest = self._shrunk(difference, steps, begin)
-                raise AssertionError(f"seed {seed}, {len(steps)} steps: {difference}\n\n{shortest}") from difference
-            finally:
-                found = history.counts + self.daemon.finished() + Counter(histories=1)
-                counts.update(found)
-                for what, number in found.items():
-                    count(f"Hive {self.hive.release} {name}: {what}", number)
-            self._drop(history)
+            with ExitStack() as told:
+                begin = partial(self._history, seed, values, forgets=forgets)
+                history, steps = begin(), []
+                if history.world.listing_wait:
+                    told.enter_context(self.daemon.told(cleaner={"listing_wait_seconds": history.world.listing_wait}))
+                try:
+                    self._play(history, steps, most)
+                except Difference as difference:
+                    shortest = self._shrunk(difference, steps, begin)
+                    raise AssertionError(f"seed {seed}, {len(steps)} steps: {difference}\n\n{shortest}") from difference
+                finally:
+                    found = history.counts + self.daemon.finished() + Counter(histories=1)
+                    counts.update(found)
+                    for what, number in found.items():
+                        count(f"Hive {self.hive.release} {name}: {what}", number)
+                self._drop(history)
             seed += 1
         return counts
 
     def _history(self, seed: int, values: list[str | None], *, forgets: bool, patient: bool = False) -> History:
         number = next(self.numbers)
-        world = World(seed, str(self.folder / f"places {number}"), (f"h{number}", f"own{number}"), values, streams=self.hive.version == "3", forgets=forgets)
+        world = World(seed, self.hive.version, str(self.folder / f"places {number}"), (f"h{number}", f"own{number}"), values, forgets=forgets)
         return History(self.hive, self.readers, self.daemon, world, patient=patient)
 
     def _play(self, history: History, steps: list[Step], most: int) -> None:

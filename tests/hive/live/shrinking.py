@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from tests.hive.live.steps import Step
+from tests.hive.live.world import Step
 
 
 def shrink(steps: Sequence[Step], root: str, fails: Callable[[Sequence[Step]], bool], seconds: float) -> tuple[list[Step], int]:

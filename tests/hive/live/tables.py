@@ -5,9 +5,9 @@ A row is a tuple of texts as JDBC prints them, NULL as None: columns first, then
 """
 
 from dataclasses import dataclass, field
-from decimal import Decimal
 
-DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+from tests.hive.live.kinds import DEFAULT_PARTITION, literal, normal
+
 COLUMNS = [("id", "int"), ("v", "string"), ("n", "decimal(12,3)"), ("t", "timestamp")]
 Row = tuple[str | None, ...]
 Key = tuple[str | None, ...]
@@ -76,22 +76,6 @@ class Table:
     def expected(self) -> list[Row]:
         """The rows in the order of ids."""
         return [self.rows[number] for number in sorted(self.rows, key=int)]
-
-
-def normal(value: str | None, kind: str) -> str | None:
-    """One text for each value, whatever its scale was written with. Hive reads NULL among a partition's values of type string as the name of its directory."""
-    if value == DEFAULT_PARTITION:
-        return None
-    return format(Decimal(value).normalize(), "f") if value is not None and kind.startswith("decimal") else value
-
-
-def literal(value: str | None, kind: str) -> str:
-    """In SQL."""
-    if value is None:
-        return "null"
-    if kind.startswith(("int", "bigint", "decimal")):
-        return value
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def partition(table: Table, key: Key) -> str:
