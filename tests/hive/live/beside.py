@@ -59,7 +59,9 @@ class Beside:
             settings["initiator"]["thresholds"] = settings["initiator"]["thresholds"] | {"aborted_count": 0}
         for name, section in (pair for sections in self._told for pair in sections.items()):
             settings[name] = {**settings.get(name, {}), **section}
-        self._config.write_text(yaml.safe_dump(settings | {"database": {"url": self.hive.database}}), encoding="utf-8")
+        roots = [str(self.hive.warehouse), str(self._config.parent)]  # some tables lie outside every database
+        needed = {"database": {"url": self.hive.database}, "warehouse": {"roots": roots}}
+        self._config.write_text(yaml.safe_dump(settings | needed), encoding="utf-8")
 
     @contextlib.contextmanager
     def told(self, **sections: dict[str, object]) -> Iterator[None]:
