@@ -50,7 +50,11 @@ _STEPS = st.one_of(
         for role in ("initiate", "work", "work", "clean", "clean", "keep_house", "hive_keeps_house", "restart", "hive_initiates", "hive_cleans", "hive_cleans")
     ),
 )
-_TABLES = st.one_of(st.just({"partitioned": True}), st.builds(lambda rows: {"partitioned": False, "originals": rows}, st.sampled_from([0, 0, 3])))
+_TABLES = st.one_of(
+    st.just({"partitioned": True}),
+    st.builds(lambda rows: {"partitioned": False, "originals": rows}, st.sampled_from([0, 0, 3])),
+    st.builds(lambda partitioned: {"partitioned": partitioned, "insert_only": True}, _YES),
+)
 _ROLES = [("initiate",), ("clean",), ("keep_house",), ("hive_keeps_house",)]
 _INSERT, _INSERT_BEGUN, _INSERT_UNDONE = ("write", Statement("insert")), ("start", Statement("insert")), ("write", Statement("insert"), False)
 _FORGETS_INSIDE = [("clean",), ("hive_initiates",), ("work",), ("hive_cleans",), ("hive_keeps_house",)]

@@ -151,18 +151,19 @@ class Lane:
     Args:
         turns: of the worker.
         partitioned: whether the table has partitions; the first `PARTITIONS` are made by the writes themselves.
+        insert_only: it is no full-ACID table: its rows have no ROW__ID, and no statement changes them.
         originals: how many rows it had before it was transactional.
     """
 
-    def __init__(self, database, party, turns, folder: Path, *, partitioned: bool, originals: int = 0) -> None:
+    def __init__(self, database, party, turns, folder: Path, *, partitioned: bool, insert_only: bool = False, originals: int = 0) -> None:
         self.world, self.hive = World(database, folder), RealHive(database, party)
         self.party, self.turns = party, turns
         self.world.root(folder / "tables")
         self.location = folder / "tables" / "t"
         self.location.mkdir(parents=True)
-        self.partitioned = partitioned
+        self.partitioned, self.insert_only = partitioned, insert_only
         keys = (("p", "string"),) if partitioned else ()
-        parameters = {"transactional_properties": "default", "bucketing_version": "2"}
+        parameters = {"transactional_properties": "insert_only" if insert_only else "default", "bucketing_version": "2"}
         columns = (("id", "int"), ("v", "string"))
         self.tbl_id = self.hive.create_table(NAME, columns=columns, keys=keys, parameters=parameters, location=f"file:{self.location}")
         self.catalogued: list[str | None] = [] if partitioned else [None]
@@ -174,7 +175,7 @@ class Lane:
         self.originals = [((0, encode(0, 0), number), (next(self.numbers), "old")) for number in range(0 if partitioned else originals)]
         if self.originals:
             rows = [list(value) for _, value in self.originals]
-            self.party.call("Lane.original", {"path": str(self.location / "000000_0"), "rows": rows})
+            self.party.call("Lane.plain", {"path": str(self.location / "000000_0"), "rows": rows})
         self.told: list[str] = []
         self.steps = 0
         self.found: dict[tuple, list | None] = {}
@@ -215,8 +216,10 @@ class Lane:
             self.end(one, commit)
 
     def begin(self, statement):
-        """Open, choose the rows, lock: None where the locks are held by others."""
+        """Open, choose the rows, lock: None where the locks are held by others, or the table takes no such statement."""
         kind, count, bucket = statement.kind, statement.count, statement.bucket
+        if self.insert_only and kind in {"update", "delete"}:
+            return None
         partitions = tuple(PARTITIONS[place] for place in sorted(set(statement.places))) if self.partitioned else (None,)
         dynamic = statement.dynamic and self.partitioned and kind != "overwrite"
         if not dynamic:
@@ -272,6 +275,10 @@ class Lane:
             if one.overwrites and not groups:
                 groups[encode(0, 0)] = ([], [])
             for bucket, (new, old) in sorted(groups.items()):
+                if self.insert_only:
+                    own = directory / (f"base_{one.write_id:07d}" if one.overwrites else f"delta_{one.write_id:07d}_{one.write_id:07d}_0000")
+                    self.party.call("Lane.plain", {"path": str(own / f"{bucket >> 16 & 0xFFF:06d}_0"), "rows": [list(value) for _, value in new]})
+                    continue
                 about = {"directory": str(directory), "base": one.overwrites, "min": one.write_id, "max": one.write_id}
                 about |= {"statement": bucket & 0xFFF, "bucket": bucket >> 16 & 0xFFF}
                 about["inserts"] = [[one.write_id, list(value)] for _, value in new]
@@ -279,7 +286,9 @@ class Lane:
                 self.party.call("Lane.write", about)
 
     def stream(self, place, count, fates):
-        """A batch of streaming transactions that share a directory; a fate of None is a transaction of the batch that never began."""
+        """A batch of streaming transactions that share a directory; a fate of None is a transaction of the batch that never began. Not into an insert-only table."""
+        if self.insert_only:
+            return
         partition = PARTITIONS[place] if self.partitioned else None
         batch = []
         for fate in fates:
@@ -371,6 +380,7 @@ class Lane:
                     "name": f"{reader.name}/{place}",
                     "directory": str(self.directory(place)),
                     "write_ids": reader.write_ids,
+                    "insert_only": self.insert_only,
                     "vector": self.steps % 2 == 0,
                 }
                 if self._reads(reader, place, "Lane.list", about | {"txns": reader.txns if self.party.hive_4 else ""}):
@@ -393,7 +403,11 @@ class Lane:
         if place not in reader.listed:
             return []
         found = self._reads(reader, place, "Lane.read", f"{reader.name}/{place}", done)
-        return found and sorted(((write_id, bucket, row), (int(values[0]), values[1])) for write_id, bucket, row, values in found[0])
+        return found and sorted((self._key(write_id, bucket, row), (int(values[0]), values[1])) for write_id, bucket, row, values in found[0])
+
+    def _key(self, *key):
+        """The ROW__ID of a row, if it has one."""
+        return () if self.insert_only else key
 
     def _reads(self, reader, place, *call):
         """Hive's answer, in a list; None, on Hive 3.1: its snapshot is older than a first base that waited for it, and in vain; Hive can't read what is there."""
@@ -515,6 +529,7 @@ class Lane:
         partition = PARTITIONS[place] if self.partitioned else None
         if partition in self.catalogued:
             names = {"partitionname": partition} if partition else {}
+            major |= self.insert_only and not self.party.hive_4  # which knows no minor one of such a table
             self.party.call("compact", {"dbname": "db", "tablename": "t", "type": "MAJOR" if major else "MINOR"} | names)
 
     def restart(self):
@@ -552,7 +567,7 @@ class Lane:
             for place, key, _ in one.deletes:
                 if place == partition:
                     rows.pop(key, None)
-        return sorted(rows.items())
+        return sorted((self._key(*key), value) for key, value in rows.items())
 
     def check(self):
         """Every reader sees its rows; so does one that begins now."""

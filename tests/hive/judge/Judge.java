@@ -97,8 +97,13 @@ public final class Judge {
     new Look(fields[0].equals("vector"), fields[1], fields[2], fields[3], fields[4], fields[5]).read(out);
   }
 
-  /** A reader that has listed a directory; it may read later, and again. */
-  static final class Look {
+  /** What has listed a directory; it may read later, and again. */
+  interface Listed {
+    void read(PrintWriter out) throws Exception;
+  }
+
+  /** A reader of a full-ACID table. */
+  static final class Look implements Listed {
     private final boolean vector;
     private final StructTypeInfo schema;
     private final JobConf conf;
@@ -131,7 +136,7 @@ public final class Judge {
       Utilities.setMapWork(conf, work);
     }
 
-    void read(PrintWriter out) throws Exception {
+    @Override public void read(PrintWriter out) throws Exception {
       plan();
       try {
         for (InputSplit split : splits) {
@@ -147,7 +152,7 @@ public final class Judge {
     }
   }
 
-  private static JobConf configuration(StructTypeInfo schema, String buckets, String writeIds, String txns) {
+  static JobConf configuration(StructTypeInfo schema, String buckets, String writeIds, String txns) {
     List<String> types = new ArrayList<>();
     for (TypeInfo type : schema.getAllStructFieldTypeInfos()) {
       types.add(type.getTypeName());
@@ -240,11 +245,11 @@ public final class Judge {
     return Long.parseLong(writable.toString());
   }
 
-  private static StringBuilder start(long writeId, long bucket, long row) {
+  static StringBuilder start(long writeId, long bucket, long row) {
     return new StringBuilder("R[").append(writeId).append(',').append(bucket).append(',').append(row).append(',');
   }
 
-  private static void append(StringBuilder out, Object value, ObjectInspector inspector) throws IOException {
+  static void append(StringBuilder out, Object value, ObjectInspector inspector) throws IOException {
     if (value == null) {
       out.append("null");
       return;

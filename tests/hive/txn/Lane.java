@@ -21,10 +21,10 @@ import org.apache.hadoop.hive.ql.io.orc.Writer;
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector;
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorFactory;
 
-/** Hive's own writers and readers of full-ACID ORC directories, for tables of the columns `id int, v string`. */
+/** Hive's own writers and readers of transactional ORC directories, for tables of the columns `id int, v string`. */
 public final class Lane {
   private static final String COLUMNS = "struct<id:int,v:string>";
-  private static final Map<String, Judge.Look> LOOKS = new HashMap<>();
+  private static final Map<String, Judge.Listed> LOOKS = new HashMap<>();
   private static boolean prepared;
 
   private Lane() {}
@@ -90,8 +90,8 @@ public final class Lane {
     return null;
   }
 
-  /** A file of a table before it was made transactional. Fields: path, rows [[id, v], ...]. */
-  public static JsonElement original(JsonObject about) throws Exception {
+  /** A file without ROW__IDs: of an insert-only table, or of one before it was made transactional. Fields: path, rows [[id, v], ...]. */
+  public static JsonElement plain(JsonObject about) throws Exception {
     Configuration conf = conf();
     Path path = new Path("file:" + about.get("path").getAsString());
     ObjectInspector inspector = ObjectInspectorFactory.getReflectionObjectInspector(Plain.class, ObjectInspectorFactory.ObjectInspectorOptions.JAVA);
@@ -107,14 +107,18 @@ public final class Lane {
     return null;
   }
 
-  /** A reader lists a directory. Fields: name (of what it found, for `read`), directory, write_ids, txns (empty for Hive 3.1), vector. */
+  /** A reader lists a directory. Fields: name (of what it found, for `read`), directory, write_ids, txns (empty for Hive 3.1), insert_only, vector. */
   public static synchronized JsonElement list(JsonObject about) throws Exception {
     if (!prepared) {
       Judge.provideKryos();
       prepared = true;
     }
-    LOOKS.put(about.get("name").getAsString(), new Judge.Look(about.get("vector").getAsBoolean(), "0", about.get("write_ids").getAsString(),
-        about.get("txns").getAsString(), COLUMNS, "file:" + about.get("directory").getAsString()));
+    String writeIds = about.get("write_ids").getAsString();
+    String txns = about.get("txns").getAsString();
+    String directory = "file:" + about.get("directory").getAsString();
+    LOOKS.put(about.get("name").getAsString(), about.get("insert_only").getAsBoolean()
+        ? new InsertOnlyLook(writeIds, txns, COLUMNS, directory)
+        : new Judge.Look(about.get("vector").getAsBoolean(), "0", writeIds, txns, COLUMNS, directory));
     return null;
   }
 
