@@ -76,7 +76,7 @@ def test_a_reader_that_is_listing_is_waited_for(living):
         hold = living.readers.hold("listed", r"/r\.db/l$")
         reading = living.readers.begin("select id from r.l", "held reader")
         until(lambda: reading.done() or hold.met(), "listed")
-        with living.daemon.told(cleaner=waits):
+        with living.daemon.told(cleaner={"retention_seconds": 0}):
             time.sleep(2)
             there = directories(living, "l")
             hold.release()
@@ -159,7 +159,7 @@ def test_delete_events_that_hive_repeats_are_written_once(living):
                 living.hive.rows(ids_of)
         living.hive.sql("delete from r.m where id = 3")
         expected = [row for row in expected if row[1] != "3"]
-        with living.daemon.told(initiator=nothing_is_due):
+        with living.daemon.told(windows={"blackouts": []}):
             living.hive.sql("alter table r.m compact 'minor'")
             until(lambda: not any(name.startswith("delete_delta_0000006") for name in directories(living, "m")), "compacted and cleaned by ours")
             assert sorted(living.hive.rows(ids_of)) == sorted(vectorized(living.hive, ids_of)) == expected
