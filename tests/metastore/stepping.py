@@ -60,6 +60,33 @@ class Stepped:
         self._events.put("ended")
 
 
+class InTurn:
+    """Calls as one: each begins when the one before it has ended, and takes its result."""
+
+    def __init__(self, *begin):
+        self._begin, self._call, self._result = list(begin), None, None
+        self._next()
+
+    def look(self, seconds):
+        """As `Stepped.look`."""
+        found = self._call.look(seconds)
+        if found == "ended" and self._begin:
+            self._next()
+            return None
+        return found
+
+    def go(self):
+        """On to the next statement."""
+        self._call.go()
+
+    def result(self):
+        """What the last one returned."""
+        return self._call.result()
+
+    def _next(self):
+        self._call = self._begin.pop(0)(self._call and self._call.result())
+
+
 def interleave(url, calls, turns):
     """
     Run calls (`Stepped`, or a gated `tests.hive.party.Pending`) to their ends; returns how many statements were ordered.

@@ -6,19 +6,24 @@ while its rows may lie in files; an entry of the queue is in one place and one w
 who was there at the commit, nor forgotten that has to be compacted; no exclusive lock is held beside another, no lock after its transaction.
 """
 
+import itertools
+
 import psycopg
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from compactor.errors import CompactorError
 from compactor.metastore.database import Database
+from compactor.metastore.model import Entity
+from compactor.metastore.queue import Queue
 from tests.counts import count
 from tests.hive.party import HiveError
 from tests.metastore import hives_steps, our_steps, truths
+from tests.metastore.entries import working
 from tests.metastore.real import RealHive
-from tests.metastore.stepping import Stepped, interleave
+from tests.metastore.stepping import InTurn, Stepped, interleave
 from tests.metastore.steps import Step
 from tests.metastore.world import World
 
@@ -171,6 +176,36 @@ def test_both_at_once(version, request, postgres, parties):
     lives = settings(max_examples=examples, stateful_step_count=12, database=None, suppress_health_check=list(HealthCheck), phases=phases)
     run_state_machine_as_test(life, settings=lives)
     count("deadlocks of the two", _deadlocks(postgres, version))
+
+
+@pytest.mark.timeout(0)
+def test_a_reader_that_lists_while_a_compaction_is_committed(real_hive_4):
+    """Whoever opens and then takes the compaction for open is among those for whom the Cleaner waits, in whatever order."""
+    database, party = real_hive_4.database, real_hive_4.party
+    numbers = itertools.count()
+
+    def begin(*call):
+        return party.begin(*call, session="reader", gated=True)
+
+    @settings(max_examples=EXAMPLES, database=None, deadline=None, phases=(Phase.generate,))
+    @given(st.lists(st.integers(0, 1), min_size=8, max_size=24))
+    def meet(turns):
+        entry, txn_id = working(database, Entity("db", "t", f"p={next(numbers)}"))
+        opened = []
+
+        def look(answer):
+            opened.extend(answer["txn_ids"])
+            return begin("getOpenTxns")
+
+        reader = InTurn(lambda _: begin("openTxns", {"num_txns": 1, "user": "ann", "hostname": "client"}), look)
+        ours = Stepped(database, lambda: Queue(database).mark_compacted_and_commit(entry, entry.worker_id, txn_id))
+        interleave(database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False), [reader, ours], turns)
+        ours.result()
+        sees_it_open = txn_id in reader.result()["open_txns"]
+        count("snapshots taken while a compaction was committed")
+        assert not sees_it_open or opened[0] <= Queue(database).entry(entry.id).next_txn_id
+
+    meet()
 
 
 def _deadlocks(postgres, version):
