@@ -65,7 +65,7 @@ class Session:
 
     @cached_property
     def places(self) -> "Places":
-        """Where may be written and deleted; the catalog is read for it at most once."""
+        """Where may be written and deleted; what was read of the catalog serves half a minute."""
         from compactor.metastore.places import Places
 
         return Places(self.database(), lambda: self.settings.warehouse.roots)

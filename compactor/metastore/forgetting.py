@@ -63,7 +63,7 @@ class Proof:
 
 def forget(connection: Connection, database: Database, proof: Proof) -> int:
     """
-    Delete the components of aborted transactions that the proof covers; returns how many. None when the table isn't the one that was swept.
+    Delete the components of aborted transactions that the proof covers; returns how many: 0 where the table isn't the one that was swept.
 
     And those of writes to a table of that name that was dropped or renamed while its components were noted (`note_unnamed`, Hive's lock): their write ids are no
     longer this table's, no proof would ever name them, and the transactions would be remembered for good.

@@ -31,15 +31,22 @@ class Located:
         self._schema = schema
         self._derived: set[Place] = set()
 
-    def owners(self, connection: Connection) -> list[Owner]:
-        """Databases, tables, and those partitions that lie elsewhere than their table and their name say."""
+    def tables(self, connection: Connection) -> list[Owner]:
+        """Databases and tables."""
         schema = self._schema
-        dbs, tbls, sds, partitions = schema.dbs.c, schema.tbls.c, schema.sds.c, schema.partitions.c
+        dbs, tbls, sds = schema.dbs.c, schema.tbls.c, schema.sds.c
         found = self._databases(connection)
         origin = schema.tbls.join(schema.dbs, tbls.db_id == dbs.db_id).join(schema.sds, tbls.sd_id == sds.sd_id)
         for database, table, tbl_id, location in connection.execute(select(dbs.name, tbls.tbl_name, tbls.tbl_id, sds.location).select_from(origin)):
             if location:
                 found.append(Owner(f"{database}.{table}", location, int(tbl_id)))
+        return found
+
+    def owners(self, connection: Connection) -> list[Owner]:
+        """Databases, tables, and those partitions that lie elsewhere than their table and their name say."""
+        schema = self._schema
+        dbs, tbls, sds, partitions = schema.dbs.c, schema.tbls.c, schema.sds.c, schema.partitions.c
+        found = self.tables(connection)
         of_table = schema.sds.alias("table_sds")
         origin = schema.partitions.join(schema.tbls, partitions.tbl_id == tbls.tbl_id).join(schema.dbs, tbls.db_id == dbs.db_id)
         origin = origin.join(schema.sds, partitions.sd_id == sds.sd_id).outerjoin(of_table, tbls.sd_id == of_table.c.sd_id)

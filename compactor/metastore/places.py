@@ -82,6 +82,7 @@ class Places:
         self._wanted = roots
         self._clock = clock
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
         self._owners: tuple[float, Owners] | None = None
         self._cost = 0.0
         self._of_databases: tuple[float, frozenset[Place]] | None = None
@@ -169,15 +170,23 @@ class Places:
     def _roots(self, age: float) -> _Roots:
         if set_by_hand := self._wanted():
             return _Roots(frozenset(map(place_of, set_by_hand)), set_by_hand)
-        with self._lock:
-            if self._of_databases is None or self._clock() - self._of_databases[0] >= age:
+        known = self._of_databases
+        if not self._reading.acquire(blocking=known is None or age == 0):
+            assert known is not None
+            return _Roots(known[1], ())  # another thread reads them, and nobody who opens a file waits for that
+        try:
+            known = self._of_databases
+            if known is None or self._clock() - known[0] >= age:
                 try:
                     found = frozenset(self._database.read(self._located.roots))
-                    self._of_databases = (self._clock(), found)  # the time after the read, which may take longer than its result is good for
                 except CompactorError:
-                    if self._of_databases is None:  # what an attempt staged must go even while the metastore is away
+                    if known is None:  # what an attempt staged must go even while the metastore is away
                         raise
-            return _Roots(self._of_databases[1], ())
+                    found = known[1]
+                known = self._of_databases = (self._clock(), found)  # the time after the read, which may take longer than its result is good for
+            return _Roots(known[1], ())
+        finally:
+            self._reading.release()
 
     # Alone
 
@@ -193,12 +202,26 @@ class Places:
         if (owner := self.in_the_way(location, table, partition, last_look=last_look)) is not None:
             raise overlapping(location, owner)
 
-    def in_the_way(
-        self, location: str, table: TableFacts | None, partition: PartitionFacts | None = None, *, dropped: bool = False, last_look: bool = False
-    ) -> Owner | None:
-        """As `require_alone`; `dropped`: the place is that of a partition that isn't in the catalog any more."""
-        asked = _Asked(place_of(location, any_host=True), table, partition.part_id if partition else _DROPPED if dropped else None)
-        return self._in_the_way([asked], min(FRESH_SECONDS, _TIMES_ITS_COST * self._cost) if last_look else FRESH_SECONDS)[0]
+    def in_the_way(self, location: str, table: TableFacts | None, partition: PartitionFacts | None = None, *, last_look: bool = False) -> Owner | None:
+        """As `require_alone`."""
+        asked = _Asked(place_of(location, any_host=True), table, partition.part_id if partition else None)
+        return self._in_the_way([asked], self._age(last_look=last_look))[0]
+
+    def in_a_left_place(self, location: str, table: TableFacts | None) -> Owner | None:
+        """
+        Who has a share in the place of what was dropped, before it is removed with all that is in it: databases and tables as the catalog has them at this moment, of
+        partitions those of a last look.
+
+        Args:
+            table: that a dropped partition was of; None: a table was dropped.
+        """
+        asked = _Asked(place_of(location, any_host=True), table, None if table is None else _DROPPED)
+        now = Owners(self._database.read(self._located.tables))
+        owner = now.in_the_way(asked.place, table.tbl_id if table else None, asked.part_id)
+        return owner or self._in_the_way([asked], self._age(last_look=True))[0]
+
+    def _age(self, *, last_look: bool) -> float:
+        return min(FRESH_SECONDS, _TIMES_ITS_COST * self._cost) if last_look else FRESH_SECONDS
 
     def _in_the_way(self, asked: Sequence[_Asked], age: float) -> list[Owner | None]:
         while True:

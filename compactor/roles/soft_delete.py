@@ -169,8 +169,8 @@ def _around(outer: str, inner: str) -> bool:
 
 def _require_unused(services: Services, entry: QueueEntry, location: str) -> None:
     """
-    Others than what was dropped as `places` know them, by a last look. What has its name by now as the catalog has it at this moment: an INSERT or a CTAS that
-    has just ended put it there, and isn't among the open transactions any more.
+    Nothing of the catalog may lie there by now. What has the dropped one's name may have been put there by an INSERT or a CTAS that has just ended, and isn't among
+    the open transactions any more.
 
     Raises:
         RefusedError: the catalog has something at, above or below the place; or it is too near the root.
@@ -182,9 +182,8 @@ def _require_unused(services: Services, entry: QueueEntry, location: str) -> Non
         there = partition.location if partition else table.location
         if there and _meet(there, location):
             raise _used(location, Owner(str(entry.entity), there, table.tbl_id, partition.part_id if partition else None))
-    dropped = entry.entity.partition is not None
-    of_table = services.catalog.find_table(entry.entity.database, entry.entity.table) if dropped else None
-    if (owner := services.places.in_the_way(location, of_table, dropped=dropped, last_look=True)) is not None:
+    of_table = services.catalog.find_table(entry.entity.database, entry.entity.table) if entry.entity.partition is not None else None
+    if (owner := services.places.in_a_left_place(location, of_table)) is not None:
         raise _used(location, owner)
 
 

@@ -86,8 +86,9 @@ def _descend(root: str, path: str) -> int:
 def _open(entry: Entry, flags: int) -> int:
     try:
         return os.open(entry.name, flags | os.O_NOFOLLOW, dir_fd=entry.directory)
-    except NotADirectoryError:
-        _status(entry)
+    except OSError as error:
+        if error.errno in {errno.ENOTDIR, errno.ELOOP}:  # kernels differ in which they say of a link
+            _status(entry)
         raise
 
 
@@ -122,11 +123,23 @@ def status(path: str, root: str | None) -> os.stat_result:
     return Path(path).stat() if root is None or root == path else at(path, root, _status)
 
 
+def exists(path: str, root: str | None) -> bool:
+    """Whether this name is there, be it a link's. Below a root raises as `at`; without one links on the way are followed."""
+    try:
+        if root is None:
+            os.lstat(path)
+        else:
+            at(path, root, lambda entry: os.stat(entry.name, dir_fd=entry.directory, follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def _status(entry: Entry) -> os.stat_result:
     """Raises RefusedError: UNSAFE_LOCATION, it is a symbolic link."""
     found = os.stat(entry.name, dir_fd=entry.directory, follow_symlinks=False)
     if modes.S_ISLNK(found.st_mode):
-        why = "is a symbolic link below the root of the warehouse, and isn't followed: move it away, or give the location that it leads to"
+        why = "is a symbolic link, which isn't followed in a warehouse: move it away, or give the location that it leads to"
         raise RefusedError(Reason.UNSAFE_LOCATION, f"{entry.path} {why}")
     return found
 

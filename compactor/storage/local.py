@@ -77,11 +77,9 @@ class LocalStorage(RenamingStorage):
         return FileEntry(location, 0 if modes.S_ISDIR(found.st_mode) else found.st_size, found.st_mtime_ns // 1_000_000)
 
     def exists(self, location: str) -> bool:
-        try:
-            self._at("look at", location, lambda entry: os.stat(entry.name, dir_fd=entry.directory, follow_symlinks=False))
-        except FileNotFoundError:
-            return False
-        return True
+        path = local_path(location)
+        with explained("look at", path):
+            return beneath.exists(path, self._root_of(location))
 
     def open_read(self, location: str) -> LocalReader:
         return LocalReader(local_path(location), self._root_of(location))
@@ -226,10 +224,12 @@ def _link(reader: LocalReader, entry: Entry) -> bool:
 
 
 def _adopt_all(entry: Entry, found: os.stat_result) -> None:
-    """A directory and the files directly in it."""
+    """A directory and the files directly in it; directories in it keep what they have."""
     with opened(entry) as directory:
         _adopt(directory, found, modes.S_IMODE(found.st_mode))
         for child in os.listdir(directory):  # noqa: PTH208 - of a descriptor
+            if modes.S_ISDIR(os.stat(child, dir_fd=directory, follow_symlinks=False).st_mode):
+                continue
             descriptor = open_regular(Entry(directory, child, f"{entry.path}/{child}"))
             try:
                 if os.fstat(descriptor).st_nlink == 1:  # else an input under a second name: it has what it should have

@@ -6,12 +6,14 @@ import pytest
 from sqlalchemy import event, select, update
 
 from compactor.demo.rows import CatalogRows
+from compactor.metastore.database import Database
 from compactor.metastore.places import Places
 from compactor.metastore.properties import encode_properties
 from compactor.metastore.transactions import TxnState
 from compactor.roles import soft_delete, steps
 from tests.unit.roles.tables import visible
 from tests.unit.roles.test_places import move_just_now
+from tests.unit.roles.world import World
 
 
 def soft_deleted(world, table, partition=None, *, kind="a"):
@@ -254,14 +256,7 @@ def test_what_an_insert_wrote_before_the_move_is_put_back(world, monkeypatch):
 @pytest.mark.parametrize("step", [steps.CLEANER_LISTED, steps.CLEANER_TRASHED])
 def test_what_came_into_the_catalog_by_its_own_name_a_moment_ago_stays(world, partition, step):
     """An INSERT or a CTAS that has just ended, where the catalog takes long to read and was read before that: what has the name is asked for at each look."""
-    slow = world.services.places = Places(world.database, list, world.clock)
-    read = world.database.read
-
-    def slowly(work, **named):
-        world.clock.forward(3.0 if getattr(work, "__name__", "") == "owners" else 0.0)
-        return read(work, **named)
-
-    world.database.read = slowly
+    slow = slow_catalog(world)
     table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int")] if partition else [])
     world.insert(table, [(1, "x")], ("1",) if partition else None)
     catalog = CatalogRows(world.database)
@@ -283,11 +278,24 @@ def test_what_came_into_the_catalog_by_its_own_name_a_moment_ago_stays(world, pa
     assert world.states() == ["ready for cleaning"]
 
 
+def slow_catalog(world):
+    """Its places: a read of all of it takes three seconds, and serves what follows."""
+    places, read = Places(world.database, list, world.clock), world.database.read
+
+    def slowly(work, **named):
+        world.clock.forward(3.0 if getattr(work, "__name__", "") == "owners" else 0.0)
+        return read(work, **named)
+
+    world.database.read = slowly
+    world.services.places = places
+    return places
+
+
 @pytest.mark.parametrize("step", [steps.CLEANER_LISTED, steps.CLEANER_TRASHED])
 @pytest.mark.parametrize("where", ["{}", "{}/below", "{}/.."])
 def test_what_came_there_a_moment_ago_keeps_it(world, step, where):
-    """Another table at, below or above the place: everything is put back."""
-    world.services.places = Places(world.database, list, world.clock)
+    """Another table at, below or above the place, where the catalog was read before that: everything is put back."""
+    slow_catalog(world).require_alone("file:/elsewhere", None)
     table, other = world.table(rows=2, insert_only=True), world.table("other", rows=0)
     CatalogRows(world.database).drop_table(table)
     soft_deleted(world, table)
@@ -337,3 +345,19 @@ def test_writers_of_a_table_that_has_its_name_elsewhere_are_not_waited_for(world
     begin_insert(world, table, None)
     assert world.clean().startswith("cleaned 1 entries, 1 directories")
     assert not old.exists()
+
+
+def test_a_database_that_was_dropped_in_a_warehouse_behind_a_link(tmp_path):
+    """Its directories are gone with it, and it is no root any more: links on the way there are as good as any directory."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "warehouse").symlink_to(tmp_path / "there")
+    with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as database:
+        world = World(database, tmp_path / "here")
+        table = world.table(rows=2, insert_only=True)
+        world.table("u", rows=1, database="other")
+        CatalogRows(world.database).drop_table(table)
+        drop_database(world, "db")
+        soft_deleted(world, table)
+        shutil.rmtree(table.location.parent)
+        assert world.clean().startswith("cleaned 1 entries, 0 directories")

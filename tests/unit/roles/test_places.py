@@ -1,11 +1,13 @@
 """Where we may write and delete: nowhere that another table, partition or database has a share in, and nowhere outside the warehouse's roots."""
 
+import threading
+
 import pytest
 from sqlalchemy import event, select, update
 from structlog.testing import capture_logs
 
 from compactor.demo.rows import CatalogRows
-from compactor.errors import RefusedError
+from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.model import Entity
 from compactor.metastore.places import Places
 from compactor.roles import steps
@@ -83,6 +85,17 @@ def test_two_tables_at_one_place_are_neither_compacted_nor_cleaned(any_world):
         assert f"table db.{other.name} (" in said
     assert len(visible(victim)) == 6
     world.assert_rows(victim)
+
+
+@pytest.mark.parametrize("left_alone", [True, False])
+def test_who_does_not_want_to_be_compacted_is_not_told_what_would_keep_it(world, left_alone):
+    """A table that lies wrong and has `no_auto_compaction`: nothing for the history."""
+    victim = world.table("victim", rows=1)
+    world.table("evil", rows=12, parameters={"no_auto_compaction": "true"} if left_alone else {})
+    move(world, "evil", f"file:{victim.location}")
+    world.settle_time()
+    world.initiator().run_once()
+    assert len([state for state, _ in world.ended() if state == "did not initiate"]) == (1 if left_alone else 2)
 
 
 def test_neither_of_two_tables_at_one_place_is_queued_and_one_that_is_left_alone_is(any_world):
@@ -369,6 +382,27 @@ def test_a_catalog_that_is_read_slowly_is_read_once_all_the_same(world, question
     assert len(reads) == 1
 
 
+def test_who_opens_a_file_does_not_wait_while_the_roots_are_read(world):
+    """Another thread reads them anew, or the metastore is away: what was read before serves until then, and it isn't asked again for each file."""
+    facts = world.services.catalog.find_table("db", world.table(rows=0).name)
+    clock, reads, during = Clock(), [], []
+    places, read = Places(world.database, tuple, clock), world.database.read
+    root = places.root_of(facts.location)
+    clock.forward(40.0)
+
+    def fails(work, **named):
+        reads.append(work)
+        thread = threading.Thread(target=lambda: during.append(places.root_of(facts.location)))
+        thread.start()
+        thread.join(30)
+        raise UnreachableError("away")
+
+    world.database.read = fails
+    assert [places.root_of(facts.location) for _ in range(3)] == [root] * 3
+    assert (during, len(reads)) == ([root], 1)
+    world.database.read = read
+
+
 # ---- Links
 
 
@@ -395,7 +429,7 @@ def test_a_worker_does_not_follow_a_link_to_anothers_directory(world, partition)
     link, before = swap(world, place, victim), world.names(victim.location)
     said = world.compact(table, partition=partition)
     assert "unsafe-location" in said
-    assert f"{link} is a symbolic link below the root" in said
+    assert f"{link} is a symbolic link, which isn't followed" in said
     assert world.names(victim.location) == before
 
 
@@ -409,7 +443,7 @@ def test_a_cleaner_does_not_follow_a_link_to_anothers_directory(world, partition
     world.clean()
     assert world.names(victim.location) == before
     ((why,),) = world.hive.rows(world.database.schema.compaction_queue, "cq_error_message")
-    assert f"{link} is a symbolic link below the root" in why
+    assert f"{link} is a symbolic link, which isn't followed" in why
 
 
 def test_aborted_writes_are_not_looked_for_behind_a_link(world):
@@ -419,7 +453,7 @@ def test_aborted_writes_are_not_looked_for_behind_a_link(world):
     swap(world, place, victim)
     before = world.names(victim.location)
     world.configure(initiator={"thresholds": {"aborted_count": 0}})
-    assert "is a symbolic link below the root" in world.clean()
+    assert "is a symbolic link, which isn't followed" in world.clean()
     assert world.names(victim.location) == before
     assert len(world.hive.rows(world.database.schema.txn_components, "tc_table")) >= 2
 

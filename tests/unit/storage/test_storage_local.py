@@ -307,3 +307,24 @@ def test_nothing_is_created_through_a_linked_directory(tmp_path):
     with pytest.raises(RefusedError, match="is a symbolic link"):
         STORAGE.create(str(tmp_path / "out" / "f"))
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_name_is_there_or_not(tmp_path):
+    """Below a file there is none; without a root links on the way are followed, and one that leads nowhere is a name."""
+    storage = LocalStorage()
+    (tmp_path / "real" / "d").mkdir(parents=True)
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    found = [storage.exists(f"file:{tmp_path}/{name}") for name in ("link/d", "dangling", "file/x", "file/x/y", "link/nothing")]
+    assert found == [True, True, False, False, False]
+
+
+def test_directories_inside_an_adopted_one_keep_what_they_have(tmp_path):
+    """Each of a staging directory's is given away by itself (spark.proxy_user)."""
+    (tmp_path / "place" / "tasks").mkdir(parents=True)
+    (tmp_path / "place" / "file").write_text("x", encoding="utf-8")
+    (tmp_path / "place" / "tasks").chmod(0o700)
+    tmp_path.chmod(0o750)
+    LocalStorage().adopt(str(tmp_path), str(tmp_path / "place"))
+    assert [(tmp_path / "place" / name).stat().st_mode & 0o777 for name in (".", "tasks", "file")] == [0o750, 0o700, 0o640]
