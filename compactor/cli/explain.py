@@ -11,7 +11,7 @@ from rich.text import Text
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import breakdowns, holds, units
 from compactor.cli.enqueue import default_pool
-from compactor.cli.inspect import Inspection, candidates, failing, inspect, judge, look, partitions, why_ineligible
+from compactor.cli.inspect import Inspection, candidates, failing, inspect, judge, look, partitions, unknown, why_ineligible
 from compactor.cli.lookup import Found, find, find_table, require_transactional
 from compactor.cli.options import target_options
 from compactor.cli.output import Column, Record, View
@@ -22,13 +22,15 @@ from compactor.cli.queue import history_record, queue_record
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target
 from compactor.control import Denial, Subject
-from compactor.errors import RefusedError
+from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import TableFacts
 from compactor.metastore.queue import Queue
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
+from compactor.reasons import Reason
 from compactor.roles.breakdowns import Told
+from compactor.roles.replication import is_source
 from compactor.roles.rules import thresholds_from
 from compactor.storage.registry import storage_for
 
@@ -71,6 +73,10 @@ def explain(session: Session, *, target: str, partition: str | None, everything:
         plan = make_plan(session, found, kind)
     except RefusedError as refusal:
         plan = refusal
+    except UnreachableError as error:
+        if not is_source(found.table.database_parameters):
+            raise
+        plan = RefusedError(Reason.REPLICATION_SOURCE, unknown(error))
     waits = _waits(session, found)
     told = breakdowns.stored(session, inspection.queue, [waits])
     session.output.show(explanation_view(inspection, plan, waits, told, fold=not everything))
@@ -209,9 +215,8 @@ def _partitions_view(session: Session, catalog: Catalog, facts: TableFacts, limi
     known = candidates(database)
     defaults = thresholds_from(session.settings.initiator.thresholds)
 
-    def record(found: Found) -> Record:
+    def record(found: Found, ineligible: Skip | None) -> Record:
         candidate = known.get(found.entity)
-        ineligible = why_ineligible(session.places, found, moment.layout)
         try:
             reader, compactor = moment.resolve(storage_for(found.location).list_tree(found.location))
             totals = read_totals(items_of(reader, compactor, insert_only=facts.insert_only))
@@ -231,6 +236,6 @@ def _partitions_view(session: Session, catalog: Catalog, facts: TableFacts, limi
 
     everything = partitions(catalog, facts, limit)
     failed = failing(database, session.settings, everything)
-    records = [record(found) for found in everything]
+    records = [record(*each) for each in zip(everything, why_ineligible(session.places, everything, moment.layout), strict=True)]
     records.sort(key=lambda row: (row["due"] is None, -float(str(row["score"] or 0)), -int(str(row["directories"] or 0)), str(row["partition"])))
     return View(PARTITION_COLUMNS, records, empty=f"{facts.full_name} has no partitions")

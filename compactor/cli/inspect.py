@@ -15,7 +15,7 @@ from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.cli.lookup import Found
 from compactor.cli.partition import Item, Standing, items_of
-from compactor.errors import CompactorError, RefusedError
+from compactor.errors import CompactorError, RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.cleaning import Cleaning, ReadyEntry
 from compactor.metastore.database import Database
@@ -26,7 +26,7 @@ from compactor.metastore.queue import Queue
 from compactor.metastore.transactions import Transactions
 from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.reasons import Reason
-from compactor.roles.eligibility import require_eligible
+from compactor.roles.eligibility import judge_all, require_in_store
 from compactor.roles.evidence import evidence_in
 from compactor.roles.rules import TableRules, decide, thresholds_from
 from compactor.settings import Settings
@@ -114,7 +114,7 @@ def inspect(database: Database, settings: Settings, places: Places, found: Found
         UnreachableError: metastore or store can't be asked.
     """
     moment = look(database, found.table)
-    ineligible = why_ineligible(places, found, moment.layout)
+    (ineligible,) = why_ineligible(places, [found], moment.layout)
     storage = storage_for(found.location)
     try:
         listing = storage.list_tree(found.location)
@@ -182,13 +182,25 @@ def judge(
     )
 
 
-def why_ineligible(places: Places, found: Found, layout: LayoutVersion) -> Skip | None:
-    """Why a compaction of it would be refused, whatever lies in its directory; None: it may be compacted."""
+def why_ineligible(places: Places, everything: Sequence[Found], layout: LayoutVersion) -> list[Skip | None]:
+    """Of each why a compaction of it would be refused, whatever lies in its directory; None: it may be compacted."""
+    skips = judge_all(places, [found.place for found in everything], layout)
+    return [skip or _why_not_there(places, found) for found, skip in zip(everything, skips, strict=True)]
+
+
+def _why_not_there(places: Places, found: Found) -> Skip | None:
     try:
-        require_eligible(places, found.place, layout)
+        require_in_store(places, found.place)
     except RefusedError as refusal:
         return Skip(refusal.reason, refusal.message)
+    except UnreachableError as error:
+        return Skip(Reason.REPLICATION_SOURCE, unknown(error))
     return None
+
+
+def unknown(error: UnreachableError) -> str:
+    """Of a source of replication when HDFS can't be asked."""
+    return f"whether Hive's change management can take its files isn't known: {error}"
 
 
 def failing(database: Database, settings: Settings, among: Sequence[Found]) -> Collection[Entity]:

@@ -138,7 +138,8 @@ def file_facts(read: ReadFile, columns: HiveType, not_copyable: str | None = Non
 def _problem(tail: Tail, columns: HiveType, layout: LayoutVersion) -> str | None:
     """Why the rows can't be brought to the table's columns, if they can't."""
     if layout is LayoutVersion.HIVE_3 and widens_float(tail.row_tree, columns):
-        return "a float column has become a double: Hive 3.1 reads it by its decimal digits, and would read other values after a compaction"
+        why = "a float column has become a double, which Hive 3.1 reads by its decimal digits: it would read other values after a compaction"
+        return f"{why}; INSERT OVERWRITE of the table or partition from itself mends it"
     try:
         conversion(tail.row_tree, columns, "its columns", ROW_COLUMN)
     except RefusedError as error:

@@ -43,16 +43,18 @@ def judge_all(places: Places, wanted: Sequence[Place], layout: LayoutVersion, ki
     return found
 
 
-def require_recyclable(place: Place) -> None:
+def require_in_store(places: Places, place: Place) -> None:
     """
-    Of a source of replication: whether what a compaction replaces there can be handed to Hive's change management.
+    What only the store tells: that no symbolic link leads there; of a source of replication, that what a compaction replaces can be handed to Hive's change management.
 
     Raises:
-        RefusedError: it would stay for ever.
+        RefusedError: nothing is written there, or it would stay for ever.
         UnreachableError: HDFS can't be asked.
     """
-    if place.location and is_source(place.table.database_parameters):
-        change_management().require(place.location)
+    location = place.location or ""
+    places.require_unlinked(location)
+    if location and is_source(place.table.database_parameters):
+        change_management().require(location)
 
 
 def require_eligible(places: Places, place: Place, layout: LayoutVersion, kind: CompactionKind | None = None) -> None:
@@ -69,8 +71,7 @@ def require_eligible(places: Places, place: Place, layout: LayoutVersion, kind: 
     (skip,) = judge_all(places, [place], layout, kind)
     if skip is not None:
         raise RefusedError(skip.reason, skip.explanation)
-    places.require_unlinked(place.location or "")
-    require_recyclable(place)
+    require_in_store(places, place)
 
 
 def _why_kept(place: Place) -> Skip | None:

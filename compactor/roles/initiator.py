@@ -154,8 +154,9 @@ class Initiator:
                 held[table.tbl_id] = judge.paused(Subject(table.database, table.name, pool_of(table)))
             if (skip := of_table.skip(candidate, why_not)) is not None:
                 tally.skip(entity, skip)
-                if skip.reason in _MISPLACED:
+                if skip.reason in _MISPLACED and of_table.skip(candidate, None) is None and held[table.tbl_id] is None:
                     self._record(entity, f"{skip.reason.value}: {skip.explanation}")
+                    self._progress.made()
             elif (denial := held[table.tbl_id]) is not None:
                 tally.skip(entity, Skip(denial.reason, denial.sentence))
             elif entity in failing:

@@ -11,7 +11,7 @@ from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles.absence import require_removed
 from compactor.roles.away import AwayStores
-from compactor.roles.eligibility import require_recyclable
+from compactor.roles.eligibility import require_in_store
 from compactor.roles.initiator_tally import DueSubject, Moment
 from compactor.roles.rules import decide
 from compactor.roles.services import Services
@@ -51,5 +51,5 @@ def verdict_on(services: Services, subject: DueSubject, moment: Moment, away: Aw
         oldest_open_ms=moment.oldest_open_ms,
     )
     if isinstance(verdict, Pick):
-        require_recyclable(place)  # what else only the store tells, the listing has
+        require_in_store(services.places, place)
     return verdict, not state.excluded and not candidate.aborted_count

@@ -21,7 +21,7 @@ from compactor.cli.lookup import Found
 from compactor.cli.plan import plan
 from compactor.cli.root import cli
 from compactor.cli.session import Session
-from compactor.errors import RefusedError
+from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.database import Database
 from compactor.metastore.model import Candidate, Column, Enqueued, Entity, PartitionFacts, Place, QueueEntry, QueueState, TableFacts
 from compactor.planning.eligibility import REPLICATION_PENDING, why_not
@@ -161,7 +161,7 @@ def test_all_five_agree(stubs, table, partition, kind, layout, places):  # noqa:
     state = resolve(Listing((), ()), CompactorWriteIdList("db.t", 0), None, layout)
     moment = SimpleNamespace(layout=layout, now_ms=0, oldest_open_ms=None)
     found = Found(table, partition)
-    explained = judged(judge(found, state, candidate, moment, Thresholds(), ineligible=why_ineligible(places, found, layout)))
+    explained = judged(judge(found, state, candidate, moment, Thresholds(), ineligible=why_ineligible(places, [found], layout)[0]))
     assert initiated == explained
     if initiated is None and asked is not None:
         assert asked is Reason.UNSUPPORTED_KIND
@@ -284,3 +284,23 @@ def test_what_lies_wrong_is_refused_by_all_five(tmp_path, monkeypatch, lies, rea
     assert json.loads(run("queue").stdout) == []
     if parted:
         assert {row["reason"] for row in json.loads(run("explain", "db.t").stdout)} == {reason}
+
+
+def test_explain_says_what_it_could_not_ask(tmp_path, monkeypatch):
+    """HDFS is away, or there is no Java: a table of a replication source is drawn all the same, and so are its partitions."""
+    away = SimpleNamespace(require=lambda _: (_ for _ in ()).throw(UnreachableError("JAVA_HOME names no Java")))
+    monkeypatch.setattr(replication, "why_not_recycled", lambda _: None)
+    monkeypatch.setattr(eligibility, "change_management", lambda: away)
+    config = tmp_path / "compactor.yaml"
+    config.write_text(f"database:\n  url: sqlite:///{tmp_path}/metastore.db\n", encoding="utf-8")
+    with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as database:
+        world = World(database, tmp_path)
+        world.table(rows=3)
+        world.insert(world.table("parted", rows=0, partition_keys=[("p", "int")]), [(1, "x")], ("1",))
+        _is_a_source_without_a_root(world, None, None)
+    for arguments in (["db.t"], ["db.parted"]):
+        answer = CliRunner().invoke(cli, ["--config", str(config), "explain", *arguments])
+        assert answer.exit_code == 0, answer.output
+        said = " ".join(answer.stdout.replace("│", " ").split())
+        assert "change management can take its files isn't known" in said
+        assert "JAVA_HOME names no Java" in said
