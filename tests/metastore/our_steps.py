@@ -250,7 +250,12 @@ def _give_back_hives(world):
     if not entries:
         return None
     entry = world.choose(entries)
-    return Step(lambda: world.queue.give_back(entry), failed=_LOST)
+
+    def then(_):
+        if entry.id in world.touched:  # in the same step, by a worker that doesn't ask whether it still has it
+            world.spoilt.add(entry.id)
+
+    return Step(lambda: world.queue.give_back(entry), then, _LOST)
 
 
 def _cancel(world):
