@@ -113,17 +113,19 @@ class Cleaning:
         """
 
         def finish(connection: Connection) -> None:
+            # In the order of Hive's OnRenameFunction: a RENAME that loses a deadlock leaves the catalog with the new name and the write ids with the old one.
+            if proof is not None:
+                forget(connection, self._database, proof)
+            covered = entry.highest_write_id or 0
+            if gone or (covered and not unjoined):
+                forget_commits(connection, self._database, entry.entity, None if gone else covered)
             guard = [self._is_ready(entry)]
             if gone:  # what was renamed since is there, under another name
                 guard.append(of_entity(self._schema.compaction_queue, "cq", entry.entity))
             if not move_to_history(connection, self._schema, guard, QueueState.SUCCEEDED, end=self._database.now, message=None):
                 raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} isn't ready for cleaning any more")
-            covered = entry.highest_write_id or 0
-            if gone or (covered and not unjoined):
-                forget_commits(connection, self._database, entry.entity, None if gone else covered)
             if proof is not None:
                 self._forget_retries(connection, entry.entity)
-                forget(connection, self._database, proof)
 
         try:
             self._database.write(finish)

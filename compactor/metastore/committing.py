@@ -33,12 +33,15 @@ class Commits:
         schema = self._schema
         if schema.hive_4 and txn_id is not None:
             lock_open(connection, schema, txn_id)
+        if schema.hive_4 and txn_id is not None:  # components before the queue, as Hive's OnRenameFunction
+            self._note_component(connection, entry, txn_id, highest_write_id)
         values = {"cq_highest_write_id": highest_write_id, "cq_txn_id": txn_id}
         if run_as is not None:
             values["cq_run_as"] = run_as  # type: ignore[assignment]
         update_owned(connection, self._table, entry, values)
-        if not schema.hive_4 or txn_id is None:
-            return
+
+    def _note_component(self, connection: Connection, entry: QueueEntry, txn_id: int, highest_write_id: int) -> None:
+        schema = self._schema
         components = schema.txn_components
         mine = and_(components.c.tc_txnid == txn_id, components.c.tc_operation_type == "c", of_entity(components, "tc", entry.entity))
         connection.execute(delete(components).where(mine))
@@ -88,17 +91,16 @@ class Commits:
                 raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} has no transaction to commit")
             self._database.dialect.own_openers_lock(connection, schema.txn_lock_table)
             lock_open(connection, schema, txn_id)
+            connection.execute(delete(schema.txn_components).where(schema.txn_components.c.tc_txnid == txn_id))  # before the queue, as Hive's OnRenameFunction
+            forget_readers(connection, self._database, [txn_id])
             values |= {"cq_next_txn_id": maximum(connection, schema.txns.c.txn_id), "cq_commit_time": self._database.now}
             mine = and_(mine, queue.c.cq_txn_id == txn_id)
         if rest is not None and (text := noted(connection.scalar(select(queue.c.cq_tblproperties).where(mine)), rest)) is not None:
             values["cq_tblproperties"] = text
         if connection.execute(update(queue).where(mine).values(values)).rowcount != 1:
             raise lost(entry)
-        if not schema.hive_4 or txn_id is None:
-            return
-        connection.execute(delete(schema.txn_components).where(schema.txn_components.c.tc_txnid == txn_id))
-        forget_readers(connection, self._database, [txn_id])
-        connection.execute(update(schema.txns).where(schema.txns.c.txn_id == txn_id).values(txn_state="c"))
+        if schema.hive_4:
+            connection.execute(update(schema.txns).where(schema.txns.c.txn_id == txn_id).values(txn_state="c"))
 
     def _settled(self, entry: QueueEntry, txn_id: int | None) -> bool:
         """After an unknown outcome: whether the commit happened; False when it may be sent again."""

@@ -351,7 +351,11 @@ def _rename(world):
         return None
     old = world.t.name
     world.rename("db.s" if old == "db.t" else "db.t")
-    return Step(("onRename", "hive", *old.split("."), None, "hive", *world.t.name.split("."), None))
+
+    def failed(error):  # as the victim of a deadlock: the catalog has the new name, and the write ids the old one
+        raise error
+
+    return Step(("onRename", "hive", *old.split("."), None, "hive", *world.t.name.split("."), None), failed=failed)
 
 
 BOTH = {

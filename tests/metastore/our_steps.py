@@ -115,7 +115,8 @@ def _enqueue(world):
     place, partition = world.place()
 
     def then(answer):
-        if answer.accepted:
+        dropped = world.dropping and world.queue.entry(answer.id) is None  # with its table, in the same step
+        if answer.accepted and not dropped:
             world.known.add(answer.id)
 
     return Step(lambda: world.queue.enqueue(place.entity(partition), CompactionKind.MAJOR), then)

@@ -64,7 +64,7 @@ ON_THE_SAME_ROWS = {
     "remove duplicates": ("mark cleaned", "duplicate-components"),
     "purge history": ("mark failed", "mark cleaned", "history"),
     "drop": ("clean aborts", "note unnamed", "forget", "mark cleaned", "commit", "enqueue"),
-    "rename": ("clean aborts", "note unnamed", "forget", "mark cleaned", "enqueue", "claim", "lock"),
+    "rename": ("clean aborts", "note unnamed", "forget", "mark cleaned", "enqueue", "claim", "lock", "commit", "store state", "history", "cancel"),
 }
 """Of Hive's steps those of ours that may meet them."""
 _NOTHING, _LOOK = Step(lambda: None), Step(("getOpenTxns",))

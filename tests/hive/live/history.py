@@ -34,7 +34,7 @@ READ_AGAIN = 10
 """Times at most."""
 EXCUSED = 12
 """How often in a history a directory may go while Hive lists; once where our Cleaner waits for those who may be listing: it looks twice, and there are milliseconds in between."""
-_MIDWAY = re.compile(r"/(base|delta|delete_delta)_[0-9_v]+(/_[a-z_]+)? does not exist")
+MIDWAY = re.compile(r"/(base|delta|delete_delta)_[0-9_v]+(/_[a-z_]+)? does not exist")
 """A directory, not a file with rows, was gone when it was to be listed: it may be one that the statement doesn't need."""
 _MANIFEST = re.compile(r"Malformed ORC file .*?/-tmp\.[^/ ]*/[^/ ]*\.manifest")
 """Where a table has no base Hive 4.0.1 takes the manifests of a running INSERT for original files when it reads."""
@@ -151,7 +151,7 @@ class History:
             outcome = self._perform(step, action)
         except HiveError as error:
             self.said[-1] = (step.root, self.said[-1][1] + f"  -- {str(error)[:300]}")
-            if _MIDWAY.search(str(error)):
+            if MIDWAY.search(str(error)):
                 self._excuse("statements that met a directory that went", step.root, error)
             elif self._too_late(error):
                 self.counts["statements that met a base that Hive 3.1 can't know"] += 1
@@ -294,7 +294,7 @@ class History:
         try:
             found = table.read([tuple(row) for row in reading.result(STATEMENT_SECONDS)["rows"]])
         except HiveError as error:
-            if not _MIDWAY.search(str(error)):
+            if not MIDWAY.search(str(error)):
                 raise Difference(table.root, f"a reader that was held at {met} failed: {error}\n{self.hive.said()}\n{self._evidence(table.root)}") from error
             self._excuse("readers that were held and met a directory that went", table.root, error, waits=False)
         else:

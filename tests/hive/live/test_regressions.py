@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.daemon.lab import until
-from tests.hive.live.history import vectorized
+from tests.hive.live.history import MIDWAY, vectorized
 from tests.hive.server.hive import HiveError
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(0)]
@@ -29,7 +29,14 @@ def living(request, pair):
 
 
 def ids(living, table):
-    return sorted(int(row) for (row,) in living.hive.rows(f"select id from r.{table}"))
+    """Read again where a directory went midway: a plain select of Hive 3.1 has given back its locks by then (docs/testing.md)."""
+    for left in reversed(range(3)):
+        try:
+            return sorted(int(row) for (row,) in living.hive.rows(f"select id from r.{table}"))
+        except HiveError as error:
+            if not left or not MIDWAY.search(str(error)):
+                raise
+    raise AssertionError
 
 
 def some(first, count, letter):
