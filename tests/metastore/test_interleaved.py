@@ -138,10 +138,15 @@ class Life(RuleBasedStateMachine):
             getattr(self.world, how)(self.world.choose(opened))
 
 
+def steps_of(hive_4):
+    """Hive's, ours, and the pairs that may meet."""
+    hives, our = (hives_steps.STEPS_4, our_steps.STEPS_4) if hive_4 else (hives_steps.STEPS_3, our_steps.STEPS_3)
+    return hives, our, [(one, other) for one, others in ON_THE_SAME_ROWS.items() for other in others if one in hives and other in our]
+
+
 def life_of(hive_4):
     """The machine of a release."""
-    hives, our = (hives_steps.STEPS_4, our_steps.STEPS_4) if hive_4 else (hives_steps.STEPS_3, our_steps.STEPS_3)
-    pairs = [(one, other) for one, others in ON_THE_SAME_ROWS.items() for other in others if one in hives and other in our]
+    hives, our, pairs = steps_of(hive_4)
 
     class Both(Life):
         @rule(theirs=st.sampled_from(list(hives)), ours=st.sampled_from(list(our)), drawn=st.integers(0, 11), turns=_TURNS)
@@ -163,19 +168,40 @@ def life_of(hive_4):
 def test_both_at_once(version, request, postgres, parties):
     """Every order of statements that was drawn leaves one view, and a true one."""
 
-    def lend():
-        url = postgres.borrow(version)
-        with Database(url) as database:
-            yield url, database, RealHive(database, parties(version, url))
-        postgres.give_back(version, url)
-
     life = life_of(version == "4.0.0")
-    life.lend = staticmethod(lend)
+    life.lend = staticmethod(lambda: _lend(version, postgres, parties))
     examples = request.config.getoption("--histories") or EXAMPLES
     phases = [phase for phase in Phase if phase is not Phase.explain]  # it traces each line
     lives = settings(max_examples=examples, stateful_step_count=12, database=None, suppress_health_check=list(HealthCheck), phases=phases)
     run_state_machine_as_test(life, settings=lives)
     count("deadlocks of the two", _deadlocks(postgres, version))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("version", ["4.0.0", "3.1.0"])
+def test_every_pair(version, postgres, parties):
+    """Each two steps that may meet, two times on end, in three orders of their statements: what random lives find by chance."""
+    life = life_of(version == "4.0.0")
+    life.lend = staticmethod(lambda: _lend(version, postgres, parties))
+    hives, our, pairs = steps_of(version == "4.0.0")
+    wrong = {}
+    for (theirs, ours), drawn, turns in itertools.product(pairs, (0, 1), ([1], [0], [0, 1])):
+        one = life()
+        try:
+            one.play(hives[theirs], our[ours], drawn, turns)
+            one.play(hives[theirs], our[ours], 1 - drawn, turns)
+        except (AssertionError, HiveError, CompactorError) as error:
+            wrong[theirs, ours, drawn, tuple(turns)] = str(error)[:300]
+        one.teardown()
+    assert not wrong
+
+
+def _lend(version, postgres, parties):
+    url = postgres.borrow(version)
+    with Database(url) as database:
+        yield url, database, RealHive(database, parties(version, url))
+    postgres.give_back(version, url)
 
 
 @pytest.mark.timeout(0)
