@@ -170,9 +170,10 @@ def test_both_at_once(version, request, postgres, parties):
 
     life = life_of(version == "4.0.0")
     life.lend = staticmethod(lambda: _lend(version, postgres, parties))
-    examples = request.config.getoption("--histories") or EXAMPLES
+    asked = request.config.getoption("--histories")
     phases = [phase for phase in Phase if phase is not Phase.explain]  # it traces each line
-    lives = settings(max_examples=examples, stateful_step_count=12, database=None, suppress_health_check=list(HealthCheck), phases=phases)
+    kept = {"max_examples": asked or EXAMPLES, "derandomize": not asked}  # the same lives each time, and others where more are asked for
+    lives = settings(**kept, stateful_step_count=12, database=None, suppress_health_check=list(HealthCheck), phases=phases)
     run_state_machine_as_test(life, settings=lives)
     count("deadlocks of the two", _deadlocks(postgres, version))
 

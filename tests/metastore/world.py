@@ -330,7 +330,7 @@ class World:
 
     def ready(self):
         """What may be cleaned now, or else what waits for it, perhaps a new one; judged by our Cleaner."""
-        found = [item for item in self.cleaning.ready_for_cleaning() if not item.failed]
+        found = self._ended_well()
         if not found:
             attempt = self.working(by=OURS, fresh=True)
             if attempt is None:
@@ -341,8 +341,13 @@ class World:
                 return None
             self.ended(attempt)
             self._see()
-            found = [item for item in self.cleaning.ready_for_cleaning() if not item.failed]
+            found = self._ended_well()
         return self.choose([item for item in found if not item.blockers] or found) if found else None
+
+    def _ended_well(self):
+        """What is ready, but for what Hive's worker has marked and not committed yet: nobody cleans that."""
+        opened = self.open_txns()
+        return [item for item in self.cleaning.ready_for_cleaning() if not item.failed and item.entry.txn_id not in opened]
 
     def ended(self, attempt):
         """It was committed."""
