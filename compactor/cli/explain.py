@@ -11,7 +11,7 @@ from rich.text import Text
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import breakdowns, holds, units
 from compactor.cli.enqueue import default_pool
-from compactor.cli.inspect import Inspection, candidates, failing, inspect, judge, look, partitions, unknown, why_ineligible
+from compactor.cli.inspect import Inspection, candidates, failing, inspect, judge, look, partitions, why_ineligible
 from compactor.cli.lookup import Found, find, find_table, require_transactional
 from compactor.cli.options import target_options
 from compactor.cli.output import Column, Record, View
@@ -22,15 +22,13 @@ from compactor.cli.queue import history_record, queue_record
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target
 from compactor.control import Denial, Subject
-from compactor.errors import RefusedError, UnreachableError
+from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import TableFacts
 from compactor.metastore.queue import Queue
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
-from compactor.reasons import Reason
 from compactor.roles.breakdowns import Told
-from compactor.roles.replication import is_source
 from compactor.roles.rules import thresholds_from
 from compactor.storage.registry import storage_for
 
@@ -68,18 +66,19 @@ def explain(session: Session, *, target: str, partition: str | None, everything:
     found = find(catalog, wanted)
     inspection = inspect(database, session.settings, session.places, found)
     kind = inspection.verdict.kind if isinstance(inspection.verdict, Pick) else CompactionKind.MAJOR
-    plan: CompactionPlan | RefusedError
-    try:
-        plan = make_plan(session, found, kind)
-    except RefusedError as refusal:
-        plan = refusal
-    except UnreachableError as error:
-        if not is_source(found.table.database_parameters):
-            raise
-        plan = RefusedError(Reason.REPLICATION_SOURCE, unknown(error))
     waits = _waits(session, found)
     told = breakdowns.stored(session, inspection.queue, [waits])
-    session.output.show(explanation_view(inspection, plan, waits, told, fold=not everything))
+    session.output.show(explanation_view(inspection, _plan(session, inspection, kind), waits, told, fold=not everything))
+
+
+def _plan(session: Session, inspection: Inspection, kind: CompactionKind) -> CompactionPlan | RefusedError:
+    """What a compaction would do, or why it would be refused: known already, where nothing that lies there could change it."""
+    if (skip := inspection.ineligible) is not None:
+        return RefusedError(skip.reason, skip.explanation)
+    try:
+        return make_plan(session, inspection.found, kind)
+    except RefusedError as refusal:
+        return refusal
 
 
 def _waits(session: Session, found: Found) -> Denial | None:

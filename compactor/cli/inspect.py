@@ -78,11 +78,17 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Everything `compactor explain` tells."""
+    """
+    Everything `compactor explain` tells.
+
+    Args:
+        ineligible: why a compaction would be refused, whatever lies in the directory; None: it may be compacted.
+    """
 
     found: Found
     moment: Moment
     items: tuple[Item, ...]
+    ineligible: Skip | None
     verdict: Pick | Skip
     queue: Sequence[QueueEntry]
     history: Sequence[HistoryEntry]
@@ -138,6 +144,7 @@ def inspect(database: Database, settings: Settings, places: Places, found: Found
         found=found,
         moment=moment,
         items=(*items_of(reader, compactor, insert_only=found.table.insert_only, explain=moment.why_unread), *evidence),
+        ineligible=ineligible,
         verdict=verdict,
         queue=queue.entries(entity=entity),
         history=queue.history(entity=entity, limit=HISTORY),
@@ -183,7 +190,7 @@ def judge(
 
 
 def why_ineligible(places: Places, everything: Sequence[Found], layout: LayoutVersion) -> list[Skip | None]:
-    """Of each why a compaction of it would be refused, whatever lies in its directory; None: it may be compacted."""
+    """For each table or partition why a compaction would be refused, whatever lies in the directory; None: it may be compacted."""
     skips = judge_all(places, [found.place for found in everything], layout)
     return [skip or _why_not_there(places, found) for found, skip in zip(everything, skips, strict=True)]
 
@@ -194,13 +201,8 @@ def _why_not_there(places: Places, found: Found) -> Skip | None:
     except RefusedError as refusal:
         return Skip(refusal.reason, refusal.message)
     except UnreachableError as error:
-        return Skip(Reason.REPLICATION_SOURCE, unknown(error))
+        return Skip(Reason.REPLICATION_SOURCE, f"whether Hive's change management can take its files isn't known: {error}")
     return None
-
-
-def unknown(error: UnreachableError) -> str:
-    """Of a source of replication when HDFS can't be asked."""
-    return f"whether Hive's change management can take its files isn't known: {error}"
 
 
 def failing(database: Database, settings: Settings, among: Sequence[Found]) -> Collection[Entity]:

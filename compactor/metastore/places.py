@@ -173,7 +173,7 @@ class Places:
         known = self._of_databases
         if not self._reading.acquire(blocking=known is None or age == 0):
             assert known is not None
-            return _Roots(known[1], ())  # another thread reads them, and nobody who opens a file waits for that
+            return _Roots(known[1], ())  # another thread is reading them: opening a file never waits for that
         try:
             known = self._of_databases
             if known is None or self._clock() - known[0] >= age:

@@ -21,7 +21,10 @@ from compactor.reasons import Reason
 Result = TypeVar("Result")
 
 RootOf = Callable[[str], str | None]
-"""Of a location the path of the trusted directory at or above it; None where there is none: then the last two names of its path aren't followed."""
+"""
+Of a location the path of the trusted directory at or above it; None where there is none: then links are followed, but for the last two names of what is opened as a
+file, made, renamed or removed.
+"""
 
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC

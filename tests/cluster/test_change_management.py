@@ -2,6 +2,7 @@
 Tables of replication sources, on a real HDFS: what the Cleaner removes is found again by Hive's own `ReplChangeManager`, under the names that it gives itself.
 """
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -23,16 +24,22 @@ pytestmark = [pytest.mark.cluster, pytest.mark.hive, pytest.mark.timeout(600)]
 NAME = {"3": "postgres-3", "4": "sqlite"}
 
 
-@pytest.fixture
-def root(hdfs_directory):
-    """The change-management root, that we are configured for."""
-    root = join(hdfs_directory, "cmroot")
+@contextlib.contextmanager
+def managed(root):
+    """A change-management root is made, and we are configured for it."""
     storage_for(root).mkdir(root)
     before = configured()
     configure(replace(before, hdfs=before.hdfs.model_copy(update={"change_management_root": root})))
     yield root
     change_management().close()
     configure(before)
+
+
+@pytest.fixture
+def root(hdfs_directory):
+    """The change-management root, that we are configured for."""
+    with managed(join(hdfs_directory, "cmroot")) as root:
+        yield root
 
 
 @pytest.fixture(params=["3", "4"])

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.engine.change_management import change_management
 from compactor.reasons import Reason
 from compactor.storage.location import join
 from compactor.storage.registry import configure, configured, storage_for
 from tests.cluster.test_change_management import (
     files_of,
     hive,
+    managed,
     test_hive_finds_what_was_removed,  # the same test, in a zone
     world,
 )
@@ -56,12 +56,8 @@ def root(request, hdfs, hdfs_directory):
             root = f"{hdfs.root}/warehouse/cmroot{next(_NUMBERS)}"
         case _:
             root = join(zone(hdfs), "cmroot")
-    storage_for(root).mkdir(root)
-    before = configured()
-    configure(replace(before, hdfs=before.hdfs.model_copy(update={"change_management_root": root})))
-    yield root
-    change_management().close()
-    configure(before)
+    with managed(root):
+        yield root
 
 
 def on_disk(server):

@@ -114,15 +114,20 @@ def test_a_dropped_table_on_a_file_system_that_is_not_mounted_waits(world, what,
     assert not table.location.exists()
 
 
-@pytest.mark.parametrize("near", ["beside", "around"])
-def test_a_database_that_was_dropped_with_its_tables_needs_no_waiting(world, near):
-    """DROP DATABASE CASCADE took the directory above as well: another database's is seen where it lay, so the file system is there."""
+def drop_with_everything(world):
+    """DROP DATABASE … CASCADE, beside another database."""
     table = world.table(rows=2, insert_only=True)
     world.table("u", rows=1, database="other")
     CatalogRows(world.database).drop_table(table)
     drop_database(world, "db")
     soft_deleted(world, table)
     shutil.rmtree(table.location.parent)
+
+
+@pytest.mark.parametrize("near", ["beside", "around"])
+def test_a_database_that_was_dropped_with_its_tables_needs_no_waiting(world, near):
+    """DROP DATABASE CASCADE took the directory above as well: another database's is seen where it lay, so the file system is there."""
+    drop_with_everything(world)
     if near == "around":
         dbs = world.database.schema.dbs
         world.hive.change(update(dbs).where(dbs.c.name == "other").values(db_location_uri=f"file:{world.folder}/warehouse"))
@@ -354,10 +359,5 @@ def test_a_database_that_was_dropped_in_a_warehouse_behind_a_link(tmp_path):
     (tmp_path / "here" / "warehouse").symlink_to(tmp_path / "there")
     with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as database:
         world = World(database, tmp_path / "here")
-        table = world.table(rows=2, insert_only=True)
-        world.table("u", rows=1, database="other")
-        CatalogRows(world.database).drop_table(table)
-        drop_database(world, "db")
-        soft_deleted(world, table)
-        shutil.rmtree(table.location.parent)
+        drop_with_everything(world)
         assert world.clean().startswith("cleaned 1 entries, 0 directories")
