@@ -7,7 +7,7 @@ from compactor.cli.target import Target, did_you_mean, partition_names
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity, PartitionFacts, Place, TableFacts
-from compactor.planning.eligibility import what_is_kept
+from compactor.planning.eligibility import what_is_kept, why_not_acid, why_unspecified
 from compactor.reasons import Reason
 
 
@@ -72,9 +72,9 @@ def find(catalog: Catalog, target: Target) -> Found:
         if target.partition is not None:
             raise UsageError(f"{table.full_name} has no partitions: leave {target.partition!r} out")
         return Found(table, None)
-    if target.partition is None:
-        raise RefusedError(Reason.PARTITION_UNSPECIFIED, f"{table.full_name} is partitioned: name one partition, such as {_example(catalog, table)}")
-    return Found(table, find_partition(catalog, table, target.partition))
+    if (skip := why_unspecified(table, target.partition)) is not None:
+        raise RefusedError(skip.reason, f"{skip.explanation}: name one partition, such as {_example(catalog, table)}")
+    return Found(table, find_partition(catalog, table, target.partition or ""))
 
 
 def find_partition(catalog: Catalog, table: TableFacts, spec: str) -> PartitionFacts:
@@ -96,11 +96,8 @@ def find_partition(catalog: Catalog, table: TableFacts, spec: str) -> PartitionF
 
 def require_transactional(table: TableFacts) -> None:
     """Refuse what isn't an ACID table, naming what it is."""
-    if not table.transactional:
-        raise RefusedError(
-            Reason.NOT_TRANSACTIONAL,
-            f"{table.full_name} is not transactional ({table.table_type.lower().replace('_', ' ')}): only ACID tables have deltas to compact",
-        )
+    if (skip := why_not_acid(f"{table.full_name} ({table.table_type.lower().replace('_', ' ')})", table)) is not None:
+        raise RefusedError(skip.reason, skip.explanation)
 
 
 def _example(catalog: Catalog, table: TableFacts) -> str:

@@ -4,7 +4,7 @@ Where the catalog has databases, tables and partitions, as rows.
 Source: docs/storage.md; Hive's Warehouse.getPartitionPath, getDefaultTablePath.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
@@ -29,7 +29,7 @@ class Located:
 
     def __init__(self, schema: HiveSchema) -> None:
         self._schema = schema
-        self._derived: set[Place] = set()
+        self._derived: Place | None = None
 
     def tables(self, connection: Connection) -> list[Owner]:
         """Databases and tables."""
@@ -108,8 +108,9 @@ class Located:
         """
         The databases' locations, and the warehouse of managed tables.
 
-        Hive 4 keeps that one in its configuration (`metastore.warehouse.dir`), and in the catalog only what was set by hand: of a database without a managed location
-        it is told by where managed tables lie that have their own name there. Source: Hive's Warehouse.getDefaultTablePath.
+        Hive 4 keeps that one in its configuration (`metastore.warehouse.dir`), and in the catalog only what was set by hand: it is the directory in which managed
+        tables of most databases without a managed location lie under their own names. There is one: the LOCATION of a few tables makes no second one.
+        Source: Hive's Warehouse.getDefaultTablePath.
         """
         roots = {place_of(owner.location) for owner in self._databases(connection) if _understood(owner.location)}
         dbs, tbls, sds = self._schema.dbs.c, self._schema.tbls.c, self._schema.sds.c
@@ -117,23 +118,20 @@ class Located:
             return roots
         origin = self._schema.tbls.join(self._schema.dbs, tbls.db_id == dbs.db_id).join(self._schema.sds, tbls.sd_id == sds.sd_id)
         query = select(dbs.name, tbls.tbl_name, sds.location).select_from(origin)
+        found: dict[Place, list[str]] = {}
         for database, table, location in connection.execute(query.where(tbls.tbl_type == "MANAGED_TABLE", dbs.db_managed_location_uri.is_(None))):
-            if not location or not _understood(location):
-                continue
-            *above, own = place_of(location)
-            if own != table and not own.startswith(f"{table}.v"):
-                continue
-            warehouse = above if database == "default" else above[:-1] if above[-1] == f"{database}.db" else []
-            if len(warehouse) > 1:
-                self._note_derived(tuple(warehouse), f"{database}.{table}", location)
-                roots.add(tuple(warehouse))
+            if (warehouse := _warehouse_around(database, table, location)) is not None:
+                found.setdefault(warehouse, []).append(database)
+        if (warehouse := _most_common(found)) is not None:
+            self._note_derived(warehouse, len(set(found[warehouse])), len(found[warehouse]))
+            roots.add(warehouse)
         return roots
 
-    def _note_derived(self, root: Place, table: str, location: str) -> None:
-        """Say once what a root was derived from: the catalog doesn't name it."""
-        if root not in self._derived:
-            self._derived.add(root)
-            _log.info("takes a directory of managed tables for a root of the warehouse", root="/".join(root), table=table, location=location)
+    def _note_derived(self, root: Place, databases: int, tables: int) -> None:
+        """Say it when it changes: the catalog doesn't name this root."""
+        if root != self._derived:
+            self._derived = root
+            _log.info("takes a directory of managed tables for a root of the warehouse", root="/".join(root), databases=databases, tables=tables)
 
     def _databases(self, connection: Connection) -> list[Owner]:
         dbs = self._schema.dbs.c
@@ -151,3 +149,22 @@ def _understood(location: str) -> bool:
         return bool(place_of(location))
     except RefusedError:
         return False
+
+
+def _warehouse_around(database: str, table: str, location: str | None) -> Place | None:
+    """The warehouse in which Hive would have put this table where it lies: `<warehouse>/<database>.db/<table>`, of `default` `<warehouse>/<table>`."""
+    if not location or not _understood(location):
+        return None
+    *above, own = place_of(location)
+    if own != table and not own.startswith(f"{table}.v"):
+        return None
+    warehouse = above if database == "default" else above[:-1] if above[-1] == f"{database}.db" else []
+    return tuple(warehouse) if len(warehouse) > 1 else None
+
+
+def _most_common(found: Mapping[Place, Sequence[str]]) -> Place | None:
+    """That of most databases, of equally many that of most tables; None where two have as many of both."""
+    counts = sorted(((len(set(databases)), len(databases), place) for place, databases in found.items()), reverse=True)
+    if not counts or (len(counts) > 1 and counts[0][:2] == counts[1][:2]):
+        return None
+    return counts[0][2]

@@ -7,7 +7,7 @@ Source: docs/storage.md.
 
 import posixpath
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from compactor.errors import RefusedError
@@ -30,12 +30,18 @@ class Owner:
 
 
 class Owners:
-    """All of them at one moment, found by place: an ancestor by looking it up, what is below in one stretch of a sorted list."""
+    """
+    All of them at one moment, found by place: an ancestor by looking it up, what is below in one stretch of a sorted list.
 
-    def __init__(self, owners: Iterable[Owner]) -> None:
+    Args:
+        resolve: where a place really is, where a directory has two names.
+    """
+
+    def __init__(self, owners: Iterable[Owner], resolve: Callable[[Place], Place] = lambda place: place) -> None:
+        self._resolve = resolve
         self._at: dict[Place, list[Owner]] = {}
         for owner in owners:
-            self._at.setdefault(loosely(owner.location), []).append(owner)
+            self._at.setdefault(resolve(loosely(owner.location)), []).append(owner)
         self._places = sorted(self._at)
         self._elsewhere = {owner.part_id for at in self._at.values() for owner in at}
 
@@ -46,6 +52,7 @@ class Owners:
         Args:
             tbl_id, part_id: whose the place is; of a whole table no `part_id`; of what was dropped the table that it was a partition of, or nothing.
         """
+        place = self._resolve(place)
         for depth in range(1, len(place)):
             for owner in self._at.get(place[:depth], ()):
                 if owner.tbl_id is not None and not (owner.tbl_id == tbl_id and owner.part_id is None):
@@ -62,7 +69,7 @@ class Owners:
 
     def is_free(self, place: Place, tbl_id: int) -> bool:
         """Whether a table's place is its own, and none of its partitions that lie elsewhere than their names say is inside."""
-        return self.in_the_way(place, tbl_id, None) is None and all(owner.part_id is None for owner in self._from(place))
+        return self.in_the_way(place, tbl_id, None) is None and all(owner.part_id is None for owner in self._from(self._resolve(place)))
 
     def _from(self, place: Place) -> Iterator[Owner]:
         """At the place and below."""

@@ -6,6 +6,7 @@ say (`located`). What was read serves every question of the next half minute; di
 Source: docs/storage.md.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -49,14 +50,22 @@ class _Roots:
     set_by_hand: Sequence[str]
 
     def around(self, place: Place) -> Place | None:
-        """
-        Of the roots that were set by hand the nearest one, for each is trusted. Of the databases' locations the outermost: who may write in one directory may put
-        a link there, and create a database at it.
-        """
-        around = [place[:depth] for depth in range(1, len(place) + 1) if place[:depth] in self.places]
-        if not around:
-            return None
-        return around[-1] if self.set_by_hand else around[0]
+        """The nearest one."""
+        return next((place[:depth] for depth in range(len(place), 0, -1) if place[:depth] in self.places), None)
+
+    def resolver(self) -> Callable[[Place], Place]:
+        """Where a place really is: a root that was set by hand may be a symbolic link, or lie below one. No other link is ever followed."""
+        resolved: dict[Place, Place] = {}
+
+        def resolve(place: Place) -> Place:
+            root = self.around(place) if self.set_by_hand and place[0] == LOCAL else None
+            if root is None:
+                return place
+            if root not in resolved:
+                resolved[root] = place_of(os.path.realpath("/" + "/".join(root[1:])))
+            return resolved[root] + place[len(root) :]
+
+        return resolve
 
     def refusal(self, location: str) -> RefusedError:
         """Of a place that none is around."""
@@ -144,10 +153,15 @@ class Places:
             raise roots.refusal(location)
 
     def root_of(self, location: str) -> str | None:
-        """Path of the root around a local place, below which no symbolic link is followed; None outside (where only reading is allowed), and on other stores."""
+        """
+        Path of the directory around a local place below which no symbolic link is followed; None outside the roots (where only reading is allowed), and on other stores.
+
+        A root that was set by hand is trusted. A database's location isn't: whoever may create a database may name a link of their own.
+        """
         place = place_of(location)
-        root = self._roots(FRESH_SECONDS).around(place) if place[0] == LOCAL else None
-        return None if root is None else "/" + "/".join(root[1:])
+        roots = self._roots(FRESH_SECONDS)
+        root = roots.around(place) if place[0] == LOCAL else None
+        return None if root is None else "/" + "/".join(root[1:] if roots.set_by_hand else ())
 
     def require_unlinked(self, location: str) -> None:
         """
@@ -159,6 +173,10 @@ class Places:
         if (root := self.root_of(location)) is not None:
             with suppress(OSError):  # there may be nothing yet
                 beneath.status(local_path(location), root)
+
+    def _resolver(self) -> Callable[[Place], Place]:
+        by_hand = self._wanted()
+        return _Roots(frozenset(map(place_of, by_hand)), by_hand).resolver()
 
     def _roots_around(self, places: Collection[Place]) -> _Roots:
         """Read again where one of these places is outside: its database may be new."""
@@ -216,7 +234,7 @@ class Places:
             table: that a dropped partition was of; None: a table was dropped.
         """
         asked = _Asked(place_of(location, any_host=True), table, None if table is None else _DROPPED)
-        now = Owners(self._database.read(self._located.tables))
+        now = Owners(self._database.read(self._located.tables), self._resolver())
         owner = now.in_the_way(asked.place, table.tbl_id if table else None, asked.part_id)
         return owner or self._in_the_way([asked], self._age(last_look=True))[0]
 
@@ -251,7 +269,7 @@ class Places:
         with self._lock:
             if self._owners is None or self._clock() - self._owners[0] >= age:
                 began = self._clock()
-                owners = Owners(self._database.read(self._located.owners))
+                owners = Owners(self._database.read(self._located.owners), self._resolver())
                 self._owners = (self._clock(), owners)  # the time after the read, which may take longer than its result is good for
                 self._cost = self._owners[0] - began
             return self._owners[1]

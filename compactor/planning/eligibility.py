@@ -42,8 +42,8 @@ class Described(Traits, Protocol):
 
 def why_no_table(name: str, table: Traits, kind: CompactionKind | None, layout: LayoutVersion) -> Skip | None:
     """Why nothing in a table can be compacted so; None: it can. Without a kind: not at all."""
-    if not table.transactional:
-        return Skip(Reason.NOT_TRANSACTIONAL, f"{name} isn't a transactional table")
+    if (skip := why_not_acid(name, table)) is not None:
+        return skip
     if table.sorted:
         return Skip(Reason.SORTED_TABLE, f"{name} is declared SORTED BY: no compaction keeps that order")
     if kind is not None and kind not in SUPPORTED:
@@ -51,6 +51,11 @@ def why_no_table(name: str, table: Traits, kind: CompactionKind | None, layout: 
     if kind is CompactionKind.MINOR and table.insert_only and layout is LayoutVersion.HIVE_3:
         return Skip(Reason.UNSUPPORTED_KIND, f"{name} is insert-only: Hive 3.1 knows no minor compaction of those; ask for a major one")
     return None
+
+
+def why_not_acid(name: str, table: Traits) -> Skip | None:
+    """Why a table has nothing that could be compacted; None: it has."""
+    return None if table.transactional else Skip(Reason.NOT_TRANSACTIONAL, f"{name} isn't a transactional table: only those have deltas to compact")
 
 
 def why_not(table: Described, kind: CompactionKind | None, layout: LayoutVersion) -> Skip | None:

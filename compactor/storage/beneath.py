@@ -142,7 +142,7 @@ def _status(entry: Entry) -> os.stat_result:
     """Raises RefusedError: UNSAFE_LOCATION, it is a symbolic link."""
     found = os.stat(entry.name, dir_fd=entry.directory, follow_symlinks=False)
     if modes.S_ISLNK(found.st_mode):
-        why = "is a symbolic link, which isn't followed in a warehouse: move it away, or give the location that it leads to"
+        why = "is a symbolic link, which isn't followed in a warehouse: give the location that it leads to, or trust it by naming it in warehouse.roots"
         raise RefusedError(Reason.UNSAFE_LOCATION, f"{entry.path} {why}")
     return found
 

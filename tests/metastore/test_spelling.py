@@ -51,6 +51,28 @@ def test_hive_stores_what_is_said_here(shared_database, real_hive):
         assert rows == [(stored(name, shared_database),)]
 
 
+@pytest.mark.hive
+def test_our_locks_and_hives_wait_for_each_other(shared_database, real_hive):
+    """The real handler lets an exclusive lock on a static partition wait for ours; ours is refused while Hive holds one; on another partition neither is."""
+    names = [name for name, *_ in STORED]
+    real_hive.add_partitions(real_hive.create_table(keys=(("k", "string"),)), names)
+    locks = Locks(shared_database)
+    for name, other in zip(names, names[1:] + names[:1], strict=True):
+        entity = Entity("db", "t", name)
+        ours = locks.acquire_shared(entity, 0, "ann", "edge")
+        elsewhere = real_hive.lock("db.t", other, kind="e")
+        assert real_hive.held(elsewhere)
+        real_hive.unlock(elsewhere)
+        theirs = real_hive.lock("db.t", name, kind="e")
+        assert not real_hive.held(theirs)
+        locks.release(ours)
+        assert real_hive.held(theirs)
+        with pytest.raises(RefusedError, match="is locked"):
+            locks.acquire_shared(entity, 0, "ann", "edge")
+        locks.release(locks.acquire_shared(Entity("db", "t", other), 0, "ann", "edge"))
+        real_hive.unlock(theirs)
+
+
 @pytest.fixture
 def hive(database):
     """Puts names there as they are given: as a real Hive has stored them."""

@@ -45,11 +45,10 @@ def test_enqueue_plan_and_explain_warn_that_what_is_replaced_stays(shop, of):
             ((number,),) = hive.rows(schema.partitions, "part_id", where=schema.partitions.c.part_name == target.partition("/")[2])
             hive.change(schema.partition_params.insert().values(part_id=number, param_key="no_cleanup", param_value="true"))
     warning = f"no_cleanup is set for {target}: replaced files stay"
-    if of == "table":  # the partition holds a single delta: nothing to plan
-        assert shop.json("plan", target)["warnings"] == [warning]
-        assert shop.json("explain", target)["compaction"]["warnings"] == [warning]
-        for command in ("plan", "explain"):
-            assert f"warning: {warning}" in shop.run(command, target).stdout
+    for command in ("plan", "explain") if of == "table" else ("explain",):  # the partition holds a single delta: nothing to plan
+        told = shop.json(command, target)
+        assert told.get("compaction", told)["warnings"] == [warning]
+        assert f"warning: {warning}" in " ".join(shop.run(command, target).stdout.split())
     result = shop.run("-o", "json", "enqueue", target)
     assert (result.exit_code, result.stderr) == (0, f"warning: {warning}\n")
     assert json.loads(result.stdout)["warnings"] == [warning]
@@ -80,7 +79,7 @@ def test_a_partition_may_be_written_in_several_ways(shop, spec):
     [
         (["shop.order"], 4, "did you mean shop.orders?"),
         (["shap.orders"], 4, "did you mean shop?"),
-        (["shop.plain"], 4, "not transactional"),
+        (["shop.plain"], 4, "isn't a transactional table"),
         (["shop.events"], 4, "name one partition, such as shop.events/day="),
         (["shop.events/day=2024-01-03/path=x y"], 4, "did you mean day=2024-01-02/path=x y"),
         (["shop.events/day=2024-01-01"], 2, "day=…/path=…"),

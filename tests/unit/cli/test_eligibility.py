@@ -31,7 +31,8 @@ from compactor.roles import eligibility, replication
 from compactor.roles.eligibility import judge_all
 from compactor.roles.looking_up import look_up
 from compactor.roles.rules import TableRules
-from tests.unit.roles.test_places import move, move_partition, swap
+from tests.unit.roles.test_places import move, move_partition
+from tests.unit.roles.test_places_links import swap
 from tests.unit.roles.world import World
 
 KEY, COLUMN = Column("p", "int"), Column("id", "int")

@@ -282,7 +282,43 @@ def test_the_warehouse_of_managed_tables_is_a_root_though_the_catalog_does_not_n
         world.services.places.forget()
         assert world.clean().startswith("cleaned 1 entries")
     derived = [line for line in lines if "root" in line]
-    assert [(line["root"], line["table"], line["log_level"]) for line in derived] == [(f"file:///{str(world.folder)[1:]}/warehouse", "db.t", "info")]
+    warehouse = f"file:///{str(world.folder)[1:]}/warehouse"
+    assert [(line["root"], line["databases"], line["tables"], line["log_level"]) for line in derived] == [(warehouse, 1, 1, "info")]
+
+
+def no_managed_locations(world):
+    """As Hive 4 leaves the catalog: where managed tables go is in its configuration alone."""
+    dbs = world.database.schema.dbs
+    world.hive.change(update(dbs).values(db_location_uri="file:/elsewhere", db_managed_location_uri=None))
+    world.services.places.forget()
+
+
+@pytest.mark.parametrize(("database", "place"), [("default", "secret/x"), ("sales", "secret/sales.db/x")])
+def test_the_location_of_one_table_makes_no_root(world, database, place):
+    """CREATE TABLE … LOCATION that looks like a warehouse's: the warehouse is where most databases have their tables, and there is one."""
+    ordinary = [world.table(f"t{number}", rows=2, database=f"db{number}") for number in range(2)]
+    table = world.table("x", rows=3, database=database)
+    no_managed_locations(world)
+    outside = world.folder / place
+    outside.parent.mkdir(parents=True)
+    table.location.rename(outside)
+    move(world, "x", f"file:{outside}")
+    assert "outside-roots" in world.compact(table)
+    assert "published base_" in world.compact(ordinary[0])
+
+
+def test_where_two_places_may_be_the_warehouse_neither_is(world):
+    """As many databases and tables in both: nothing tells which is meant, so `warehouse.roots` must."""
+    tables = [world.table(f"t{number}", rows=2, database=f"db{number}") for number in range(2)]
+    no_managed_locations(world)
+    other = world.folder / "other" / "db1.db" / "t1"
+    other.parent.mkdir(parents=True)
+    tables[1].location.rename(other)
+    move(world, "t1", f"file:{other}")
+    for table in tables:
+        assert "unless warehouse.roots names a directory around it" in world.compact(table)
+    world.configure(warehouse={"roots": [f"file:{world.folder}/warehouse"]})
+    assert "published base_" in world.compact(tables[0])
 
 
 def test_roots_may_be_narrower_than_the_databases(world):
@@ -401,98 +437,3 @@ def test_who_opens_a_file_does_not_wait_while_the_roots_are_read(world):
     assert [places.root_of(facts.location) for _ in range(3)] == [root] * 3
     assert (during, len(reads)) == ([root], 1)
     world.database.read = read
-
-
-# ---- Links
-
-
-def swap(world, place, victim):
-    """The owner of a table's directory moves it away, and puts a link to another's there."""
-    place.rename(world.folder / "moved away")
-    place.symlink_to(victim.location)
-    return place
-
-
-def with_aborted_writes(world, partition):
-    """A table whose first two write ids are aborted, and the directory to exchange."""
-    table = world.table("t", rows=0, partition_keys=[("p", "int")] if partition else [])
-    for insert in (world.aborted_insert, world.aborted_insert, world.insert, world.insert):
-        insert(table, [(1, "x")], ("1",) if partition else None)
-    return table, table.location / partition if partition else table.location
-
-
-@pytest.mark.parametrize("partition", ["p=1", None])
-def test_a_worker_does_not_follow_a_link_to_anothers_directory(world, partition):
-    """A partition's directory, or a table's own, became a link: nothing is written at its target, and the refusal names the link."""
-    victim = world.table("u", rows=4, database="other")
-    table, place = with_aborted_writes(world, partition)
-    link, before = swap(world, place, victim), world.names(victim.location)
-    said = world.compact(table, partition=partition)
-    assert "unsafe-location" in said
-    assert f"{link} is a symbolic link, which isn't followed" in said
-    assert world.names(victim.location) == before
-
-
-@pytest.mark.parametrize("partition", ["p=1", None])
-def test_a_cleaner_does_not_follow_a_link_to_anothers_directory(world, partition):
-    """After a compaction the directory became a link: what another committed isn't judged by this table's write ids, and stays."""
-    victim = world.table("u", rows=4, database="other")
-    table, place = with_aborted_writes(world, partition)
-    assert "published base_" in world.compact(table, partition=partition)
-    link, before = swap(world, place, victim), world.names(victim.location)
-    world.clean()
-    assert world.names(victim.location) == before
-    ((why,),) = world.hive.rows(world.database.schema.compaction_queue, "cq_error_message")
-    assert f"{link} is a symbolic link, which isn't followed" in why
-
-
-def test_aborted_writes_are_not_looked_for_behind_a_link(world):
-    """Nothing of the target is removed, and nothing of the table's aborted writes is forgotten."""
-    victim = world.table("u", rows=4, database="other")
-    _, place = with_aborted_writes(world, None)
-    swap(world, place, victim)
-    before = world.names(victim.location)
-    world.configure(initiator={"thresholds": {"aborted_count": 0}})
-    assert "is a symbolic link, which isn't followed" in world.clean()
-    assert world.names(victim.location) == before
-    assert len(world.hive.rows(world.database.schema.txn_components, "tc_table")) >= 2
-
-
-def test_a_link_further_up_is_refused_too_and_reading_through_it(world):
-    """The table's directory is a link, and its partition a directory behind it; each refusal counts."""
-    behind = world.table("behind", rows=0, partition_keys=[("p", "int")])
-    world.insert(behind, [(1, "x")], ("1",))
-    link = behind.location.parent / "link"
-    link.symlink_to(behind.location)
-    storage, before = world.services.storage(str(link)), refused(world)
-    for attempt in (storage.list_tree, storage.exists, storage.mkdir, storage.delete_tree):
-        with pytest.raises(RefusedError, match=f"{link} is a symbolic link"):
-            attempt(f"{link}/p=1")
-    assert refused(world) == before + 4
-    assert storage.exists(str(link))
-
-
-def test_a_root_may_be_a_link_or_lie_below_one(world):
-    """Whoever runs the daemon named it."""
-    table = world.table("t", rows=3)
-    (world.folder / "link").symlink_to(world.folder / "warehouse")
-    move(world, "t", f"file:{world.folder}/link/db.db/t")
-    for root in ("link", "link/db.db"):
-        world.configure(warehouse={"roots": [f"file:{world.folder}/{root}"]})
-        world.insert(table, [(7, "x")])
-        assert "published base_" in world.compact(table)
-        assert "cleaned 1 entries" in world.clean()
-
-
-def test_a_database_at_a_link_inside_another_one_makes_no_root_of_it(world):
-    """Who may write in a database's directory may put a link there and create a database at it; `warehouse.roots` may name it all the same."""
-    victim = world.table("u", rows=1, database="other")
-    world.table("t", rows=1)
-    link = world.folder / "warehouse" / "db.db" / "x"
-    link.symlink_to(victim.location.parent)
-    world.root(f"file:{link}")
-    storage = world.services.storage(f"file:{link}/u")
-    with pytest.raises(RefusedError, match=f"{link} is a symbolic link"):
-        storage.list_tree(f"file:{link}/u")
-    world.configure(warehouse={"roots": [f"file:{world.folder}/warehouse", f"file:{link}"]})
-    assert storage.list_tree(f"file:{link}/u").files

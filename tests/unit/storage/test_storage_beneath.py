@@ -150,7 +150,7 @@ def test_a_link_that_is_there_before_is_refused(call, tmp_path):
     shared = Shared(tmp_path)
     shared.swap("")
     before = shared.snapshot()
-    with pytest.raises(RefusedError, match="p=1 is a symbolic link, which isn't followed in a warehouse: move it away") as caught:
+    with pytest.raises(RefusedError, match="p=1 is a symbolic link, which isn't followed in a warehouse: give the location") as caught:
         CALLS[call](shared.storage, shared.at)
     assert caught.value.reason is Reason.UNSAFE_LOCATION
     assert shared.snapshot() == before
