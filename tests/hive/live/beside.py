@@ -142,6 +142,10 @@ class Beside:
         found = (re.search(r"8:location\d+:(.*)", row[0] or "") for row in rows)
         return [_path(one[1]) for one in found if one]
 
+    def removed(self) -> set[Path]:
+        """Directories of what was dropped that our daemon removed."""
+        return {_path(str(one["location"])) for one in self.events() if one.get("event") == "removed the directory of what was dropped"}
+
     def catalogued(self, place: Path) -> bool:
         """Whether a table or partition is there."""
         used = 'select 1 from "SDS" where "LOCATION" = %s and ("SD_ID" in (select "SD_ID" from "TBLS") or "SD_ID" in (select "SD_ID" from "PARTITIONS"))'

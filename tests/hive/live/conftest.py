@@ -44,9 +44,14 @@ class Pair:
     folder: Path
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
-    def histories(self, name: str, seed: int, statements: int, hours: float, *, values: list[str | None] = VALUES, forgets: bool = False) -> Counter[str]:
+    def histories(
+        self, name: str, seed: int, statements: int, hours: float, *, values: list[str | None] = VALUES, forgets: bool = False, both: bool = False
+    ) -> Counter[str]:
         """
         One after the other, until there were so many statements and hours; what was done in them.
+
+        Args:
+            both: Hive's own Cleaner runs too.
 
         Raises:
             Difference: one failed; the message ends with the shortest SQL that fails too.
@@ -56,7 +61,7 @@ class Pair:
         while counts["statements"] < statements or time.monotonic() < deadline:
             most = min(LENGTH, statements - counts["statements"]) if hours == 0 else LENGTH
             with ExitStack() as told:
-                begin = partial(self._history, seed, values, forgets=forgets)
+                begin = partial(self._history, seed, values, forgets=forgets, both=both)
                 history, steps = begin(), []
                 if history.world.listing_wait:
                     told.enter_context(self.daemon.told(cleaner={"listing_wait_seconds": history.world.listing_wait}))
@@ -74,10 +79,10 @@ class Pair:
             seed += 1
         return counts
 
-    def _history(self, seed: int, values: list[str | None], *, forgets: bool, patient: bool = False) -> History:
+    def _history(self, seed: int, values: list[str | None], *, forgets: bool, both: bool, patient: bool = False) -> History:
         number = next(self.numbers)
         world = World(seed, self.hive.version, str(self.folder / f"places {number}"), (f"h{number}", f"own{number}"), values, forgets=forgets)
-        return History(self.hive, self.readers, self.daemon, world, patient=patient)
+        return History(self.hive, self.readers, self.daemon, world, patient=patient, both=both)
 
     def _play(self, history: History, steps: list[Step], most: int) -> None:
         def drawn():

@@ -35,7 +35,7 @@ def test_hive_4_beside_both(pair, length, ascii_values):
     both.compactor.threads("initiator", "worker", "cleaner")
     try:
         with both.daemon.told(windows=LEFT_TO_HIVE):
-            _both_compact(both.histories("beside our daemon and its own", seed + 1000, statements * 2 // 5, hours, values=ascii_values))
+            _both_compact(both.histories("beside our daemon and its own", seed + 1000, statements * 2 // 5, hours, values=ascii_values, both=True))
     finally:
         both.compactor.threads()
         count("manifests of running INSERTs that Hive 4's own Cleaner wanted to remove", len(set(manifests.met())))
@@ -57,7 +57,7 @@ def test_hive_3_beside_both(pair, length, ascii_values):
     both.compactor.threads("initiator", "worker", "cleaner")
     try:
         with both.daemon.told(windows=LEFT_TO_HIVE):
-            _both_compact(both.histories("beside our daemon and its own", seed + 3000, statements // 10, hours, values=ascii_values, forgets=True))
+            _both_compact(both.histories("beside our daemon and its own", seed + 3000, statements // 10, hours, values=ascii_values, forgets=True, both=True))
     finally:
         both.compactor.threads()
 

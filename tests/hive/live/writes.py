@@ -122,7 +122,8 @@ def overwrite_select(world: World, step: Step, table: Table, draw: random.Random
     """
     INSERT OVERWRITE from any table, itself too: of the whole table, of a partition, or of those partitions for which rows are found.
 
-    Where no rows are found Hive 3.1 leaves a full ACID table as it was, and fails over a partition of an insert-only one that isn't there yet.
+    Where no rows are found Hive 3.1 leaves a full ACID table as it was, an insert-only one where the other table has no partitions, and fails over a partition of an
+    insert-only one that isn't there yet.
     """
     source = world.tables[draw.choice(sorted(world.tables))]
     condition, rows = _some(source, draw)
@@ -141,7 +142,8 @@ def overwrite_select(world: World, step: Step, table: Table, draw: random.Random
         return (str(number + offset), f"{row[1]}>{step.number}", *values, *places[0 if static else number % 2])
 
     new = [made(row) for row in rows]
-    if static and not new and table.style == "insert-only" and world.version == "3" and places[0] not in {(), *table.partitions}:
+    nothing = static and not new and table.style == "insert-only" and world.version == "3"
+    if nothing and (places[0] not in {(), *table.partitions} or (source.keys and not source.partitions)):
         return None
     names = [name if index is not None else f"cast(null as {kind})" for index, (name, kind) in zip(there, table.columns[2:], strict=True)]
     if not static:
