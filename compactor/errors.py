@@ -27,6 +27,9 @@ class CompactorError(Exception):
 
     exit_code: ClassVar[int] = 1
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message))
+
 
 class UsageError(CompactorError):
     """The user asked for something that can't be meant."""
@@ -46,7 +49,7 @@ class RefusedError(CompactorError):
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-        self.message = message
+        self.message = printable(message)
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.reason, self.message)
@@ -92,3 +95,19 @@ class OutcomeUnknownError(CompactorError):
 
 class CancelledError(CompactorError):
     """A stop, a time-out or `compactor cancel` reached a running compaction."""
+
+
+def printable(text: str) -> str:
+    r"""
+    The same text for terminals, logs and databases: control characters, and bytes of names that aren't UTF-8, as `\x1b`, `\xe9`.
+
+    Python carries such bytes as lone surrogates (PEP 383), which no database takes.
+    """
+    return text if text.isprintable() else "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    number = ord(char)
+    if 0xDC80 <= number <= 0xDCFF:
+        number -= 0xDC00
+    return f"\\x{number:02x}" if number <= 0xFF else f"\\u{number:04x}"

@@ -19,7 +19,7 @@ from compactor.control.configured import zone_of
 from compactor.control.judge import Situation
 from compactor.control.records import HOLDS, Holds
 from compactor.control.scope import ScopeKind, fits, is_pattern
-from compactor.control.times import in_ms, last
+from compactor.control.times import FIRST_YEAR, LAST_YEAR, in_ms, last
 from compactor.coordination import Coordinator, open_coordinator
 from compactor.errors import CompactorError, RefusedError, UnreachableError, UsageError
 from compactor.metastore.catalog import Catalog
@@ -42,6 +42,7 @@ _PATIENCE_SECONDS = 5.0
 """A person waits for ZooKeeper no longer."""
 _LENGTH = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)min)?(?:(\d+)s)?")
 _LENGTHS = (86_400_000, 3_600_000, 60_000, 1000)
+_LONGEST_MS = 10 * 366 * 86_400_000
 _UNTOLD = "it can't be told what is paused"
 
 
@@ -115,8 +116,8 @@ def length_ms(text: str) -> int:
     """
     found = _LENGTH.fullmatch(text.replace(" ", ""))
     total = sum(int(number or 0) * unit for number, unit in zip(found.groups(), _LENGTHS, strict=True)) if found else 0
-    if total <= 0:
-        raise UsageError(f"--for: {text!r} is no length of time such as 30min, 2h or 1d12h")
+    if not 0 < total <= _LONGEST_MS:
+        raise UsageError(f"--for: {text!r} is no length of time such as 30min, 2h or 1d12h, of ten years at most")
     return total
 
 
@@ -129,8 +130,11 @@ def moment_ms(session: Session, text: str) -> int:
     """
     try:
         given = datetime.fromisoformat(text.strip())
+        if not FIRST_YEAR <= given.year <= LAST_YEAR:
+            raise ValueError(given.year)
     except ValueError:
-        raise UsageError(f"--until: {text!r} is no time such as 2026-01-31T18:00 or 2026-01-31T18:00+01:00") from None
+        years = f"of a year from {FIRST_YEAR} to {LAST_YEAR}"
+        raise UsageError(f"--until: {text!r} is no time such as 2026-01-31T18:00 or 2026-01-31T18:00+01:00, {years}") from None
     return in_ms(given) if given.tzinfo is not None else last(given, zone_of(session.settings.windows.time_zone))
 
 

@@ -1,5 +1,6 @@
 """Arguments and options that several commands take: which table or partition is meant, and what is asked for."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,8 @@ request_options = _together(
 def _only_with_wait(ctx: click.Context, _: click.Parameter, value: float | None) -> float | None:
     if value is not None and not ctx.params.get("wait"):
         raise UsageError("--timeout makes sense with --wait only")
+    if value is not None and not math.isfinite(value):
+        raise UsageError(f"--timeout: {value} is no number of seconds")
     return value
 
 

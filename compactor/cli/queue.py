@@ -82,7 +82,7 @@ def queue(session: Session, target: str | None, states: tuple[str, ...]) -> None
 @click.command(cls=Command)
 @click.argument("target", required=False, metavar="[DB.TABLE[/PARTITION]]")
 @click.option("--state", "states", multiple=True, type=click.Choice(HISTORY_STATES), help="Only entries in this state; may be repeated.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many entries, newest first.")
+@click.option("--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="At most so many entries, newest first.")
 @pass_session
 def history(session: Session, target: str | None, states: tuple[str, ...], limit: int) -> None:
     """Show finished, failed and refused compactions; newest first."""

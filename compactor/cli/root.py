@@ -6,6 +6,7 @@ Exit codes: `compactor.cli.codes`.
 
 import errno
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -69,6 +70,9 @@ class LazyGroup(click.Group):
     ) -> NoReturn:
         """Run and exit; every error is one line on stderr, with the traceback only under --debug."""
         arguments = list(sys.argv[1:] if args is None else args)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # names of files may be in another encoding than the terminal's
+                stream.reconfigure(errors="backslashreplace")
         try:
             _require_text(arguments)
             outcome = super().main(arguments, prog_name, complete_var, standalone_mode=False, **extra)

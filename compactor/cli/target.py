@@ -88,7 +88,8 @@ def _values(spec: str, keys: Sequence[str]) -> dict[str, str]:
     starts = list(re.finditer(rf"(?:^|/)({known})=", spec, re.IGNORECASE)) if keys else []
     values: dict[str, str] = {}
     for start, end in zip(starts, [*(start.start() for start in starts[1:]), len(spec)], strict=False):
-        values.setdefault(start.group(1).lower(), spec[start.end() : end])
+        if values.setdefault(key := start.group(1).lower(), value := spec[start.end() : end]) is not value:
+            raise UsageError(f"partition {spec!r} gives {key} twice")
     wanted = "/".join(f"{key}=…" for key in keys)
     if set(values) != {key.lower() for key in keys} or not starts or starts[0].start() != 0:
         raise UsageError(f"partition {spec!r} doesn't fit the table's partition keys: write {wanted}")

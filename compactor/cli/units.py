@@ -47,10 +47,13 @@ def milliseconds(value: object) -> str:
 
 
 def instant(epoch_ms: int | None) -> str | None:
-    """Milliseconds since 1970 as ISO 8601 in UTC, with milliseconds: 2024-05-01T08:30:00.000Z."""
+    """Milliseconds since 1970 as ISO 8601 in UTC, with milliseconds: 2024-05-01T08:30:00.000Z. A number that is no time stays one."""
     if epoch_ms is None:
         return None
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):  # a row that another wrote
+        return str(epoch_ms)
 
 
 def clock(text: object) -> str:

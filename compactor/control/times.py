@@ -8,7 +8,10 @@ or for two (an overlap: from 03:00 back to 02:00). In a gap the moment of the ju
 from datetime import UTC, datetime, timedelta, tzinfo
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_YEAR, LAST_YEAR = 1970, 9000
+"""Of times that are taken from people: far enough from where Python's calendar ends for every zone."""
 _MS = timedelta(milliseconds=1)
+_END_MS = (datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC) - EPOCH) // _MS
 
 
 def first(local: datetime, zone: tzinfo) -> int:
@@ -23,12 +26,12 @@ def last(local: datetime, zone: tzinfo) -> int:
 
 def local_at(moment_ms: int, zone: tzinfo) -> datetime:
     """What clocks of the zone show, naive."""
-    return (EPOCH + moment_ms * _MS).astimezone(zone).replace(tzinfo=None, fold=0)
+    return _at(moment_ms).astimezone(zone).replace(tzinfo=None, fold=0)
 
 
 def shown(moment_ms: int, zone: tzinfo) -> str:
     """For people: 2026-01-15 14:00 CET."""
-    return f"{(EPOCH + moment_ms * _MS).astimezone(zone):%Y-%m-%d %H:%M %Z}"
+    return f"{_at(moment_ms).astimezone(zone):%Y-%m-%d %H:%M %Z}"
 
 
 def in_ms(moment: datetime) -> int:
@@ -57,4 +60,9 @@ def _moment(local: datetime, zone: tzinfo, fold: int) -> int:
 
 
 def _offset(moment_ms: int, zone: tzinfo) -> timedelta | None:
-    return (EPOCH + moment_ms * _MS).astimezone(zone).utcoffset()
+    return _at(moment_ms).astimezone(zone).utcoffset()
+
+
+def _at(moment_ms: int) -> datetime:
+    """A moment beyond all that can be meant, which others may have stored, is the last or the first one."""
+    return EPOCH + min(max(moment_ms, 0), _END_MS) * _MS

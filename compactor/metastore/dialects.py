@@ -157,7 +157,7 @@ class SQLite(Dialect):
     shares_with_others = False
 
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:  # noqa: ARG002 - a file needs no time to answer
-        return {"connect_args": {"timeout": 60, "check_same_thread": False}}
+        return {"connect_args": {"timeout": 10, "check_same_thread": False}}
 
     def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:  # noqa: ARG002 - nobody else waits for this process
         @event.listens_for(engine, "connect")

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, delete, insert, not_, select
 
+from compactor.errors import printable
 from compactor.metastore.model import KINDS, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
 from compactor.metastore.properties import decode_properties
 from compactor.metastore.schema import HiveSchema
@@ -98,6 +99,7 @@ def stored_as(schema: HiveSchema, state: QueueState) -> QueueState:
 def ending(schema: HiveSchema, state: QueueState, message: str | None) -> dict[str, Any]:
     """State and message of a history row, by column."""
     values: dict[str, Any] = {"cc_state": stored_as(schema, state).code}
+    message = None if message is None else printable(message)
     if message is not None and schema.hive_4:
         values["cc_error_message"] = message
     elif message is not None:

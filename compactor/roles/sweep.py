@@ -28,7 +28,7 @@ from compactor.roles.evidence import Evidence, evidence_in
 from compactor.roles.removing import trash_for
 from compactor.roles.replication import is_source
 from compactor.roles.services import Services
-from compactor.roles.trash import Removal, Trash, remove_hidden, settle, visibility_txn
+from compactor.roles.trash import Removal, Trash, remove_hidden, settle, staged_for, visibility_txn
 from compactor.roles.trash_in_place import TrashInPlace
 from compactor.storage.base import Storage
 
@@ -198,10 +198,9 @@ class Sweep:
         """
         stale = []
         for name in sorted({*listing.directories, *self._storage.pending(self._location)}):
-            number = name.removeprefix(STAGING_PREFIX).split("-", 1)[0]
-            if "/" in name or not name.startswith(STAGING_PREFIX) or not number.isdecimal():
+            if (number := staged_for(name)) is None:
                 continue
-            entry = self._services.queue.entry(int(number))
+            entry = self._services.queue.entry(number)
             alive = entry is not None and entry.state is QueueState.WORKING
             if alive and entry is not None and entry.txn_id is not None and self._services.hive_4:
                 alive = self._services.transactions.state(entry.txn_id) is TxnState.OPEN

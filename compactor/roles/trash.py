@@ -12,9 +12,11 @@ A hidden directory inside the partition takes what is removed. Its name tells ho
 Knows names and files; why something may be removed is the Cleaner's business.
 """
 
+import re
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, MalformedNameError, is_hidden, parse_dir
@@ -30,6 +32,12 @@ DECIDED = "-delete"
 RECYCLED = "-recycle"
 BACK = "-back"
 KEPT = "-kept"
+_NAME: Final = re.compile(
+    rf"{re.escape(TRASH_PREFIX)}(?:(?P<tag>[0-9]+|aborted|gone)-[0-9a-f]{{8}}|(?:base|delta|delete_delta)_[0-9_v]+)"
+    rf"(?P<word>{BACK}|{DECIDED}|{RECYCLED}|{KEPT})?"
+)
+"""Exactly what is given here and by the staging directory. What is called otherwise was renamed by hand or is another's: its rows may have been rolled back and forgotten."""
+_STAGING: Final = re.compile(rf"{re.escape(STAGING_PREFIX)}(?P<entry>[0-9]+)-[0-9a-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +151,17 @@ def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int
     Returns how many there were; after it, the listing is out of date.
     """
     count = 0
-    prefix = f"{TRASH_PREFIX}{tag}-" if tag else TRASH_PREFIX
     for name in sorted(names):
-        if not name.startswith(prefix) or name.endswith(KEPT):
+        if not name.startswith(TRASH_PREFIX):
+            continue
+        ours = _NAME.fullmatch(name)
+        if ours is None:
+            _log.warning("isn't a name that the Cleaner gives: left alone, and so is what is in it", directory=name)
+            continue
+        if ours["word"] == KEPT or (tag and ours["tag"] != str(tag)):
             continue
         count += 1
-        if name.endswith((DECIDED, RECYCLED)):
+        if ours["word"] in {DECIDED, RECYCLED}:
             _finish(storage, location, name)
         else:
             put_back(storage, location, name)
@@ -230,7 +243,13 @@ def remove_hidden(storage: Storage, location: str, names: Iterable[str]) -> list
 
 def staging_directories(names: Iterable[str], entry_id: int) -> list[str]:
     """Staging directories of a queue entry, of whichever attempt, among the names in a partition's directory."""
-    return [name for name in names if name.startswith(f"{STAGING_PREFIX}{entry_id}-")]
+    return [name for name in names if staged_for(name) == entry_id]
+
+
+def staged_for(name: str) -> int | None:
+    """The queue entry whose staging directory has this name; None of any other name."""
+    ours = _STAGING.fullmatch(name)
+    return int(ours["entry"]) if ours else None
 
 
 def visibility_txn(name: str) -> int:

@@ -64,6 +64,8 @@ class Times(Selected):
     def _is_local(cls, value: datetime | None) -> datetime | None:
         if value is not None and value.tzinfo is not None:
             raise ValueError("is a local time, without an offset; time_zone says where")
+        if value is not None and not 1970 <= value.year <= 9000:
+            raise ValueError("is of a year from 1970 to 9000")
         return value
 
     @field_validator("dates", mode="before")

@@ -89,6 +89,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}{line}: {error.problem or 'is not YAML'}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: is not YAML: {plain(error)}") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: is nested too deeply: that is no settings file") from None
     except ValueError as error:  # YAML's own dates and numbers
         raise SettingsError(f"{path}: holds a value that can't be: {plain(error)}") from None
     except OSError as error:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from compactor.settings.section import NotNegative, Positive, Seconds, Section
+from compactor.settings.section import Days, Hours, NotNegative, Positive, Seconds, Section
 
 
 class Thresholds(Section):
@@ -13,8 +13,8 @@ class Thresholds(Section):
     delta_count: int = Field(default=10, ge=0)
     delta_ratio: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     aborted_count: int = Field(default=1000, ge=0)
-    aborted_age_hours: float = Field(default=12, allow_inf_nan=False)
-    open_age_hours: float = Field(default=24, allow_inf_nan=False)
+    aborted_age_hours: float = Field(default=12, ge=-1e5, le=1e5, allow_inf_nan=False)
+    open_age_hours: float = Field(default=24, ge=-1e5, le=1e5, allow_inf_nan=False)
 
 
 class Initiator(Section):
@@ -26,7 +26,7 @@ class Initiator(Section):
     listing_threads: int = Field(default=16, ge=1, le=512)
     thresholds: Thresholds = Thresholds()
     failed_threshold: int = Field(default=2, ge=1, le=20)
-    failed_retry_days: NotNegative = 7
+    failed_retry_days: Days = 7
 
 
 class Worker(Section):
@@ -36,7 +36,7 @@ class Worker(Section):
     pool: str | None = Field(default=None, min_length=1, max_length=128)
     pools: dict[Annotated[str, Field(min_length=1)], Annotated[int, Field(ge=1, le=256)]] = Field(default_factory=dict)
     poll_seconds: Seconds = 1
-    timeout_hours: Positive = 24
+    timeout_hours: Hours = 24
     heartbeat_seconds: Seconds | None = None
     run_as: str | None = Field(default=None, min_length=1, max_length=128)
     prefer_major: bool = False
@@ -55,7 +55,7 @@ class Cleaner(Section):
     retention_seconds: NotNegative = 0
     listing_wait_seconds: NotNegative = 600
     quarantine: bool = False
-    keep_evidence_days: NotNegative = 7
+    keep_evidence_days: Days = 7
     threads: int = Field(default=4, ge=1, le=256)
     retry_attempts: int = Field(default=5, ge=0, le=10)
     retry_seconds: Seconds = 300

@@ -7,9 +7,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 MIB = 1024 * 1024
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_MOST = 1e8
+"""Three years of seconds: more would pass what threads, sockets and databases take."""
+Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 Seconds = Positive
+Hours = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
+Days = Annotated[float, Field(ge=0, le=1e5, allow_inf_nan=False)]
 
 
 class Section(BaseModel):

@@ -1,5 +1,6 @@
 """How to reach ZooKeeper, as whom, and how often daemons say that they are there."""
 
+import re
 from pathlib import Path
 from typing import Literal, Self
 
@@ -7,6 +8,8 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from compactor.settings.secret import first_line
 from compactor.settings.section import Seconds, Section
+
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+)(?::[0-9]{1,5})?")
 
 
 class Tls(Section):
@@ -56,6 +59,8 @@ class ZooKeeper(Section):
     def _has_no_path(cls, value: str | None) -> str | None:
         if value is not None and "/" in value:
             raise ValueError("is a list such as zk1:2181,zk2:2181,zk3:2181; the path belongs into root")
+        if value is not None and not all(_HOST.fullmatch(host.strip()) for host in value.split(",")):
+            raise ValueError("is a list such as zk1:2181,zk2:2181,zk3:2181")
         return value
 
     @model_validator(mode="after")

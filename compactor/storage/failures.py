@@ -13,8 +13,9 @@ from compactor.errors import CompactorError, RefusedError, UnreachableError
 from compactor.reasons import Reason
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_GONE: Final = frozenset({errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ETIMEDOUT})
+_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
+_GONE: Final = frozenset({errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ETIMEDOUT, errno.EROFS})
+"""A file system becomes read-only when its disk fails, or while somebody repairs it: that passes."""
 
 
 @contextmanager

@@ -88,6 +88,8 @@ def test_a_partition_may_be_written_in_several_ways(shop, spec):
         (["shop.orders", "--property", "novalue"], 2, "KEY=VALUE"),
         (["shop.orders", "--type", "huge"], 2, "major"),
         (["shop.orders", "--timeout", "5"], 2, "--wait"),
+        (["shop.orders", "--wait", "--timeout", "nan"], 2, "no number of seconds"),
+        (["shop.order\x1b[2J"], 4, r"shop.order\x1b[2j"),
         (["shop.orders", "--property", "k=" + "x" * 3000], 2, "2048"),
     ],
 )

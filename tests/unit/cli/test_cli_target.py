@@ -64,6 +64,12 @@ def test_keys_come_in_any_order_and_letter_case():
     assert partition_names("HOUR=1/dt=x", ["dt", "hour"]) == ("dt=x/hour=1",)
 
 
+def test_a_key_that_is_given_twice_is_refused():
+    """Which of the two is meant can't be told."""
+    with pytest.raises(UsageError, match=r"'k=a/k=b' gives k twice"):
+        partition_names("k=a/k=b", ["k"])
+
+
 @pytest.mark.parametrize("spec", ["hour=1", "dt=x/minute=1", "x", "xdt=1/hour=2", "junk/dt=1/hour=2"])
 def test_wrong_keys_are_answered_with_the_right_ones(spec):
     """A spec whose keys aren't the table's is a usage error that shows the form to write."""

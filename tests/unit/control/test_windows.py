@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from datetime import UTC, timedelta
+from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from compactor.control.times import first, in_ms, last, local_at
+from compactor.control.times import first, in_ms, last, local_at, shown
 from compactor.control.windows import Once, standing
 from tests import strategies
 
@@ -78,3 +80,9 @@ def test_moments_and_local_times_are_each_others(moment, zone):
     local = local_at(moment, zone)
     assert moment in {first(local, zone), last(local, zone)}
     assert in_ms(local.replace(tzinfo=UTC)) == first(local, UTC)
+
+
+@pytest.mark.parametrize("moment", [-(10**18), 10**18, 253_402_300_800_000])
+def test_a_stored_moment_beyond_the_calendar_is_shown_all_the_same(moment):
+    """What another program stored must not end a role or a command."""
+    assert shown(moment, ZoneInfo("Asia/Tokyo"))[:2] in {"19", "90"}

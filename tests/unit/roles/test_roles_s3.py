@@ -151,12 +151,12 @@ def test_a_cleaner_that_was_succeeded_removes_nothing(world, table):
 
 def test_a_sign_that_was_left_is_taken_away(world, table):
     """A Cleaner died before it removed anything; one that holds files is left for somebody to look at."""
-    table.storage.mkdir(join(table.location, ".trash-compactor-1-dead"))
-    table.storage.mkdir(join(table.location, ".trash-compactor-1-odd"))
-    table.storage.write_small(join(table.location, ".trash-compactor-1-odd", "file"), b"x")
+    table.storage.mkdir(join(table.location, ".trash-compactor-1-0000dead"))
+    table.storage.mkdir(join(table.location, ".trash-compactor-1-0dd00dd0"))
+    table.storage.write_small(join(table.location, ".trash-compactor-1-0dd00dd0", "file"), b"x")
     world.compact(table.table)
     world.clean()
-    assert [name for name in table.names() if name.startswith(".")] == [".trash-compactor-1-odd"]
+    assert [name for name in table.names() if name.startswith(".")] == [".trash-compactor-1-0dd00dd0"]
 
 
 def test_the_directory_of_a_dropped_table_is_removed(world, table, s3, s3_directory):

@@ -1,6 +1,7 @@
 """Removal in two steps: what is decided goes, what isn't comes back, wherever it was cut off."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.acid.names import TRASH_PREFIX
 from compactor.errors import OwnershipLostError, RefusedError
@@ -154,6 +155,28 @@ def test_hidden_directories_vanish_in_one_step(place):
     assert remove_hidden(storage, str(place), [".compactor-7-abc", ".compactor-7-gone"]) == [".compactor-7-abc"]
     assert ".compactor-77-abc" in names(place)
     assert not any(name.startswith((TRASH_PREFIX, ".compactor-7-")) for name in names(place))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{TRASH_PREFIX}aborted-12345678-kept-2026-01",  # quarantine that was renamed by hand
+        f"{TRASH_PREFIX}7-12345678-kept.old",
+        f"{TRASH_PREFIX}mine",
+        f"{TRASH_PREFIX}7-1234567-delete",
+        f"{TRASH_PREFIX}seven-12345678",
+    ],
+)
+def test_what_is_called_otherwise_is_left_alone_and_told(place, name):
+    """What lies in it may have been rolled back and forgotten: put back it would be read."""
+    kept = place / name / "delta_0000004_0000004_0000"
+    kept.mkdir(parents=True)
+    storage = storage_for(str(place))
+    with capture_logs() as lines:
+        assert settle(storage, str(place), storage.directories(str(place))) == 0
+    assert kept.is_dir()
+    assert "delta_0000004_0000004_0000" not in names(place)
+    assert [line["directory"] for line in lines if line["log_level"] == "warning"] == [name]
 
 
 @pytest.mark.parametrize("store", ["fsspec_directory", "s3_directory"])

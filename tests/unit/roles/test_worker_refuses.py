@@ -1,5 +1,6 @@
 """Worker: what makes no sense is refused with a code and a sentence, and leaves no trace."""
 
+import os
 import zoneinfo
 
 import pytest
@@ -177,3 +178,13 @@ def test_an_exclusive_lock_is_waited_for(any_world):
     world.hive.unlock(lock)
     assert "published" in world.worker().run_once()
     world.assert_rows()
+
+
+def test_a_name_that_is_no_text_ends_its_entry(any_world):
+    """A file whose name isn't UTF-8: the refusal names it by its bytes, and no claim stays; Python carries such bytes as characters that no database takes."""
+    world = any_world
+    table = world.table("t", rows=3)
+    (table.location / os.fsdecode(b"caf\xe9.csv")).write_text("x")
+    assert r"caf\xe9.csv" in world.compact(table)
+    assert world.hive.rows(world.database.schema.compaction_queue, "cq_id") == []
+    assert r"caf\xe9.csv" in str(world.services.queue.history()[0].error_message)

@@ -65,6 +65,8 @@ MISTAKES = [
     (window("begin: 2026-12-31T18:00, until: 2026-12-31T18:00"), "until isn't after begin"),
     (window("begin: 2026-12-31, until: 2027-01-02"), "whole days belong into dates"),
     (window("begin: '2026-12-31T18:00+01:00', until: 2027-01-02T06:00"), "is a local time, without an offset"),
+    (window("begin: 0001-01-01T00:00, until: 2027-01-02T06:00"), "windows.maintenance.0.begin: is of a year from 1970 to 9000"),
+    (window("begin: 2026-12-31T18:00, until: 9999-12-31T23:59"), "windows.maintenance.0.until: is of a year from 1970 to 9000"),
     (window("begin: 2026-12-31T18:00, until: 2027-01-02T06:00, days: [mon]"), "either begin and until, or days"),
     (window("pools: [etl]"), "says no time"),
     (window("days: [mon], begins: 3"), "windows.maintenance.0.begins: unknown key"),
