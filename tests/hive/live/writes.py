@@ -142,8 +142,11 @@ def overwrite_select(world: World, step: Step, table: Table, draw: random.Random
         return (str(number + offset), f"{row[1]}>{step.number}", *values, *places[0 if static else number % 2])
 
     new = [made(row) for row in rows]
-    nothing = static and not new and table.style == "insert-only" and world.version == "3"
-    if nothing and (places[0] not in {(), *table.partitions} or (source.keys and not source.partitions)):
+    nothing = static and not new and world.version == "3"
+    if nothing and table.style == "plain":
+        return None
+    new_partition = places[0] not in {(), *table.partitions}
+    if nothing and table.style == "insert-only" and (new_partition or (source.keys and not source.partitions)):
         return None
     names = [name if index is not None else f"cast(null as {kind})" for index, (name, kind) in zip(there, table.columns[2:], strict=True)]
     if not static:
