@@ -79,6 +79,8 @@ def widen_column(world: World, step: Step, table: Table, draw: random.Random) ->
     index = draw.choice(narrow)
     name, old = table.columns[index]
     new = draw.choice(WIDER[old])
+    if old.startswith("decimal") and any(row[index] is None for row in table.rows.values()):
+        return None  # a stripe of NULLs alone before one without: ORC reads the first value of each batch for all (docs/testing.md)
 
     def effect() -> None:
         table.columns[index] = name, new

@@ -102,7 +102,7 @@ def test_explain_lists_the_partitions_of_a_table(shop):
 
 @pytest.mark.parametrize("command", ["explain", "plan"])
 @pytest.mark.parametrize(
-    ("target", "code", "said"), [("shop.ordrs", 4, "did you mean"), ("shop.plain", 4, "not transactional"), ("nothing", 2, "DATABASE.TABLE")]
+    ("target", "code", "said"), [("shop.ordrs", 4, "did you mean"), ("shop.plain", 4, "isn't a transactional table"), ("nothing", 2, "DATABASE.TABLE")]
 )
 def test_wrong_names_are_answered_with_the_right_ones(shop, command, target, code, said):
     """The same refusals as for enqueue."""
