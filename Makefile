@@ -66,7 +66,7 @@ lock: ## resolve the dependencies again (pyproject.toml -> *.lock)
 
 proto: ## compile the ORC message definitions again
 	@$(SETUP) lint
-	$(BIN)/python -m compactor.orc.proto.generate
+	compactor/orc/proto/make-protobuf
 
 clean: ## remove everything the other targets made
 	rm -rf $(VENV) .tools build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

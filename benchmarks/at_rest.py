@@ -1,8 +1,9 @@
 """
-What a daemon costs that has nothing to do: 100,000 partitions, all looked at, one of them compacted; Spark's JVM has been stopped, and isn't counted.
+What a daemon costs that has nothing to do: 100,000 partitions, all looked at, one of them compacted; Spark's JVM has
+been stopped, and isn't counted.
 
-ZooKeeper elects, and Prometheus' place is taken by a reader of /metrics every 15 s. CPU is that of five minutes, an ordinary look of the Initiator included, plus
-its share of the hourly full scan.
+ZooKeeper elects, and Prometheus' place is taken by a reader of /metrics every 15 s. CPU is that of five minutes, an
+ordinary look of the Initiator included, plus its share of the hourly full scan.
 """
 
 import contextlib
@@ -21,11 +22,11 @@ from benchmarks import harness
 from benchmarks.initiator import build
 from compactor.acid.compaction import CompactionKind
 from compactor.log import configure
-from compactor.metastore.database import Database
-from compactor.metastore.initiating import Initiating
+from compactor.metastore.candidates import Initiating
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
-from compactor.roles.initiator import Initiator
+from compactor.roles.initiator.initiator import Initiator
 from compactor.roles.services import Services
 from compactor.settings import Settings
 from tests.cluster.zookeeper_servers import free_ports, zookeeper
@@ -58,15 +59,26 @@ def run() -> list[harness.Result]:
             resident = _resident(process.pid)
     share = 100 * (busy + scan / FULL_SCAN)
     return [
-        harness.at_most("at_rest/memory", resident / 2**20, 300, "MiB", f"resident, {PARTITIONS:,} partitions; no JVM is left"),
-        harness.at_most("at_rest/cpu", share, 1, "% of a core", f"{100 * busy:.2f} % in {WINDOW:.0f} s, and {scan:.1f} CPU s for the full scan of each hour"),
+        harness.at_most(
+            "at_rest/memory", resident / 2**20, 300, "MiB", f"resident, {PARTITIONS:,} partitions; no JVM is left"
+        ),
+        harness.at_most(
+            "at_rest/cpu",
+            share,
+            1,
+            "% of a core",
+            f"{100 * busy:.2f} % in {WINDOW:.0f} s, and {scan:.1f} CPU s for the full scan of each hour",
+        ),
     ]
 
 
 def _full_scan(url: str) -> float:
     """CPU seconds of a full scan that finds nothing changed."""
     settings = Settings(
-        database={"url": url}, initiator={"interval_seconds": 0.001, "full_scan_seconds": 0.001}, http={"enabled": False}, log={"level": "error"}
+        database={"url": url},
+        initiator={"interval_seconds": 0.001, "full_scan_seconds": 0.001},
+        http={"enabled": False},
+        log={"level": "error"},
     )
     services = Services.open(settings)
     try:
@@ -134,7 +146,9 @@ def _compact_one(url: str, process: subprocess.Popen[bytes]) -> None:
         number = queue.enqueue(Entity("bench", "parts", "p=0"), CompactionKind.MAJOR).id
         _wait(
             "the one compaction didn't end",
-            lambda: (entry := queue.entry(number)) is None or entry.state not in {QueueState.INITIATED, QueueState.WORKING},
+            lambda: (
+                (entry := queue.entry(number)) is None or entry.state not in {QueueState.INITIATED, QueueState.WORKING}
+            ),
             process,
         )
     finally:

@@ -1,10 +1,13 @@
 """
 One round of compactions in a process of its own; prints what it measured as JSON.
 
-    python -m benchmarks.compaction copy   FOLDER ROWS SHARE ROUNDS   major with SHARE of the stripes hit, against cp + fsync
-    python -m benchmarks.compaction recode FOLDER ROWS ROUNDS         major with every stripe hit, against Arrow read and write (CPU)
+    python -m benchmarks.compaction copy   FOLDER ROWS SHARE ROUNDS   major with SHARE of the stripes hit, against cp +
+    fsync
+    python -m benchmarks.compaction recode FOLDER ROWS ROUNDS         major with every stripe hit, against Arrow read
+    and write (CPU)
     python -m benchmarks.compaction digest FOLDER ROWS ROUNDS         the same with and without verifying values (CPU)
-    python -m benchmarks.compaction once   FOLDER FILE CORES          one major of FILE, every stripe hit: seconds, and peak memory of a Python worker
+    python -m benchmarks.compaction once   FOLDER FILE CORES          one major of FILE, every stripe hit: seconds, and
+    peak memory of a Python worker
 """
 
 import json
@@ -77,7 +80,13 @@ def copy(folder: Path, rows: int, share: float, rounds: int) -> dict[str, float]
             return took
 
         peer, mine = alternate(lambda: copied(source, folder / "copy"), ours, rounds)
-    return {"peer": peer, "ours": mine, "bytes": source.stat().st_size, "stripes": orc.ORCFile(source).nstripes, "hit": len(row_ids)}
+    return {
+        "peer": peer,
+        "ours": mine,
+        "bytes": source.stat().st_size,
+        "stripes": orc.ORCFile(source).nstripes,
+        "hit": len(row_ids),
+    }
 
 
 def arrow(source: Path, target: Path, row_ids: list[int]) -> float:
@@ -86,7 +95,13 @@ def arrow(source: Path, target: Path, row_ids: list[int]) -> float:
 
     def work() -> None:
         file = orc.ORCFile(source)
-        with orc.ORCWriter(str(target), compression="zlib", compression_block_size=256 << 10, dictionary_key_size_threshold=0.8, batch_size=16_384) as writer:
+        with orc.ORCWriter(
+            str(target),
+            compression="zlib",
+            compression_block_size=256 << 10,
+            dictionary_key_size_threshold=0.8,
+            batch_size=16_384,
+        ) as writer:
             for stripe in range(file.nstripes):
                 batch = file.read_stripe(stripe)
                 writer.write(pa.Table.from_batches([batch]).filter(pc.invert(pc.is_in(batch.column("rowId"), gone))))
@@ -124,13 +139,17 @@ def digest(folder: Path, rows: int, rounds: int) -> dict[str, float]:
 
         def compacted(*, verify_values: bool) -> float:
             settings = lab.services.settings
-            lab.services.settings = settings.model_copy(update={"recode": settings.recode.model_copy(update={"verify_values": verify_values})})
+            lab.services.settings = settings.model_copy(
+                update={"recode": settings.recode.model_copy(update={"verify_values": verify_values})}
+            )
             table = lab.table(f"t{next(numbers)}", source, row_ids)
             with processes.CpuMeter(os.getpid()) as meter:
                 lab.compact(table)
             return meter.seconds
 
-        without, verified = alternate(lambda: compacted(verify_values=False), lambda: compacted(verify_values=True), rounds)
+        without, verified = alternate(
+            lambda: compacted(verify_values=False), lambda: compacted(verify_values=True), rounds
+        )
     return {"without": without, "with": verified, "bytes": source.stat().st_size, "stripes": len(row_ids)}
 
 
@@ -140,7 +159,12 @@ def once(folder: Path, source: Path, cores: int) -> dict[str, float]:
         lab.warm_up()
         table = lab.table("t", source, row_ids)
         took = seconds(lambda: lab.compact(table))
-        return {"seconds": took, "peak": processes.python_workers_peak(os.getpid()), "bytes": source.stat().st_size, "stripes": len(row_ids)}
+        return {
+            "seconds": took,
+            "peak": processes.python_workers_peak(os.getpid()),
+            "bytes": source.stat().st_size,
+            "stripes": len(row_ids),
+        }
 
 
 def main() -> None:

@@ -1,4 +1,6 @@
-"""Major with every stripe hit, zlib: what verifying the values, not only the keys, adds to the CPU of everything we start."""
+"""
+Major with every stripe hit, zlib: what verifying the values, not only the keys, adds to the CPU of everything we start.
+"""
 
 from benchmarks import harness, tables
 

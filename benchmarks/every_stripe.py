@@ -1,4 +1,7 @@
-"""Major with every stripe hit, zlib: CPU of everything we start, against Arrow reading and writing the same rows in one process."""
+"""
+Major with every stripe hit, zlib: CPU of everything we start, against Arrow reading and writing the same rows in one
+process.
+"""
 
 from benchmarks import harness, tables
 

@@ -1,7 +1,9 @@
 """
-From SIGKILL of the leading daemon to the first cycle of the other one's Cleaner; three ZooKeepers, PostgreSQL, session time-out as delivered.
+From SIGKILL of the leading daemon to the first cycle of the other one's Cleaner; three ZooKeepers, PostgreSQL, session
+time-out as delivered.
 
-The daemons are processes of their own and say when a cycle ends; what Spark does has no part in it, so there is nothing to compact.
+The daemons are processes of their own and say when a cycle ends; what Spark does has no part in it, so there is nothing
+to compact.
 """
 
 import json
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from benchmarks import harness
 from compactor.coordination import Role
-from compactor.coordination.zookeeper import ZooKeeperCoordinator
+from compactor.coordination.zk.coordinator import ZooKeeperCoordinator
 from compactor.settings import ZooKeeper
 from tests.cluster.zookeeper_servers import Ensemble, zookeeper
 from tests.metastore.servers import postgres_server
@@ -51,9 +53,16 @@ def _kill_and_wait(url: str, servers: Ensemble, folder: Path, root: str) -> floa
             config.write_text(json.dumps(settings | {"log": {"format": "json"}}), encoding="utf-8")
             with (folder / f"{name}.log").open("wb") as log:
                 daemons[name] = subprocess.Popen(
-                    [sys.executable, "-m", "compactor.cli", "--config", config, "run"], stdout=log, stderr=log, env=dict(os.environ)
+                    [sys.executable, "-m", "compactor.cli", "--config", config, "run"],
+                    stdout=log,
+                    stderr=log,
+                    env=dict(os.environ),
                 )
-            _until(lambda name=name: daemons[name].poll() is not None or any(seen.member.host == name for seen in watching.members()))
+            _until(
+                lambda name=name: (
+                    daemons[name].poll() is not None or any(seen.member.host == name for seen in watching.members())
+                )
+            )
             if daemons[name].poll() is not None:
                 raise RuntimeError(f"the daemon ended: {(folder / f'{name}.log').read_text(encoding='utf-8')[-2000:]}")
         _until(lambda: any(seen.member.host == "first" and Role.CLEANER in seen.leads for seen in watching.members()))
@@ -72,7 +81,11 @@ def _kill_and_wait(url: str, servers: Ensemble, folder: Path, root: str) -> floa
 
 def _last(log: Path, role: str) -> str | None:
     """What a role said last; news only, so each line is another sentence."""
-    events = [json.loads(line) for line in log.read_text(encoding="utf-8").rpartition("\n")[0].splitlines() if line.startswith("{")]
+    events = [
+        json.loads(line)
+        for line in log.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
+        if line.startswith("{")
+    ]
     return next((event["event"] for event in reversed(events) if event.get("role") == role), None)
 
 

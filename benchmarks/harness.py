@@ -1,7 +1,8 @@
 """
 How a bar is measured and written down.
 
-A bar is a figure with a limit. Peer and ours run alternately, at least three times each, and medians are compared: a noisy machine then moves both.
+A bar is a figure with a limit. Peer and ours run alternately, at least three times each, and medians are compared: a
+noisy machine then moves both.
 """
 
 import json
@@ -39,12 +40,16 @@ class Result:
 
 def at_most(name: str, figure: float, bar: float, unit: str, detail: str = "") -> Result:
     """Make a bar that holds when the figure is at most `bar`."""
-    return Result(name, round(figure, 4), bar, unit, figure <= bar, f"make bench ONLY={name.split('/', maxsplit=1)[0]}", detail)
+    return Result(
+        name, round(figure, 4), bar, unit, figure <= bar, f"make bench ONLY={name.split('/', maxsplit=1)[0]}", detail
+    )
 
 
 def at_least(name: str, figure: float, bar: float, unit: str, detail: str = "") -> Result:
     """Make a bar that holds when the figure is at least `bar`."""
-    return Result(name, round(figure, 4), bar, unit, figure >= bar, f"make bench ONLY={name.split('/', maxsplit=1)[0]}", detail)
+    return Result(
+        name, round(figure, 4), bar, unit, figure >= bar, f"make bench ONLY={name.split('/', maxsplit=1)[0]}", detail
+    )
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -70,7 +75,9 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def in_child(module: str, *arguments: str, environment: dict[str, str] | None = None, cores: int | None = None) -> dict[str, float]:
+def in_child(
+    module: str, *arguments: str, environment: dict[str, str] | None = None, cores: int | None = None
+) -> dict[str, float]:
     """
     Run `python -m module arguments` alone in a process and read the JSON object of its last line of output.
 
@@ -83,7 +90,9 @@ def in_child(module: str, *arguments: str, environment: dict[str, str] | None = 
     command = [sys.executable, "-m", module, *arguments]
     if cores is not None:
         command = ["taskset", "-c", f"0-{cores - 1}", *command]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})}
+    )
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)
         done.check_returncode()

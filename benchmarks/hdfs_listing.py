@@ -1,15 +1,17 @@
-"""Listing 2,000 partitions of two directories each on HDFS, as many at a time as the Initiator lists: a NameNode and a DataNode on this machine."""
+"""
+Listing 2,000 partitions of two directories each on HDFS, as many at a time as the Initiator lists: a NameNode and a
+DataNode on this machine.
+"""
 
 import statistics
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks import harness
 from compactor.acid.names import base_name, delta_name
-from compactor.settings.roles import Initiator
+from compactor.settings.roles import InitiatorSettings
 from compactor.settings.stores import Hdfs
 from compactor.storage.location import join
-from compactor.storage.options import StorageOptions
-from compactor.storage.registry import configure, storage_for
+from compactor.storage.registry import StorageOptions, configure, storage_for
 from tests.cluster.hadoop.servers import HadoopServer
 
 PARTITIONS = 2000
@@ -17,7 +19,10 @@ ROUNDS = 5
 
 
 def build(top: str, count: int) -> list[str]:
-    """Make the partitions, each with a base and a delta of one empty file (an empty one has no block to wait for); their locations."""
+    """
+    Make the partitions, each with a base and a delta of one empty file (an empty one has no block to wait for); their
+    locations.
+    """
     storage = storage_for(top)
     storage.mkdir(top)
     made = [join(top, f"k={number}") for number in range(count)]
@@ -43,7 +48,7 @@ def measure(count: int) -> tuple[float, int]:
 
         def look() -> None:
             nonlocal found
-            with ThreadPoolExecutor(Initiator().listing_threads) as pool:
+            with ThreadPoolExecutor(InitiatorSettings().listing_threads) as pool:
                 found = sum(len(listing.files) for listing in pool.map(storage.list_tree, partitions))
 
         return statistics.median(harness.seconds(look) for _ in range(ROUNDS)), found
@@ -52,4 +57,12 @@ def measure(count: int) -> tuple[float, int]:
 def run() -> list[harness.Result]:
     """The bar."""
     took, files = measure(PARTITIONS)
-    return [harness.at_most("hdfs_listing", took, 1.0, "s", f"{PARTITIONS} partitions, {files} files, {Initiator().listing_threads} at a time")]
+    return [
+        harness.at_most(
+            "hdfs_listing",
+            took,
+            1.0,
+            "s",
+            f"{PARTITIONS} partitions, {files} files, {InitiatorSettings().listing_threads} at a time",
+        )
+    ]

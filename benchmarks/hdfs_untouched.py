@@ -1,4 +1,6 @@
-"""Major on untouched data on HDFS: 2 GB in one bucket, claim to commit, against copying the same file by the same client."""
+"""
+Major on untouched data on HDFS: 2 GB in one bucket, claim to commit, against copying the same file by the same client.
+"""
 
 import shutil
 import sys
@@ -13,8 +15,7 @@ from benchmarks.lab import Lab
 from compactor.demo.tables import DemoTable
 from compactor.settings.stores import Hdfs
 from compactor.storage.location import join
-from compactor.storage.options import StorageOptions
-from compactor.storage.registry import configure, storage_for
+from compactor.storage.registry import StorageOptions, configure, storage_for
 from tests.cluster.hadoop.servers import HadoopServer
 from tests.cluster.mirror import put
 
@@ -31,7 +32,9 @@ def move(lab: Lab, table: DemoTable, location: str, source: str) -> None:
     put(table.location, location)
     storage.link_or_copy(source, join(location, str(large.relative_to(table.location))))
     sds, tbls = lab.services.database.schema.sds, lab.services.database.schema.tbls
-    here = update(sds).where(sds.c.sd_id.in_(tbls.select().with_only_columns(tbls.c.sd_id).where(tbls.c.tbl_name == table.name)))
+    here = update(sds).where(
+        sds.c.sd_id.in_(tbls.select().with_only_columns(tbls.c.sd_id).where(tbls.c.tbl_name == table.name))
+    )
     lab.services.database.write(lambda connection: connection.execute(here.values({sds.c.location: location})))
     lab.allow(location)
 

@@ -1,4 +1,6 @@
-"""One look of the Initiator over 20,000 partitions on PostgreSQL: all changed, and none changed since the last full scan."""
+"""
+One look of the Initiator over 20,000 partitions on PostgreSQL: all changed, and none changed since the last full scan.
+"""
 
 import os
 import statistics
@@ -12,8 +14,8 @@ from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.tables import DemoTable
 from compactor.demo.warehouse import Warehouse
 from compactor.log import configure
-from compactor.metastore.database import Database
-from compactor.roles.initiator import Initiator
+from compactor.metastore.db.database import Database
+from compactor.roles.initiator.initiator import Initiator
 from compactor.roles.services import Services
 from compactor.settings import Settings
 from tests.metastore.servers import postgres_server
@@ -32,7 +34,10 @@ def run() -> list[harness.Result]:
         build(folder, url, PARTITIONS)
         # a full scan each time: the most that a cycle ever has to do
         settings = Settings(
-            database={"url": url}, initiator={"interval_seconds": 0.001, "full_scan_seconds": 0.001}, http={"enabled": False}, log={"level": "error"}
+            database={"url": url},
+            initiator={"interval_seconds": 0.001, "full_scan_seconds": 0.001},
+            http={"enabled": False},
+            log={"level": "error"},
         )
         services = Services.open(settings)
         changed, unchanged = [], []
@@ -45,20 +50,37 @@ def run() -> list[harness.Result]:
             services.close()
     first, again = statistics.median(changed), statistics.median(unchanged)
     return [
-        harness.at_least("initiator/changed", PARTITIONS / first, 2_000, "partitions/s", f"{PARTITIONS:,} partitions in {first:.2f} s"),
-        harness.at_least("initiator/unchanged", PARTITIONS / again, 20_000, "partitions/s", f"{PARTITIONS:,} partitions in {again:.2f} s"),
+        harness.at_least(
+            "initiator/changed",
+            PARTITIONS / first,
+            2_000,
+            "partitions/s",
+            f"{PARTITIONS:,} partitions in {first:.2f} s",
+        ),
+        harness.at_least(
+            "initiator/unchanged",
+            PARTITIONS / again,
+            20_000,
+            "partitions/s",
+            f"{PARTITIONS:,} partitions in {again:.2f} s",
+        ),
     ]
 
 
 def build(folder: Path, url: str, partitions: int) -> None:
-    """Make a table of many partitions, each with a base and a delta below the thresholds; the files are links to two real ones."""
+    """
+    Make a table of many partitions, each with a base and a delta below the thresholds; the files are links to two real
+    ones.
+    """
     database = Database(url).connect()
     ledger = MetastoreLedger(database)
     warehouse = Warehouse(folder / "warehouse", ledger, CatalogRows(database))
     table = warehouse.create_table("bench", "parts", COLUMNS, partition_keys=[("p", "int")])
     sources = [(folder / f"large-{number}", folder / f"small-{number}") for number in range(partitions // LINKS + 1)]
     for large, small in sources:
-        files.write_acid(large, COLUMNS, [(0, 1, 1 << 29, number, 1, (number, f"name {number * 7919}")) for number in range(2000)])
+        files.write_acid(
+            large, COLUMNS, [(0, 1, 1 << 29, number, 1, (number, f"name {number * 7919}")) for number in range(2000)]
+        )
         files.write_acid(small, COLUMNS, [(0, 2, 1 << 29, 0, 2, (1, "one"))])
     txns = [ledger.open(), ledger.open()]
     write_ids = [ledger.write_id(txn, table.database, table.name) for txn in txns]
@@ -81,9 +103,13 @@ def _register(database: Database, table: DemoTable, txn: int, write_id: int, par
     numbers = range(partitions)
     names = [f"p={number}" for number in numbers]
     with database.transaction() as connection:
-        tbl_id, sd_id = connection.execute(select(schema.tbls.c.tbl_id, schema.tbls.c.sd_id).where(schema.tbls.c.tbl_name == table.name)).one()
+        tbl_id, sd_id = connection.execute(
+            select(schema.tbls.c.tbl_id, schema.tbls.c.sd_id).where(schema.tbls.c.tbl_name == table.name)
+        ).one()
         cd_id, serde_id, input_format = connection.execute(
-            select(schema.sds.c.cd_id, schema.sds.c.serde_id, schema.sds.c.input_format).where(schema.sds.c.sd_id == sd_id)
+            select(schema.sds.c.cd_id, schema.sds.c.serde_id, schema.sds.c.input_format).where(
+                schema.sds.c.sd_id == sd_id
+            )
         ).one()
         sds = {
             "cd_id": cd_id,
@@ -93,8 +119,20 @@ def _register(database: Database, table: DemoTable, txn: int, write_id: int, par
             "is_compressed": False,
             "is_storedassubdirectories": False,
         }
-        connection.execute(insert(schema.sds), [{**sds, "sd_id": first + n, "location": f"file:{table.location}/{names[n]}"} for n in numbers])
+        connection.execute(
+            insert(schema.sds),
+            [{**sds, "sd_id": first + n, "location": f"file:{table.location}/{names[n]}"} for n in numbers],
+        )
         parts = {"tbl_id": tbl_id, "create_time": 0, "last_access_time": 0}
-        connection.execute(insert(schema.partitions), [{**parts, "part_id": first + n, "part_name": names[n], "sd_id": first + n} for n in numbers])
-        components = {"tc_txnid": txn, "tc_database": table.database, "tc_table": table.name, "tc_operation_type": "i", "tc_writeid": write_id}
+        connection.execute(
+            insert(schema.partitions),
+            [{**parts, "part_id": first + n, "part_name": names[n], "sd_id": first + n} for n in numbers],
+        )
+        components = {
+            "tc_txnid": txn,
+            "tc_database": table.database,
+            "tc_table": table.name,
+            "tc_operation_type": "i",
+            "tc_writeid": write_id,
+        }
         connection.execute(insert(schema.txn_components), [{**components, "tc_partition": name} for name in names])

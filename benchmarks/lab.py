@@ -1,7 +1,9 @@
 """
-A small installation for measuring: embedded metastore, warehouse, one worker with its Spark session, all in this process.
+A small installation for measuring: embedded metastore, warehouse, one worker with its Spark session, all in this
+process.
 
-Everything is what the daemon itself uses; only the large files are made by `tables` and hard-linked into each table, so that several rounds need the space once.
+Everything is what the daemon itself uses; only the large files are made by `tables` and hard-linked into each table, so
+that several rounds need the space once.
 """
 
 import os
@@ -20,13 +22,13 @@ from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.tables import DemoTable
 from compactor.demo.warehouse import Warehouse
 from compactor.log import configure
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 from compactor.roles.services import Services
-from compactor.roles.worker import Worker
+from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
 from compactor.settings.stores import Hdfs
-from compactor.settings.work import Warehouse as Roots
+from compactor.settings.work import WarehouseSettings as Roots
 
 DATABASE = "bench"
 Writer = Callable[[Path, int], None]
@@ -43,12 +45,16 @@ class Lab:
         spark: that section of the settings, for a session elsewhere than here.
     """
 
-    def __init__(self, root: Path, cores: int = 2, hdfs: Hdfs | None = None, spark: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, root: Path, cores: int = 2, hdfs: Hdfs | None = None, spark: Mapping[str, object] | None = None
+    ) -> None:
         configure("warning", "console")
         url = f"sqlite:///{root}/metastore.db"
         Database(url, create=True).connect().close()
         where = spark or {"master": f"local[{cores}]"}
-        settings = Settings(database={"url": url}, spark=where, http={"enabled": False}, log={"level": "warning"}, hdfs=hdfs or Hdfs())
+        settings = Settings(
+            database={"url": url}, spark=where, http={"enabled": False}, log={"level": "warning"}, hdfs=hdfs or Hdfs()
+        )
         self.services = Services.open(settings)
         ledger = MetastoreLedger(self.services.database)
         self.warehouse = Warehouse(root / "warehouse", ledger, CatalogRows(self.services.database))
@@ -58,16 +64,23 @@ class Lab:
     def allow(self, location: str) -> None:
         """Tables may lie there, too."""
         roots = self.services.settings.warehouse.roots or (f"file:{self.warehouse.root}",)
-        self.services.settings = self.services.settings.model_copy(update={"warehouse": Roots(roots=tuple(dict.fromkeys((*roots, location))))})
+        self.services.settings = self.services.settings.model_copy(
+            update={"warehouse": Roots(roots=tuple(dict.fromkeys((*roots, location))))}
+        )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.services.close()
 
     def table(self, name: str, source: Path, deleted: Iterable[int] = ()) -> DemoTable:
-        """Make a table of one large delta (a link to `source`), one row in a second, and deletes of the given row ids of the first."""
+        """
+        Make a table of one large delta (a link to `source`), one row in a second, and deletes of the given row ids of
+        the first.
+        """
         codec = orc.ORCFile(source).compression  # what the files have: an uncompressed table is one by its property
         parameters = {"orc.compress": "NONE" if codec == "UNCOMPRESSED" else codec}
         table = self.warehouse.create_table(DATABASE, name, tables.COLUMNS, parameters=parameters)
@@ -76,7 +89,11 @@ class Lab:
             txn.insert(table, [(1, None, "order", "one more")])
         keys = sorted(deleted)
         if keys:
-            self._write(table, "d", lambda where, write_id: self._delete(where / delete_delta_name(write_id, write_id, 0), keys, write_id))
+            self._write(
+                table,
+                "d",
+                lambda where, write_id: self._delete(where / delete_delta_name(write_id, write_id, 0), keys, write_id),
+            )
         return table
 
     def compact(self, table: DemoTable, kind: CompactionKind = CompactionKind.MAJOR) -> str:

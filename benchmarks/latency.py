@@ -1,4 +1,7 @@
-"""From `enqueue`, on a connection of its own, to the first Spark task, in a daemon whose session is warm; settings as delivered."""
+"""
+From `enqueue`, on a connection of its own, to the first Spark task, in a daemon whose session is warm; settings as
+delivered.
+"""
 
 import statistics
 import time
@@ -10,9 +13,9 @@ from compactor.daemon import Daemon
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.log import configure
-from compactor.metastore.database import Database
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
 from compactor.settings import Settings
 from tests.metastore.servers import postgres_server
 
@@ -31,7 +34,13 @@ def run() -> list[harness.Result]:
             for value in range(2):
                 with warehouse.begin() as txn:
                     txn.insert(table, [(value,)])
-        settings = Settings(database={"url": url}, initiator={"enabled": False}, spark={"master": "local[2]"}, http={"enabled": False}, log={"level": "error"})
+        settings = Settings(
+            database={"url": url},
+            initiator={"enabled": False},
+            spark={"master": "local[2]"},
+            http={"enabled": False},
+            log={"level": "error"},
+        )
         daemon = Daemon(settings)
         daemon.start()
         try:

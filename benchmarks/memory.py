@@ -1,4 +1,7 @@
-"""Peak resident memory of a Python worker: a file of 1 GB and one of 4 GB, every stripe hit; and one stripe of six million short strings."""
+"""
+Peak resident memory of a Python worker: a file of 1 GB and one of 4 GB, every stripe hit; and one stripe of six million
+short strings.
+"""
 
 from pathlib import Path
 
@@ -15,7 +18,9 @@ def few_strings(path: Path, rows: int) -> None:
     """Six million rows whose strings take few values, in one stripe of about 40 MB."""
     random = np.random.default_rng(7)
     kinds = pa.array([f"a value that occurs again and again, number {number:04d}" for number in range(5000)])
-    with orc.ORCWriter(str(path), compression="zlib", stripe_size=1 << 32, dictionary_key_size_threshold=0.8, batch_size=16_384) as writer:
+    with orc.ORCWriter(
+        str(path), compression="zlib", stripe_size=1 << 32, dictionary_key_size_threshold=0.8, batch_size=16_384
+    ) as writer:
         for batch in tables.batches(rows, 1):
             columns = [
                 batch.column("row").field(0),
@@ -42,7 +47,17 @@ def run() -> list[harness.Result]:
     return [
         harness.at_most("memory/4gb", peaks["4 GB"] / GIB, 1, "GiB"),
         harness.at_most(
-            "memory/4gb-against-1gb", peaks["4 GB"] / peaks["1 GB"], 1.1, "x peak of 1 GB", f"{peaks['4 GB'] / GIB:.2f} and {peaks['1 GB'] / GIB:.2f} GiB"
+            "memory/4gb-against-1gb",
+            peaks["4 GB"] / peaks["1 GB"],
+            1.1,
+            "x peak of 1 GB",
+            f"{peaks['4 GB'] / GIB:.2f} and {peaks['1 GB'] / GIB:.2f} GiB",
         ),
-        harness.at_most("memory/strings", peaks["strings"] / GIB, 1, "GiB", "6 million rows of low-cardinality strings in one stripe"),
+        harness.at_most(
+            "memory/strings",
+            peaks["strings"] / GIB,
+            1,
+            "GiB",
+            "6 million rows of low-cardinality strings in one stripe",
+        ),
     ]

@@ -1,4 +1,7 @@
-"""CPU time and memory of a process and everything below it, read from /proc: Spark's JVM and Python workers are its grandchildren."""
+"""
+CPU time and memory of a process and everything below it, read from /proc: Spark's JVM and Python workers are its
+grandchildren.
+"""
 
 import os
 import threading
@@ -25,7 +28,8 @@ def below(root: int) -> Iterator[int]:
 
 class CpuMeter:
     """
-    CPU time of the tree below a process while the block runs, that of processes which end meanwhile included, that of looking excluded.
+    CPU time of the tree below a process while the block runs, that of processes which end meanwhile included, that of
+    looking excluded.
 
     Looks twice a second: what a process used after the last look at it is lost.
     """

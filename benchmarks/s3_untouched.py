@@ -1,4 +1,7 @@
-"""Major on untouched data on an S3 server: bytes over the wire to and from us, all requests and answers counted, against the bytes of the table."""
+"""
+Major on untouched data on an S3 server: bytes over the wire to and from us, all requests and answers counted, against
+the bytes of the table.
+"""
 
 from urllib.parse import urlsplit
 

@@ -1,7 +1,8 @@
 """
 Large ACID bucket files, made quickly: Arrow writes them, random payload so that no codec can cheat.
 
-A row is `id bigint, amount decimal(12,2), kind string (few values), payload string (96 random letters)`: a little over 100 bytes.
+A row is `id bigint, amount decimal(12,2), kind string (few values), payload string (96 random letters)`: a little over
+100 bytes.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,9 @@ def _strings(pool: np.ndarray, start: int, rows: int) -> pa.Array:
     """Cut `rows` strings of PAYLOAD letters out of the pool, without copying per row."""
     offsets = np.arange(0, (rows + 1) * PAYLOAD, PAYLOAD, dtype=np.int32)
     data = pool[start : start + rows * PAYLOAD]
-    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))])
+    return pa.Array.from_buffers(
+        pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    )
 
 
 def batches(rows: int, write_id: int, seed: int = 1) -> Iterator[pa.RecordBatch]:

@@ -15,9 +15,19 @@ def run() -> list[harness.Result]:
         one, two = [], []
         for _ in range(3):
             for cores, times in ((1, one), (2, two)):
-                times.append(harness.in_child("benchmarks.compaction", "once", str(folder), str(source), str(cores), cores=cores)["seconds"])
+                times.append(
+                    harness.in_child(
+                        "benchmarks.compaction", "once", str(folder), str(source), str(cores), cores=cores
+                    )["seconds"]
+                )
         size = source.stat().st_size
     slow, fast = statistics.median(one), statistics.median(two)
     return [
-        harness.at_least("two_cores", slow / fast, 1.6, "x faster", f"{size / 1e9:.1f} GB, every stripe hit: {slow:.1f} s on one core, {fast:.1f} s on two")
+        harness.at_least(
+            "two_cores",
+            slow / fast,
+            1.6,
+            "x faster",
+            f"{size / 1e9:.1f} GB, every stripe hit: {slow:.1f} s on one core, {fast:.1f} s on two",
+        )
     ]

@@ -1,4 +1,7 @@
-"""One compaction of 10 KB on YARN and HDFS in a session that is warm: from the claim until the entry is ready for cleaning, with the time of each step; and in one that isn't."""
+"""
+One compaction of 10 KB on YARN and HDFS in a session that is warm: from the claim until the entry is ready for
+cleaning, with the time of each step; and in one that isn't.
+"""
 
 import os
 import statistics
@@ -13,8 +16,7 @@ from benchmarks import harness
 from benchmarks.lab import DATABASE, Lab
 from compactor.demo.tables import DemoTable
 from compactor.settings.stores import Hdfs
-from compactor.storage.options import StorageOptions
-from compactor.storage.registry import configure, storage_for
+from compactor.storage.registry import StorageOptions, configure, storage_for
 from tests.cluster import yarn
 from tests.cluster.hadoop.servers import HadoopServer
 from tests.cluster.mirror import put
@@ -24,7 +26,10 @@ FILES, ROWS = 5, 60
 COLD_ROUNDS = 2
 HERE = {"spark.executor.cores": "2", "spark.driver.host": "127.0.0.1"}
 WARM = HERE | {"spark.dynamicAllocation.minExecutors": "1"}
-"""One executor stays: what makes a session warm (docs/spark.md). The rest is as delivered, but for the memory of a small machine."""
+"""
+One executor stays: what makes a session warm (docs/spark.md). The rest is as delivered, but for the memory of a small
+machine.
+"""
 COLD = HERE | {"spark.dynamicAllocation.executorIdleTimeout": "5s"}
 """As delivered, where executors go after a minute."""
 
@@ -49,14 +54,19 @@ def table(lab: Lab, name: str, top: str) -> DemoTable:
     made = lab.warehouse.create_table(DATABASE, name, [("id", "int"), ("v", "string")])
     for number in range(FILES):
         with lab.warehouse.begin() as txn:
-            txn.insert(made, [(number * ROWS + i, f"{(number * ROWS + i) * 2654435761 % (1 << 64):016x}" * 2) for i in range(ROWS)])
+            txn.insert(
+                made,
+                [(number * ROWS + i, f"{(number * ROWS + i) * 2654435761 % (1 << 64):016x}" * 2) for i in range(ROWS)],
+            )
     with lab.warehouse.begin() as txn:
         txn.delete(made, lambda row: row[0] % 50 == 0)
     location = f"{top}/{name}"
     storage_for(location).mkdir(location)
     put(made.location, location)
     sds, tbls = lab.services.database.schema.sds, lab.services.database.schema.tbls
-    here = update(sds).where(sds.c.sd_id.in_(tbls.select().with_only_columns(tbls.c.sd_id).where(tbls.c.tbl_name == name)))
+    here = update(sds).where(
+        sds.c.sd_id.in_(tbls.select().with_only_columns(tbls.c.sd_id).where(tbls.c.tbl_name == name))
+    )
     lab.services.database.write(lambda connection: connection.execute(here.values({sds.c.location: location})))
     lab.allow(location)
     return made
@@ -125,7 +135,9 @@ def run() -> list[harness.Result]:
     """The bar."""
     took = measure()
     detail = f"median of {ROUNDS}, longest {max(took.warm):.2f} s; one executor kept, one DataNode, all on this machine"
-    detail += f"; {statistics.median(took.cold):.1f} s where the executors had gone, {took.first:.1f} s where the session had"
+    detail += (
+        f"; {statistics.median(took.cold):.1f} s where the executors had gone, {took.first:.1f} s where the session had"
+    )
     return [harness.at_most("warm_yarn", statistics.median(took.warm), 5, "s", detail)]
 
 

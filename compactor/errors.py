@@ -1,18 +1,18 @@
 """
-Every error this package raises on purpose.
+Every error the compactor raises on purpose.
 
     CompactorError                      exit 1
      ├── UsageError                     exit 2   the command line or a setting is wrong
      │    └── SettingsError                      names the key, the file and what is allowed
      ├── RefusedError                   exit 4   final: doing it would risk data, or makes no sense; carries a Reason
-     │    ├── CorruptFileError                   a file is not what its name says
-     │    └── VerificationError                  our own output is not what it should be; nothing was published
-     ├── UnreachableError               exit 5   metastore, file system or Spark can't be reached; try later
-     ├── RetryableError                 exit 1   this step failed without effect and may be repeated
-     │    └── MutexHeldError                     another process is at it
-     ├── OwnershipLostError             exit 1   somebody else owns the queue entry now: stop, undo, say so
-     ├── OutcomeUnknownError            exit 1   a commit or rename was sent and not answered: look before deciding
-     └── CancelledError                 exit 1   asked to stop
+     │    ├── CorruptFileError                   a file can't be read, or contradicts its name or metadata
+     │    └── VerificationError                  the written output differs from the inputs; nothing was published
+     ├── UnreachableError               exit 5   metastore, file system or Spark can't be reached; retry later
+     ├── RetryableError                 exit 1   the step failed without effect and may be repeated
+     │    └── MutexHeldError                     another process holds one of Hive's mutexes
+     ├── OwnershipLostError             exit 1   another process owns the queue entry now: stop, undo, report it
+     ├── OutcomeUnknownError            exit 1   a commit or rename was sent, no answer came: look before deciding
+     └── CancelledError                 exit 1   the compaction was asked to stop
 
 A message is one line that says what is wrong, where, and what to do; it never contains a password.
 """
@@ -23,7 +23,7 @@ from compactor.reasons import Reason
 
 
 class CompactorError(Exception):
-    """Base of all of ours; `exit_code` is what the command line ends with."""
+    """Base of all errors of the compactor; `exit_code` is the exit code of the command line."""
 
     exit_code: ClassVar[int] = 1
 
@@ -32,7 +32,7 @@ class CompactorError(Exception):
 
 
 class UsageError(CompactorError):
-    """The user asked for something that can't be meant."""
+    """The command line asks for an impossible thing, or a setting is wrong."""
 
     exit_code = 2
 
@@ -42,7 +42,7 @@ class SettingsError(UsageError):
 
 
 class RefusedError(CompactorError):
-    """We won't do it, and repeating won't help until something changes."""
+    """The compactor refuses; a retry is refused, too, until the named cause changes."""
 
     exit_code = 4
 
@@ -60,14 +60,15 @@ class CorruptFileError(RefusedError):
 
 
 class VerificationError(RefusedError):
-    """What we wrote differs from what the inputs hold."""
+    """The output that a compaction wrote differs from its inputs."""
 
 
 class UnreachableError(CompactorError):
     """
-    A service we need doesn't answer.
+    A service that the compactor needs doesn't answer.
 
-    `store`: the file system or bucket that is away (`hdfs://nn:8020`), where it is known to be one; everything on other stores may go on.
+    `store`: the unreachable file system or bucket (`hdfs://nn:8020`), when the cause is known to be a store; work on
+    other stores may go on.
     """
 
     exit_code = 5
@@ -78,19 +79,19 @@ class UnreachableError(CompactorError):
 
 
 class RetryableError(CompactorError):
-    """Nothing happened; the same step may be tried again."""
+    """The step had no effect and may be repeated."""
 
 
 class MutexHeldError(RetryableError):
-    """One of Hive's mutexes is held by somebody else: it is their turn."""
+    """Another process holds one of Hive's mutexes: this cycle is left to that process."""
 
 
 class OwnershipLostError(CompactorError):
-    """A guarded update matched no row: the entry isn't ours any more."""
+    """A guarded update matched no row: another process owns the entry or the role now."""
 
 
 class OutcomeUnknownError(CompactorError):
-    """Sent, not answered."""
+    """A commit or rename was sent and no answer came: whether it happened is unknown."""
 
 
 class CancelledError(CompactorError):
@@ -103,7 +104,11 @@ def printable(text: str) -> str:
 
     Python carries such bytes as lone surrogates (PEP 383), which no database takes.
     """
-    return text if text.isprintable() else "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
+    )
 
 
 def _escaped(char: str) -> str:

@@ -1,8 +1,8 @@
 """
-What the daemon says: structlog, one line an event; a console on a terminal, JSON otherwise.
+The daemon's log: structlog, one line per event; console style on a terminal, JSON otherwise.
 
-Lines of libraries (stdlib `logging`) take the same way. Secrets are taken out of every line, whoever wrote it. `about` puts db, table, partition and id on
-every line written inside it.
+Lines of libraries (stdlib `logging`) go through the same processors. Secrets are removed from every line, including
+those of libraries. `about` puts db, table, partition and id on every line written inside its block.
 """
 
 import logging
@@ -19,24 +19,29 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 HIDDEN = "********"
 _PRIORITIES = {"CRITICAL": 2, "ERROR": 3, "WARNING": 4, "INFO": 6, "DEBUG": 7}
-"""Of syslog, by the names of logging's levels."""
+"""Syslog priorities by the names of logging's levels."""
 _SECRET_KEY = re.compile(r"password|passwd|secret|token|credential|access_?key", re.IGNORECASE)
 _SECRET_TEXT = (
     (re.compile(r"(://[^:/@\s]*:)[^@\s/]+@"), rf"\1{HIDDEN}@"),
-    (re.compile(r"(?i)\b((?:[a-z0-9_.]*)(?:password|passwd|secret|token)\s*[=:]\s*)(?:'[^']*'|\"[^\"]*\"|[^\s&,;'\"]+)"), rf"\1{HIDDEN}"),
+    (
+        re.compile(
+            r"(?i)\b((?:[a-z0-9_.]*)(?:password|passwd|secret|token)\s*[=:]\s*)(?:'[^']*'|\"[^\"]*\"|[^\s&,;'\"]+)"
+        ),
+        rf"\1{HIDDEN}",
+    ),
 )
 _known: set[str] = set()
 _known_lock = threading.Lock()
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """A logger; events are short phrases, facts are keywords."""
+    """A logger; an event is a short name, its facts are keyword arguments."""
     logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
     return logger
 
 
 def keep_secret(value: str | None) -> None:
-    """From now on, `value` is replaced wherever it would be written."""
+    """Replace `value` in every line written from now on; values of one or two characters are ignored."""
     if value and len(value) > 2:
         with _known_lock:
             _known.add(value)
@@ -44,15 +49,22 @@ def keep_secret(value: str | None) -> None:
 
 @contextmanager
 def about(
-    *, database: str | None = None, table: str | None = None, partition: str | None = None, entry_id: int | None = None, **more: object
+    *,
+    database: str | None = None,
+    table: str | None = None,
+    partition: str | None = None,
+    entry_id: int | None = None,
+    **more: object,
 ) -> Iterator[None]:
-    """Put db, table, partition, id (those that apply) on every line of this thread inside the block."""
+    """Put db, table, partition, id (those that are given) on every line that this thread logs inside the block."""
     facts = {"db": database, "table": table, "partition": partition, "id": entry_id, **more}
     with structlog.contextvars.bound_contextvars(**{key: value for key, value in facts.items() if value is not None}):
         yield
 
 
-def configure(level: str = "info", style: Literal["auto", "console", "json"] = "auto", stream: TextIO | None = None) -> None:
+def configure(
+    level: str = "info", style: Literal["auto", "console", "json"] = "auto", stream: TextIO | None = None
+) -> None:
     """
     Send structlog and stdlib logging to one stream (stderr unless given).
 
@@ -71,11 +83,18 @@ def configure(level: str = "info", style: Literal["auto", "console", "json"] = "
     ]
     renderer: Processor
     if console:
-        # plain tracebacks: the pretty ones show local variables, which may be secrets
-        renderer = structlog.dev.ConsoleRenderer(colors=stream.isatty() and not _no_color(), exception_formatter=structlog.dev.plain_traceback)
+        # plain tracebacks: the pretty ones show local variables, which may hold secrets
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=stream.isatty() and not _no_color(), exception_formatter=structlog.dev.plain_traceback
+        )
     else:
         renderer = structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
-    last: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, structlog.processors.format_exc_info, redact, renderer]
+    last: list[Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.format_exc_info,
+        redact,
+        renderer,
+    ]
     handler = logging.StreamHandler(stream)
     formatter = _ForJournal if _is_journal(stream) else structlog.stdlib.ProcessorFormatter
     handler.setFormatter(formatter(foreign_pre_chain=shared, processors=last))
@@ -84,7 +103,7 @@ def configure(level: str = "info", style: Literal["auto", "console", "json"] = "
     number = logging.getLevelNamesMapping()[level.upper()]
     root.setLevel(number if number <= logging.DEBUG else max(number, logging.WARNING))
     logging.getLogger("compactor").setLevel(number)
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # its debug lines are every byte to the JVM
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # its debug lines show every byte sent to the JVM
     logging.captureWarnings(capture=True)
     structlog.configure(
         processors=[
@@ -100,14 +119,22 @@ def configure(level: str = "info", style: Literal["auto", "console", "json"] = "
 
 
 class _ForJournal(structlog.stdlib.ProcessorFormatter):
-    """Each line begins with its priority, which the journal takes off again: `journalctl -p warning` finds nothing otherwise (sd-daemon(3))."""
+    """
+    Formatter for systemd's journal: each line begins with its syslog priority, which the journal strips.
+
+    Without the prefix `journalctl -p warning` finds nothing (sd-daemon(3)).
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         return f"<{_PRIORITIES.get(record.levelname, 6)}>{super().format(record)}"
 
 
 def _is_journal(stream: TextIO) -> bool:
-    """Whether it leads into systemd's journal: JOURNAL_STREAM names device and inode of what the service was given (systemd.exec(5))."""
+    """
+    Whether the stream leads into systemd's journal.
+
+    JOURNAL_STREAM names device and inode of the stream that systemd gave to the service (systemd.exec(5)).
+    """
     try:
         found = os.fstat(stream.fileno())
     except (OSError, ValueError):
@@ -116,14 +143,14 @@ def _is_journal(stream: TextIO) -> bool:
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Take passwords out of a line: by key, by their usual shapes, and every value given to `keep_secret`."""
+    """Remove secrets from a line: by key, by their usual shapes, and every value given to `keep_secret`."""
     for key, value in event.items():
         event[key] = HIDDEN if _SECRET_KEY.search(key) and value is not None else hide(value)
     return event
 
 
 def hide(value: Any) -> Any:
-    """The value without secrets; only texts, and texts inside lists and dicts, can hold any."""
+    """The value without secrets; only strings, and strings inside lists, dicts and exceptions, can hold any."""
     match value:
         case str():
             for secret in tuple(_known):

@@ -1,7 +1,8 @@
 """
-What can be watched: Prometheus metrics in a registry of their own.
+The daemon's Prometheus metrics, in a registry of their own.
 
-Knows names, labels and units (seconds, bytes; counters end in `_total`); the roles fill them in. One `Metrics` per daemon.
+Knows names, labels and units (seconds, bytes; counters end in `_total`); the roles set the values. One `Metrics` per
+daemon.
 """
 
 import functools
@@ -23,13 +24,13 @@ CLEANING_OUTCOMES = ("cleaned", "failed", "unreachable", "left", "given-up", "re
 KINDS = ("major", "minor")
 PICK_REASONS = (Reason.DELTA_COUNT, Reason.DELTA_RATIO, Reason.ABORTED_COUNT, Reason.ABORTED_AGE, Reason.SEVERAL_BASES)
 MANY_ABORTS = 1500
-"""From so many aborted writes on a table is counted (hive.metastore.acidmetrics.table.aborted.txns.threshold)."""
+"""Aborted writes from which a table counts as having many (hive.metastore.acidmetrics.table.aborted.txns.threshold)."""
 _JOB_SECONDS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
 
 
 @functools.cache
 def version() -> str:
-    """The installed package's version; `unknown` when run from a bare tree."""
+    """The installed package's version; `unknown` when the source tree was never installed."""
     try:
         return metadata.version("compactor")
     except metadata.PackageNotFoundError:
@@ -38,10 +39,10 @@ def version() -> str:
 
 class StoreBytes(Collector):
     """
-    `compactor_object_store_bytes_total`: read where it is counted, whenever somebody asks.
+    Collects `compactor_object_store_bytes_total` from the counters of the stores at each scrape.
 
     Args:
-        totals: gives (by, way, bytes) since the process began.
+        totals: returns (by, way, bytes) since the process started.
     """
 
     def __init__(self, totals: Callable[[], Iterable[tuple[str, str, int]]]) -> None:
@@ -59,10 +60,11 @@ class Metrics:
     """
     Every metric of one daemon.
 
-    Series whose labels are known beforehand are there from the start: a first failure is a step from 0 to 1, which `rate` sees.
+    Series whose labels are known beforehand exist from the start: the first failure is a step from 0 to 1, which `rate`
+    shows.
 
     Args:
-        store_bytes: what `StoreBytes` reads.
+        store_bytes: the totals that `StoreBytes` reads.
     """
 
     def __init__(self, store_bytes: Callable[[], Iterable[tuple[str, str, int]]] = tuple) -> None:
@@ -80,42 +82,68 @@ class Metrics:
         # the process
         ProcessCollector(registry=registry)
         self.ready = gauge("ready", "1: the daemon is ready (/-/ready answers 200).")
-        self.slack = gauge("thread_slack_seconds", "Until a thread counts as stuck and the watchdog acts: of the one that is nearest to it (0: it is).")
+        self.slack = gauge(
+            "thread_slack_seconds",
+            "Until a thread counts as stuck and the watchdog acts: of the one that is nearest to it (0: it is).",
+        )
 
         # roles
         self.cycle_duration = Histogram(
-            "compactor_cycle_duration_seconds", "Time one cycle of a role took.", ("role",), registry=registry, buckets=_CYCLE_SECONDS
+            "compactor_cycle_duration_seconds",
+            "Time one cycle of a role took.",
+            ("role",),
+            registry=registry,
+            buckets=_CYCLE_SECONDS,
         )
-        self.cycles = counter("cycles_total", "Cycles of a role; no-turn: another daemon leads, or holds the mutex.", "role", "outcome")
+        self.cycles = counter(
+            "cycles_total", "Cycles of a role; no-turn: another daemon leads, or holds the mutex.", "role", "outcome"
+        )
         self.last_cycle = gauge(
             "last_cycle_timestamp_seconds",
             "When a role here last completed a cycle of its own without an error (Unix time; 0: never). Standing by and waiting for a mutex are none.",
             "role",
         )
-        self.stuck_threads = gauge("stuck_threads", "Threads that ended or completed no cycle for too long: the lines of /-/healthy.")
+        self.stuck_threads = gauge(
+            "stuck_threads", "Threads that ended or completed no cycle for too long: the lines of /-/healthy."
+        )
         self.steps = counter("steps_total", "Named steps the roles went through.", "step")
 
         # queue
         self.queue_entries = gauge("queue_entries", "Entries in COMPACTION_QUEUE.", "state", "kind")
-        self.foreign_entries = gauge("foreign_entries", "Entries in COMPACTION_QUEUE of a type (or state) that isn't known here: left to Hive.", "type")
-        self.queue_oldest_age = gauge(
-            "queue_oldest_age_seconds", "How long the oldest entry has been in its state, since nothing held it on purpose any more (0: none).", "state"
+        self.foreign_entries = gauge(
+            "foreign_entries",
+            "Entries in COMPACTION_QUEUE of a type (or state) that isn't known here: left to Hive.",
+            "type",
         )
-        self.claimable = gauge("claimable_entries", "Initiated entries that no pause, blackout or maintenance window holds.")
+        self.queue_oldest_age = gauge(
+            "queue_oldest_age_seconds",
+            "How long the oldest entry has been in its state, since nothing held it on purpose any more (0: none).",
+            "state",
+        )
+        self.claimable = gauge(
+            "claimable_entries", "Initiated entries that no pause, blackout or maintenance window holds."
+        )
 
         # metastore
         self.database_up = gauge("database_up", "Whether the metastore's database answered the latest look at it.")
         self.open_writer_age = gauge(
-            "oldest_open_writer_age_seconds", "Age of the oldest open transaction, which others wait for; those of replication are left out (0: none)."
+            "oldest_open_writer_age_seconds",
+            "Age of the oldest open transaction, which others wait for; those of replication are left out (0: none).",
         )
         self.aborted_writes = gauge("aborted_writes", "Aborted writes whose files aren't cleaned yet.")
-        self.aborted_writes_age = gauge("aborted_writes_oldest_age_seconds", "Time since the start of the oldest aborted write that isn't cleaned (0: none).")
+        self.aborted_writes_age = gauge(
+            "aborted_writes_oldest_age_seconds",
+            "Time since the start of the oldest aborted write that isn't cleaned (0: none).",
+        )
         self.tables_with_many_aborts = gauge(
-            "tables_with_many_aborted_writes", f"Tables and partitions with {MANY_ABORTS} or more aborted writes that aren't cleaned."
+            "tables_with_many_aborted_writes",
+            f"Tables and partitions with {MANY_ABORTS} or more aborted writes that aren't cleaned.",
         )
 
         # initiator
-        self.partitions_scanned = counter("partitions_scanned_total", "Tables and partitions whose directories the Initiator listed.")
+        self.partitions_scanned = counter(
+            "partitions_scanned_total", "Tables and partitions whose directories the Initiator listed."
+        )
         self.candidates = counter("candidates_total", "Tables and partitions the Initiator got from the metastore.")
         self.picks = counter("picks_total", "Tables and partitions the Initiator queued.", "kind", "reason")
         for kind in KINDS:
@@ -124,7 +152,9 @@ class Metrics:
         self.skips = counter("skips_total", "Tables and partitions the Initiator did not queue.", "reason")
         for reason in Reason:
             self.skips.labels(reason.value)
-        self.scan_errors = counter("scan_errors_total", "Tables and partitions the Initiator could not judge because of an error.")
+        self.scan_errors = counter(
+            "scan_errors_total", "Tables and partitions the Initiator could not judge because of an error."
+        )
 
         # worker
         self.jobs = counter("jobs_total", "Queue entries a Worker finished.", "kind", "outcome")
@@ -136,15 +166,30 @@ class Metrics:
             "Renames, writes and deletions that were refused outside the warehouse's roots, and any call through a symbolic link below one.",
         )
         self.verification_refused = counter(
-            "verification_refused_total", "Compactions whose output was found different from its inputs; nothing was published."
+            "verification_refused_total",
+            "Compactions whose output was found different from its inputs; nothing was published.",
         )
-        self.setbacks = gauge("worker_setbacks", "Compactions given back in a row because something they need doesn't answer or broke down (0: all is well).")
-        self.unsettled = gauge("worker_unsettled", "Compactions that have ended and can't be undone yet: each keeps its claim, and its transaction open.")
+        self.setbacks = gauge(
+            "worker_setbacks",
+            "Compactions given back in a row because something they need doesn't answer or broke down (0: all is well).",
+        )
+        self.unsettled = gauge(
+            "worker_unsettled",
+            "Compactions that have ended and can't be undone yet: each keeps its claim, and its transaction open.",
+        )
         self.waiting_for_store = gauge(
-            "worker_waiting_for_store", "Entries that were given back because this store is away, and wait for their next try.", "store"
+            "worker_waiting_for_store",
+            "Entries that were given back because this store is away, and wait for their next try.",
+            "store",
         )
         self.jobs_running = gauge("jobs_running", "Queue entries a Worker of this process is busy with.")
-        self.job_duration = Histogram("compactor_job_duration_seconds", "Time from claim to commit.", ("kind",), registry=registry, buckets=_JOB_SECONDS)
+        self.job_duration = Histogram(
+            "compactor_job_duration_seconds",
+            "Time from claim to commit.",
+            ("kind",),
+            registry=registry,
+            buckets=_JOB_SECONDS,
+        )
         self.copied_bytes = counter("copied_bytes_total", "Stripe bytes copied without decoding.")
         self.recoded_bytes = counter("recoded_bytes_total", "Stripe bytes read, decoded and encoded again.")
         self.written_bytes = counter("written_bytes_total", "Bytes of published files.")
@@ -155,7 +200,8 @@ class Metrics:
 
         # cleaner
         self.cleaner_blocked_age = gauge(
-            "cleaner_blocked_age_seconds", "Time since the commit of the oldest compaction that somebody keeps from being cleaned (0: none)."
+            "cleaner_blocked_age_seconds",
+            "Time since the commit of the oldest compaction that somebody keeps from being cleaned (0: none).",
         )
         self.cleaner_blocked = gauge("cleaner_blocked_entries", "Compactions whose cleaning is held back.", "reason")
         self.cleanings = counter(
@@ -166,36 +212,63 @@ class Metrics:
         for outcome in CLEANING_OUTCOMES:
             self.cleanings.labels(outcome)
         self.cleaning_overdue = gauge(
-            "cleaning_overdue_seconds", "For how long the oldest compaction that isn't cleaned could have been, by cleaner.retention_seconds (0: none)."
+            "cleaning_overdue_seconds",
+            "For how long the oldest compaction that isn't cleaned could have been, by cleaner.retention_seconds (0: none).",
         )
         self.cleaned_directories = counter("cleaned_directories_total", "Directories the Cleaner removed.", "kind")
         self.cleaned_bytes = counter("cleaned_bytes_total", "Bytes of files the Cleaner removed.")
 
         # several daemons
-        self.leader = gauge("leader", "1: this daemon leads the role (without ZooKeeper: it did the latest cycle).", "role")
-        self.coordination = gauge("coordination_connection", "1: how this daemon stands with those who elect.", "by", "state")
+        self.leader = gauge(
+            "leader", "1: this daemon leads the role (without ZooKeeper: it did the latest cycle).", "role"
+        )
+        self.coordination = gauge(
+            "coordination_connection", "1: how this daemon stands with those who elect.", "by", "state"
+        )
         self.members = gauge("members", "Daemons that are there, this one included (0: it can't be told).")
-        self.members_expected = gauge("members_expected", "As many daemons ought to be there, by members.expected (0: not set).")
+        self.members_expected = gauge(
+            "members_expected", "As many daemons ought to be there, by members.expected (0: not set)."
+        )
 
         # control
-        self.paused = gauge("paused", "1: that is paused; the label says what: all, pool:…, database:…, table:….", "scope")
+        self.paused = gauge(
+            "paused", "1: that is paused; the label says what: all, pool:…, database:…, table:….", "scope"
+        )
         self.drained = gauge("drained", "1: this host is drained, its workers claim nothing.")
-        self.control_known = gauge("control_known", "1: it can be told what is paused; 0: it can't, and nothing is claimed.")
-        self.budget_used_bytes = gauge("budget_used_bytes", "Written within the last hour by compactions that a budget of bytes covers, all daemons.", "budget")
+        self.control_known = gauge(
+            "control_known", "1: it can be told what is paused; 0: it can't, and nothing is claimed."
+        )
+        self.budget_used_bytes = gauge(
+            "budget_used_bytes",
+            "Written within the last hour by compactions that a budget of bytes covers, all daemons.",
+            "budget",
+        )
         self.held_entries = gauge("held_entries", "Initiated entries that no worker may claim now.", "reason")
 
         self.paused_since = gauge(
-            "paused_since_timestamp_seconds", "Since when that is paused until somebody resumes (Unix time); what ends by itself is left out.", "scope"
+            "paused_since_timestamp_seconds",
+            "Since when that is paused until somebody resumes (Unix time); what ends by itself is left out.",
+            "scope",
         )
-        self.drained_since = gauge("drained_since_timestamp_seconds", "Since when this host is drained (Unix time; 0: it isn't).")
+        self.drained_since = gauge(
+            "drained_since_timestamp_seconds", "Since when this host is drained (Unix time; 0: it isn't)."
+        )
 
         # housekeeper
-        self.housekeeping_rows = counter("housekeeping_rows_total", "Rows a housekeeping duty removed or changed.", "duty")
-        self.housekeeping_failures = counter("housekeeping_failures_total", "How often a housekeeping duty failed.", "duty")
+        self.housekeeping_rows = counter(
+            "housekeeping_rows_total", "Rows a housekeeping duty removed or changed.", "duty"
+        )
+        self.housekeeping_failures = counter(
+            "housekeeping_failures_total", "How often a housekeeping duty failed.", "duty"
+        )
 
     @staticmethod
     def show(gauge: Gauge, values: Mapping[tuple[str, ...], float]) -> None:
-        """Let a gauge have these series, by their labels, and no others; whoever looks meanwhile misses none that stays."""
+        """
+        Set exactly these series of a gauge, by label values, and remove all others.
+
+        Series that stay are never removed in between, so a scrape during the change doesn't miss them.
+        """
         for labels, value in values.items():
             gauge.labels(*labels).set(value)
         for family in gauge.collect():
@@ -203,5 +276,5 @@ class Metrics:
                 gauge.remove(*gone)
 
     def render(self) -> bytes:
-        """The text exposition of the registry."""
+        """The registry in Prometheus' text format."""
         return generate_latest(self.registry)

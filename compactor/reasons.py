@@ -1,14 +1,15 @@
 """
-Why something was picked, skipped, refused or held back: stable codes.
+Stable codes: why a partition was picked or skipped, and why a compaction or cleaning was refused or held back.
 
-The values are public: they appear in logs, metrics labels, history messages and `--output json`. Never rename one; add.
+The values are public: they appear in logs, metrics labels, history messages and `--output json`. Never rename a value;
+add a new one.
 """
 
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """A stable code; the sentence that goes with it is made where the decision is made."""
+    """A stable code; the code that decides also writes the sentence that goes with it."""
 
     # picked because
     DELTA_COUNT = "delta-count"

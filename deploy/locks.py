@@ -1,8 +1,8 @@
 """
 The lock files: which packages each is for, resolving them, and whether they still fit pyproject.toml.
 
-A lock file begins with a sum over the requirements that it was resolved from. So that it is out of date can be told without a network, and by whoever changes a
-requirement and forgets `make lock`.
+A lock file begins with a sum over the requirements that it was resolved from. So that it is out of date can be told
+without a network, and by whoever changes a requirement and forgets `make lock`.
 
     python deploy/locks.py resolve | check
 """
@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 LOCKS = {
-    "requirements.lock": ("hdfs", "s3", "sasl"),  # what a cluster needs: docs/edge-node.md and the image install this file
+    "requirements.lock": (
+        "hdfs",
+        "s3",
+        "sasl",
+    ),  # what a cluster needs: docs/edge-node.md and the image install this file
     "requirements-kerberos.lock": ("kerberos",),
     "requirements-test.lock": ("test",),
     "requirements-lint.lock": ("test", "lint"),
@@ -26,7 +30,17 @@ LOCKS = {
 BESIDE = "requirements-kerberos.lock"
 """Holds its extra alone, which is compiled where it is installed: for those who need it, after one of the others."""
 HEADER = "# resolved from pyproject.toml: "
-UV = ("pip", "compile", "--universal", "--python-version", "3.11", "--generate-hashes", "--no-header", "--no-emit-index-url", "--no-annotate")
+UV = (
+    "pip",
+    "compile",
+    "--universal",
+    "--python-version",
+    "3.11",
+    "--generate-hashes",
+    "--no-header",
+    "--no-emit-index-url",
+    "--no-annotate",
+)
 
 
 def resolved_from(pyproject: Path, extras: tuple[str, ...]) -> str:
@@ -60,9 +74,14 @@ def resolve(root: Path, uv: Path) -> None:
         alone = None
         if name == BESIDE:
             chosen, alone = ["-"], "\n".join(_project(root / "pyproject.toml")["optional-dependencies"][extras[0]])
-        subprocess.run([uv, *UV, *chosen, "--quiet", "--output-file", name], cwd=root, check=True, input=alone, text=True)
+        subprocess.run(
+            [uv, *UV, *chosen, "--quiet", "--output-file", name], cwd=root, check=True, input=alone, text=True
+        )
         lock = root / name
-        lock.write_text(f"{HEADER}{resolved_from(root / 'pyproject.toml', extras)}\n{lock.read_text(encoding='utf-8')}", encoding="utf-8")
+        lock.write_text(
+            f"{HEADER}{resolved_from(root / 'pyproject.toml', extras)}\n{lock.read_text(encoding='utf-8')}",
+            encoding="utf-8",
+        )
 
 
 def main(command: str) -> int:

@@ -38,7 +38,10 @@ class Case:
     @property
     def options(self) -> dict[str, str]:
         """`key=value` words of the first line; a bare word is its own value."""
-        return {key: value if equals else key for key, equals, value in (word.partition("=") for word in self.look.split()[1:])}
+        return {
+            key: value if equals else key
+            for key, equals, value in (word.partition("=") for word in self.look.split()[1:])
+        }
 
     @property
     def verb(self) -> str:
@@ -75,8 +78,9 @@ def listing(entries: tuple[str, ...]) -> Listing:
     """
     A listing from lines of words.
 
-    `name/` starts a directory; further words are files in it, each with an optional size after it; `(empty)` means no file at all, `format=x` gives the
-    dataFormat, `replaces=a,b` what the list of a base names; a directory without any file named gets a `bucket_00000`, of the size that follows. Words before the first directory are top-level files.
+    `name/` starts a directory; further words are files in it, each with an optional size after it; `(empty)` means no
+    file at all, `format=x` gives the dataFormat, `replaces=a,b` what the list of a base names; a directory without any
+    file named gets a `bucket_00000`, of the size that follows. Words before the first directory are top-level files.
     """
     files: list[FileEntry] = []
     directories: set[str] = set()
@@ -125,7 +129,9 @@ def _cases(lines: list[str]) -> Iterator[Case]:
         end = next((i for i in range(number, len(lines)) if not lines[i].strip()), len(lines))
         body = [line for line in lines[number + 1 : end] if not line.startswith("#")]
         rule = body.index("----")
-        yield Case(lines[number].removeprefix("case "), body[0], tuple(body[1:rule]), tuple(body[rule + 1 :]), number + 1)
+        yield Case(
+            lines[number].removeprefix("case "), body[0], tuple(body[1:rule]), tuple(body[rule + 1 :]), number + 1
+        )
         number = end
 
 

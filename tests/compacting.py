@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.engine.compaction import Compaction, CompactionRequest
-from compactor.engine.task_results import Failed, run_partition
 from compactor.errors import CancelledError
 from compactor.metastore.model import Column, Entity, PartitionFacts, TableFacts
 from compactor.settings import Settings
+from compactor.spark.results import Failed, run_partition
 from compactor.storage.registry import storage_for
 from tests.reference.compare import expected_rows, read_table
 
@@ -38,7 +38,10 @@ class NothingRuns:
 
 
 class InProcess(NothingRuns):
-    """A submitter that calls the functions here and now, tasks and results pickled as on their way to an executor and back."""
+    """
+    A submitter that calls the functions here and now, tasks and results pickled as on their way to an executor and
+    back.
+    """
 
     def run(self, job, function, tasks, *, progress=lambda _: None, cancelled=lambda: False):
         results = []
@@ -59,7 +62,10 @@ def settings(**sections):
 
 
 def facts_of(table, *, database=None, location=None, text=None):
-    """What the catalog would say about a table of the builder, or about one of the fixtures: those don't know where they are and how they are stored."""
+    """
+    What the catalog would say about a table of the builder, or about one of the fixtures: those don't know where they
+    are and how they are stored.
+    """
     text = table.file_format != "orc" if text is None else text
     return TableFacts(
         tbl_id=1,
@@ -141,8 +147,19 @@ class Attempt:
         return sorted(path.name for path in self.location.iterdir())
 
 
-def directory_compaction(location, columns, *, kind=CompactionKind.MAJOR, layout=LayoutVersion.HIVE_4, write_ids="db.t:100:9223372036854775807::", txn=1000):
-    """A compaction of a directory that no warehouse made: files by other writers. All of it counts as committed, up to write id 100."""
+def directory_compaction(
+    location,
+    columns,
+    *,
+    kind=CompactionKind.MAJOR,
+    layout=LayoutVersion.HIVE_4,
+    write_ids="db.t:100:9223372036854775807::",
+    txn=1000,
+):
+    """
+    A compaction of a directory that no warehouse made: files by other writers. All of it counts as committed, up to
+    write id 100.
+    """
     hive_4 = layout is LayoutVersion.HIVE_4
     facts = TableFacts(
         tbl_id=1,
@@ -191,7 +208,9 @@ def compact_directory(location, columns, **how):
 
 
 def compact(warehouse, table, kind=CompactionKind.MAJOR, **how):
-    """One whole compaction; the rows that a reader sees are what they were, before and after, for new and old snapshots."""
+    """
+    One whole compaction; the rows that a reader sees are what they were, before and after, for new and old snapshots.
+    """
     before = read_table(warehouse, table)
     assert before == expected_rows(warehouse, table)
     old = warehouse.snapshot(table)
@@ -208,4 +227,6 @@ def unchanged(attempt):
     """The directory is the same afterwards, hidden leftovers of an undone attempt aside."""
     before = attempt.names()
     yield
-    assert [name for name in attempt.names() if not name.startswith(".")] == [name for name in before if not name.startswith(".")]
+    assert [name for name in attempt.names() if not name.startswith(".")] == [
+        name for name in before if not name.startswith(".")
+    ]

@@ -16,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from compactor.acid.compaction import LayoutVersion
 from compactor.demo.ledger import MemoryLedger
 from compactor.demo.warehouse import Warehouse
-from compactor.roles import older_snapshots
+from compactor.roles.worker import older_snapshots
 from compactor.settings.stores import S3
 from compactor.storage.registry import configure, configured
 from tests.cluster import s3_server
@@ -28,9 +28,14 @@ from tests.needs import missing
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # no claim is about time: machines under test are busy
 hypothesis.settings.load_profile("untimed")
-os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for every JVM that tests start: most end before more would pay
+os.environ["JDK_JAVA_OPTIONS"] = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for every JVM that tests start: most end before more would pay
+)
 LONG_FIRST = ("crash", "cluster", "hive", "spark")
-"""Marks of tests that start servers and sessions; files that hold such come first, so that no worker begins a long one when the others have ended."""
+"""
+Marks of tests that start servers and sessions; files that hold such come first, so that no worker begins a long one
+when the others have ended.
+"""
 
 
 class _Impatient:
@@ -105,7 +110,9 @@ def s3_directory(s3):
 
 @pytest.fixture
 def fsspec_directory():
-    """Location of an empty directory on a store that only fsspec knows: its file system in memory, in Google's place."""
+    """
+    Location of an empty directory on a store that only fsspec knows: its file system in memory, in Google's place.
+    """
     fsspec.register_implementation("gs", MemoryFileSystem, clobber=True)
     name = uuid.uuid4().hex
     MemoryFileSystem().pipe_file(f"/bucket/{name}/.compactor-directory", b"")
@@ -114,10 +121,13 @@ def fsspec_directory():
 
 @pytest.fixture
 def no_session():
-    """PySpark keeps one session per process, and tests of other files may have left theirs, on this machine instead of a cluster; whoever owns it starts another."""
+    """
+    PySpark keeps one session per process, and tests of other files may have left theirs, on this machine instead of a
+    cluster; whoever owns it starts another.
+    """
     from pyspark import SparkContext
 
-    from compactor.engine.session_jvm import forget_jvm
+    from compactor.spark.session.jvm import forget_jvm
 
     if (context := SparkContext._active_spark_context) is not None:
         with warnings.catch_warnings(), contextlib.suppress(Exception):
@@ -127,23 +137,42 @@ def no_session():
 
 
 def pytest_addoption(parser):
-    """Let case books be written anew from what really comes out, and let more random histories run beside Hive's own classes."""
-    parser.addoption("--rewrite", action="store_true", default=False, help="replace the expected parts of case books by what came out")
-    parser.addoption("--live-seed", type=int, default=1, help="the first seed of histories on a living Hive (tests/hive/live)")
+    """
+    Let case books be written anew from what really comes out, and let more random histories run beside Hive's own
+    classes.
+    """
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        default=False,
+        help="replace the expected parts of case books by what came out",
+    )
+    parser.addoption(
+        "--live-seed", type=int, default=1, help="the first seed of histories on a living Hive (tests/hive/live)"
+    )
     parser.addoption("--live-statements", type=int, default=400, help="their statements on Hive 4.0.1; on 3.1.3 fewer")
     parser.addoption("--live-hours", type=float, default=0, help="go on at least so long, each of them")
-    parser.addoption("--histories", type=int, default=None, help="how many random histories run in the fast lane, or of the two TxnHandlers")
+    parser.addoption(
+        "--histories",
+        type=int,
+        default=None,
+        help="how many random histories run in the fast lane, or of the two TxnHandlers",
+    )
 
 
 def pytest_collection_modifyitems(items):
     """
-    Files in the order of `LONG_FIRST`, of a cluster's those that start YARN applications and then those with the most tests first; otherwise as they were shuffled.
+    Files in the order of `LONG_FIRST`, of a cluster's those that start YARN applications and then those with the most
+    tests first; otherwise as they were shuffled.
 
     A cluster's test that starts Spark counts for ten: the others take seconds.
     """
     rank = {}
     for item in items:
-        own = min((LONG_FIRST.index(mark.name) for mark in item.iter_markers() if mark.name in LONG_FIRST), default=len(LONG_FIRST))
+        own = min(
+            (LONG_FIRST.index(mark.name) for mark in item.iter_markers() if mark.name in LONG_FIRST),
+            default=len(LONG_FIRST),
+        )
         rank[item.path] = min((own, "yarn_server" not in item.fixturenames), rank.get(item.path, (own, True)))
     tests: Counter[Path] = Counter()
     for item in items:

@@ -1,8 +1,9 @@
 """
-A place of Spark's own (SPARK_HOME) whose `spark-submit` runs our driver over this process instead of a cluster: no Java, a second instead of ten.
+A place of Spark's own (SPARK_HOME) whose `spark-submit` runs our driver over this process instead of a cluster: no
+Java, a second instead of ten.
 
-The environment variable FAKE_SPARK makes it fail: `refuse` like a submission that isn't accepted, `no login` like one without a ticket, `wait` like one whose queue is full, `crash` when the first
-job is asked for.
+The environment variable FAKE_SPARK makes it fail: `refuse` like a submission that isn't accepted, `no login` like one
+without a ticket, `wait` like one whose queue is full, `crash` when the first job is asked for.
 """
 
 import os
@@ -19,7 +20,8 @@ def install(folder):
     script = folder / "bin" / "spark-submit"
     script.parent.mkdir(parents=True)
     script.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.path[0] = {str(PROJECT)!r}\nfrom tests.fake_spark import main\n\nmain(sys.argv[1:])\n", encoding="utf-8"
+        f"#!{sys.executable}\nimport sys\nsys.path[0] = {str(PROJECT)!r}\nfrom tests.fake_spark import main\n\nmain(sys.argv[1:])\n",
+        encoding="utf-8",
     )
     script.chmod(0o755)
     return folder
@@ -32,7 +34,11 @@ class Context:
 
     _jvm = SimpleNamespace(
         org=SimpleNamespace(
-            apache=SimpleNamespace(hadoop=SimpleNamespace(security=SimpleNamespace(UserGroupInformation=SimpleNamespace(isSecurityEnabled=lambda: False))))
+            apache=SimpleNamespace(
+                hadoop=SimpleNamespace(
+                    security=SimpleNamespace(UserGroupInformation=SimpleNamespace(isSecurityEnabled=lambda: False))
+                )
+            )
         )
     )
 
@@ -82,19 +88,23 @@ class _Rdd:
 
 def main(words):
     if os.environ.get("FAKE_SPARK") == "refuse":
-        sys.stderr.write('WARN nothing\nException in thread "main" org.apache.hadoop.yarn.exceptions.YarnException: unknown queue: etl\n\tat x.y\n')
+        sys.stderr.write(
+            'WARN nothing\nException in thread "main" org.apache.hadoop.yarn.exceptions.YarnException: unknown queue: etl\n\tat x.y\n'
+        )
         sys.exit(1)
     if os.environ.get("FAKE_SPARK") == "no login":
-        sys.stderr.write("WARN x\norg.apache.hadoop.security.AccessControlException: Client cannot authenticate via:[TOKEN, KERBEROS]\n\tat x.y\n")
+        sys.stderr.write(
+            "WARN x\norg.apache.hadoop.security.AccessControlException: Client cannot authenticate via:[TOKEN, KERBEROS]\n\tat x.y\n"
+        )
         threading.Event().wait()
     if os.environ.get("FAKE_SPARK") == "wait":
         threading.Event().wait()
     sys.stderr.write(f"Submitted application {Context.applicationId}\n")
-    from compactor.engine import application
+    from compactor.spark.application import driver
 
-    application.LOOK_SECONDS = 0.1
-    application.SparkSession = _Sessions
-    sys.stderr.write(f"compactor: {application.main(words[-1])}\n")
+    driver.LOOK_SECONDS = 0.1
+    driver.SparkSession = _Sessions
+    sys.stderr.write(f"compactor: {driver.main(words[-1])}\n")
 
 
 class _Sessions:

@@ -1,5 +1,6 @@
 """
-Processes of our own program that start at once: forked from one that has imported it and done nothing else, so each is as good as new.
+Processes of our own program that start at once: forked from one that has imported it and done nothing else, so each is
+as good as new.
 
 They lead a session of their own, write to files, and end with an exit code or by a signal like any other.
 """
@@ -19,17 +20,29 @@ from compactor.cli.root import COMMANDS
 PATIENCE = 120.0
 
 _FORKING = multiprocessing.get_context("forkserver")
-_FORKING.set_forkserver_preload(["compactor.daemon", *sorted({where.partition(":")[0] for where, _ in COMMANDS.values()})])
+_FORKING.set_forkserver_preload(
+    ["compactor.daemon", *sorted({where.partition(":")[0] for where, _ in COMMANDS.values()})]
+)
 
 
-def start(target: Callable[..., object], *args: object, environment: Mapping[str, str], folder: Path, out: Path, err: Path) -> BaseProcess:
-    """Run `target` in a process with this environment and working directory; what it writes is appended to the files."""
-    process = _FORKING.Process(target=_run, args=(target, *args), kwargs={"environment": dict(environment), "folder": folder, "out": out, "err": err})
+def start(
+    target: Callable[..., object], *args: object, environment: Mapping[str, str], folder: Path, out: Path, err: Path
+) -> BaseProcess:
+    """
+    Run `target` in a process with this environment and working directory; what it writes is appended to the files.
+    """
+    process = _FORKING.Process(
+        target=_run,
+        args=(target, *args),
+        kwargs={"environment": dict(environment), "folder": folder, "out": out, "err": err},
+    )
     process.start()
     return process
 
 
-def command(arguments: Sequence[str], *, environment: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+def command(
+    arguments: Sequence[str], *, environment: Mapping[str, str], folder: Path
+) -> subprocess.CompletedProcess[str]:
     """
     Run the command line to its end.
 
@@ -44,10 +57,14 @@ def command(arguments: Sequence[str], *, environment: Mapping[str, str], folder:
             process.kill()
             process.join()
             raise subprocess.TimeoutExpired(list(arguments), PATIENCE, out.read_bytes(), err.read_bytes())
-        return subprocess.CompletedProcess(list(arguments), process.exitcode, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+        return subprocess.CompletedProcess(
+            list(arguments), process.exitcode, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
+        )
 
 
-def _run(target: Callable[..., object], *args: object, environment: Mapping[str, str], folder: Path, out: Path, err: Path) -> None:
+def _run(
+    target: Callable[..., object], *args: object, environment: Mapping[str, str], folder: Path, out: Path, err: Path
+) -> None:
     os.setsid()
     for descriptor, path in ((1, out), (2, err)):
         opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

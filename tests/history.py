@@ -1,8 +1,9 @@
 """
 A partition's life in memory: writers, overwrites, streams, compactions, cleaning, and readers with old snapshots.
 
-What a snapshot must see is kept twice: as a log of inserts, deletes and overwrites (the truth), and as directories that are read through `resolve` row by row.
-The reading here follows the rules of readers literally and shares nothing with the engine; compactions follow the naming rule of docs/layout.md.
+What a snapshot must see is kept twice: as a log of inserts, deletes and overwrites (the truth), and as directories that
+are read through `resolve` row by row. The reading here follows the rules of readers literally and shares nothing with
+the engine; compactions follow the naming rule of docs/layout.md.
 """
 
 from collections.abc import Iterator, Sequence
@@ -138,8 +139,13 @@ class History:
     def lists(self) -> tuple[ValidTxnList, ValidWriteIdList]:
         """What a reader that starts now is given."""
         of = self._with_fate
-        ids = {f: tuple(w for w, t in self.write_ids.items() if self.txns[t] == f and w not in self.forgotten) for f in "oa"}
-        return ValidTxnList(len(self.txns), of("o"), of("a")), ValidWriteIdList("db.t", len(self.write_ids), ids["o"], ids["a"])
+        ids = {
+            f: tuple(w for w, t in self.write_ids.items() if self.txns[t] == f and w not in self.forgotten)
+            for f in "oa"
+        }
+        return ValidTxnList(len(self.txns), of("o"), of("a")), ValidWriteIdList(
+            "db.t", len(self.write_ids), ids["o"], ids["a"]
+        )
 
     def look(self) -> None:
         """A reader starts, and keeps reading until its files may go."""
@@ -147,7 +153,10 @@ class History:
         self.snapshots.append(Snapshot(txns, ids, tuple(sorted(self._visible(ids)))))
 
     def check(self) -> None:
-        """Every reader sees exactly its rows, once each. Who has looked at these very directories isn't asked again: it would read the same."""
+        """
+        Every reader sees exactly its rows, once each. Who has looked at these very directories isn't asked again: it
+        would read the same.
+        """
         there = (self.files, self.originals_there, tuple(self.directories), len(self.compacted))
         for snapshot in self.snapshots:
             if self.checked.get(snapshot) != there:
@@ -162,7 +171,10 @@ class History:
     def read(self, txns: ValidTxnList, ids: ValidWriteIdList) -> list[Row]:
         """Rows as a reader finds them: base unfiltered, deltas by write id, minus qualifying delete events."""
         state = self.resolve(txns, ids)
-        return [event.row for event in self._survivors(state, ids, [*self._under(state), *self._rows(state.insert_deltas, ids)])]
+        return [
+            event.row
+            for event in self._survivors(state, ids, [*self._under(state), *self._rows(state.insert_deltas, ids)])
+        ]
 
     def resolve(self, txns: ValidTxnList, ids: ValidWriteIdList) -> AcidState:
         return resolve(self.listing(), ids, None if self.layout is LayoutVersion.HIVE_3 else txns, self.layout)
@@ -180,8 +192,15 @@ class History:
         if self.originals and self.originals_there:
             files.append(FileEntry("000000_0", self.lengths[0]))
         formats = [(n, "compacted") for n in self.directories if n.startswith("base_") and n in self.compacted]
-        replaced = [(n, tuple(f for f in files if "/" not in f.path)) for n in self.directories if n.startswith("base_")]
-        return Listing(tuple(files), tuple(self.directories), tuple(formats) if self.layout is LayoutVersion.HIVE_3 else (), tuple(replaced))
+        replaced = [
+            (n, tuple(f for f in files if "/" not in f.path)) for n in self.directories if n.startswith("base_")
+        ]
+        return Listing(
+            tuple(files),
+            tuple(self.directories),
+            tuple(formats) if self.layout is LayoutVersion.HIVE_3 else (),
+            tuple(replaced),
+        )
 
     # ---- compaction
 
@@ -198,14 +217,20 @@ class History:
             return False
         state = self.resolve(txns, ids)
         deltas = included(state)
-        if kind is CompactionKind.MINOR and self.layout is LayoutVersion.HIVE_3 and len({d.acid.kind for d in deltas}) > 1:
+        if (
+            kind is CompactionKind.MINOR
+            and self.layout is LayoutVersion.HIVE_3
+            and len({d.acid.kind for d in deltas}) > 1
+        ):
             kind = CompactionKind.MAJOR
         if not enough(state, kind, insert_only=False):
             return False
         assert overlap(state.base, deltas) is None
         if same_range(state, kind, deltas) is not None:
             return False
-        highest = max([0 if state.base is None else state.base.acid.max_write_id, *(d.acid.max_write_id for d in deltas)])
+        highest = max(
+            [0 if state.base is None else state.base.acid.max_write_id, *(d.acid.max_write_id for d in deltas)]
+        )
         skipped = bool(state.excluded) or len(deltas) < len(state.deltas)
         txn = self._open_txn(fate if self.layout is LayoutVersion.HIVE_4 else "c")
         suffix = txn if self.layout is LayoutVersion.HIVE_4 else 0
@@ -220,16 +245,24 @@ class History:
 
     def merge(self, fate: str) -> bool:
         """
-        Hive's merge compaction: the deltas one after the other, rows of aborted write ids too, named from 1 to the watermark; whether it was possible.
+        Hive's merge compaction: the deltas one after the other, rows of aborted write ids too, named from 1 to the
+        watermark; whether it was possible.
 
-        Source: Hive's MergeCompactor. Beside a base, and beside a directory that reaches over the watermark, its name loses rows or brings them twice for
-        Hive itself: not copied.
+        Source: Hive's MergeCompactor. Beside a base, and beside a directory that reaches over the watermark, its name
+        loses rows or brings them twice for Hive itself: not copied.
         """
         if self.layout is LayoutVersion.HIVE_3 or any(c.fate == "o" for c in self.compactions):
             return False
         txns, ids = self.compactor_lists()
         state = self.resolve(txns, ids)
-        if state.base or state.originals or state.delete_deltas or state.aborted or state.excluded or len(state.deltas) < 2:
+        if (
+            state.base
+            or state.originals
+            or state.delete_deltas
+            or state.aborted
+            or state.excluded
+            or len(state.deltas) < 2
+        ):
             return False
         txn = self._open_txn(fate)
         name = delta_name(1, ids.high_watermark, None, txn)
@@ -237,7 +270,9 @@ class History:
             return False
         self._add(name, [e for d in state.deltas for e in self.directories[d.name].events])
         self.compacted.add(name)
-        self.compactions.append(Compaction(CompactionKind.MINOR, txn, ids.high_watermark, self.txns[txn], len(self.txns)))
+        self.compactions.append(
+            Compaction(CompactionKind.MINOR, txn, ids.high_watermark, self.txns[txn], len(self.txns))
+        )
         return True
 
     def settle_compaction(self, fate: str) -> None:
@@ -252,9 +287,11 @@ class History:
 
     def clean(self, *, patient: bool = True) -> bool:
         """
-        Remove what the oldest entry replaced, once nobody may read it; readers from before are gone then. Whether there was an entry to clean.
+        Remove what the oldest entry replaced, once nobody may read it; readers from before are gone then. Whether there
+        was an entry to clean.
 
-        Only results that every remaining reader sees count: a later compaction may have been committed while some of them were reading.
+        Only results that every remaining reader sees count: a later compaction may have been committed while some of
+        them were reading.
 
         Args:
             patient: wait for transactions from before the commit; otherwise they are taken to be writers only.
@@ -267,20 +304,35 @@ class History:
             return False
         self.snapshots = [s for s in self.snapshots if s.txns.high_watermark >= entry.committed_before_txn]
         txns, ids = self.lists()
-        everybodys = min([txns.high_watermark, *(min([s.txns.high_watermark, *(t - 1 for t in s.txns.open[:1])]) for s in self.snapshots)])
-        state = self.resolve(ValidTxnList(everybodys, txns.open, txns.aborted), CleanerWriteIdList.from_reader(ids, entry.highest_write_id))
+        everybodys = min(
+            [
+                txns.high_watermark,
+                *(min([s.txns.high_watermark, *(t - 1 for t in s.txns.open[:1])]) for s in self.snapshots),
+            ]
+        )
+        state = self.resolve(
+            ValidTxnList(everybodys, txns.open, txns.aborted),
+            CleanerWriteIdList.from_reader(ids, entry.highest_write_id),
+        )
         for listed in state.obsolete + state.aborted:
             del self.directories[listed.name]
         if state.obsolete_originals:
             self.originals_there = False
         entry.cleaned = True
-        left = self.resolve(ValidTxnList(everybodys, txns.open, txns.aborted), CleanerWriteIdList.from_reader(ids, entry.highest_write_id))
-        self.forgotten |= {w for w in ids.aborted if w <= entry.highest_write_id and self.write_ids[w] <= everybodys} - left.mixed_aborted_write_ids
+        left = self.resolve(
+            ValidTxnList(everybodys, txns.open, txns.aborted),
+            CleanerWriteIdList.from_reader(ids, entry.highest_write_id),
+        )
+        self.forgotten |= {
+            w for w in ids.aborted if w <= entry.highest_write_id and self.write_ids[w] <= everybodys
+        } - left.mixed_aborted_write_ids
         return True
 
     # ---- inside
 
-    def _outputs(self, kind: CompactionKind, state: AcidState, ids: ValidWriteIdList, highest: int, suffix: int) -> Iterator[tuple[str, list[Event]]]:
+    def _outputs(
+        self, kind: CompactionKind, state: AcidState, ids: ValidWriteIdList, highest: int, suffix: int
+    ) -> Iterator[tuple[str, list[Event]]]:
         deltas = included(state)
         inserts = self._rows([d for d in deltas if d.acid.kind is DirKind.DELTA], ids)
         if kind is CompactionKind.MAJOR:
@@ -292,7 +344,10 @@ class History:
         for listed in deltas:
             if listed.acid.kind is DirKind.DELETE_DELTA:
                 for event in self.directories[listed.name].events:
-                    if ids.is_valid(event.current) and event.current < events.get(event.row, Event(event.row, 1 << 62)).current:
+                    if (
+                        ids.is_valid(event.current)
+                        and event.current < events.get(event.row, Event(event.row, 1 << 62)).current
+                    ):
                         events[event.row] = event
         low = min(d.acid.min_write_id for d in deltas)
         if low == highest:
@@ -313,18 +368,28 @@ class History:
         return [(d.acid, e) for d in deltas for e in self.directories[d.name].events if ids.is_valid(e.current)]
 
     def _survivors(self, state: AcidState, ids: ValidWriteIdList, rows: Sequence[tuple[AcidDir, Event]]) -> list[Event]:
-        deletes = [(d.acid, {e.row for e in self.directories[d.name].events if ids.is_valid(e.current)}) for d in state.delete_deltas]
+        deletes = [
+            (d.acid, {e.row for e in self.directories[d.name].events if ids.is_valid(e.current)})
+            for d in state.delete_deltas
+        ]
         return [e for split, e in rows if not any(e.row in gone and qualifies(acid, split) for acid, gone in deletes)]
 
     def _visible(self, ids: ValidWriteIdList) -> list[Row]:
-        """The truth: valid inserts since the last valid overwrite, minus valid deletes by later statements. What was rolled back stays so when it is forgotten."""
+        """
+        The truth: valid inserts since the last valid overwrite, minus valid deletes by later statements. What was
+        rolled back stays so when it is forgotten.
+        """
 
         def valid(write_id: int) -> bool:
             return ids.is_valid(write_id) and write_id not in self.forgotten
 
         floor = max((w for w in self.overwrites if valid(w)), default=0)
         gone = {(e.row) for e, s in self.deletes if valid(e.current) and (e.row[0], e.row[1]) < (e.current, s)}
-        return [e.row for e, _ in self.inserts if e.current >= floor and (e.current == 0 or valid(e.current)) and e.row not in gone]
+        return [
+            e.row
+            for e, _ in self.inserts
+            if e.current >= floor and (e.current == 0 or valid(e.current)) and e.row not in gone
+        ]
 
     def _targets(self, picks: Sequence[int]) -> list[Row]:
         """Rows a writer may delete now: visible, and untouched by anybody who isn't rolled back."""
@@ -362,7 +427,8 @@ class History:
 
 def qualifies(delete_dir: AcidDir, split_dir: AcidDir) -> bool:
     """
-    Whether delete events of `delete_dir` may hide rows of `split_dir`: written by a later write id, or by a later statement of the same.
+    Whether delete events of `delete_dir` may hide rows of `split_dir`: written by a later write id, or by a later
+    statement of the same.
 
     Source: Hive's OrcInputFormat / VectorizedOrcAcidRowBatchReader.isQualifiedDeleteDeltaForSplit.
     """

@@ -1,5 +1,6 @@
 """
-What Hive's merge compaction (`hive.compaction.merge.enabled`) leaves: the rows of its inputs one file after the other, whatever became of their write ids.
+What Hive's merge compaction (`hive.compaction.merge.enabled`) leaves: the rows of its inputs one file after the other,
+whatever became of their write ids.
 
 No key index, no ACID statistics, no `_orc_acid_version`. Source: Hive's MergeCompactor, OrcFileMerger.
 """
@@ -13,7 +14,10 @@ from compactor.demo.files import _CONVERTERS
 
 
 def join_files(inputs: Sequence[Path], target: Path) -> bool:
-    """Write the joined file; False, and nothing written, where the columns differ: Hive falls back to another compaction then."""
+    """
+    Write the joined file; False, and nothing written, where the columns differ: Hive falls back to another compaction
+    then.
+    """
     rows, schemas = [], set()
     for path in inputs:
         with path.open("rb") as file:

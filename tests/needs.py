@@ -1,4 +1,7 @@
-"""What a test can't run without: skipped with the reason on a developer's machine, a failure in CI, where nothing may be skipped."""
+"""
+What a test can't run without: skipped with the reason on a developer's machine, a failure in CI, where nothing may be
+skipped.
+"""
 
 import os
 

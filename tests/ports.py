@@ -1,7 +1,8 @@
 """
 Free ports for servers that a test starts.
 
-Outside the range from which the system gives connections their own: between the look and the server's start it may give such a port to anybody's.
+Outside the range from which the system gives connections their own: between the look and the server's start it may give
+such a port to anybody's.
 """
 
 import contextlib

@@ -25,15 +25,15 @@ from compactor.planning.document import (
     FormatSpec,
     InputFile,
     OutputDir,
-    Parts,
+    PlanParts,
     Prediction,
     Segment,
     SyntheticIds,
 )
-from compactor.planning.document import Role as PlanRole
+from compactor.planning.document import FileRole as PlanRole
 from compactor.planning.facts import FileFacts, Hit, StripeFacts
 from compactor.planning.picker import Thresholds
-from compactor.planning.segments import Source
+from compactor.planning.segments import SegmentSource
 from tests.history import History
 from tests.unit.roles.turns import LONGEST_ATTEMPT, Waiting
 
@@ -68,7 +68,28 @@ def acid_dirs(draw: Any) -> AcidDir:
 
 def file_names() -> SearchStrategy[str]:
     """Names that nearly are what they pretend to be."""
-    pieces = st.sampled_from(["base", "delta", "delete", "bucket", "copy", "flush_length", "v", "_", "_", "_", "-", ".", "0", "7", "00012", "9" * 20, "x", "é"])
+    pieces = st.sampled_from(
+        [
+            "base",
+            "delta",
+            "delete",
+            "bucket",
+            "copy",
+            "flush_length",
+            "v",
+            "_",
+            "_",
+            "_",
+            "-",
+            ".",
+            "0",
+            "7",
+            "00012",
+            "9" * 20,
+            "x",
+            "é",
+        ]
+    )
     return st.lists(pieces, max_size=9).map("".join) | st.text(max_size=12)
 
 
@@ -98,9 +119,19 @@ def _where(fates: Sequence[str], wanted: str) -> tuple[int, ...]:
 
 
 def histories(layout: LayoutVersion, *, steps: int = 14, watched: bool = True) -> SearchStrategy[History]:
-    """Partitions after some steps; watched ones have a reader start after each step, and check every reader that still reads."""
+    """
+    Partitions after some steps; watched ones have a reader start after each step, and check every reader that still
+    reads.
+    """
     sizes = st.lists(lengths(), min_size=1, max_size=6)
-    return st.builds(_lived, st.just(layout), st.just(watched), sizes, st.integers(0, 3), st.lists(_steps(), min_size=steps // 2, max_size=steps))
+    return st.builds(
+        _lived,
+        st.just(layout),
+        st.just(watched),
+        sizes,
+        st.integers(0, 3),
+        st.lists(_steps(), min_size=steps // 2, max_size=steps),
+    )
 
 
 def lengths() -> SearchStrategy[int]:
@@ -119,7 +150,9 @@ def thresholds() -> SearchStrategy[Thresholds]:
     )
 
 
-def _lived(layout: LayoutVersion, watched: bool, sizes: list[int], originals: int, steps: list[Callable[[History], object]]) -> History:
+def _lived(
+    layout: LayoutVersion, watched: bool, sizes: list[int], originals: int, steps: list[Callable[[History], object]]
+) -> History:
     history = History(layout, sizes, originals)
     for step in steps:
         step(history)
@@ -156,8 +189,11 @@ def _steps() -> SearchStrategy[Callable[[History], object]]:
 
 
 @st.composite
-def stripe_sources(draw: Any) -> list[Source]:
-    """Files of one bucket as a plan sees them: a base and deltas of ascending write ids, each with some stripes of any size, hit or not."""
+def stripe_sources(draw: Any) -> list[SegmentSource]:
+    """
+    Files of one bucket as a plan sees them: a base and deltas of ascending write ids, each with some stripes of any
+    size, hit or not.
+    """
     sources = []
     sizes = st.sampled_from([1 << 10, 1 << 20, 9 << 20, 64 << 20, 200 << 20])
     bucket = encode(0, 0)
@@ -168,22 +204,53 @@ def stripe_sources(draw: Any) -> list[Source]:
             rows = draw(st.integers(1, 1000))
             keys = (RowKey(write_id, bucket, row), RowKey(write_id, bucket, row + rows - 1))
             hit = draw(st.sampled_from(list(Hit)))
-            stripes.append(StripeFacts(index, rows, draw(sizes), *keys, draw(st.booleans()), (write_id,) * 2, (bucket,) * 2, (write_id,) * 2, (0, 0), hit))
+            stripes.append(
+                StripeFacts(
+                    index,
+                    rows,
+                    draw(sizes),
+                    *keys,
+                    draw(st.booleans()),
+                    (write_id,) * 2,
+                    (bucket,) * 2,
+                    (write_id,) * 2,
+                    (0, 0),
+                    hit,
+                )
+            )
             row += rows + draw(st.integers(0, 3))
         role = PlanRole.BASE if write_id == 5 else PlanRole.DELTA
         file = InputFile(path, 1, 0, role, path, 0, 0 if write_id == 5 else write_id, write_id)
         reason = draw(st.sampled_from([None, None, None, "another codec"]))
-        sources.append(Source(file, FileFacts(path, row, True, tuple(stripes), not_copyable=reason)))
+        sources.append(SegmentSource(file, FileFacts(path, row, True, tuple(stripes), not_copyable=reason)))
     return draw(st.permutations(sources))
 
 
 def compaction_plans() -> SearchStrategy[CompactionPlan]:
     """Any plan, sensible or not: what its document must be able to say."""
     text, small = st.text(max_size=8), st.integers(0, 1 << 40)
-    segment = st.builds(Segment, st.sampled_from(Action), text, st.lists(small, max_size=3).map(tuple), text, small, small, st.integers(-1, 9), small)
-    bucket = st.builds(BucketPlan, small, text, st.lists(segment, max_size=2).map(tuple), st.lists(text, max_size=2).map(tuple), small)
+    segment = st.builds(
+        Segment,
+        st.sampled_from(Action),
+        text,
+        st.lists(small, max_size=3).map(tuple),
+        text,
+        small,
+        small,
+        st.integers(-1, 9),
+        small,
+    )
+    bucket = st.builds(
+        BucketPlan, small, text, st.lists(segment, max_size=2).map(tuple), st.lists(text, max_size=2).map(tuple), small
+    )
     copy = st.builds(FileCopy, text, text, small)
-    output = st.builds(OutputDir, st.sampled_from(DirKind), text, st.lists(bucket, max_size=2).map(tuple), st.lists(copy, max_size=2).map(tuple))
+    output = st.builds(
+        OutputDir,
+        st.sampled_from(DirKind),
+        text,
+        st.lists(bucket, max_size=2).map(tuple),
+        st.lists(copy, max_size=2).map(tuple),
+    )
     synthetic = st.none() | st.builds(SyntheticIds, small, small, small)
     file = st.builds(
         InputFile,
@@ -220,12 +287,14 @@ def compaction_plans() -> SearchStrategy[CompactionPlan]:
         columns=st.lists(st.tuples(text, text), max_size=2).map(tuple),
         outputs=st.lists(output, max_size=2).map(tuple),
         inputs=st.lists(file, max_size=2).map(tuple),
-        format=st.builds(FormatSpec, codec=text, bloom_columns=st.lists(text, max_size=2).map(tuple), bloom_fpp=st.floats(0, 1)),
+        format=st.builds(
+            FormatSpec, codec=text, bloom_columns=st.lists(text, max_size=2).map(tuple), bloom_fpp=st.floats(0, 1)
+        ),
         delete_scope=st.sampled_from(DeleteScope),
         aborted=st.lists(small, max_size=3).map(tuple),
         prediction=st.builds(Prediction, small, small, small, small, small, st.floats(0, 1e9)),
         warnings=st.lists(text, max_size=2).map(tuple),
-        parts=st.none() | st.builds(Parts, small, text, st.booleans()),
+        parts=st.none() | st.builds(PlanParts, small, text, st.booleans()),
         events_at_once=small,
         one_by_one=st.booleans(),
     )
@@ -234,7 +303,21 @@ def compaction_plans() -> SearchStrategy[CompactionPlan]:
 # ---- orc: types, rows, keys, statistics
 
 _PRIMITIVES = (
-    *(HiveType(kind) for kind in (Kind.BOOLEAN, Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.STRING, Kind.BINARY, Kind.DATE)),
+    *(
+        HiveType(kind)
+        for kind in (
+            Kind.BOOLEAN,
+            Kind.BYTE,
+            Kind.SHORT,
+            Kind.INT,
+            Kind.LONG,
+            Kind.FLOAT,
+            Kind.DOUBLE,
+            Kind.STRING,
+            Kind.BINARY,
+            Kind.DATE,
+        )
+    ),
     HiveType(Kind.TIMESTAMP),
     HiveType(Kind.TIMESTAMP_INSTANT),
     HiveType(Kind.CHAR, length=5),
@@ -253,7 +336,9 @@ def hive_types(*, unions: bool = False) -> SearchStrategy[HiveType]:
         maps = inner.map(lambda child: HiveType(Kind.MAP, (HiveType(Kind.STRING), child)))
         kinds = [lists, maps, st.lists(inner, min_size=1, max_size=3).map(_struct)]
         if unions:
-            kinds.append(st.lists(inner, min_size=1, max_size=3).map(lambda children: HiveType(Kind.UNION, tuple(children))))
+            kinds.append(
+                st.lists(inner, min_size=1, max_size=3).map(lambda children: HiveType(Kind.UNION, tuple(children)))
+            )
         return st.one_of(kinds)
 
     return st.recursive(st.sampled_from(_PRIMITIVES), nest, max_leaves=4)
@@ -265,7 +350,9 @@ def row_structs(*, unions: bool = False) -> SearchStrategy[HiveType]:
 
 
 def _struct(children: Sequence[HiveType]) -> HiveType:
-    return HiveType(Kind.STRUCT, tuple(children), tuple(f"{_NAMES[place % len(_NAMES)]}{place}" for place in range(len(children))))
+    return HiveType(
+        Kind.STRUCT, tuple(children), tuple(f"{_NAMES[place % len(_NAMES)]}{place}" for place in range(len(children)))
+    )
 
 
 _INTEGERS = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
@@ -298,7 +385,8 @@ def filled(kind: HiveType) -> SearchStrategy[Any]:
             return st.integers(-(1 << 31), (1 << 31) - 1)
         case Kind.TIMESTAMP | Kind.TIMESTAMP_INSTANT:
             return st.tuples(
-                st.integers(-62_135_596_800, 253_402_300_799) | st.integers(0, 2_000_000_000), st.sampled_from((0, 0, 1, 500_000_000, 999_999_999))
+                st.integers(-62_135_596_800, 253_402_300_799) | st.integers(0, 2_000_000_000),
+                st.sampled_from((0, 0, 1, 500_000_000, 999_999_999)),
             ).filter(
                 lambda moment: moment[0] != -1  # ORC can't tell the last second before 1970 from the first after it
             )
@@ -333,8 +421,13 @@ def sorted_keys(*, min_size: int = 0) -> SearchStrategy[list[RowKey]]:
 
 @st.composite
 def assembled(draw: Any) -> tuple[dict[str, bytes], list[bytes | tuple[str, int, int]]]:
-    """Two objects, and what a new one is made of: bytes, and ranges of theirs as (name, offset, length), often in a row."""
-    sources = {name: bytes([index + 65]) * 3 + bytes(number * (index + 3) % 251 for number in range(400)) for index, name in enumerate("ab")}
+    """
+    Two objects, and what a new one is made of: bytes, and ranges of theirs as (name, offset, length), often in a row.
+    """
+    sources = {
+        name: bytes([index + 65]) * 3 + bytes(number * (index + 3) % 251 for number in range(400))
+        for index, name in enumerate("ab")
+    }
     pieces: list[bytes | tuple[str, int, int]] = []
     for _ in range(draw(st.integers(0, 8))):
         if draw(st.booleans()):
@@ -351,7 +444,16 @@ def assembled(draw: Any) -> tuple[dict[str, bytes], list[bytes | tuple[str, int,
 
 # ---- control: zones, moments, windows
 
-ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo", "Asia/Kathmandu", "Pacific/Apia", "Africa/Cairo")
+ZONES = (
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "America/Sao_Paulo",
+    "Asia/Kathmandu",
+    "Pacific/Apia",
+    "Africa/Cairo",
+)
 """With changes of an hour, of half an hour, at midnight, and of a whole day; and without any."""
 
 
@@ -362,9 +464,14 @@ def zones() -> SearchStrategy[tzinfo]:
 
 def local_times() -> SearchStrategy[datetime]:
     """Naive times to the minute, many of them near changes of clocks."""
-    near = st.sampled_from(["2026-03-29", "2026-10-25", "2026-03-08", "2026-11-01", "2011-12-30"]).map(datetime.fromisoformat)
+    near = st.sampled_from(["2026-03-29", "2026-10-25", "2026-03-08", "2026-11-01", "2011-12-30"]).map(
+        datetime.fromisoformat
+    )
     close = st.builds(lambda day, minutes: day + timedelta(minutes=minutes), near, st.integers(-DAY, 2 * DAY))
-    return close | st.builds(lambda minutes: datetime.fromisoformat("2010-01-01") + timedelta(minutes=minutes), st.integers(0, 20 * 365 * DAY))
+    return close | st.builds(
+        lambda minutes: datetime.fromisoformat("2010-01-01") + timedelta(minutes=minutes),
+        st.integers(0, 20 * 365 * DAY),
+    )
 
 
 @st.composite
@@ -376,7 +483,14 @@ def windows(draw: Any, *, wide: bool | None = None) -> Window:
         return Window("once", zone, Once(begin, begin + timedelta(minutes=draw(st.integers(1, 5 * DAY)))), wide=is_wide)
     start, end = draw(st.integers(0, DAY - 1)), draw(st.integers(1, DAY))
     days = draw(
-        st.sampled_from([{}, {"weekdays": frozenset({0, 6})}, {"month_days": frozenset({1, -1, 29})}, {"yearly": frozenset({(3, 29), (10, 25), (2, 29)})}])
+        st.sampled_from(
+            [
+                {},
+                {"weekdays": frozenset({0, 6})},
+                {"month_days": frozenset({1, -1, 29})},
+                {"yearly": frozenset({(3, 29), (10, 25), (2, 29)})},
+            ]
+        )
         | st.builds(lambda day: {"dates": frozenset({day})}, st.dates(date(2010, 1, 1), date(2030, 1, 1)))
     )
     return Window("recurring", zone, Recurring(**days, start=start, end=end if end != start else DAY), wide=is_wide)
@@ -386,7 +500,10 @@ def windows(draw: Any, *, wide: bool | None = None) -> Window:
 
 
 def waiting_entries() -> SearchStrategy[Waiting]:
-    """Queue entries that are compacted at once, after a while or never, of two pools, on two stores that are away or on one that isn't."""
+    """
+    Queue entries that are compacted at once, after a while or never, of two pools, on two stores that are away or on
+    one that isn't.
+    """
     return st.builds(
         Waiting,
         fails=st.sampled_from((0, 0, 1, 3, 10**9)),
@@ -402,22 +519,34 @@ def waiting_entries() -> SearchStrategy[Waiting]:
 
 
 def lives_of_initiators() -> SearchStrategy[list[tuple[int, str, int]]]:
-    """Daemon, what happens, and a number: a commit to that table, or a cycle that ends after so many candidates, or fails."""
-    return st.lists(st.tuples(st.integers(0, 1), st.sampled_from(("commits", "commits", "cycle", "cycle", "fails")), st.integers(0, 4)), max_size=30)
+    """
+    Daemon, what happens, and a number: a commit to that table, or a cycle that ends after so many candidates, or fails.
+    """
+    return st.lists(
+        st.tuples(
+            st.integers(0, 1), st.sampled_from(("commits", "commits", "cycle", "cycle", "fails")), st.integers(0, 4)
+        ),
+        max_size=30,
+    )
 
 
 # ---- roles: what lies in a partitioned table's directory
 
 
 def table_trees() -> SearchStrategy[dict[str, list[str]]]:
-    """Partitions, some of them inside or beside each other's names, and paths of the directories in each: of writes, of compactions, of ours, and what nobody can tell."""
+    """
+    Partitions, some of them inside or beside each other's names, and paths of the directories in each: of writes, of
+    compactions, of ours, and what nobody can tell.
+    """
     visibility = st.sampled_from((0, 0, 0, 3, 7))
     statement = st.sampled_from((None, 0, 1))
     ranges = st.tuples(ids(), st.sampled_from((0, 0, 0, 1, 5)))
     written = st.one_of(
         st.builds(base_name, ids(), visibility),
         st.builds(lambda span, stmt, txn: delta_name(span[0], sum(span), stmt, txn), ranges, statement, visibility),
-        st.builds(lambda span, stmt, txn: delete_delta_name(span[0], sum(span), stmt, txn), ranges, statement, visibility),
+        st.builds(
+            lambda span, stmt, txn: delete_delta_name(span[0], sum(span), stmt, txn), ranges, statement, visibility
+        ),
     )
     others = st.sampled_from(
         (
@@ -444,4 +573,6 @@ def judged_lists() -> SearchStrategy[tuple[ValidTxnList, CleanerWriteIdList]]:
 
 
 def _below_open_ones(reader: ValidWriteIdList) -> CleanerWriteIdList:
-    return CleanerWriteIdList.from_reader(reader, reader.high_watermark if reader.min_open is None else reader.min_open - 1)
+    return CleanerWriteIdList.from_reader(
+        reader, reader.high_watermark if reader.min_open is None else reader.min_open - 1
+    )

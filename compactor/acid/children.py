@@ -1,5 +1,6 @@
 """
-What lies in a partition, before anybody asks which of it counts: directories with their files, original files, and what no rule explains.
+Sorts what lies in a partition, before the valid write ids are applied: ACID directories with their files, original
+files, and paths that no rule explains.
 
 Pure: takes a listing. Knows names and positions; knows nothing of write ids.
 Source: docs/layout.md; Hive's AcidUtils (getChildState, bucketFileFilter, HIDDEN_FILES_PATH_FILTER, MetaDataFile).
@@ -12,12 +13,24 @@ from typing import Final
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import AcidDir, has_hidden_part, is_hidden, is_side_file, looks_acid, parse_bucket_file, parse_dir, parse_original_file
+from compactor.acid.names import (
+    AcidDir,
+    has_hidden_part,
+    is_hidden,
+    is_side_file,
+    looks_acid,
+    parse_bucket_file,
+    parse_dir,
+    parse_original_file,
+)
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 
 COMPACTED: Final = "compacted"
-_FORMATS: Final = {LayoutVersion.HIVE_3: frozenset({COMPACTED}), LayoutVersion.HIVE_4: frozenset({COMPACTED, "truncated", "dropped"})}
+_FORMATS: Final = {
+    LayoutVersion.HIVE_3: frozenset({COMPACTED}),
+    LayoutVersion.HIVE_4: frozenset({COMPACTED, "truncated", "dropped"}),
+}
 _ILLEGAL_IN_URI: Final = re.compile(r"[\x00-\x20\"#%<>?\[\\\]^`{|}\x7f]")
 
 
@@ -27,10 +40,11 @@ class ListedDir:
     One base, delta or delete delta as found.
 
     Args:
-        acid: its parsed name.
-        files: everything below it, hidden files too; paths relative to the partition.
+        acid: the directory's parsed name.
+        files: everything below the directory, hidden files too; paths relative to the partition.
         format: `dataFormat` of a base's `_metadata_acid`, if there is one.
-        compacted: known to be a compaction's output (visibility suffix, or a base whose format is `compacted`).
+        compacted: whether the directory is known to be a compaction's output (visibility suffix, or a base whose format
+            is `compacted`).
     """
 
     acid: AcidDir
@@ -45,7 +59,10 @@ class ListedDir:
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """What lies directly in a partition, told apart by position and name; `unknown` and `hidden` as in `AcidState`, originals in path order."""
+    """
+    What lies directly in a partition, sorted by position and name. `unknown` and `hidden` are as in `AcidState`;
+    originals are in path order.
+    """
 
     acid: tuple[ListedDir, ...]
     originals: tuple[FileEntry, ...]
@@ -58,7 +75,7 @@ def children_of(listing: Listing, layout: LayoutVersion) -> Children:
     Tell ACID directories, original files and everything else apart.
 
     Raises:
-        MalformedNameError, RefusedError: as `snapshot.resolve` says of names, nesting and formats.
+        MalformedNameError, RefusedError: the refusals of names, nesting and formats that `snapshot.resolve` documents.
     """
     _refuse_nested(listing)
     below: dict[str, list[FileEntry]] = {d.partition("/")[0]: [] for d in listing.directories}
@@ -95,7 +112,8 @@ def data_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
     """
     The files of a directory that hold rows, in path order.
 
-    Insert-only tables and bases: every visible file. Deltas of full ACID tables: `bucket_*` but side files, and files named like originals (LOAD DATA).
+    Insert-only tables and bases: every visible file. Deltas of full ACID tables: `bucket_*` except side files, and
+    files named like originals (LOAD DATA).
 
     Source: Hive's AcidUtils.bucketFileFilter, originalBucketFilter, HIDDEN_FILES_PATH_FILTER.
     """
@@ -103,20 +121,21 @@ def data_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
 
 
 def stray_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
-    """Visible files of a directory that readers skip and no rule explains: neither data nor side files."""
+    """Visible files of a directory that readers skip and no rule explains: neither data files nor side files."""
     return tuple(f for f in _visible(listed) if not _holds_rows(f, listed, insert_only) and not is_side_file(f.name))
 
 
 def side_files(listed: ListedDir) -> tuple[FileEntry, ...]:
-    """Streaming writers' logical-length files."""
+    """The logical-length files that streaming writers keep beside their bucket files."""
     return tuple(f for f in _visible(listed) if is_side_file(f.name))
 
 
 def uri_order(path: str) -> bytes:
     """
-    A sort key: Java compares Hadoop paths as URIs, illegal ASCII characters percent-encoded, by UTF-16 code unit.
+    Sort key of a path, in the order of Hive: Java compares Hadoop paths as URIs (illegal ASCII characters
+    percent-encoded) by UTF-16 code unit.
 
-    The order of original files gives their rows their ids, so it must be exactly Hive's.
+    The order of the original files determines the ids of their rows, so the order must be exactly Hive's.
     """
     encoded = _ILLEGAL_IN_URI.sub(lambda found: f"%{ord(found[0]):02X}", path)
     return encoded.encode("utf-16-be", "surrogatepass")
@@ -128,8 +147,15 @@ def _refuse_nested(listing: Listing) -> None:
         if slash and not has_hidden_part(directory) and any(looks_acid(part) for part in rest.split("/")):
             message = f"directory {directory!r} lies inside {top!r}: some readers see it as a directory of its own, some don't; move it away (HIVE-26394)"
             raise RefusedError(Reason.NESTED_DIRECTORY, message)
-        if looks_acid(top) and not has_hidden_part(directory) and parse_bucket_file(directory.rpartition("/")[2]) is not None:
-            raise RefusedError(Reason.NESTED_DIRECTORY, f"{directory!r} is a directory where readers look for a file with rows: move it away")
+        if (
+            looks_acid(top)
+            and not has_hidden_part(directory)
+            and parse_bucket_file(directory.rpartition("/")[2]) is not None
+        ):
+            raise RefusedError(
+                Reason.NESTED_DIRECTORY,
+                f"{directory!r} is a directory where readers look for a file with rows: move it away",
+            )
 
 
 def _listed(acid: AcidDir, files: Iterable[FileEntry], data_format: str | None, layout: LayoutVersion) -> ListedDir:
@@ -138,7 +164,9 @@ def _listed(acid: AcidDir, files: Iterable[FileEntry], data_format: str | None, 
     if data_format is not None and data_format not in _FORMATS[layout]:
         message = f"{acid.name}/_metadata_acid says dataFormat {data_format!r}, which {layout.value} readers refuse"
         raise RefusedError(Reason.UNSUPPORTED_FORMAT, message)
-    return ListedDir(acid, tuple(sorted(files)), data_format, compacted=acid.visibility_txn > 0 or data_format == COMPACTED)
+    return ListedDir(
+        acid, tuple(sorted(files)), data_format, compacted=acid.visibility_txn > 0 or data_format == COMPACTED
+    )
 
 
 def _in_path_order(files: list[FileEntry]) -> tuple[FileEntry, ...]:
@@ -152,4 +180,6 @@ def _visible(listed: ListedDir) -> tuple[FileEntry, ...]:
 def _holds_rows(entry: FileEntry, listed: ListedDir, insert_only: bool) -> bool:
     if insert_only or listed.acid.is_base:
         return True
-    return (entry.name.startswith("bucket_") and not is_side_file(entry.name)) or parse_original_file(entry.name) is not None
+    return (entry.name.startswith("bucket_") and not is_side_file(entry.name)) or parse_original_file(
+        entry.name
+    ) is not None

@@ -1,4 +1,4 @@
-"""Words that every part shares: which compaction, on which generation of the layout."""
+"""Kinds of compaction and generations of the ACID layout, as every package names them."""
 
 from enum import StrEnum
 
@@ -7,7 +7,8 @@ class CompactionKind(StrEnum):
     """
     What a queue entry asks for. Codes in COMPACTION_QUEUE.CQ_TYPE: a, i, r, c, d.
 
-    A deferred clean-up (HIVE-29587, DEFERRED_CLEANUP) is no compaction: a dropped table whose directory is left to the Cleaner, as in entries of type major before.
+    A deferred clean-up (HIVE-29587, DEFERRED_CLEANUP) is no compaction: the entry leaves the directory of a dropped
+    table to the Cleaner, as entries of type major did before.
     """
 
     MAJOR = "major"
@@ -18,11 +19,11 @@ class CompactionKind(StrEnum):
 
 
 SUPPORTED = frozenset({CompactionKind.MAJOR, CompactionKind.MINOR})
-"""What our workers do. Entries of other kinds that wait for a worker are left to Hive's."""
+"""What this project's workers run. Waiting entries of other kinds are left to Hive's workers."""
 
 
 class LayoutVersion(StrEnum):
-    """Hive 3.1 knows no visibility suffix: a rename is the commit there. Hive 4 has `_v<txn>`."""
+    """Generation of the layout. Hive 3.1 has no visibility suffix: a rename is the commit. Hive 4 has `_v<txn>`."""
 
     HIVE_3 = "hive-3"
     HIVE_4 = "hive-4"

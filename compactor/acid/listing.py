@@ -1,5 +1,5 @@
 """
-What a file system said is below a table or partition directory.
+What a file system reports below a table or partition directory.
 
 Pure values: drivers in `compactor.storage` make them, `acid.snapshot` reads them.
 """
@@ -13,7 +13,8 @@ class FileEntry:
     One file; `path` is relative to the candidate directory, with `/` between parts.
 
     Args:
-        version: what the store itself tells one content of the name from another by (an ETag); empty where it has nothing of the kind.
+        version: the store's own mark (an ETag) that differs between two contents of the same name; empty where the
+            store has no such mark.
     """
 
     path: str
@@ -33,10 +34,12 @@ class Listing:
 
     Args:
         files: every file, recursively, except below hidden directories (`names.is_hidden`) of the top level.
-        directories: every directory, recursively, empty ones and hidden top-level ones too; paths relative, as in `FileEntry`.
-        formats: for each base directory that has a `_metadata_acid` file, its `dataFormat` value (`compacted`, `truncated`, `dropped`).
-        replaced: for each base directory that has one, the list of the original files that its compaction took in (`compactor.acid.originals`); empty where
-            nothing lies in the directory that could be an original file.
+        directories: every directory, recursively, including empty ones and hidden top-level ones; paths relative, as in
+            `FileEntry`.
+        formats: for each base directory that has a `_metadata_acid` file, its `dataFormat` value (`compacted`,
+            `truncated`, `dropped`).
+        replaced: for each base directory that has such a list, the original files that its compaction took in
+            (`compactor.acid.originals`); empty where no file in the directory could be an original file.
     """
 
     files: tuple[FileEntry, ...]

@@ -1,8 +1,9 @@
 """
 Names of directories and files below a table or partition: which generation, which write ids, which bucket.
 
-Pure: knows the grammar, opens nothing. Widths are minimum widths for writing; any width is read.
-Source: docs/layout.md; Hive's AcidUtils (ParsedBaseLight, ParsedDeltaLight, BUCKET_PATTERN, ORIGINAL_PATTERN, ORIGINAL_PATTERN_COPY), MetaDataFile.
+Pure: knows the grammar, opens nothing. Numbers are written with a minimum width and read with any width.
+Source: docs/layout.md; Hive's AcidUtils (ParsedBaseLight, ParsedDeltaLight, BUCKET_PATTERN, ORIGINAL_PATTERN,
+ORIGINAL_PATTERN_COPY), MetaDataFile.
 """
 
 import re
@@ -20,19 +21,24 @@ VERSION_FILE_CONTENT: Final = b"2"
 METADATA_FILE: Final = "_metadata_acid"
 METADATA_FILE_CONTENT: Final = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
 ORIGINALS_FILE: Final = "_compactor_originals"
-"""In a base that replaces original files: which ones its compaction listed (`compactor.acid.originals`). Readers pass over it, for it begins with `_`."""
+"""
+File in a base that replaces original files: the original files that its compaction listed (`compactor.acid.originals`).
+Readers pass over the file because its name begins with `_`.
+"""
 SIDE_FILE_SUFFIX: Final = "_flush_length"
 STAGING_PREFIX: Final = ".compactor-"
 TRASH_PREFIX: Final = ".trash-compactor-"
 
 ONLY_ORIGINALS_WRITE_ID: Final = -(2**63)
-"""What Hive's MapReduce compactor names the base of a table that has nothing but originals after."""
+"""Write id in the base name that Hive's MapReduce compactor gives a table that has only original files."""
 
 _BASE: Final = "base_"
 _DELTA: Final = "delta_"
 _DELETE_DELTA: Final = "delete_delta_"
 _BASE_PATTERN: Final = re.compile(r"base_(?P<max>-?[0-9]+)(?:_v(?P<visibility>[0-9]+))?")
-_DELTA_PATTERN: Final = re.compile(r"(?:delete_)?delta_(?P<min>[0-9]+)_(?P<max>[0-9]+)(?:_(?P<statement>[0-9]+))?(?:_v(?P<visibility>[0-9]+))?")
+_DELTA_PATTERN: Final = re.compile(
+    r"(?:delete_)?delta_(?P<min>[0-9]+)_(?P<max>[0-9]+)(?:_(?P<statement>[0-9]+))?(?:_v(?P<visibility>[0-9]+))?"
+)
 _BUCKET_PATTERN: Final = re.compile(r"bucket_([0-9]+)(?:_([0-9]+))?")
 _ORIGINAL_PATTERN: Final = re.compile(r"([0-9]+)_[0-9]+(?:_copy_([0-9]+))?")
 _LARGEST: Final = 2**63 - 1
@@ -41,10 +47,13 @@ _HIDDEN_PART: Final = re.compile(r"(?:^|/)(?:[_.]|-tmp\.|-ext-|-mr-)")
 
 
 class MalformedNameError(RefusedError):
-    """A directory name starts like an ACID one and isn't: every Hive reader of the partition fails on it."""
+    """A directory name starts like an ACID one and can't be parsed: every Hive reader of the partition fails on it."""
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(Reason.UNKNOWN_NAME, f"directory {name!r} starts like an ACID directory but {why}: rename it or move it away")
+        super().__init__(
+            Reason.UNKNOWN_NAME,
+            f"directory {name!r} starts like an ACID directory but {why}: rename it or move it away",
+        )
         self.name = name
         self.why = why
 
@@ -68,9 +77,10 @@ class AcidDir:
     Args:
         kind: base, insert delta or delete delta.
         min_write_id: lowest write id that may be inside; 0 for a base.
-        max_write_id: highest write id that may be inside; `ONLY_ORIGINALS_WRITE_ID` for a base made of originals by Hive's MapReduce compactor.
+        max_write_id: highest write id that may be inside; `ONLY_ORIGINALS_WRITE_ID` for a base made of originals by
+            Hive's MapReduce compactor.
         statement_id: ordinal of the statement in its transaction; None for compacted and streamed deltas and for bases.
-        visibility_txn: the compaction's transaction; 0 means visible to everybody.
+        visibility_txn: the compaction's transaction; 0 means that every reader sees the directory.
         name: the name as listed.
     """
 
@@ -87,7 +97,10 @@ class AcidDir:
 
     @property
     def first_written(self) -> int:
-        """The lowest write id whose rows a writer may have left here: of a base, as INSERT OVERWRITE makes it, its own."""
+        """
+        The lowest write id whose rows a writer may have left in the directory; for a base, as INSERT OVERWRITE makes
+        it, the base's own write id.
+        """
         return self.max_write_id if self.is_base else self.min_write_id
 
 
@@ -102,7 +115,10 @@ class BucketFile:
 
 @dataclass(frozen=True, slots=True)
 class OriginalFile:
-    """`000003_0` or `000003_0_copy_2`: a file without ACID columns, from before the table was transactional or from LOAD DATA."""
+    """
+    `000003_0` or `000003_0_copy_2`: a file without ACID columns, from LOAD DATA or from the time before the table was
+    transactional.
+    """
 
     bucket: int
     copy: int
@@ -110,17 +126,20 @@ class OriginalFile:
 
 
 def looks_acid(name: str) -> bool:
-    """Whether readers take a directory of this name for a base, delta or delete delta, parsable or not."""
+    """
+    Whether readers take a directory of this name for a base, delta or delete delta, even if the name can't be parsed.
+    """
     return name.startswith((_BASE, _DELTA, _DELETE_DELTA))
 
 
-@lru_cache(maxsize=4096)  # a write to many partitions gives them all a directory of one name
+@lru_cache(maxsize=4096)  # a write to many partitions gives each of them a directory of the same name
 def parse_dir(name: str, layout: LayoutVersion = LayoutVersion.HIVE_4) -> AcidDir | None:
     """
-    Read a directory name; None when it doesn't start like an ACID one.
+    Read a directory name; None when the name doesn't start like an ACID one.
 
     Raises:
-        MalformedNameError: it starts like one and can't be parsed, or carries `_v` where Hive 3.1 reads (it throws NumberFormatException).
+        MalformedNameError: the name starts like an ACID one and can't be parsed, or carries `_v` in a Hive 3.1 layout
+            (Hive 3.1 throws NumberFormatException).
 
     Source: Hive's AcidUtils.ParsedBaseLight.parseBase, ParsedDeltaLight.parse.
     """
@@ -158,7 +177,9 @@ def delta_name(min_write_id: int, max_write_id: int, statement_id: int | None = 
     return _DELTA + _range(min_write_id, max_write_id, statement_id, visibility_txn)
 
 
-def delete_delta_name(min_write_id: int, max_write_id: int, statement_id: int | None = None, visibility_txn: int = 0) -> str:
+def delete_delta_name(
+    min_write_id: int, max_write_id: int, statement_id: int | None = None, visibility_txn: int = 0
+) -> str:
     """`delete_delta_0000001_0000004_v0000009`, `delete_delta_0000005_0000005_0000`."""
     return _DELETE_DELTA + _range(min_write_id, max_write_id, statement_id, visibility_txn)
 
@@ -172,29 +193,32 @@ def parse_bucket_file(name: str) -> BucketFile | None:
 
 
 def bucket_name(bucket: int) -> str:
-    """`bucket_00003`: without attempt suffix, the one form that every reader matches."""
+    """`bucket_00003`: without an attempt suffix, the one form that every reader matches."""
     _must_not_be_negative(bucket)
     return f"bucket_{bucket:05d}"
 
 
 def parse_original_file(name: str) -> OriginalFile | None:
-    """Read `<bucket>_<n>[_copy_<k>]`; None for a name that tells no bucket."""
+    """Read `<bucket>_<n>[_copy_<k>]`; None for a name that states no bucket."""
     match = _ORIGINAL_PATTERN.fullmatch(name)
     return None if match is None else OriginalFile(int(match[1]), int(match[2] or 0), name)
 
 
 def original_name(bucket: int) -> str:
-    """`000003_0`: how files of insert-only tables are named."""
+    """`000003_0`: the file name of a bucket in an insert-only table."""
     _must_not_be_negative(bucket)
     return f"{bucket:06d}_0"
 
 
 def is_hidden(name: str) -> bool:
     """
-    Whether nothing of the table can be in it: names starting with `_` or `.`, which every reader passes over, and those of Hive's statements in flight.
+    Whether a name can hold no data of the table: names starting with `_` or `.`, which every reader passes over, and
+    those of Hive's running statements.
 
-    Hive 4's writers keep manifests of a running INSERT in `-tmp.delta_…` of the table's directory; Hive itself takes that for a directory of original files.
-    Source: Hive's FileUtils.HIDDEN_FILES_PATH_FILTER, Utilities.toTempPath and getManifestDir, Context.EXT_PREFIX and MR_PREFIX.
+    Hive 4's writers keep the manifests of a running INSERT in `-tmp.delta_…` of the table's directory; Hive itself
+    takes that directory for one of original files.
+    Source: Hive's FileUtils.HIDDEN_FILES_PATH_FILTER, Utilities.toTempPath and getManifestDir, Context.EXT_PREFIX and
+    MR_PREFIX.
     """
     return name.startswith(_HIDDEN)
 
@@ -205,7 +229,10 @@ def has_hidden_part(path: str) -> bool:
 
 
 def is_side_file(name: str) -> bool:
-    """Whether it's a streaming writer's `bucket_<n>_flush_length`: its last full big-endian long is the bucket file's logical length."""
+    """
+    Whether the file is a streaming writer's `bucket_<n>_flush_length`: its last full big-endian long is the bucket
+    file's logical length.
+    """
     return name.startswith("bucket_") and name.endswith(SIDE_FILE_SUFFIX)
 
 

@@ -1,8 +1,10 @@
 """
-The list of original files that a base has replaced: written into the base before it is published, read before any of them is removed.
+The list of the original files that a base has replaced. The compaction writes the list into the base before the base is
+published; the Cleaner reads it before removing any of the files.
 
-Nothing else proves that a file of before the table was transactional is replaced: a name tells no write id, and a file that was put there later looks the same. A
-base without such a list (of Hive's compactor, of INSERT OVERWRITE) proves nothing about them.
+The list is the only proof that a file from before the table was transactional is replaced: its name states no write id,
+and a file that was put there later looks the same. A base without such a list (from Hive's compactor, from INSERT
+OVERWRITE) proves nothing about original files.
 Pure. Source: docs/layout.md.
 """
 
@@ -15,20 +17,33 @@ from compactor.acid.names import ORIGINALS_FILE, has_hidden_part, looks_acid
 
 def encode_originals(files: Iterable[FileEntry]) -> bytes:
     """The content of `_compactor_originals`."""
-    return json.dumps({"originals": [[file.path, file.length, file.mtime_ms, file.version] for file in sorted(files)]}).encode()
+    return json.dumps(
+        {"originals": [[file.path, file.length, file.mtime_ms, file.version] for file in sorted(files)]}
+    ).encode()
 
 
 def decode_originals(content: bytes) -> tuple[FileEntry, ...]:
-    """What `encode_originals` was given, ascending; nothing where the content is anything else: a list that can't be read proves nothing."""
+    """
+    The files that `encode_originals` was given, ascending; nothing for any other content, because an unreadable list
+    proves nothing.
+    """
     try:
         rows = json.loads(content)["originals"]
-        return tuple(sorted(FileEntry(str(path), int(length), int(mtime_ms), str(version)) for path, length, mtime_ms, version in rows))
+        return tuple(
+            sorted(
+                FileEntry(str(path), int(length), int(mtime_ms), str(version))
+                for path, length, mtime_ms, version in rows
+            )
+        )
     except (ValueError, KeyError, TypeError):
         return ()
 
 
 def lists_in(files: Iterable[FileEntry]) -> tuple[str, ...]:
-    """Paths of the lists in a listing; none where no file is there that could be an original one, for then nothing asks for them."""
+    """
+    Paths of the `_compactor_originals` files in a listing; none where no file could be an original one, because the
+    lists are not needed then.
+    """
     lists, originals = [], False
     for file in files:
         top, slash, rest = file.path.partition("/")

@@ -1,7 +1,8 @@
 """
-ROW__ID: the three numbers that name a row for ever, and the packed integer in its middle.
+ROW__ID: the three numbers that name a row permanently, and the packed integer in its middle.
 
-Pure. The bucket field holds a codec version, the bucket of the file the row lives in, and the ordinal of the statement that wrote it.
+Pure. The bucket field holds a codec version, the bucket of the file the row lives in, and the ordinal of the statement
+that wrote it.
 Source: docs/layout.md; Hive's RecordIdentifier and BucketCodec.
 """
 
@@ -23,7 +24,10 @@ _TWELVE_BITS: Final = 0xFFF
 
 
 class RowKey(NamedTuple):
-    """ROW__ID; files are sorted by it. `bucket` is the packed integer, compared as a signed number; `write_id` is the one that inserted the row."""
+    """
+    ROW__ID, the sort key of rows in a file. `bucket` is the packed integer, compared as a signed number; `write_id` is
+    the write id that inserted the row.
+    """
 
     write_id: int
     bucket: int
@@ -31,7 +35,7 @@ class RowKey(NamedTuple):
 
 
 class BucketRangeError(RefusedError):
-    """A bucket or statement doesn't fit its 12 bits, or a packed bucket field is of a codec version that nobody has defined."""
+    """A bucket or statement doesn't fit its 12 bits, or a packed bucket field has an undefined codec version."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Reason.WRONG_BUCKET, message)
@@ -46,7 +50,8 @@ def encode(bucket: int, statement: int | None) -> int:
 
     Args:
         bucket: 0..4095.
-        statement: 0..4095, the statement's ordinal inside its transaction; None (no statement in the directory name) is packed as 0.
+        statement: 0..4095, the statement's ordinal inside its transaction; None (no statement in the directory name) is
+            packed as 0.
 
     Raises:
         BucketRangeError: either value needs more than 12 bits.
@@ -87,7 +92,7 @@ def decode_buckets(packed: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     `decode_bucket` for a column: int32 in, int32 of the same length out.
 
     Raises:
-        BucketRangeError: some value is of an unknown version; the message names the first.
+        BucketRangeError: a value is of an unknown version; the message names the first such value.
     """
     version = packed >> _VERSION_SHIFT
     unknown = packed[(version != 0) & (version != 1)]

@@ -1,8 +1,9 @@
 """
 Which directories of a partition a reader must look at.
 
-Pure: takes a listing and the valid lists, returns an `AcidState`. Knows names and ids; knows nothing of file systems, ORC or the metastore.
-It differs from Hive in one rule, on purpose: a base written by INSERT OVERWRITE counts exactly when its own write id is committed.
+Pure: takes a listing and the valid lists, returns an `AcidState`. Knows names and ids; knows nothing of file systems,
+ORC or the metastore. It differs from Hive in one rule, on purpose: a base written by INSERT OVERWRITE counts exactly
+when its own write id is committed.
 Source: docs/layout.md; Hive's AcidUtils.getAcidState, AcidDirectory, ParsedDelta.compareTo, findBestWorkingDeltas.
 """
 
@@ -22,7 +23,10 @@ __all__ = ["AcidState", "Excluded", "ListedDir", "data_files", "resolve", "side_
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A directory that isn't read now and may be later; `reason` says what it waits for. Nobody may cover its range or remove it."""
+    """
+    A directory that isn't read now and may be later; `reason` says why. A compaction must not cover its range, and the
+    Cleaner must not remove it.
+    """
 
     dir: ListedDir
     reason: str
@@ -36,16 +40,22 @@ class AcidState:
     Args:
         base: the base to read, if any.
         deltas: insert and delete deltas to read, in Hive's walk order.
-        originals: files without ACID columns to read, in the order that gives their rows their ids; empty when there is a base.
-        obsolete: replaced by what is read.
-        obsolete_originals: original files that are in the list of a base which is read or obsolete: its compaction took in this very content.
-        left_originals: original files under a base that no such list has. Readers pass over them; what they are isn't known, and they stay.
+        originals: files without ACID columns to read, in the order that gives their rows their ids; empty when there is
+            a base.
+        obsolete: directories that are replaced by what is read.
+        obsolete_originals: original files that stand, with exactly this content, in the list of a base that is read or
+            obsolete: the base's compaction took them in.
+        left_originals: original files beside a base that stand in no such list. Readers pass over them; their meaning
+            is unknown, so they stay.
         aborted: wholly aborted directories, and results of aborted compactions.
-        excluded: neither read nor replaced nor aborted.
-        aborted_write_ids: ids whose directories are in `aborted` (results of aborted compactions carry none of their own).
-        mixed_aborted_write_ids: aborted ids inside directories that hold other ids too and aren't replaced. Compacted ones among them: most compactions leave
-            such rows out, Hive's merge compaction doesn't, and no name tells.
-        unknown: visible paths that no rule explains: original files whose name tells no bucket, directories that hold no file.
+        excluded: directories that are neither read nor replaced nor aborted.
+        aborted_write_ids: ids whose directories are in `aborted` (results of aborted compactions carry none of their
+            own).
+        mixed_aborted_write_ids: aborted ids inside directories that hold other ids too and aren't replaced, including
+            compacted directories: most compactions leave such rows out, Hive's merge compaction doesn't, and the name
+            doesn't tell which.
+        unknown: visible paths that no rule explains: original files whose name states no bucket, directories that hold
+            no file.
         hidden: names that readers pass over.
     """
 
@@ -71,20 +81,23 @@ class AcidState:
         return tuple(d for d in self.deltas if d.acid.kind is DirKind.DELETE_DELTA)
 
 
-def resolve(listing: Listing, write_ids: ValidWriteIdList, txns: ValidTxnList | None, layout: LayoutVersion) -> AcidState:
+def resolve(
+    listing: Listing, write_ids: ValidWriteIdList, txns: ValidTxnList | None, layout: LayoutVersion
+) -> AcidState:
     """
     Sort the children of a partition into what is read, replaced, aborted and left out.
 
     Args:
         listing: everything below the partition; the order of its entries doesn't matter.
         write_ids: a reader's, compactor's or cleaner's list of the table.
-        txns: the transactions a `_v` suffix is judged by; None on Hive 3.1, which has no such suffix.
-        layout: whose rules for names and for compacted bases apply.
+        txns: the transactions by which a `_v` suffix is judged; None on Hive 3.1, which has no such suffix.
+        layout: the generation whose rules for names and for compacted bases apply.
 
     Raises:
         MalformedNameError: a directory starts like an ACID one and can't be parsed.
-        RefusedError: NESTED_DIRECTORY (an ACID directory inside another directory), NOT_ENOUGH_HISTORY (the only bases hold newer rows than the
-            lists may see), UNSUPPORTED_FORMAT (a `_metadata_acid` that Hive of this layout doesn't read).
+        RefusedError: NESTED_DIRECTORY (an ACID directory inside another directory, or a directory named like a bucket
+            file inside an ACID one), NOT_ENOUGH_HISTORY (the only bases hold newer rows than the lists may see),
+            UNSUPPORTED_FORMAT (a `_metadata_acid` that Hive of this layout doesn't read).
     """
     children = children_of(listing, layout)
     sorting = _Sorting(write_ids, txns, layout)
@@ -114,7 +127,7 @@ def resolve(listing: Listing, write_ids: ValidWriteIdList, txns: ValidTxnList | 
 
 @dataclass(slots=True)
 class _Sorting:
-    """The state of one resolution while directories are looked at one by one."""
+    """The state of one resolution while its directories are judged one by one."""
 
     write_ids: ValidWriteIdList
     txns: ValidTxnList | None
@@ -128,7 +141,9 @@ class _Sorting:
     aborted_write_ids: set[int] = field(default_factory=set)
 
     def is_usable(self, listed: ListedDir) -> bool:
-        """Whether the compaction that wrote it is visible; files it as aborted or excluded if not."""
+        """
+        Whether the compaction that wrote the directory is visible; if not, files the directory as aborted or excluded.
+        """
         txn = listed.acid.visibility_txn
         if txn == 0:
             return True
@@ -149,7 +164,9 @@ class _Sorting:
             self._take_delta(listed)
 
     def _take_base(self, listed: ListedDir) -> None:
-        """Bases arrive from the best to the worst, so the first valid one is read and every later valid one is replaced by it."""
+        """
+        Bases arrive from the best to the worst, so the first valid base is read, and it replaces every later valid one.
+        """
         write_id = listed.acid.max_write_id
         is_aborted = not listed.compacted and self.write_ids.is_aborted(write_id)
         if listed.compacted or (is_aborted and self.layout is LayoutVersion.HIVE_3):
@@ -184,9 +201,11 @@ class _Sorting:
 
     def require_history(self) -> None:
         """
-        Refuse when rows were compacted into bases that these lists mustn't see: what is left would be only part of the table.
+        Refuse when rows were compacted into bases that these lists mustn't see: the rest would be only part of the
+        table.
 
-        Hive 3.1 fails on the base of an aborted INSERT OVERWRITE too. It also fails while one is being written; that isn't copied, for the next look is fine.
+        Hive 3.1 fails on the base of an aborted INSERT OVERWRITE too. It also fails while such a base is being written;
+        this code doesn't copy that failure, because the next read succeeds.
         """
         if self.base is None and self.history is not None and self.write_ids.reads_rows:
             lists = f"high watermark {self.write_ids.high_watermark}, lowest open write id {self.write_ids.min_open or 'none'}"
@@ -194,7 +213,10 @@ class _Sorting:
             raise RefusedError(Reason.NOT_ENOUGH_HISTORY, message)
 
     def walk(self, base_write_id: int) -> list[ListedDir]:
-        """Choose among overlapping deltas: the widest first, further statements of the same write id, and pairs of equal range."""
+        """
+        Choose the deltas to read among overlapping ones: the widest first, then further statements of the same write
+        id, and pairs of equal range.
+        """
         reached = max(base_write_id, 0)
         taken: list[ListedDir] = []
         last_has_statement = False
@@ -206,7 +228,9 @@ class _Sorting:
                     continue
                 reached = delta.max_write_id
                 last_has_statement = delta.statement_id is not None
-            elif not (delta.max_write_id == reached and last_has_statement) and not (taken and _same_range(delta, taken[-1].acid)):
+            elif not (delta.max_write_id == reached and last_has_statement) and not (
+                taken and _same_range(delta, taken[-1].acid)
+            ):
                 self.obsolete.append(listed)
                 continue
             taken.append(listed)
@@ -214,23 +238,35 @@ class _Sorting:
 
 
 def _same_range(one: AcidDir, other: AcidDir) -> bool:
-    return (one.min_write_id, one.max_write_id, one.statement_id) == (other.min_write_id, other.max_write_id, other.statement_id)
+    return (one.min_write_id, one.max_write_id, one.statement_id) == (
+        other.min_write_id,
+        other.max_write_id,
+        other.statement_id,
+    )
 
 
 def _replaced(listing: Listing, bases: Iterable[ListedDir]) -> frozenset[FileEntry]:
-    """What the compactions of these bases have listed as original files."""
+    """The original files that the compactions of these bases have listed."""
     names = {listed.name for listed in bases}
     return frozenset(file for name, files in listing.replaced if name in names for file in files)
 
 
 def _base_order(listed: ListedDir) -> tuple[int, bool, int]:
-    """Higher write ids first; of equal ones the compacted before an INSERT OVERWRITE (HIVE-25777), the newest compaction first."""
+    """
+    Sort key of bases, best first: higher write ids; of equal write ids a compacted base before an INSERT OVERWRITE
+    (HIVE-25777), then the newest compaction.
+    """
     return -listed.acid.max_write_id, not listed.compacted, -listed.acid.visibility_txn
 
 
 def _walk_order(listed: ListedDir) -> tuple[int, int, int, bytes]:
     acid = listed.acid
-    return acid.min_write_id, -acid.max_write_id, -1 if acid.statement_id is None else acid.statement_id, uri_order(acid.name)
+    return (
+        acid.min_write_id,
+        -acid.max_write_id,
+        -1 if acid.statement_id is None else acid.statement_id,
+        uri_order(acid.name),
+    )
 
 
 def _aborted_within(listed: ListedDir, write_ids: ValidWriteIdList) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """
 Hive's column types as trees, and their spelling.
 
-Pure. The same tree describes a table's columns (from the metastore's strings) and an ORC file's types (`compactor.orc.schema`).
+Pure. The same tree describes a table's columns (from the metastore's strings) and an ORC file's types
+(`compactor.orc.schema`).
 Source: Hive's TypeInfoUtils.TypeInfoParser; the type kinds of the ORC specification.
 """
 
@@ -42,10 +43,10 @@ class Kind(IntEnum):
 @dataclass(frozen=True, slots=True)
 class HiveType:
     """
-    One type and what is inside it.
+    One type and the types inside it.
 
     Args:
-        children: element; key and value; fields; alternatives.
+        children: the element of a list; key and value of a map; fields of a struct; alternatives of a union.
         names: a struct's field names, as many as children.
         length: characters of a char or varchar.
         precision, scale: of a decimal.
@@ -68,13 +69,13 @@ class HiveType:
             yield from child.walk()
 
     def holds(self, kinds: Iterable[Kind]) -> bool:
-        """Whether one of `kinds` is here or anywhere below."""
+        """Whether this type or any below it is one of `kinds`."""
         wanted = frozenset(kinds)
         return any(node.kind in wanted for node in self.walk())
 
 
 ACID_NAMES: Final = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
-"""Root fields of every full-ACID file, spelled as Hive compares them; ORC column ids 1 to 6."""
+"""Root fields of every full-ACID file, in the spelling that Hive compares; ORC column ids 1 to 6."""
 
 _PRIMITIVES: Final = {
     "boolean": Kind.BOOLEAN,
@@ -130,7 +131,7 @@ def parse_hive_type(text: str) -> HiveType:
     Read a type as the metastore spells it, such as `array<struct<a:int,b:decimal(10,2)>>`.
 
     Raises:
-        RefusedError: SCHEMA_MISMATCH; not a type, or one that ORC tables can't hold (void, intervals).
+        RefusedError: SCHEMA_MISMATCH; the text is not a type, or a type that ORC tables can't hold (void, intervals).
 
     Source: Hive's TypeInfoUtils.TypeInfoParser; `decimal` alone is decimal(10,0).
     """
@@ -158,7 +159,7 @@ def to_hive_string(hive_type: HiveType) -> str:
 
 
 def row_type(columns: Iterable[tuple[str, str]]) -> HiveType:
-    """The struct of a table's data columns, from (name, type string) pairs in table order, partition columns left out."""
+    """The struct of a table's data columns, from (name, type string) pairs in table order without partition columns."""
     pairs = [(name, parse_hive_type(spelled)) for name, spelled in columns]
     return HiveType(Kind.STRUCT, tuple(child for _, child in pairs), tuple(name for name, _ in pairs))
 
@@ -272,4 +273,6 @@ class _Parser:
             raise self._wrong(f"{sign!r} expected")
 
     def _wrong(self, what: str) -> RefusedError:
-        return RefusedError(Reason.SCHEMA_MISMATCH, f"can't read the type {self._text!r}: {what} at character {self._at + 1}")
+        return RefusedError(
+            Reason.SCHEMA_MISMATCH, f"can't read the type {self._text!r}: {what} at character {self._at + 1}"
+        )

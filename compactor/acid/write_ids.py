@@ -1,8 +1,10 @@
 """
 Which write ids and transactions count: Hive's valid lists, for readers, compactors and cleaners.
 
-Pure values with Hive's string forms. Ids are kept as sorted tuples; ranges are counted by bisection, so a list of many ids stays cheap.
-Source: docs/layout.md; Hive's ValidReadTxnList, ValidReaderWriteIdList, ValidCompactorWriteIdList, ValidCleanerWriteIdList, TxnUtils.
+Pure values with Hive's string forms. Ids are kept as sorted tuples; ranges are counted by bisection, so a list of many
+ids stays cheap.
+Source: docs/layout.md; Hive's ValidReadTxnList, ValidReaderWriteIdList, ValidCompactorWriteIdList,
+ValidCleanerWriteIdList, TxnUtils.
 """
 
 from bisect import bisect_left, bisect_right
@@ -34,9 +36,10 @@ class ValidTxnList:
     The transactions that a snapshot sees as committed.
 
     Args:
-        high_watermark: nothing above it is visible.
-        open: transactions at or below it that weren't finished.
-        aborted: transactions at or below it that were rolled back. Everything else at or below it is committed.
+        high_watermark: the highest visible transaction.
+        open: transactions at or below the high watermark that weren't finished.
+        aborted: transactions at or below the high watermark that were rolled back. All others at or below it are
+            committed.
     """
 
     high_watermark: int
@@ -76,14 +79,17 @@ class ValidWriteIdList:
 
     Args:
         table: `database.table`.
-        high_watermark: nothing above it is visible.
-        open: write ids at or below it whose transaction wasn't finished.
-        aborted: write ids at or below it that were rolled back.
+        high_watermark: the highest visible write id.
+        open: write ids at or below the high watermark whose transaction wasn't finished.
+        aborted: write ids at or below the high watermark that were rolled back.
         min_open: the smallest open write id of the table; None when nothing is open. Taken from `open` when not given.
     """
 
     reads_rows: ClassVar[bool] = True
-    """Whether a base beyond this list's reach is an error: it is for whoever must produce rows, it isn't for a cleaner with its capped view."""
+    """
+    Whether a base above this list's high watermark is an error: it is for readers and compactors, which must produce
+    rows, and isn't for a cleaner with its capped view.
+    """
 
     table: str
     high_watermark: int
@@ -98,7 +104,9 @@ class ValidWriteIdList:
             object.__setattr__(self, "min_open", self.open[0])
 
     def is_valid(self, write_id: int) -> bool:
-        return write_id <= self.high_watermark and not _holds(self.open, write_id) and not _holds(self.aborted, write_id)
+        return (
+            write_id <= self.high_watermark and not _holds(self.open, write_id) and not _holds(self.aborted, write_id)
+        )
 
     def is_aborted(self, write_id: int) -> bool:
         return _holds(self.aborted, write_id)
@@ -118,17 +126,26 @@ class ValidWriteIdList:
         return self.aborted[bisect_left(self.aborted, low) : bisect_right(self.aborted, high)]
 
     def is_valid_base(self, write_id: int) -> bool:
-        """Whether a compacted base of this write id holds only what this list sees: below every open id, not above the high watermark."""
+        """
+        Whether a compacted base of this write id holds only what this list sees: the id is below every open id and not
+        above the high watermark.
+        """
         return write_id <= self.high_watermark and (self.min_open is None or write_id < self.min_open)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `db.table:hwm:minOpen:open,…:aborted,…`; newer Hives write runs of ids as `a-b`."""
+        """Read `db.table:hwm:minOpen:open,…:aborted,…`; newer versions of Hive write runs of ids as `a-b`."""
         fields = text.split(":")
         if len(fields) != 5:
             raise MalformedListError(f"{text!r} isn't a write id list: five parts separated by ':' are expected")
         low = _number(fields[2], text)
-        return cls(fields[0], _number(fields[1], text), _ids(fields[3], text), _ids(fields[4], text), None if low == _NOTHING_OPEN else low)
+        return cls(
+            fields[0],
+            _number(fields[1], text),
+            _ids(fields[3], text),
+            _ids(fields[4], text),
+            None if low == _NOTHING_OPEN else low,
+        )
 
     def __str__(self) -> str:
         return f"{self.table}:{self.high_watermark}:{_or_nothing_open(self.min_open)}:{_joined(self.open)}:{_joined(self.aborted)}"
@@ -139,7 +156,8 @@ class CompactorWriteIdList(ValidWriteIdList):
     """
     What a compaction may take: everything below the first open write id.
 
-    A directory counts wholly or, when it reaches above the high watermark, not at all. The only exceptions are aborted ids.
+    A directory counts wholly or, when its range ends above the high watermark, not at all. The only exceptions are
+    aborted ids.
     Source: Hive's ValidCompactorWriteIdList, TxnUtils.createValidCompactWriteIdList.
     """
 
@@ -162,9 +180,10 @@ class CompactorWriteIdList(ValidWriteIdList):
 @dataclass(frozen=True, slots=True)
 class CleanerWriteIdList(ValidWriteIdList):
     """
-    What a cleaner may judge: only what its compaction knew.
+    What a cleaner may judge: only the write ids that its compaction knew.
 
-    A range that reaches above the high watermark counts for nothing, and no id above it is aborted, so later writers' directories are left alone.
+    A range that ends above the high watermark counts as not valid, and no id above the high watermark counts as
+    aborted, so later writers' directories stay.
     Source: Hive's ValidCleanerWriteIdList (HIVE-27526).
     """
 
@@ -174,7 +193,13 @@ class CleanerWriteIdList(ValidWriteIdList):
     def from_reader(cls, reader: ValidWriteIdList, high_watermark: int) -> Self:
         """Cap a reader's list at a queue entry's highest write id."""
         high = min(reader.high_watermark, high_watermark)
-        return cls(reader.table, high, tuple(i for i in reader.open if i <= high), tuple(i for i in reader.aborted if i <= high), reader.min_open)
+        return cls(
+            reader.table,
+            high,
+            tuple(i for i in reader.open if i <= high),
+            tuple(i for i in reader.aborted if i <= high),
+            reader.min_open,
+        )
 
     def range_validity(self, low: int, high: int) -> RangeValidity:
         """As for a reader, but NONE for a range that ends above the high watermark."""

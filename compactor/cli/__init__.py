@@ -1,12 +1,13 @@
 """
-The command line: one file per noun, one `Output` chosen once.
+The command line `compactor`: one module per command, and one `Output` for all answers of a run.
 
-Data goes to stdout, talk to stderr. Nothing heavy is imported before the command that needs it: `compactor --help` reads no database driver and no Spark.
+Data goes to stdout, messages go to stderr. A command imports heavy modules only when it runs: `compactor --help` loads
+no database driver and no Spark.
 """
 
 
 def main() -> None:
-    """The console script `compactor`."""
+    """Entry point of the console script `compactor`."""
     from compactor.cli.root import cli
 
     cli.main(prog_name="compactor")

@@ -1,4 +1,7 @@
-"""`python -m compactor.cli`: the console script where none is installed, and for a child process of the same interpreter."""
+"""
+Runs the command line as `python -m compactor.cli`: where no console script is installed, and for a child process of the
+same interpreter.
+"""
 
 from compactor.cli import main
 

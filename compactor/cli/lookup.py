@@ -1,4 +1,4 @@
-"""From what a user calls a table or partition to what the catalog knows: exactly one, or a refusal that helps."""
+"""Finds in the catalog the table or partition that a user named: exactly one, or a refusal with near names."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,14 @@ from compactor.cli import units
 from compactor.cli.target import Target, did_you_mean, partition_names
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.model import Entity, PartitionFacts, Place, TableFacts
+from compactor.metastore.model import CatalogPlace, Entity, PartitionFacts, TableFacts
 from compactor.planning.eligibility import what_is_kept, why_not_acid, why_unspecified
 from compactor.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A table, or a partition of it, in the catalog."""
+    """A table or partition in the catalog."""
 
     table: TableFacts
     partition: PartitionFacts | None
@@ -24,7 +24,12 @@ class Found:
 
     @property
     def location(self) -> str:
-        """Where its directories lie; refuses when the catalog doesn't say."""
+        """
+        The location of the table or partition.
+
+        Raises:
+            RefusedError: UNSUPPORTED_STORE: the catalog has no location.
+        """
         location = self.partition.location if self.partition else self.table.location
         if not location:
             raise RefusedError(Reason.UNSUPPORTED_STORE, f"{self.entity} has no location in the catalog")
@@ -32,12 +37,12 @@ class Found:
 
     @property
     def kept(self) -> str | None:
-        """Why what a compaction replaces would stay; None: the Cleaner removes it."""
+        """Why directories that a compaction replaces would stay; None: the Cleaner removes them."""
         return what_is_kept(self.table, self.entity.partition, self.partition.parameters if self.partition else {})
 
     @property
-    def place(self) -> Place:
-        return Place.of(self.table, self.partition)
+    def place(self) -> CatalogPlace:
+        return CatalogPlace.of(self.table, self.partition)
 
 
 def find_table(catalog: Catalog, target: Target) -> TableFacts:
@@ -52,7 +57,9 @@ def find_table(catalog: Catalog, target: Target) -> TableFacts:
         return table
     databases = catalog.databases()
     if target.database not in databases:
-        raise RefusedError(Reason.TABLE_MISSING, f"there is no database {target.database}{did_you_mean(target.database, databases)}")
+        raise RefusedError(
+            Reason.TABLE_MISSING, f"there is no database {target.database}{did_you_mean(target.database, databases)}"
+        )
     known = [f"{target.database}.{name}" for name in catalog.table_names(target.database, transactional=False)]
     near = did_you_mean(target.full_name, known)
     raise RefusedError(Reason.TABLE_MISSING, f"there is no table {target.full_name}{near}")
@@ -60,11 +67,12 @@ def find_table(catalog: Catalog, target: Target) -> TableFacts:
 
 def find(catalog: Catalog, target: Target) -> Found:
     """
-    The table or partition, which must be one that can be compacted.
+    The ACID table or partition that a target names.
 
     Raises:
-        RefusedError: TABLE_MISSING, PARTITION_MISSING (with near names), NOT_TRANSACTIONAL, PARTITION_UNSPECIFIED (with an example).
-        UsageError: a partition of a table without partitions, or keys that it hasn't.
+        RefusedError: TABLE_MISSING, PARTITION_MISSING (with near names), NOT_TRANSACTIONAL, PARTITION_UNSPECIFIED (with
+            an example).
+        UsageError: the target names a partition of a table without partitions, or keys that the table hasn't.
     """
     table = find_table(catalog, target)
     require_transactional(table)
@@ -83,19 +91,21 @@ def find_partition(catalog: Catalog, table: TableFacts, spec: str) -> PartitionF
 
     Raises:
         RefusedError: PARTITION_MISSING, with near names.
-        UsageError: keys that the table hasn't.
+        UsageError: the spec has keys that the table hasn't, or not all of the table's keys.
     """
     names = partition_names(spec, [key.name for key in table.partition_keys])
     for name in names:
         if (partition := catalog.find_partition(table, name)) is not None:
             return partition
     known = catalog.partition_names(table)
-    near = did_you_mean(names[0], known) or (f" (it has {units.plural(len(known), 'partition')}, such as {known[-1]})" if known else " (it has none)")
+    near = did_you_mean(names[0], known) or (
+        f" (it has {units.plural(len(known), 'partition')}, such as {known[-1]})" if known else " (it has none)"
+    )
     raise RefusedError(Reason.PARTITION_MISSING, f"{table.full_name} has no partition {spec}{near}")
 
 
 def require_transactional(table: TableFacts) -> None:
-    """Refuse what isn't an ACID table, naming what it is."""
+    """Refuse a table that isn't an ACID table; the error names the table's type."""
     if (skip := why_not_acid(f"{table.full_name} ({table.table_type.lower().replace('_', ' ')})", table)) is not None:
         raise RefusedError(skip.reason, skip.explanation)
 

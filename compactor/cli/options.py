@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take: which table or partition is meant, and what is asked for."""
+"""Arguments and options that several commands take: the table or partition, the kind of compaction, how to wait."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def _properties(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
 
 
 def _together(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
-    """As if they stood above the command in this order."""
+    """One decorator that applies these as if they stood above the command in this order."""
 
     def decorate(command: Decorated) -> Decorated:
         for decorator in reversed(decorators):
@@ -36,9 +36,11 @@ def _together(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decora
 
 target_options = _together(
     click.argument("target", metavar="DB.TABLE[/PARTITION]"),
-    click.option("--partition", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are."),
+    click.option(
+        "--partition", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are."
+    ),
 )
-"""`target` and `partition`, for `compactor.cli.target.parse_target`."""
+"""Adds `target` and `partition`, for `compactor.cli.lookup.parse_target`."""
 
 request_options = _together(
     target_options,
@@ -51,10 +53,15 @@ request_options = _together(
         help="Rewrite into one base, or merge the deltas only.",
     ),
     click.option(
-        "--property", "properties", multiple=True, metavar="KEY=VALUE", callback=_properties, help="A table property for this compaction only; may be repeated."
+        "--property",
+        "properties",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=_properties,
+        help="A table property for this compaction only; may be repeated.",
     ),
 )
-"""One compaction: `target` and `partition`, `kind`, `properties`."""
+"""Adds the description of one compaction: `target`, `partition`, `kind`, `properties`."""
 
 
 def _only_with_wait(ctx: click.Context, _: click.Parameter, value: float | None) -> float | None:
@@ -67,14 +74,20 @@ def _only_with_wait(ctx: click.Context, _: click.Parameter, value: float | None)
 
 def wait_options(until: str) -> Callable[[Decorated], Decorated]:
     """
-    `wait` and `timeout`; both commands that have them look every `POLL_SECONDS`.
+    Adds `wait` and `timeout`. A waiting command looks at the entry every `POLL_SECONDS`.
 
     Args:
-        until: the help of --wait.
+        until: the help text of --wait.
     """
     return _together(
-        click.option("--wait", is_flag=True, is_eager=True, help=until),  # eager: known when --timeout is looked at, wherever it stands
         click.option(
-            "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", callback=_only_with_wait, help="How long --wait waits at most."
+            "--wait", is_flag=True, is_eager=True, help=until
+        ),  # eager: click parses --wait before --timeout, in whichever order they are given
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            callback=_only_with_wait,
+            help="How long --wait waits at most.",
         ),
     )

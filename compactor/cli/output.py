@@ -1,7 +1,8 @@
 """
-How an answer is written: a table for people, JSON, YAML or TSV for programs.
+Writes a command's answer: as a table for people, as JSON, YAML or TSV for programs.
 
-A command makes one `View` and knows nothing of formats; the `Output` is chosen once, by `--output`. Data goes to stdout, everything that is talk goes to stderr.
+A command makes one `View` and knows nothing of formats; `--output` chooses the `Output` once. Data goes to stdout,
+messages go to stderr.
 """
 
 import json
@@ -23,11 +24,11 @@ from rich.table import Table
 
 Record = Mapping[str, object]
 
-WIDEST = 100_000  # characters; where nobody looks at a screen, nothing is folded
+WIDEST = 100_000  # characters; lines are folded only for a terminal
 
 
 class Format(StrEnum):
-    """What `--output` takes."""
+    """The values of `--output`."""
 
     TABLE = "table"
     JSON = "json"
@@ -36,16 +37,16 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class OutputColumn:
     """
     One column of a listing.
 
     Args:
         key: the record's key; also the heading in TSV.
         title: the heading for people.
-        right: aligned right, for numbers.
-        show: turns the record's value into what people read; programs get the value itself.
-        people, programs: whether the column is in tables, in TSV.
+        right: whether the column is aligned right, as numbers are.
+        show: makes the text of a table's cell from the record's value; programs get the value itself.
+        people, programs: whether the column is in tables, and in TSV.
     """
 
     key: str
@@ -56,7 +57,7 @@ class Column:
     programs: bool = True
 
     def text(self, record: Record) -> str:
-        """What a table's cell holds; nothing for a missing value."""
+        """The text of a table's cell; empty for a missing value."""
         value = record.get(self.key)
         return "" if value is None else self.show(value)
 
@@ -67,13 +68,14 @@ class View:
     One answer, in the forms that an `Output` may need.
 
     Args:
-        columns, records: the answer as rows: the table (unless there is a picture) and TSV.
-        document: the answer as one JSON value; the records when None.
-        picture: draws the answer for people, when a table doesn't do it justice.
-        empty: said on stderr when there are no records and no picture.
+        columns, records: the answer as rows, for TSV and, unless there is a picture, for the table.
+        document: the answer as one JSON value; None: the records.
+        picture: draws the answer for people, instead of a table.
+        empty: printed to stderr when there are no records, no picture and no document.
+        footer: printed to stderr below the table or picture.
     """
 
-    columns: Sequence[Column]
+    columns: Sequence[OutputColumn]
     records: Sequence[Record]
     document: object = None
     picture: Callable[[], RenderableType] | None = None
@@ -81,12 +83,12 @@ class View:
     footer: str = field(default="")
 
     def value(self) -> object:
-        """What JSON and YAML show."""
+        """The value that JSON and YAML show."""
         return list(self.records) if self.document is None else self.document
 
 
 class Output(ABC):
-    """Shows views on stdout; `say` talks on stderr in every format."""
+    """Writes views to stdout in one format; `say` writes messages to stderr in every format."""
 
     def show(self, view: View) -> None:
         """Write one answer to stdout."""
@@ -95,12 +97,12 @@ class Output(ABC):
             self.say(view.empty)
 
     def say(self, sentence: str) -> None:
-        """One line for the person at the terminal."""
+        """Write a one-line message to stderr."""
         click.echo(sentence, err=True)
 
     @contextmanager
     def busy(self, sentence: str) -> Iterator[Callable[[str], None]]:
-        """Show that something takes a while: a spinner on a terminal, else one line per change of the sentence."""
+        """Show that the command is at work: a spinner on a terminal, else one line per change of the sentence."""
         console = Console(stderr=True, markup=False, highlight=False)
         if console.is_terminal:
             with Status(sentence, console=console) as status:
@@ -122,7 +124,7 @@ class Output(ABC):
 
 
 class TableOutput(Output):
-    """Tables and pictures by rich; colours on a terminal unless NO_COLOR is set."""
+    """Tables and pictures, drawn by rich; in colour on a terminal unless NO_COLOR is set."""
 
     def _write(self, view: View) -> None:
         if view.picture is not None:
@@ -149,7 +151,10 @@ class YamlOutput(Output):
 
 
 class TsvOutput(Output):
-    r"""A heading and one line per record; tab, newline, carriage return and backslash are written \t, \n, \r, \\; nothing for a missing value."""
+    r"""
+    A heading and one line per record. Tab, newline, carriage return and backslash are written \t, \n, \r, \\; a missing
+    value is an empty cell.
+    """
 
     def _write(self, view: View) -> None:
         keys = [column.key for column in view.columns if column.programs]
@@ -158,27 +163,39 @@ class TsvOutput(Output):
             click.echo("\t".join(tsv_cell(record.get(key)) for key in keys))
 
 
-OUTPUTS: Mapping[Format, type[Output]] = {Format.TABLE: TableOutput, Format.JSON: JsonOutput, Format.YAML: YamlOutput, Format.TSV: TsvOutput}
+OUTPUTS: Mapping[Format, type[Output]] = {
+    Format.TABLE: TableOutput,
+    Format.JSON: JsonOutput,
+    Format.YAML: YamlOutput,
+    Format.TSV: TsvOutput,
+}
 
 
 def output_for(name: Format | Literal["table", "json", "yaml", "tsv"]) -> Output:
-    """The one `Output` of this run."""
+    """The `Output` of this format."""
     return OUTPUTS[Format(name)]()
 
 
-def table(columns: Sequence[Column], records: Sequence[Record]) -> Table:
-    """A plain table: bold heading, no frame, no empty columns; where it is too wide, text is folded and numbers stay whole."""
+def table(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Table:
+    """
+    A plain table: bold heading, no frame, no empty columns. When it is too wide for the terminal, text is folded and
+    right-aligned columns stay whole.
+    """
     shown = [column for column in columns if column.people and any(column.text(record) for record in records)]
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for column in shown:
-        drawn.add_column(column.title, justify="right" if column.right else "left", overflow="fold", no_wrap=column.right)
+        drawn.add_column(
+            column.title, justify="right" if column.right else "left", overflow="fold", no_wrap=column.right
+        )
     for record in records:
         drawn.add_row(*(column.text(record) for column in shown))
     return drawn
 
 
 def draw(renderable: RenderableType) -> None:
-    """Print to stdout: folded to the terminal's width, or as wide as it is, without padding, when nobody looks at a screen."""
+    """
+    Print to stdout: folded to the terminal's width, or, when stdout is no terminal, in full width without padding.
+    """
     console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
     if console.is_terminal:
         console.print(renderable)
@@ -191,7 +208,7 @@ def draw(renderable: RenderableType) -> None:
 
 
 def tsv_cell(value: object) -> str:
-    """One value on one line without tabs; containers as JSON."""
+    """A value as a TSV cell: on one line, without tabs; containers as JSON."""
     if value is None:
         return ""
     if isinstance(value, bool):

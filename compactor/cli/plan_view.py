@@ -1,4 +1,8 @@
-"""A `CompactionPlan` as an answer: totals per bucket, verdicts on stripes with their reasons, and the cost. Pure."""
+"""
+Shows a `CompactionPlan`: totals per bucket, verdicts on stripes with their reasons, and the cost.
+
+Pure.
+"""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -8,28 +12,33 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from compactor.cli import units
-from compactor.cli.output import Column, Record, View, table
+from compactor.cli.output import OutputColumn, Record, View, table
 from compactor.planning.document import Action, BucketPlan, CompactionPlan, OutputDir, Segment, to_json
 
 BUCKET_COLUMNS = (
-    Column("directory", "DIRECTORY"),
-    Column("file", "FILE"),
-    Column("copied_stripes", "COPY", right=True, show=units.number),
-    Column("probed_stripes", "PROBE", right=True, show=units.number),
-    Column("recoded_stripes", "RECODE", right=True, show=units.number),
-    Column("copied_bytes", "COPIED", right=True, show=units.size),
-    Column("probed_bytes", "PROBED", right=True, show=units.size),
-    Column("recoded_bytes", "RECODED", right=True, show=units.size),
-    Column("rows", "ROWS", right=True, show=units.number),
-    Column("delete_events", "DELETES", right=True, show=units.number),
+    OutputColumn("directory", "DIRECTORY"),
+    OutputColumn("file", "FILE"),
+    OutputColumn("copied_stripes", "COPY", right=True, show=units.number),
+    OutputColumn("probed_stripes", "PROBE", right=True, show=units.number),
+    OutputColumn("recoded_stripes", "RECODE", right=True, show=units.number),
+    OutputColumn("copied_bytes", "COPIED", right=True, show=units.size),
+    OutputColumn("probed_bytes", "PROBED", right=True, show=units.size),
+    OutputColumn("recoded_bytes", "RECODED", right=True, show=units.size),
+    OutputColumn("rows", "ROWS", right=True, show=units.number),
+    OutputColumn("delete_events", "DELETES", right=True, show=units.number),
 )
-FILE_COLUMNS = (Column("directory", "DIRECTORY"), Column("file", "FILE"), Column("source", "FROM"), Column("copied_bytes", "SIZE", right=True, show=units.size))
+FILE_COLUMNS = (
+    OutputColumn("directory", "DIRECTORY"),
+    OutputColumn("file", "FILE"),
+    OutputColumn("source", "FROM"),
+    OutputColumn("copied_bytes", "SIZE", right=True, show=units.size),
+)
 VERDICT_COLUMNS = (
-    Column("verdict", "VERDICT"),
-    Column("stripes", "STRIPES", right=True, show=units.number),
-    Column("bytes", "SIZE", right=True, show=units.size),
-    Column("rows", "ROWS", right=True, show=units.number),
-    Column("reason", "WHY"),
+    OutputColumn("verdict", "VERDICT"),
+    OutputColumn("stripes", "STRIPES", right=True, show=units.number),
+    OutputColumn("bytes", "SIZE", right=True, show=units.size),
+    OutputColumn("rows", "ROWS", right=True, show=units.number),
+    OutputColumn("reason", "WHY"),
 )
 
 
@@ -48,14 +57,14 @@ class Sum:
 
 
 def plan_view(plan: CompactionPlan) -> View:
-    """Tables for people, one record per output file for TSV, the plan's own document for JSON and YAML."""
+    """The answer: tables for people, one record per output file for TSV, the plan's document for JSON and YAML."""
     records = list(_file_records(plan) if plan.insert_only else _bucket_records(plan))
     columns = FILE_COLUMNS if plan.insert_only else BUCKET_COLUMNS
     return View(columns, records, document=json.loads(to_json(plan)), picture=lambda: _picture(plan, columns, records))
 
 
 def sums(segments: Iterable[Segment]) -> dict[Action, Sum]:
-    """What each verdict amounts to; every verdict is there."""
+    """The sum of each verdict; every verdict has an entry."""
     found = {action: Sum() for action in Action}
     for segment in segments:
         found[segment.action].add(segment)
@@ -63,7 +72,7 @@ def sums(segments: Iterable[Segment]) -> dict[Action, Sum]:
 
 
 def headline(plan: CompactionPlan) -> str:
-    """What, into what, from how much: one sentence."""
+    """One sentence: kind and entity of the compaction, files and bytes of its inputs, names of its outputs."""
     directories = len({file.directory for file in plan.inputs if file.directory})
     size = sum(file.length for file in plan.inputs)
     instead = "" if plan.kind is plan.requested else f" (asked for {plan.requested.value})"
@@ -74,7 +83,7 @@ def headline(plan: CompactionPlan) -> str:
 
 
 def cost(plan: CompactionPlan) -> str:
-    """The prediction in one sentence."""
+    """The predicted cost in one sentence."""
     predicted = plan.prediction
     parts = [f"reads {units.size(predicted.read)}", f"copies {units.size(predicted.copied)} as bytes"]
     if predicted.probed:
@@ -118,7 +127,8 @@ def _verdicts(plan: CompactionPlan) -> list[Record]:
     order = list(Action)
     ranked = sorted(found.items(), key=lambda item: (order.index(item[0][0]), -item[1].bytes))
     return [
-        {"verdict": action.value, "stripes": total.stripes, "bytes": total.bytes, "rows": total.rows, "reason": reason} for (action, reason), total in ranked
+        {"verdict": action.value, "stripes": total.stripes, "bytes": total.bytes, "rows": total.rows, "reason": reason}
+        for (action, reason), total in ranked
     ]
 
 
@@ -128,7 +138,7 @@ def _buckets(plan: CompactionPlan) -> Iterator[tuple[OutputDir, BucketPlan]]:
             yield output, bucket
 
 
-def _picture(plan: CompactionPlan, columns: tuple[Column, ...], records: list[Record]) -> RenderableType:
+def _picture(plan: CompactionPlan, columns: tuple[OutputColumn, ...], records: list[Record]) -> RenderableType:
     parts: list[RenderableType] = [Text(headline(plan), style="bold"), Text()]
     if records:
         parts += [table(columns, records), Text()]

@@ -1,7 +1,8 @@
 """
-The command group: global options, lazily loaded commands, and the one place where an error becomes a line and an exit code.
+The command group `compactor`: global options, lazily loaded commands, and the only place where an error becomes a line
+on stderr and an exit code.
 
-Exit codes: `compactor.cli.codes`.
+Exit codes: `compactor.cli.session.Code`.
 """
 
 import errno
@@ -16,34 +17,48 @@ from typing import Any, NoReturn
 import click
 
 from compactor import __version__
-from compactor.cli.codes import Code
-from compactor.cli.session import GLOBAL_OPTIONS
+from compactor.cli.session import GLOBAL_OPTIONS, Code
 from compactor.cli.target import did_you_mean
 from compactor.errors import CompactorError, UsageError
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "run": ("compactor.cli.run:run", "Run the daemon: Initiator, Workers, Cleaner and Housekeeper."),
-    "enqueue": ("compactor.cli.enqueue:enqueue", "Ask for one table or partition to be compacted."),
-    "queue": ("compactor.cli.queue:queue", "Show what is waiting, being worked on, or ready for cleaning."),
-    "history": ("compactor.cli.queue:history", "Show finished, failed and refused compactions."),
-    "cancel": ("compactor.cli.cancel:cancel", "Take a compaction out of the queue, or ask whoever works on it to stop."),
-    "pause": ("compactor.cli.pause:pause", "Keep compactions from beginning: all, a pool's, a database's, or of some tables."),
-    "resume": ("compactor.cli.resume:resume", "Let what was paused go on."),
-    "pauses": ("compactor.cli.pause:pauses", "Show what is paused, and which hosts are drained."),
-    "drain": ("compactor.cli.drain:drain", "Let a host's workers finish and claim nothing more."),
-    "members": ("compactor.cli.members:members", "Show the daemons that are there, who leads, and what each is doing."),
-    "plan": ("compactor.cli.plan:plan", "Show what a compaction would do, and its cost; changes nothing."),
-    "verify": ("compactor.cli.verify:verify", "Read a partition wholly, and prove by digests what compaction made of it."),
-    "explain": ("compactor.cli.explain:explain", "Draw a partition, and say why it is or isn't due, and what blocks cleaning."),
-    "archive": ("compactor.cli.archive:archive", "Build what the nodes of a Spark cluster need of us."),
-    "config": ("compactor.cli.config:config", "Check or show the settings."),
+    "run": ("compactor.cli.commands.run:run", "Run the daemon: Initiator, Workers, Cleaner and Housekeeper."),
+    "enqueue": ("compactor.cli.commands.enqueue:enqueue", "Ask for one table or partition to be compacted."),
+    "queue": ("compactor.cli.commands.queue:queue", "Show what is waiting, being worked on, or ready for cleaning."),
+    "history": ("compactor.cli.commands.queue:history", "Show finished, failed and refused compactions."),
+    "cancel": (
+        "compactor.cli.commands.cancel:cancel",
+        "Take a compaction out of the queue, or ask whoever works on it to stop.",
+    ),
+    "pause": (
+        "compactor.cli.commands.pause:pause",
+        "Keep compactions from beginning: all, a pool's, a database's, or of some tables.",
+    ),
+    "resume": ("compactor.cli.commands.resume:resume", "Let what was paused go on."),
+    "pauses": ("compactor.cli.commands.pause:pauses", "Show what is paused, and which hosts are drained."),
+    "drain": ("compactor.cli.commands.drain:drain", "Let a host's workers finish and claim nothing more."),
+    "members": (
+        "compactor.cli.commands.members:members",
+        "Show the daemons that are there, who leads, and what each is doing.",
+    ),
+    "plan": ("compactor.cli.commands.plan:plan", "Show what a compaction would do, and its cost; changes nothing."),
+    "verify": (
+        "compactor.cli.commands.verify:verify",
+        "Read a partition wholly, and prove by digests what compaction made of it.",
+    ),
+    "explain": (
+        "compactor.cli.commands.explain:explain",
+        "Draw a partition, and say why it is or isn't due, and what blocks cleaning.",
+    ),
+    "archive": ("compactor.cli.commands.archive:archive", "Build what the nodes of a Spark cluster need of us."),
+    "config": ("compactor.cli.commands.config:config", "Check or show the settings."),
     "demo": ("compactor.demo.show:demo", "Build a small warehouse and watch the daemon compact it."),
-    "completion": ("compactor.cli.completion:completion", "Print the shell's completion script."),
+    "completion": ("compactor.cli.commands.completion:completion", "Print the shell's completion script."),
 }
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module when that command is called; the list of commands needs none of them."""
+    """Imports a command's module only when that command is called; listing the commands imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
@@ -65,10 +80,10 @@ class LazyGroup(click.Group):
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
         complete_var: str | None = None,
-        standalone_mode: bool = True,  # noqa: ARG002 - click's signature; we always end the process ourselves
+        standalone_mode: bool = True,  # noqa: ARG002 - click's signature; this method always ends the process
         **extra: Any,
     ) -> NoReturn:
-        """Run and exit; every error is one line on stderr, with the traceback only under --debug."""
+        """Run a command and end the process. An error is one line on stderr; its traceback is shown under --debug."""
         arguments = list(sys.argv[1:] if args is None else args)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # names of files may be in another encoding than the terminal's
@@ -76,14 +91,15 @@ class LazyGroup(click.Group):
         try:
             _require_text(arguments)
             outcome = super().main(arguments, prog_name, complete_var, standalone_mode=False, **extra)
-        except BaseException as error:  # everything ends here: a user never sees a traceback unasked
+        except BaseException as error:  # the user sees a traceback only under --debug
             sys.exit(_report(error, debug="--debug" in arguments))
         sys.exit(outcome if isinstance(outcome, int) else 0)
 
 
 def _require_text(arguments: Sequence[str]) -> None:
     """
-    Names of the metastore are text, and no database takes the half characters that Python makes of other bytes.
+    Refuse arguments that aren't text: names in the metastore are text, and no database accepts the lone surrogates that
+    Python makes of undecodable bytes.
 
     Raises:
         UsageError: an argument isn't in the locale's encoding.
@@ -96,13 +112,13 @@ def _require_text(arguments: Sequence[str]) -> None:
 
 
 def _report(error: BaseException, *, debug: bool) -> int:
-    """Write the error's one line (below its traceback under --debug); returns the exit code."""
+    """Write the error's line to stderr, below its traceback under --debug; returns the exit code."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports an error at exit
         return 1
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
@@ -124,7 +140,10 @@ def _line(error: BaseException) -> tuple[str, int]:
         return f"error: {one_line(error.format_message())}", error.exit_code
     if isinstance(error, CompactorError):
         return f"error: {one_line(str(error))}", error.exit_code
-    return f"error: {type(error).__name__}: {one_line(str(error)) or 'no message'} (unexpected; run again with --debug to see where)", 1
+    return (
+        f"error: {type(error).__name__}: {one_line(str(error)) or 'no message'} (unexpected; run again with --debug to see where)",
+        1,
+    )
 
 
 def one_line(text: str) -> str:

@@ -1,6 +1,13 @@
-"""What one run of the command line holds: the chosen output, the settings, and (opened on first use, closed at the end) the metastore."""
+"""
+Holds the state of one run of the command line: the chosen output, the settings, and the metastore, which is opened on
+first use and closed at the end.
+
+Also defines the exit codes of the command line, as docs/cli.md lists them; a `CompactorError` carries its own
+(`CompactorError.exit_code`).
+"""
 
 import os
+from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -11,22 +18,35 @@ from click.core import ParameterSource
 
 from compactor.cli.output import Format, Output, output_for
 
+
+class Code(IntEnum):
+    """Exit codes of the command line; scripts may rely on them."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NOTHING_TO_DO = 3
+    REFUSED = 4
+    UNREACHABLE = 5
+    INTERRUPTED = 130
+
+
 if TYPE_CHECKING:
-    from compactor.metastore.database import Database
-    from compactor.metastore.places import Places
+    from compactor.metastore.db.database import Database
+    from compactor.metastore.locations.places import Places
     from compactor.settings import Settings
 
 _SENTENCE = 200  # characters of a command's first sentence, which click would cut off at 45
-OWN_VARIABLES = ("COMPACTOR_CONFIG",)  # of the command line, not settings
+OWN_VARIABLES = ("COMPACTOR_CONFIG",)  # read by the command line; they are no settings
 
 
 class Session:
     """
-    Passed to every command.
+    The state of one run, passed to every command.
 
     Args:
-        config_path: the settings file, or None for defaults and environment.
-        form: how answers are written.
+        config_path: the settings file; None: defaults and environment.
+        form: the format of answers.
     """
 
     def __init__(self) -> None:
@@ -37,36 +57,43 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
-        """Give the metastore's connection (and an embedded database's file) back."""
+        """Close the metastore's connection, which frees an embedded database's file."""
         database, self._database = self._database, None
         if database is not None:
             database.close()
 
     def database(self, *, write: bool = False) -> "Database":
         """
-        The metastore, reached on first use. Only for looking unless `write`: then an embedded database may stay in use by a running daemon.
+        The metastore, connected on first use.
+
+        Without `write` the connection is read-only, and a running daemon may keep using an embedded database.
 
         Raises:
             SettingsError, UnreachableError, RefusedError: as `Database.connect` says.
         """
-        from compactor.metastore.database import Database
+        from compactor.metastore.db.database import Database
 
         if self._database is None:
             quiet_log()
             settings = self.settings.database
             self._database = Database(
-                settings.url, password=settings.secret(), read_only=not write, connect_timeout_seconds=settings.connect_timeout_seconds
+                settings.url,
+                password=settings.secret(),
+                read_only=not write,
+                connect_timeout_seconds=settings.connect_timeout_seconds,
             ).connect()
         return self._database
 
     @cached_property
     def places(self) -> "Places":
-        """Where may be written and deleted; what was read of the catalog serves half a minute."""
-        from compactor.metastore.places import Places
+        """The locations where compactor may write and delete; what it read of the catalog is used for half a minute."""
+        from compactor.metastore.locations.places import Places
 
         return Places(self.database(), lambda: self.settings.warehouse.roots)
 
@@ -76,7 +103,12 @@ class Session:
 
     @cached_property
     def settings(self) -> "Settings":
-        """Read once; raises SettingsError with the key, the place and what is allowed."""
+        """
+        The settings, read once; the stores are configured by them.
+
+        Raises:
+            SettingsError: a setting is wrong; the error names the key, the place and what is allowed.
+        """
         from compactor.storage.registry import configure
 
         settings = self.read_settings()
@@ -84,14 +116,16 @@ class Session:
         return settings
 
     def read_settings(self) -> "Settings":
-        """Read file and environment anew."""
+        """Read the settings from file and environment again."""
         from compactor.settings import load_settings
 
-        return load_settings(self.config_path, {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES})
+        return load_settings(
+            self.config_path, {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
+        )
 
 
 def quiet_log() -> None:
-    """Commands say what there is to say themselves; of the log only errors come through, on stderr."""
+    """Log only errors, on stderr: commands write their own messages."""
     from compactor.log import configure
 
     configure(level="error", style="console")
@@ -101,7 +135,7 @@ pass_session = click.make_pass_decorator(Session)
 
 
 def _session(ctx: click.Context) -> Session:
-    """The one session of this run, made by whoever asks first and closed with the outermost command."""
+    """The session of this run, made by the first call and closed with the outermost command."""
     root = ctx.find_root()
     if root.obj is None:
         root.obj = root.with_resource(Session())
@@ -111,7 +145,10 @@ def _session(ctx: click.Context) -> Session:
 
 
 def _choose_config(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> None:
-    """`--config` wins against the environment wherever it stands: the group and the command both read the variable."""
+    """
+    Choose the settings file: `--config` wins over COMPACTOR_CONFIG wherever it stands, since the group and the command
+    both read the variable.
+    """
     session = _session(ctx)
     given = parameter.name is not None and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     if value is not None and (given or session.config_path is None):
@@ -125,7 +162,7 @@ def _choose_output(ctx: click.Context, _: click.Parameter, value: str | None) ->
 
 
 def _ignore(_: click.Context, __: click.Parameter, ___: bool) -> None:
-    """`--debug` is looked for where errors are reported: an error may come before options are parsed."""
+    """Do nothing: the error report looks for `--debug` itself, since an error may come before options are parsed."""
 
 
 GLOBAL_OPTIONS = (
@@ -149,7 +186,7 @@ GLOBAL_OPTIONS = (
 
 
 class Command(click.Command):
-    """A command that takes the global options too, so that they may stand before it or after it."""
+    """A command that takes the global options too, so that they may stand before or after its name."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         *own, help_option = super().get_params(ctx)
@@ -157,7 +194,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A noun with verbs below it; takes the global options too."""
+    """A command with subcommands; takes the global options too."""
 
     command_class = Command
 

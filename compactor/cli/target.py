@@ -1,8 +1,9 @@
 """
-What a user calls a table or a partition: `DB.TABLE`, `DB.TABLE/k=v/…`, values escaped as Hive escapes them, or as they are.
+What a user calls a table or a partition: `DB.TABLE` or `DB.TABLE/k=v/…`.
 
-Pure: turns the text into names to look for. Hive keeps database, table and partition-key names in lower case, and escapes special characters of partition values as %XX
-(Hive's FileUtils.escapePathName; Warehouse.makePartName).
+Partition values may be escaped as Hive escapes them, or unescaped. Hive keeps database, table and partition-key names
+in lower case, and escapes special characters of partition values as %XX.
+Source: Hive's FileUtils.escapePathName, Warehouse.makePartName.
 """
 
 import difflib
@@ -14,17 +15,20 @@ from urllib.parse import unquote
 from compactor.errors import UsageError
 
 ESCAPED = frozenset([*map(chr, range(1, 0x20)), *"\"#%'*/:=?\\{[]^", "\x7f"])
+
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
 EXAMPLE = "sales.orders or sales.orders/dt=2024-01-01"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """
-    A table, or a partition of it, as asked for.
+    A table or partition as the user named it.
 
     Args:
-        partition: what stood after the first `/`, untouched; None when nothing did.
+        partition: the text after the first `/`, without slashes at its ends, or the value of --partition; None for a
+            whole table.
     """
 
     database: str
@@ -41,10 +45,13 @@ class Target:
 
 def parse_target(text: str, partition: str | None = None) -> Target:
     """
-    Take a `DB.TABLE[/k=v/…]` apart; `partition` is what a separate option said.
+    Parse `DB.TABLE[/k=v/…]`.
+
+    Args:
+        partition: the value of the option --partition.
 
     Raises:
-        UsageError: no database, no table, or two partitions.
+        UsageError: the database, the table or the partition's text is missing, or two partitions are named.
     """
     name, slash, inside = text.partition("/")  # blanks at the end belong to the partition's value
     database, dot, table = name.strip().replace("`", "").partition(".")
@@ -66,14 +73,14 @@ def escape(value: str) -> str:
 
 def partition_names(spec: str, keys: Sequence[str]) -> tuple[str, ...]:
     """
-    The names that a partition spec may stand for in the metastore, likeliest first.
+    The partition names in the metastore that a spec may stand for, likeliest first.
 
     Args:
-        spec: `k=v/k2=v2`; keys in any order and letter case; values escaped, or as they are (a raw value may hold `/` and `=`).
+        spec: `k=v/k2=v2`; keys in any order and letter case; values escaped or raw (a raw value may hold `/` and `=`).
         keys: the table's partition keys in their order.
 
     Raises:
-        UsageError: keys that the table hasn't, or not all of them.
+        UsageError: the spec has keys that the table hasn't, or not all of the table's keys.
     """
     values = _values(spec, keys)
     as_given = "/".join(f"{key}={values[key]}" for key in keys)
@@ -83,7 +90,7 @@ def partition_names(spec: str, keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def _values(spec: str, keys: Sequence[str]) -> dict[str, str]:
-    """Split at the `key=` of known keys only, so that raw values may hold slashes and equal signs."""
+    """Split a spec at the `key=` of known keys only, so that raw values may hold slashes and equal signs."""
     known = "|".join(re.escape(key) for key in keys)
     starts = list(re.finditer(rf"(?:^|/)({known})=", spec, re.IGNORECASE)) if keys else []
     values: dict[str, str] = {}

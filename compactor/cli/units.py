@@ -1,4 +1,4 @@
-"""Sizes, times and counts as people read them; programs get the plain number in the unit that the key names."""
+"""Formats sizes, times and counts for people; programs get the plain number in the unit that the key names."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def size(count: object) -> str:
-    """Bytes in binary units: 512 B, 1.5 MiB."""
+    """A number of bytes in binary units: 512 B, 1.5 MiB."""
     value = float(str(count))
     for unit in BINARY:
         if abs(value) < 1024 or unit == BINARY[-1]:
@@ -16,7 +16,7 @@ def size(count: object) -> str:
 
 
 def number(count: object) -> str:
-    """A count with thousands apart: 1,234,567."""
+    """A count with thousands separated: 1,234,567."""
     return f"{int(str(count)):,}"
 
 
@@ -62,5 +62,5 @@ def clock(text: object) -> str:
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:
-    """1 delta, 2 deltas, 3 delete deltas; `nouns` where an s isn't enough."""
+    """A count with its noun: 1 delta, 2 deltas; `nouns` is the plural where an s isn't enough."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"

@@ -1,8 +1,9 @@
 """
-May this compaction begin now, and why not: pauses, drained hosts, maintenance windows, blackouts, budgets.
+Decides whether a compaction may begin now, and why not: pauses, drained hosts, maintenance windows, blackouts, budgets.
 
-`scope`, `times`, `windows`, `spending` and `judge` decide and do no I/O; `records` is what is stored, `configured` what the settings say; `control` reads and
-writes through the coordinator, and asks the clock. Nothing here is about data: who is told "no" waits, and that is all that ever comes of it.
+`scope`, `times`, `windows`, `spending` and `judge` decide and do no I/O; `records` defines the stored records,
+`configured` converts the settings; `control` reads and writes through the coordinator, and asks the clock. Nothing here
+touches data: a denied compaction waits, and a denial has no other effect.
 Source: docs/control.md.
 """
 

@@ -1,11 +1,11 @@
-"""Windows, blackouts and budgets as the settings give them, as the values that are decided by."""
+"""Converts windows, blackouts and budgets of the settings into the values that decisions use."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
-from compactor.control.scope import Selection
-from compactor.control.spending import Budget
+from compactor.control.scope import ScopeFilter
+from compactor.control.spending import SpendingBudget
 from compactor.control.windows import DAY, Once, Recurring, Window
 from compactor.settings import Settings
 from compactor.settings.control import WEEKDAYS, Selected, Times
@@ -13,11 +13,11 @@ from compactor.settings.control import WEEKDAYS, Selected, Times
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """Everything of it that the settings say."""
+    """The windows, blackouts and budgets that the settings define."""
 
     windows: tuple[Window, ...]
     blackouts: tuple[Window, ...]
-    budgets: tuple[Budget, ...]
+    budgets: tuple[SpendingBudget, ...]
     zone: tzinfo
 
     @classmethod
@@ -26,7 +26,10 @@ class Configured:
         return cls(
             windows=tuple(_window(given, default, wide=False) for given in settings.windows.maintenance),
             blackouts=tuple(_window(given, default, wide=True) for given in settings.windows.blackouts),
-            budgets=tuple(Budget(given.name, _selection(given), given.jobs, given.bytes_per_hour) for given in settings.control.budgets),
+            budgets=tuple(
+                SpendingBudget(given.name, _selection(given), given.jobs, given.bytes_per_hour)
+                for given in settings.control.budgets
+            ),
             zone=zone_of(default),
         )
 
@@ -36,12 +39,12 @@ class Configured:
 
 
 def zone_of(name: str) -> tzinfo:
-    """A zone that the settings have checked."""
+    """The time zone of a name that the settings have validated."""
     return UTC if name.upper() == "UTC" else ZoneInfo(name)
 
 
-def _selection(given: Selected) -> Selection:
-    return Selection(tuple(given.pools), tuple(pattern.lower() for pattern in given.tables))
+def _selection(given: Selected) -> ScopeFilter:
+    return ScopeFilter(tuple(given.pools), tuple(pattern.lower() for pattern in given.tables))
 
 
 def _window(given: Times, default: str, *, wide: bool) -> Window:

@@ -1,9 +1,11 @@
 """
-What operators and settings say now, kept at hand for those who ask before they begin something.
+Keeps the control state (pauses, drains, spending, settings) at hand for the roles, which ask before they begin work.
 
-Reads the stored record through the coordinator: when it is told of a change, when the last look is `control.refresh_seconds` old, and once more after each claim, so
-that a pause holds from the moment on at which `compactor pause` returned. What was read is trusted for `control.trust_seconds` when nobody answers; then nothing may
-begin. The time is the database clock: one for all daemons, whatever their hosts' clocks say.
+Reads the stored record through the coordinator: after a notice of a change, when the last read is
+`control.refresh_seconds` old, and once more after each claim, so that a pause holds from the moment at which
+`compactor pause` returns. When the coordinator doesn't answer, the last record read is trusted for
+`control.trust_seconds`; after that no compaction may begin. The time is the database clock, the same for all daemons
+however their hosts' clocks differ.
 Source: docs/control.md.
 """
 
@@ -18,7 +20,7 @@ from compactor.control.records import HOLDS, SPENT, Holds
 from compactor.control.scope import Subject
 from compactor.control.spending import HOUR_MS, SLOT_MS, charged, slot_of
 from compactor.coordination import Coordinator
-from compactor.coordination.clock import elapsed
+from compactor.coordination.base import elapsed
 from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.settings import Settings
@@ -30,7 +32,7 @@ Spent = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one compaction was taken to write, and the budgets that it counts for."""
+    """The bytes that one compaction was expected to write, and the budgets that they count against."""
 
     budgets: tuple[str, ...]
     slot: int
@@ -39,7 +41,7 @@ class Charge:
 
 @dataclass(slots=True)
 class _Known:
-    """What was read, and when, by a clock that goes on while the process is stopped; None: never."""
+    """The state read last, and when; the clock goes on while the process is stopped. None: never."""
 
     holds: Holds = field(default_factory=Holds)
     spent: Spent = field(default_factory=dict)
@@ -50,13 +52,13 @@ class _Known:
 
 class Control:
     """
-    Safe in any number of threads.
+    Answers whether compactions may begin, and counts the bytes they write. Safe in any number of threads.
 
     Args:
-        coordinator, settings: asked for at each use: they may be replaced.
+        coordinator, settings: called at each use, because both may be replaced.
         now_ms: the database clock.
-        host: whose workers ask; None: nobody's, for looking.
-        clock: seconds.
+        host: the host whose workers ask; None: the caller has no workers and only looks.
+        clock: seconds that pass, also while the process is stopped.
     """
 
     def __init__(
@@ -83,18 +85,23 @@ class Control:
 
     def judge(self, *, fresh: bool = False) -> Judge:
         """
-        Who decides by what is known now.
+        The judge for the control state that is known now.
 
         Args:
-            fresh: read what is stored anew, however short ago that was.
+            fresh: read the stored state again, however recent the last read is.
 
         Raises:
-            CompactorError: the database can't say what time it is.
+            CompactorError: the database clock can't be read.
         """
         configured = self.configured()
         known = self._look(fresh=fresh, spent=configured.counts_bytes)
         unknown = self._unknown(known)
-        timed = configured.windows or configured.blackouts or configured.counts_bytes or any(pause.until_ms is not None for pause in known.holds.pauses)
+        timed = (
+            configured.windows
+            or configured.blackouts
+            or configured.counts_bytes
+            or any(pause.until_ms is not None for pause in known.holds.pauses)
+        )
         return Judge(
             Situation(
                 now_ms=self._now_ms() if timed else 0,
@@ -111,7 +118,9 @@ class Control:
 
     def last_look(self, subject: Subject) -> Denial | None:
         """
-        Whether what was claimed may begin after all; concurrent jobs were counted with the claim, and aren't again.
+        Why a claimed entry may not begin after all; None: it may.
+
+        Reads the stored state again. Concurrent jobs aren't counted again: the claim has counted them.
 
         Raises:
             CompactorError: as `judge`.
@@ -119,7 +128,7 @@ class Control:
         return self.judge(fresh=True).may_begin(subject)
 
     def configured(self) -> Configured:
-        """What the settings say."""
+        """The windows, blackouts and budgets of the current settings."""
         settings = self._settings()
         if self._configured is None or self._configured[0] is not settings:
             self._configured = (settings, Configured.of(settings))
@@ -128,7 +137,7 @@ class Control:
     # Looking
 
     def tell(self, changed: Callable[[], None]) -> None:
-        """Have `changed` called, from another thread, soon after somebody paused, resumed or drained; for members."""
+        """Have `changed` called, from another thread, soon after a pause or drain was set or ended; for members."""
 
         def told() -> None:
             self._stale = True
@@ -139,7 +148,12 @@ class Control:
     def _look(self, *, fresh: bool, spent: bool) -> _Known:
         with self._lock:
             known, now = self._known, self._clock()
-            if not fresh and not self._stale and known.tried_at is not None and now - known.tried_at < self._settings().control.refresh_seconds:
+            if (
+                not fresh
+                and not self._stale
+                and known.tried_at is not None
+                and now - known.tried_at < self._settings().control.refresh_seconds
+            ):
                 return known
             self._stale = False
         try:
@@ -151,12 +165,18 @@ class Control:
         except (CompactorError, ValueError) as error:
             found = _Known(known.holds, known.spent, known.read_at, now, " ".join(str(error).split()))
             if found.trouble != known.trouble:
-                say = _log.debug if known.read_at is None else _log.warning  # before anything was known, whoever waits for it says so
-                say("what was paused can't be read", error=found.trouble, trusted_seconds=self._settings().control.trust_seconds)
+                # before the first successful read, the caller that waits for it reports the trouble
+                say = _log.debug if known.read_at is None else _log.warning
+                say(
+                    "what was paused can't be read",
+                    error=found.trouble,
+                    trusted_seconds=self._settings().control.trust_seconds,
+                )
         else:
             found = _Known(read, written, now, now)
         with self._lock:
-            if self._known.tried_at is None or self._known.tried_at <= now:  # another thread's later look counts
+            # a later read by another thread takes precedence
+            if self._known.tried_at is None or self._known.tried_at <= now:
                 self._known = found
             return found
 
@@ -178,10 +198,18 @@ class Control:
 
     def charge(self, subject: Subject, count: int) -> Charge | None:
         """
-        Count bytes that are about to be written against the budgets that cover them; None: there are none. Never fails: what can't be stored is kept here and
-        counted later.
+        Count bytes that are about to be written against the budgets of bytes that cover the subject.
+
+        Never fails: a charge that can't be stored now is kept here and stored with the next one. When the database
+        clock can't be read, the bytes aren't counted.
+
+        Returns None when no budget of bytes covers the subject, or the clock can't be read.
         """
-        names = tuple(budget.name for budget in self.configured().budgets if budget.bytes_per_hour is not None and budget.selection.covers(subject))
+        names = tuple(
+            budget.name
+            for budget in self.configured().budgets
+            if budget.bytes_per_hour is not None and budget.selection.covers(subject)
+        )
         if not names:
             return None
         try:
@@ -193,7 +221,7 @@ class Control:
         return Charge(names, slot, count)
 
     def correct(self, charge: Charge | None, count: int) -> None:
-        """So many were written in truth."""
+        """Replace the expected bytes of a charge by the bytes that were written."""
         if charge is not None and count != charge.bytes:
             self._pay(charge.budgets, charge.slot, count - charge.bytes)
 
@@ -219,10 +247,16 @@ class Control:
 
 def _budgets(data: Mapping[str, Any] | None) -> dict[str, Mapping[str, object]]:
     found = (data or {}).get("budgets")
-    return {str(name): record for name, record in found.items() if isinstance(record, Mapping)} if isinstance(found, Mapping) else {}
+    return (
+        {str(name): record for name, record in found.items() if isinstance(record, Mapping)}
+        if isinstance(found, Mapping)
+        else {}
+    )
 
 
-def _with(data: Mapping[str, Any], due: list[tuple[tuple[str, ...], int, int]], now_ms: int) -> dict[str, Mapping[str, object]]:
+def _with(
+    data: Mapping[str, Any], due: list[tuple[tuple[str, ...], int, int]], now_ms: int
+) -> dict[str, Mapping[str, object]]:
     budgets = _budgets(data)
     for names, slot, count in due:
         for name in names:

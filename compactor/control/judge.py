@@ -1,8 +1,9 @@
 """
-The decision: may this compaction begin now, and if not, why not.
+Decides whether a compaction may begin now, and if not, why not.
 
-Pure: everything it goes by is given. The reasons are looked at in this order, and the first is told: control state unknown, host drained, paused, blackout, outside
-every maintenance window, budget of concurrent jobs, budget of bytes.
+Pure: all facts are given. The reasons are checked in this order, and the first that applies is the answer: control
+state unknown, host drained, paused, blackout, outside every maintenance window, budget of concurrent jobs, budget of
+bytes.
 Source: docs/control.md.
 """
 
@@ -12,23 +13,23 @@ from datetime import UTC, tzinfo
 
 from compactor.control.records import Drain, Holds, Pause
 from compactor.control.scope import Subject, listed
-from compactor.control.spending import Budget, room_at, used
+from compactor.control.spending import SpendingBudget, room_at, used
 from compactor.control.times import shown
-from compactor.control.windows import Standing, Window, standing
+from compactor.control.windows import Window, WindowStanding, standing
 from compactor.reasons import Reason
 
 ON_PURPOSE = frozenset({Reason.PAUSED, Reason.BLACKOUT, Reason.OUTSIDE_WINDOW})
-"""Nobody is to be woken because an entry waits for these."""
+"""An entry that waits for one of these waits on purpose: no alert counts its age."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, slots=True)
 class Denial:
     """
-    Why not.
+    Why a compaction may not begin.
 
     Args:
-        until_ms: when it may be otherwise by itself; None: that can't be told.
+        until_ms: when the reason may end by itself; None: unknown.
     """
 
     reason: Reason
@@ -39,14 +40,14 @@ class Denial:
 @dataclass(frozen=True, slots=True)
 class Situation:
     """
-    What is decided by.
+    All facts that a decision depends on.
 
     Args:
         now_ms: the database clock.
-        unknown: why pauses can't be told; None: `holds` can be relied on.
-        host: whose workers ask; None: nobody's in particular.
-        spent: what is stored of each budget of bytes.
-        zone: of times in sentences.
+        unknown: why the pauses aren't known; None: `holds` is reliable.
+        host: the host whose workers ask; None: no particular host.
+        spent: the stored record of each budget of bytes.
+        zone: the time zone of times in sentences.
     """
 
     now_ms: int
@@ -55,47 +56,55 @@ class Situation:
     host: str | None = None
     windows: tuple[Window, ...] = ()
     blackouts: tuple[Window, ...] = ()
-    budgets: tuple[Budget, ...] = ()
+    budgets: tuple[SpendingBudget, ...] = ()
     spent: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     zone: tzinfo = UTC
 
 
 class Judge:
-    """Decides at one moment; windows are looked at once, however many entries are asked about."""
+    """Decides for one moment; each window is evaluated once, however many entries are asked about."""
 
     def __init__(self, situation: Situation) -> None:
         self._at = situation
         self._pauses = tuple(pause for pause in situation.holds.pauses if pause.active(situation.now_ms))
-        self._standings: dict[Window, Standing] = {}
+        self._standings: dict[Window, WindowStanding] = {}
         self._known: dict[Subject, Denial | None] = {}
 
     @property
     def free(self) -> bool:
-        """Whether there is nothing at all that could be in the way."""
+        """Whether nothing could deny any compaction: no pause, drain, window, blackout, budget or unknown state."""
         at = self._at
-        return at.unknown is None and not (self._pauses or at.windows or at.blackouts or at.budgets) and self.drained() is None
+        return (
+            at.unknown is None
+            and not (self._pauses or at.windows or at.blackouts or at.budgets)
+            and self.drained() is None
+        )
 
     @property
     def counts(self) -> bool:
-        """Whether it has to know what is being worked on."""
+        """Whether decisions depend on the compactions that are running: some budget limits concurrent jobs."""
         return any(budget.jobs is not None for budget in self._at.budgets)
 
     @property
     def now_ms(self) -> int:
         return self._at.now_ms
 
-    def spent(self) -> Iterable[tuple[Budget, Mapping[str, object]]]:
-        """Budgets of bytes, and what is stored of each."""
-        return [(budget, self._at.spent.get(budget.name, {})) for budget in self._at.budgets if budget.bytes_per_hour is not None]
+    def spent(self) -> Iterable[tuple[SpendingBudget, Mapping[str, object]]]:
+        """The budgets of bytes, each with its stored record."""
+        return [
+            (budget, self._at.spent.get(budget.name, {}))
+            for budget in self._at.budgets
+            if budget.bytes_per_hour is not None
+        ]
 
     @property
     def pauses(self) -> tuple[Pause, ...]:
-        """Those that haven't ended."""
+        """The pauses that haven't ended."""
         return self._pauses
 
     @property
     def drain(self) -> Drain | None:
-        """What is stored of this host, if it is drained."""
+        """The stored drain of this host; None: the host isn't drained."""
         return None if self._at.host is None else self._at.holds.drain_of(self._at.host)
 
     def drained(self) -> Denial | None:
@@ -106,24 +115,28 @@ class Judge:
         return Denial(Reason.DRAINED, f"host {drain.host} is drained by {drain.by}{why}")
 
     def closed(self) -> Denial | None:
-        """Why nothing at all may begin here, whatever it is."""
-        return self.uncertain() or self.drained() or self._paused(pause for pause in self._pauses if str(pause.scope) == "all")
+        """Why no compaction at all may begin on this host."""
+        return (
+            self.uncertain()
+            or self.drained()
+            or self._paused(pause for pause in self._pauses if str(pause.scope) == "all")
+        )
 
     def uncertain(self) -> Denial | None:
-        """What nobody can tell may be forbidden."""
+        """The denial while the control state is unknown: an unseen pause might forbid the compaction."""
         return None if self._at.unknown is None else Denial(Reason.CONTROL_UNKNOWN, self._at.unknown)
 
     def may_begin(self, subject: Subject, working: Sequence[Subject] = ()) -> Denial | None:
         """
-        None: yes.
+        Why a compaction may not begin on this host; None: it may.
 
         Args:
-            working: a subject for each compaction that is being worked on, anywhere.
+            working: a subject for each compaction that is being worked on, on any host.
         """
         return self.uncertain() or self.drained() or self.waits(subject, working)
 
     def waits(self, subject: Subject, working: Sequence[Subject] = ()) -> Denial | None:
-        """As `may_begin`, on whatever host."""
+        """As `may_begin`, without regard to drained hosts."""
         if (unknown := self.uncertain()) is not None:
             return unknown
         if subject not in self._known:
@@ -131,32 +144,38 @@ class Judge:
         return self._known[subject] or self._crowded(subject, working) or self._spent(subject)
 
     def paused(self, subject: Subject) -> Denial | None:
-        """Only pauses are looked at."""
+        """The pause that holds a compaction; other reasons are ignored."""
         return self._paused(pause for pause in self._pauses if pause.scope.covers(subject))
 
     def cleaning(self, subject: Subject) -> Denial | None:
-        """Why the Cleaner leaves it alone."""
-        return self.uncertain() or self._paused(pause for pause in self._pauses if pause.cleaner and pause.scope.covers(subject))
+        """Why the Cleaner may not clean there; None: it may."""
+        return self.uncertain() or self._paused(
+            pause for pause in self._pauses if pause.cleaner and pause.scope.covers(subject)
+        )
 
     def cancelled(self, subject: Subject) -> Denial | None:
-        """Why a running compaction must stop."""
+        """Why a running compaction must stop; None: it may go on."""
         return self._paused(pause for pause in self._pauses if pause.cancel and pause.scope.covers(subject))
 
     def gate(self) -> "Gate":
-        """For claims."""
+        """The gate that a claim asks."""
         return Gate(self)
 
-    # One by one
+    # The single reasons
 
     def _paused(self, pauses: Iterable[Pause]) -> Denial | None:
-        """The pause that ends last is told."""
+        """The denial of the pause that ends last."""
         found = max(pauses, key=lambda pause: (pause.until_ms is None, pause.until_ms or 0), default=None)
         return None if found is None else self.told(found)
 
     def told(self, pause: Pause) -> Denial:
-        """What a pause tells those whom it holds."""
-        until = f"until {shown(pause.until_ms, self._at.zone)}" if pause.until_ms is not None else "until somebody resumes"
-        return Denial(Reason.PAUSED, f"{pause.scope.words} paused by {pause.by} {until}: {pause.reason}", pause.until_ms)
+        """The denial of one pause."""
+        until = (
+            f"until {shown(pause.until_ms, self._at.zone)}" if pause.until_ms is not None else "until somebody resumes"
+        )
+        return Denial(
+            Reason.PAUSED, f"{pause.scope.words} paused by {pause.by} {until}: {pause.reason}", pause.until_ms
+        )
 
     def _blackout(self, subject: Subject) -> Denial | None:
         for window in self._at.blackouts:
@@ -171,13 +190,21 @@ class Judge:
         if not mine or any(now.inside for now in standings):
             return None
         names = listed([window.name for window in mine])
-        opening = [(now.until_ms, window) for now, window in zip(standings, mine, strict=True) if now.until_ms is not None]
+        opening = [
+            (now.until_ms, window) for now, window in zip(standings, mine, strict=True) if now.until_ms is not None
+        ]
         if not opening:
-            return Denial(Reason.OUTSIDE_WINDOW, f"outside maintenance window {names}, which doesn't open within a year")
+            return Denial(
+                Reason.OUTSIDE_WINDOW, f"outside maintenance window {names}, which doesn't open within a year"
+            )
         at, window = min(opening, key=lambda one: one[0])
-        return Denial(Reason.OUTSIDE_WINDOW, f"outside maintenance window {names}; {window.name} opens {shown(at, window.zone)}", at)
+        return Denial(
+            Reason.OUTSIDE_WINDOW,
+            f"outside maintenance window {names}; {window.name} opens {shown(at, window.zone)}",
+            at,
+        )
 
-    def _standing(self, window: Window) -> Standing:
+    def _standing(self, window: Window) -> WindowStanding:
         if window not in self._standings:
             self._standings[window] = standing(window, self._at.now_ms)
         return self._standings[window]
@@ -188,7 +215,10 @@ class Judge:
                 continue
             running = sum(budget.selection.covers(other) for other in working)
             if running >= budget.jobs:
-                return Denial(Reason.JOBS_BUDGET, f"budget {budget.name} allows {budget.jobs} at a time, being worked on: {running}")
+                return Denial(
+                    Reason.JOBS_BUDGET,
+                    f"budget {budget.name} allows {budget.jobs} at a time, being worked on: {running}",
+                )
         return None
 
     def _spent(self, subject: Subject) -> Denial | None:
@@ -205,7 +235,7 @@ class Judge:
 
 
 class Gate:
-    """What `Queue.claim` asks; afterwards it knows the first that was turned away."""
+    """The test that `Queue.claim` applies to entries; `first` is the first subject that it denied."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -214,10 +244,10 @@ class Gate:
 
     def open(self, working: Iterable[tuple[str, str, str | None]]) -> Callable[[str, str, str | None], bool]:
         """
-        The test for one attempt to claim: database, table, pool.
+        The test for one attempt to claim; the test takes database, table and pool.
 
         Args:
-            working: the same of what is being worked on; needed only if it `counts`.
+            working: database, table and pool of each compaction that is being worked on; needed only if `counts`.
         """
         busy = [Subject(*one) for one in working]
         self.first = None

@@ -1,9 +1,11 @@
 """
-Pauses and drained hosts, as values and as the JSON that is stored.
+Pauses and drained hosts, as values and as the stored JSON.
 
-Pure. Older and newer versions read and change the same record: what isn't known is kept, and a pause that can't be understood holds everything.
+Pure. Older and newer versions read and change the same record: unknown fields are kept, and a pause of an unknown scope
+pauses everything.
 
-    holds   {"pauses": {"table:sales.*": {reason, by, since_ms, until_ms, cancel, cleaner}}, "drains": {"edge1": {reason, by, since_ms}}}
+    holds   {"pauses": {"table:sales.*": {reason, by, since_ms, until_ms, cancel, cleaner}}, "drains": {"edge1":
+    {reason, by, since_ms}}}
     spent   {"budgets": {"nightly": {"5889712": 1048576}}}          see `spending`
 """
 
@@ -20,10 +22,12 @@ SPENT = "spent"
 @dataclass(frozen=True, slots=True)
 class Pause:
     """
+    A pause: no compaction in its scope begins until it ends.
+
     Args:
-        until_ms: when it ends by itself, by the database clock; None: when somebody resumes.
-        cancel: running compactions are cancelled, too.
-        cleaner: the Cleaner leaves what is covered alone, too.
+        until_ms: when the pause ends by itself, by the database clock; None: when an operator resumes.
+        cancel: running compactions in the scope are cancelled, too.
+        cleaner: the Cleaner cleans nothing in the scope, too.
     """
 
     scope: Scope
@@ -49,7 +53,7 @@ class Pause:
 
     @classmethod
     def of(cls, scope: str, record: object) -> Self:
-        """Of any version; a record that can't be read has no end."""
+        """Read a record of any version; where its end can't be read, the pause has no end."""
         facts = record if isinstance(record, Mapping) else {}
         until = _whole(facts.get("until_ms"))
         return cls(
@@ -78,12 +82,14 @@ class Drain:
     @classmethod
     def of(cls, host: str, record: object) -> Self:
         facts = record if isinstance(record, Mapping) else {}
-        return cls(host, str(facts.get("reason") or ""), str(facts.get("by") or "somebody"), _whole(facts.get("since_ms")) or 0)
+        return cls(
+            host, str(facts.get("reason") or ""), str(facts.get("by") or "somebody"), _whole(facts.get("since_ms")) or 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """All of them."""
+    """All pauses and drains."""
 
     pauses: tuple[Pause, ...] = ()
     drains: tuple[Drain, ...] = ()
@@ -91,16 +97,16 @@ class Holds:
     @classmethod
     def of(cls, data: Mapping[str, Any] | None) -> Self:
         """
-        From what is stored; None: nothing ever was.
+        Read the stored record; None: no record was ever stored.
 
         Raises:
-            ValueError: it isn't a record of ours.
+            ValueError: the value isn't a record of pauses and drains.
         """
         if data is None:
             return cls()
         pauses, drains = data.get("pauses"), data.get("drains", {})
         if not isinstance(pauses, Mapping) or not isinstance(drains, Mapping):
-            raise ValueError("what is stored isn't a record of pauses")  # noqa: TRY004 - of what is stored, not of an argument
+            raise ValueError("what is stored isn't a record of pauses")  # noqa: TRY004 - a stored value
         return cls(
             tuple(Pause.of(str(scope), record) for scope, record in sorted(pauses.items())),
             tuple(Drain.of(str(host), record) for host, record in sorted(drains.items())),
@@ -111,7 +117,7 @@ class Holds:
 
 
 def with_pause(data: Mapping[str, Any], pause: Pause, now_ms: int) -> dict[str, Any]:
-    """What shall be stored; what an earlier pause of the same scope had of a newer version stays."""
+    """The record with this pause; it keeps fields of a newer version in an earlier pause of the same scope."""
     pauses = _current(data, now_ms)
     earlier = pauses.get(str(pause.scope))
     pauses[str(pause.scope)] = {**(earlier if isinstance(earlier, Mapping) else {}), **pause.record()}
@@ -119,26 +125,34 @@ def with_pause(data: Mapping[str, Any], pause: Pause, now_ms: int) -> dict[str, 
 
 
 def without_pauses(data: Mapping[str, Any], scopes: frozenset[str], now_ms: int) -> dict[str, Any]:
-    """Without the pauses of these scopes, by their stored names."""
+    """The record without the pauses of these scopes (by their stored names)."""
     pauses = {scope: record for scope, record in _current(data, now_ms).items() if scope not in scopes}
     return {**data, "pauses": pauses, "drains": dict(data.get("drains") or {})}
 
 
 def with_drain(data: Mapping[str, Any], drain: Drain) -> dict[str, Any]:
-    """With this host drained."""
-    return {**data, "pauses": dict(data.get("pauses") or {}), "drains": {**(data.get("drains") or {}), drain.host: drain.record()}}
+    """The record with this host drained."""
+    return {
+        **data,
+        "pauses": dict(data.get("pauses") or {}),
+        "drains": {**(data.get("drains") or {}), drain.host: drain.record()},
+    }
 
 
 def without_drain(data: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """With this host's workers claiming again."""
+    """The record without the drain of this host: its workers claim again."""
     drains = {name: record for name, record in (data.get("drains") or {}).items() if name != host}
     return {**data, "pauses": dict(data.get("pauses") or {}), "drains": drains}
 
 
 def _current(data: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
-    """Pauses that have not ended."""
+    """The stored pauses that have not ended."""
     pauses = data.get("pauses")
-    return {scope: record for scope, record in (pauses if isinstance(pauses, Mapping) else {}).items() if Pause.of(scope, record).active(now_ms)}
+    return {
+        scope: record
+        for scope, record in (pauses if isinstance(pauses, Mapping) else {}).items()
+        if Pause.of(scope, record).active(now_ms)
+    }
 
 
 def _whole(value: object) -> int | None:

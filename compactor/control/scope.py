@@ -1,7 +1,8 @@
 """
-Which compactions something applies to: all of them, those of a pool, a database, or tables whose names fit a pattern.
+Which compactions a pause, window or budget covers: all, or those of a pool, a database, or tables that fit a pattern.
 
-Pure. Patterns know `*` (any number of characters) and `?` (one); Hive's names are lower case, and so is everything compared here, but pools.
+Pure. In patterns `*` stands for any number of characters and `?` for one. Hive's names are lower case; names are
+compared in lower case, pools as they are.
 """
 
 import re
@@ -12,11 +13,14 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 DEFAULT_POOL = "default"
-"""What the pool of entries without one is called here."""
+"""The name here for the pool of entries without a pool."""
 
 
 class Subject(NamedTuple):
-    """What is asked about: a table (partitions are never told apart), and the pool that its compaction is or would be queued in; None: no pool."""
+    """
+    What a decision is about: a table (its partitions are treated alike), and the pool in which its compaction is or
+    would be queued; None: no pool.
+    """
 
     database: str
     table: str
@@ -28,7 +32,7 @@ class Subject(NamedTuple):
 
 
 class ScopeKind(StrEnum):
-    """By what a scope chooses; UNKNOWN is what a newer version wrote, and is taken for everything."""
+    """What a scope selects by; UNKNOWN was written by a newer version, and covers everything."""
 
     ALL = "all"
     POOL = "pool"
@@ -40,10 +44,10 @@ class ScopeKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Scope:
     """
-    What a pause applies to.
+    The compactions that a pause covers.
 
     Args:
-        name: the pool; the pattern of databases, or of `database.table`; empty for ALL.
+        name: the pool, or the pattern of databases or of `database.table`; empty for ALL.
     """
 
     kind: ScopeKind
@@ -61,12 +65,18 @@ class Scope:
                 return True
 
     def __str__(self) -> str:
-        """As stored, and as a metric's label: `all`, `pool:etl`, `database:sales`, `table:sales.*`."""
-        return self.kind.value if self.kind is ScopeKind.ALL else self.name if self.kind is ScopeKind.UNKNOWN else f"{self.kind.value}:{self.name}"
+        """The stored form, which is also the metric's label: `all`, `pool:etl`, `database:sales`, `table:sales.*`."""
+        return (
+            self.kind.value
+            if self.kind is ScopeKind.ALL
+            else self.name
+            if self.kind is ScopeKind.UNKNOWN
+            else f"{self.kind.value}:{self.name}"
+        )
 
     @property
     def words(self) -> str:
-        """Begins a sentence: everything is, pool etl is, database sales is, tables sales.* are."""
+        """The beginning of a sentence: everything is, pool etl is, database sales is, tables sales.* are."""
         match self.kind:
             case ScopeKind.ALL:
                 return "everything is"
@@ -79,7 +89,7 @@ class Scope:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From what `str` wrote, by any version."""
+        """Read what `str` of any version wrote."""
         kind, _, name = text.partition(":")
         if text == ScopeKind.ALL:
             return cls(ScopeKind.ALL)
@@ -89,8 +99,12 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """What a window, a blackout or a budget applies to: those of any of the pools, and of any of the tables; where none are given, all."""
+class ScopeFilter:
+    """
+    The compactions that a window, a blackout or a budget covers: both the pool and the table must be among those given.
+
+    Where no pools (or no tables) are given, all are covered.
+    """
 
     pools: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
@@ -101,12 +115,12 @@ class Selection:
 
 
 def in_pool(subject: Subject, pool: str) -> bool:
-    """Whether it belongs to a pool of this name; DEFAULT_POOL are also those without one."""
+    """Whether the subject belongs to a pool of this name; subjects without a pool belong to DEFAULT_POOL."""
     return subject.pool == pool or (pool == DEFAULT_POOL and subject.pool is None)
 
 
 def is_pattern(name: str) -> bool:
-    """Whether it may stand for several names."""
+    """Whether the name contains `*` or `?`."""
     return "*" in name or "?" in name
 
 
@@ -121,5 +135,5 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """a, b and c."""
+    """The names as a list for people: a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,8 +1,9 @@
 """
-Local times of a zone and the moments they stand for.
+Converts between local times of a zone and moments.
 
-Pure. Moments are milliseconds since 1970. Twice a year, where clocks are changed, a local time stands for no moment at all (a gap: clocks jump from 02:00 to 03:00)
-or for two (an overlap: from 03:00 back to 02:00). In a gap the moment of the jump is taken, for `first` and `last` alike.
+Pure. A moment is a number of milliseconds since 1970. In zones that change their clocks, twice a year a local time
+stands for no moment (a gap: clocks jump from 02:00 to 03:00) or for two (an overlap: from 03:00 back to 02:00). In a
+gap, `first` and `last` both give the moment of the jump.
 """
 
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -20,17 +21,17 @@ def first(local: datetime, zone: tzinfo) -> int:
 
 
 def last(local: datetime, zone: tzinfo) -> int:
-    """The last moment at which they show it."""
+    """The last moment at which clocks of the zone show this time, or the moment at which they jump over it."""
     return _moment(local, zone, fold=1)
 
 
 def local_at(moment_ms: int, zone: tzinfo) -> datetime:
-    """What clocks of the zone show, naive."""
+    """The time that clocks of the zone show at a moment, as a naive datetime."""
     return _at(moment_ms).astimezone(zone).replace(tzinfo=None, fold=0)
 
 
 def shown(moment_ms: int, zone: tzinfo) -> str:
-    """For people: 2026-01-15 14:00 CET."""
+    """A moment for people: 2026-01-15 14:00 CET."""
     return f"{_at(moment_ms).astimezone(zone):%Y-%m-%d %H:%M %Z}"
 
 
@@ -41,9 +42,10 @@ def in_ms(moment: datetime) -> int:
 
 def _moment(local: datetime, zone: tzinfo, fold: int) -> int:
     """
-    By the offset before a change of clocks (fold 0) or after it (fold 1).
+    The moment of a local time, by the offset before a change of clocks (fold 0) or after it (fold 1).
 
-    A time in a gap stands, by the offset before, for a moment after the jump, and by the one after for one before it: the jump is looked for between the two.
+    For a time in a gap, the offset before the jump gives a moment after the jump, and the offset after it gives one
+    before it: a binary search finds the jump between the two.
     """
     found = in_ms(local.replace(tzinfo=zone, fold=fold).astimezone(UTC))
     if local_at(found, zone) == local:

@@ -1,9 +1,10 @@
 """
-Maintenance windows and blackouts: at which moments they hold, and when that changes next.
+Maintenance windows and blackouts: whether a moment is inside, and when that changes next.
 
-Pure, and independent of the machine's own zone. A recurring window belongs to the local day on which it starts; one that ends at or before the time it starts at
-ends on the next day. Where clocks are changed (see `times`): what doesn't exist on that day doesn't take place; where the time of the end comes twice, a maintenance
-window ends with the first and a blackout with the second (`wide`), so that in doubt nothing begins.
+Pure, and independent of the machine's own zone. A recurring window belongs to the local day on which it starts; a
+window whose end isn't after its start ends on the next day. On a day on which clocks change (see `times`), a window
+that lies wholly in the gap doesn't take place; where the time of the end comes twice, a maintenance window ends with
+the first and a blackout with the second (`wide`), so that in doubt no compaction begins.
 Source: docs/control.md.
 """
 
@@ -11,29 +12,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, tzinfo
 
-from compactor.control.scope import Selection
+from compactor.control.scope import ScopeFilter
 from compactor.control.times import first, last, local_at
 
 DAY = 24 * 60
 _HORIZON = 400
-"""Days that are looked ahead: a year, and what a leap year and a zone may add."""
+"""Days to look ahead: a year, and a margin for leap years and zones."""
 _ENDLESS = 8
-"""Days that windows may follow each other without a gap before no end is seen."""
+"""After so many days of windows without a gap the search for an end stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recurring:
     """
-    On which days, and between which times.
+    Repeated on certain days, between two local times.
 
     Args:
         weekdays: 0 is Monday.
         dates: single days.
         yearly: (month, day) of every year.
         month_days: days of every month; -1 is the last one.
-        start, end: minutes of the day, `end` up to 24:00; not after `start`: on the next day.
+        start, end: minutes of the day, `end` up to 24:00; an `end` that isn't after `start` is on the next day.
 
-    Days are those that fit any of the four; where none is given, every day.
+    A day fits if any of the four names it; where none of the four is given, every day fits.
     """
 
     weekdays: frozenset[int] = frozenset()
@@ -66,50 +67,50 @@ class Window:
     A maintenance window or a blackout.
 
     Args:
-        wide: a blackout.
+        wide: True for a blackout.
     """
 
     name: str
     zone: tzinfo
     times: Recurring | Once
-    selection: Selection = field(default_factory=Selection)
+    selection: ScopeFilter = field(default_factory=ScopeFilter)
     wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WindowStanding:
     """
-    How a window stands at a moment.
+    Whether a moment is inside a window, and until when.
 
     Args:
-        until_ms: when that changes next; None: not within a year (inside: it goes on without a gap, for all that can be seen).
+        until_ms: when that changes next; None: not within a year (if inside: no gap was found).
     """
 
     inside: bool
     until_ms: int | None
 
 
-def standing(window: Window, now_ms: int) -> Standing:
-    """Whether the moment is inside, from the start on and before the end, and until when that stays so."""
+def standing(window: Window, now_ms: int) -> WindowStanding:
+    """Whether a moment is inside the window (start included, end excluded), and until when that stays so."""
     end: int | None = None
     for begins, ends in _intervals(window, local_at(now_ms, window.zone).date()):
         if end is None:
             if ends <= now_ms:
                 continue
             if begins > now_ms:
-                return Standing(False, begins)
+                return WindowStanding(False, begins)
             end = ends
         elif begins > end:
             break
         else:
             end = max(end, ends)
         if end - now_ms > _ENDLESS * DAY * 60_000 and isinstance(window.times, Recurring):
-            return Standing(True, None)
-    return Standing(end is not None, end)
+            return WindowStanding(True, None)
+    return WindowStanding(end is not None, end)
 
 
 def _intervals(window: Window, today: date) -> Iterator[tuple[int, int]]:
-    """Those that may touch today and later ones, by their start."""
+    """The (start, end) moments of the window that may touch today or later days, ordered by start."""
     times = window.times
     if isinstance(times, Once):
         begins, ends = _moments(window, times.begin, times.end)

@@ -1,8 +1,9 @@
 """
-Who leads, who is there, and a little shared control state: by ZooKeeper, or by the metastore's database alone.
+Leadership, membership and a little shared control state: by ZooKeeper, or by the metastore's database alone.
 
-Elects and informs; never stores truth about data. Whatever is decided here may be wrong for a while after a pause or a partition, and nothing may depend on it
-that could harm rows: that is fenced by the database and by the directories themselves (docs/operations.md).
+Elects and informs; never stores truth about data. A decision made here may be wrong for a while after a paused process
+or a network partition. So no step that could harm rows may depend on it: the database and the directories themselves
+fence such steps (docs/operations.md).
 """
 
 from compactor.coordination.base import NOTHING_NEW, Alone, Coordinator

@@ -1,11 +1,25 @@
-"""What a daemon may ask of those who coordinate, whoever that is."""
+"""
+The interface of coordination, whether ZooKeeper or the metastore's database provides it.
 
+The clock here measures for how long a fact is still valid, never the time of day. It goes on while the process is
+stopped and the machine sleeps.
+"""
+
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from compactor.coordination.model import Activity, ConflictError, Connection, Member, Role, SeenMember, Term, Value
 from compactor.errors import CompactorError
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def elapsed() -> float:
+    """Seconds since a fixed but arbitrary moment."""
+    return time.clock_gettime(_CLOCK)
+
 
 _ATTEMPTS = 20
 NOTHING_NEW = "nothing new is begun"
@@ -14,37 +28,42 @@ Changed = Callable[[], None]
 
 class Coordinator(ABC):
     """
-    Leadership, membership, control state. Safe in any number of threads.
+    Leadership, membership and control state of all daemons. Safe in any number of threads.
 
-    `connect` is enough for looking and for control state; `join` makes this process a member and a candidate.
+    `connect` is enough to list members and to use control state; `join` makes this process a member and a candidate.
     """
 
     by: str
-    """Who coordinates: `zookeeper` or `database`."""
+    """The service that coordinates: `zookeeper`, `database`, or `nobody` (a process alone)."""
 
-    # Coming and going
+    # Connecting, joining, leaving
 
     @abstractmethod
     def connect(self) -> None:
         """
-        Reach those who coordinate.
+        Connect to the coordinating service.
 
         Raises:
-            SettingsError, UnreachableError: they can't be reached.
+            SettingsError, UnreachableError: the service can't be reached.
         """
 
     @abstractmethod
     def join(self, me: Member, candidate_for: Iterable[Role], changed: Changed = lambda: None) -> None:
         """
-        Become a member, and stand for these roles; goes on trying when nobody answers.
+        Become a member and a candidate for these roles.
+
+        With ZooKeeper this doesn't wait for a connection, and goes on trying; the database must answer at once.
 
         Args:
             changed: called from another thread when leadership or the connection changed; must not block.
+
+        Raises:
+            SettingsError, UnreachableError: as `connect`, without ZooKeeper.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Leave; what we led is free for others."""
+        """Leave; the roles that this daemon led are free for others."""
 
     @property
     @abstractmethod
@@ -52,11 +71,11 @@ class Coordinator(ABC):
 
     @property
     def reached(self) -> bool:
-        """Whether we were connected at any time since we joined."""
+        """Whether this daemon was connected at any time since it joined."""
         return True
 
     def why_not_start(self) -> str | None:
-        """Why no new work may be begun now, one sentence that begins with NOTHING_NEW; None: it may."""
+        """Why no new work may begin now, a sentence that begins with NOTHING_NEW; None: it may begin."""
         if (connection := self.connection) is Connection.CONNECTED:
             return None
         return f"{NOTHING_NEW}: the connection to {self.by} is {connection.value}"
@@ -65,39 +84,39 @@ class Coordinator(ABC):
 
     @abstractmethod
     def lead(self, role: Role) -> Term | None:
-        """The term of leadership that holds now; None: somebody else leads, or nobody can tell."""
+        """The term of leadership that holds now; None: another daemon leads, or the leader is unknown."""
 
     def leading(self) -> frozenset[Role]:
-        """What we lead, for show."""
+        """The roles that this daemon leads, for display."""
         return frozenset(role for role in Role if self.lead(role) is not None)
 
     @abstractmethod
     def resign(self, role: Role) -> None:
-        """Don't stand for a role any longer."""
+        """Stop being a candidate for a role."""
 
-    def step_back(self, role: Role) -> None:  # noqa: B027 - where nobody is elected there is no line to go to the end of
-        """Let others lead who may be able to do what we can't now; we stand again, behind them."""
+    def step_back(self, role: Role) -> None:  # noqa: B027 - without an election there is no line of candidates
+        """Give up leading a role that this daemon can't fulfil now, and stand again behind the other candidates."""
 
-    def acted(self, role: Role) -> None:  # noqa: B027 - only some want to know
-        """A cycle of the role was begun, with the database's mutex held."""
+    def acted(self, role: Role) -> None:  # noqa: B027 - only the database coordinator notes it
+        """Note that this daemon began a cycle of the role, with the database's mutex held."""
 
     # Members
 
     @abstractmethod
     def report(self, doing: Iterable[Activity]) -> None:
-        """What our threads are doing; told to the others soon."""
+        """Note what the threads of this daemon are doing; other daemons see it soon."""
 
     @abstractmethod
     def members(self) -> list[SeenMember]:
         """
-        Everybody, by host and process.
+        All members, sorted by host and process.
 
         Raises:
-            UnreachableError, CompactorError: nobody answers.
+            UnreachableError, CompactorError: the coordinating service doesn't answer.
         """
 
     def present(self) -> frozenset[str] | None:
-        """The instances that are there; None when nobody can tell."""
+        """The instances of the members that are alive; None: unknown."""
         try:
             return frozenset(seen.member.instance for seen in self.members() if seen.alive)
         except CompactorError:
@@ -111,33 +130,42 @@ class Coordinator(ABC):
         The value of a key (words separated by slashes); None: never written.
 
         Raises:
-            UnreachableError, CompactorError: nobody answers.
+            UnreachableError, CompactorError: the coordinating service doesn't answer.
         """
 
     @abstractmethod
     def write(self, key: str, data: Mapping[str, Any], version: int | None) -> Value:
         """
-        Write if the version is still this one.
+        Write the value of a key if its version is still this one (compare-and-set).
 
         Args:
-            version: as read; None: the key must not have been written yet.
+            version: the version that was read; None: the key must not have been written yet.
 
         Raises:
-            ConflictError: it has another version by now.
-            OutcomeUnknownError: sent, not answered: read before writing again.
-            UnreachableError, CompactorError: nobody answers.
+            ConflictError: the value has another version by now.
+            OutcomeUnknownError: the write was sent and no answer came: read before writing again.
+            UnreachableError, CompactorError: the coordinating service doesn't answer.
         """
 
     @abstractmethod
     def watch(self, key: str, changed: Changed) -> None:
-        """Have `changed` called, from another thread, soon after the key was written by anybody; sometimes also when it wasn't. For members."""
+        """
+        Have `changed` called, from another thread, soon after any process wrote the key; sometimes also without a write.
+
+        For members only.
+        """
 
     def update(self, key: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Value:
         """
-        Read, change, write, again while others come in between.
+        Read, change and write a value; starts over when another process wrote in between.
 
         Args:
-            change: gets the data as it is, fields of other versions included, and returns what it shall be; may be called several times.
+            change: takes the current data, fields of other versions included, and returns the new data; may be called
+                several times.
+
+        Raises:
+            ConflictError: other processes wrote in between 20 times in a row.
+            UnreachableError, OutcomeUnknownError, CompactorError: as `read` and `write`.
         """
         for _ in range(_ATTEMPTS):
             now = self.read(key)
@@ -150,7 +178,7 @@ class Coordinator(ABC):
 
 
 class Alone(Coordinator):
-    """For one process by itself, as tests and tools are: leads everything, and knows nobody else."""
+    """The coordinator of a process by itself (tests, tools): it leads every role and knows no other member."""
 
     by = "nobody"
 
@@ -160,9 +188,9 @@ class Alone(Coordinator):
         self._me: Member | None = None
 
     def connect(self) -> None:
-        """There is nobody to reach."""
+        """There is no service to connect to."""
 
-    def join(self, me: Member, candidate_for: Iterable[Role], changed: Changed = lambda: None) -> None:  # noqa: ARG002 - nothing ever changes
+    def join(self, me: Member, candidate_for: Iterable[Role], changed: Changed = lambda: None) -> None:  # noqa: ARG002 - always leads
         self._me = me
 
     def close(self) -> None:
@@ -176,7 +204,7 @@ class Alone(Coordinator):
         return Term(role, 0)
 
     def resign(self, role: Role) -> None:
-        """There is nobody else."""
+        """There is no other candidate."""
 
     def report(self, doing: Iterable[Activity]) -> None:
         self._me = self._me.now_doing(doing) if self._me else None
@@ -185,7 +213,7 @@ class Alone(Coordinator):
         return [SeenMember(self._me, tuple(Role), 0)] if self._me else []
 
     def present(self) -> None:
-        """There may be others, of whom we know nothing."""
+        """Unknown: there may be other processes that don't coordinate with this one."""
 
     def read(self, key: str) -> Value | None:
         return self._values.get(key)

@@ -1,7 +1,7 @@
 """
-The words of coordination: roles that lead, members and what they are doing, terms of leadership, versioned values.
+The values of coordination: roles with a leader, members and their activities, terms of leadership, versioned values.
 
-Pure. Records are JSON objects that older and newer versions read side by side: what isn't known is ignored, and kept.
+Pure. Records are JSON objects that older and newer versions read side by side: unknown fields are ignored, and kept.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from compactor.errors import CompactorError
 
 
 class Role(StrEnum):
-    """What only one daemon at a time does."""
+    """A role that only one daemon at a time fulfils."""
 
     INITIATOR = "initiator"
     CLEANER = "cleaner"
@@ -22,7 +22,9 @@ class Role(StrEnum):
 
 class Connection(StrEnum):
     """
-    How we stand with the others: CONNECTED; SUSPENDED, nothing new is started; LOST, whoever led lets go.
+    The state of the connection to the coordinating service.
+
+    CONNECTED; SUSPENDED: the daemon starts no new work; LOST: the daemon also gives up the roles that it led.
     """
 
     CONNECTED = "connected"
@@ -31,18 +33,18 @@ class Connection(StrEnum):
 
 
 class ConflictError(CompactorError):
-    """The value has another version by now: read it again."""
+    """Another process has changed the value meanwhile: read it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
     """
-    What one thread of a daemon does.
+    What one thread of a daemon is doing.
 
     Args:
-        name: `initiator`, `worker-1`.
-        busy: in a cycle.
-        what: the entry or table it is busy with, or the sentence that ended its latest cycle.
+        name: the thread: `initiator`, `worker-1`.
+        busy: whether a cycle is running.
+        what: the entry or table that the thread is busy with, or the sentence that ended its latest cycle.
         step: the latest named step of the running cycle.
     """
 
@@ -57,7 +59,12 @@ class Activity:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
         step = record.get("step")
-        return cls(str(record.get("name", "")), bool(record.get("busy")), str(record.get("what", "")), None if step is None else str(step))
+        return cls(
+            str(record.get("name", "")),
+            bool(record.get("busy")),
+            str(record.get("what", "")),
+            None if step is None else str(step),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +73,9 @@ class Member:
     One daemon, as it describes itself.
 
     Args:
-        instance: the id of its process, as in its worker ids.
-        roles: what it may do: those of `Role` that are enabled, and `worker`.
-        extra: fields of its record that this version doesn't know.
+        instance: the id of the daemon's process, as in its worker ids.
+        roles: the enabled roles: those of `Role`, and `worker`.
+        extra: fields of the record that this version doesn't know.
     """
 
     instance: str
@@ -80,8 +87,14 @@ class Member:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
-        """The JSON object the others read."""
-        known = {"instance": self.instance, "host": self.host, "pid": self.pid, "version": self.version, "roles": list(self.roles)}
+        """The JSON object that other daemons read."""
+        known = {
+            "instance": self.instance,
+            "host": self.host,
+            "pid": self.pid,
+            "version": self.version,
+            "roles": list(self.roles),
+        }
         return {**self.extra, **known, "doing": [activity.record() for activity in self.doing]}
 
     @classmethod
@@ -95,7 +108,9 @@ class Member:
             pid=pid if isinstance(pid, int) else 0,
             version=str(record.get("version", "unknown")),
             roles=tuple(str(role) for role in roles) if isinstance(roles, list) else (),
-            doing=tuple(Activity.of(item) for item in doing if isinstance(item, Mapping)) if isinstance(doing, list) else (),
+            doing=tuple(Activity.of(item) for item in doing if isinstance(item, Mapping))
+            if isinstance(doing, list)
+            else (),
             extra={name: value for name, value in record.items() if name not in known},
         )
 
@@ -106,12 +121,12 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class SeenMember:
     """
-    A member as others see it.
+    A member as other processes see it.
 
     Args:
-        leads: the roles it leads.
-        heartbeat_age_ms: since it last said something, by the clock of ZooKeeper or of the database; never by a host's.
-        alive: False: silent for too long.
+        leads: the roles that the member leads.
+        heartbeat_age_ms: time since its latest heartbeat, by the clock of ZooKeeper or of the database, never a host's.
+        alive: False: its heartbeat is too old.
     """
 
     member: Member
@@ -126,7 +141,7 @@ class Term:
     One term of leadership.
 
     Args:
-        epoch: grows with every leader of the role; 0 where only the database's mutex elects.
+        epoch: grows with every new leader of the role; 0 where only the database's mutex elects.
     """
 
     role: Role
@@ -135,10 +150,10 @@ class Term:
 
     def check(self) -> None:
         """
-        Whether the term may be acted upon. Says nothing about the next moment: what follows must be fenced by itself.
+        Raise if the term is over. Says nothing about the next moment: the action that follows needs a fence of its own.
 
         Raises:
-            OwnershipLostError: it is over, or nobody can tell.
+            OwnershipLostError: the term is over, or that can't be known.
         """
         self._check()
 
@@ -149,7 +164,7 @@ class Value:
     A JSON object of the shared control state.
 
     Args:
-        version: changes with every write; compare-and-set goes by it.
+        version: changes with every write; compare-and-set compares it.
     """
 
     data: Mapping[str, Any]

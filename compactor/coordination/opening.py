@@ -1,21 +1,24 @@
-"""Who coordinates: ZooKeeper where the settings name it, else the metastore's database."""
+"""Chooses the coordinator: ZooKeeper where the settings name it, else the metastore's database."""
 
 from collections.abc import Callable
 
 from compactor.coordination.base import Coordinator
-from compactor.coordination.database import DatabaseCoordinator
-from compactor.coordination.zookeeper import ZooKeeperCoordinator
-from compactor.metastore.database import Database
+from compactor.coordination.sql.coordinator import DatabaseCoordinator
+from compactor.coordination.zk.coordinator import ZooKeeperCoordinator
+from compactor.metastore.db.database import Database
 from compactor.settings import Settings
 
 
-def open_coordinator(settings: Settings, database: Callable[[], Database], *, patience_seconds: float | None = None) -> Coordinator:
+def open_coordinator(
+    settings: Settings, database: Callable[[], Database], *, patience_seconds: float | None = None
+) -> Coordinator:
     """
     The coordinator that the settings ask for; not connected yet.
 
     Args:
-        database: the metastore's; asked for only where it coordinates.
-        patience_seconds: who only looks, or changes control state, waits for ZooKeeper no longer, however long a member's session goes on; None: as members do.
+        database: the metastore's database; called only where the database coordinates.
+        patience_seconds: upper limit of the session time-out, for commands that only look or change control state and
+            shall not wait for ZooKeeper as long as a member; None: the session time-out of the settings.
 
     Raises:
         SettingsError: a password file can't be read.
@@ -24,5 +27,7 @@ def open_coordinator(settings: Settings, database: Callable[[], Database], *, pa
         return DatabaseCoordinator(database(), settings.members.heartbeat_seconds)
     zookeeper = settings.zookeeper
     if patience_seconds is not None:
-        zookeeper = zookeeper.model_copy(update={"session_timeout_seconds": min(patience_seconds, zookeeper.session_timeout_seconds)})
+        zookeeper = zookeeper.model_copy(
+            update={"session_timeout_seconds": min(patience_seconds, zookeeper.session_timeout_seconds)}
+        )
     return ZooKeeperCoordinator(zookeeper, settings.members.heartbeat_seconds)

@@ -1,4 +1,4 @@
-"""The process around the roles: threads, signals, HTTP."""
+"""The daemon process around the roles: threads, signals, HTTP."""
 
 from compactor.daemon.daemon import Daemon
 

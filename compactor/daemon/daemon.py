@@ -1,8 +1,11 @@
 """
-`compactor run`: the roles as threads, signals in the main thread.
+Runs the roles as threads and handles signals in the main thread, for `compactor run`.
 
-TERM and the first INT drain: no new work; running compactions may finish until the deadline, then they are cancelled and their claims given back. A second TERM
-cancels at once. A second INT leaves at once; the next start clears up. HUP reads the settings again.
+- TERM and the first INT drain the daemon: it starts no new work. Running compactions may finish until the deadline;
+  then the daemon cancels them and gives their claims back.
+- A second TERM cancels the running compactions at once.
+- A second INT ends the process at once; the next start clears up.
+- HUP makes the daemon read the settings again.
 """
 
 import os
@@ -19,18 +22,18 @@ from compactor.daemon.loops import make_loops
 from compactor.daemon.notify import ServiceManager
 from compactor.daemon.presence import Board, describe, show, stands_for
 from compactor.daemon.web import WebServer
-from compactor.engine.submit import StoppableSubmitter
 from compactor.errors import CompactorError
 from compactor.log import configure, get_logger
-from compactor.metastore.rights import missing_rights
+from compactor.metastore.db.rights import missing_rights
 from compactor.metrics import Metrics, version
 from compactor.roles import steps
-from compactor.roles.cancellation import DrainedError
 from compactor.roles.services import Services
 from compactor.roles.steps import Observer
-from compactor.roles.worker import Worker
+from compactor.roles.worker.cancellation import DrainedError
+from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
-from compactor.storage.traffic import totals
+from compactor.spark.submitter import StoppableSubmitter
+from compactor.storage.io_counters import totals
 
 _log = get_logger(__name__)
 _CANCEL_SECONDS = 120.0
@@ -40,15 +43,15 @@ _HOUR = 3600.0
 
 class Daemon:
     """
-    One process.
+    One daemon process: its role loops, workers, HTTP server and place among the other daemons.
 
     Args:
-        settings: as loaded.
-        reload: reads the settings again, for HUP; None: HUP says that it can't.
-        observers: told each step of the roles.
-        submitter: runs the engine's jobs; None: as `spark.mode` says.
-        configure_log: whether `settings.log` is put into effect (not by those who have set up logging themselves).
-        manager: told by `run` and `stop` how it goes; None: nobody.
+        settings: the settings as loaded.
+        reload: reads the settings again, for HUP. None: on HUP the daemon logs that it can't reload them.
+        observers: called at each step of the roles.
+        submitter: runs the Spark jobs; None: the submitter that `spark.mode` names.
+        configure_log: whether to put `settings.log` into effect; False when the calling program has set up logging.
+        manager: the service manager that `run` and `stop` report to; None: there is none.
     """
 
     def __init__(
@@ -70,7 +73,9 @@ class Daemon:
         self._manager = manager or ServiceManager(None)
         self.metrics = Metrics(totals)
         self.metrics.stuck_threads.set_function(lambda: len(self.troubles()))
-        self.metrics.slack.set_function(lambda: min((loop.slack() for loop in list(self._loops.values())), default=_HOUR))
+        self.metrics.slack.set_function(
+            lambda: min((loop.slack() for loop in list(self._loops.values())), default=_HOUR)
+        )
         self.metrics.ready.set_function(lambda: not self.unready())
         self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._told_to_stop = False
@@ -85,14 +90,20 @@ class Daemon:
 
     def run(self) -> int:
         """
-        Work until told to stop; from the main thread. Returns the exit code: 0, or 1 when something didn't end in time.
+        Work until a signal stops the daemon. To be called from the main thread.
 
-        The manager hears that it is ready when those who coordinate were reached for the first time; until then the status says what is waited for.
+        The daemon reports itself ready to the service manager when its coordinator (ZooKeeper, or the metastore's
+        database) was reached for the first time; until then the status says what the daemon waits for.
+
+        Returns:
+            The exit code: 0, or 1 when a loop didn't end in time.
 
         Raises:
-            SettingsError, UnreachableError, RefusedError: it can't start.
+            SettingsError, UnreachableError, RefusedError: the daemon can't start.
         """
-        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        previous = {
+            number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        }
         try:
             self.start()
             ready = False
@@ -118,14 +129,15 @@ class Daemon:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    # For those who run it inside another program
+    # For programs that embed the daemon
 
     def start(self) -> None:
         """
-        Begin to work, in threads. Waits for the metastore, and for no store: what a predecessor left is cleared up by the Housekeeper's first cycle.
+        Start the threads. Waits for the metastore but for no store: the Housekeeper's first cycle clears up what an
+        earlier process left.
 
         Raises:
-            SettingsError, UnreachableError, RefusedError: it can't; nothing is left running.
+            SettingsError, UnreachableError, RefusedError: the daemon can't start; nothing is left running.
         """
         settings = self._settings
         if self._configure_log:
@@ -135,10 +147,15 @@ class Daemon:
                 self._web = WebServer(settings.http.host, settings.http.port, self.metrics, self.troubles, self.unready)
                 stack.callback(self._web.close)
                 self._web.start()
-            self._services = services = Services.open(settings, metrics=self.metrics, observers=self._observers, submitter=self._submitter)
+            self._services = services = Services.open(
+                settings, metrics=self.metrics, observers=self._observers, submitter=self._submitter
+            )
             stack.callback(services.close)
             if missing := missing_rights(services.database):
-                _log.error("the database's user lacks rights: run deploy/sql/grants-postgresql.sql again, as the tables' owner", missing=missing)
+                _log.error(
+                    "the database's user lacks rights: run deploy/sql/grants-postgresql.sql again, as the tables' owner",
+                    missing=missing,
+                )
             stack.enter_context(services.identity)
             made = make_loops(services, self.metrics, self._board, self._control_changed)
             self._loops, self._workers = made.loops, made.workers
@@ -160,7 +177,7 @@ class Daemon:
         )
 
     def stop(self) -> bool:
-        """Drain; returns whether everything ended in time."""
+        """Drain and close the daemon; returns whether all loops ended in time."""
         services = self._services
         if services is None:
             return True
@@ -170,7 +187,9 @@ class Daemon:
             loop.stop()
         deadline = time.monotonic() + self._settings.drain.timeout_seconds
         if not self._wait_for_loops(lambda: time.monotonic() >= deadline, cancel_on_signal=True):
-            _log.info("cancelling what is still running", busy=[worker.worker_id for worker in self._workers if worker.busy])
+            _log.info(
+                "cancelling what is still running", busy=[worker.worker_id for worker in self._workers if worker.busy]
+            )
         for worker in self._workers:
             worker.cancel(DrainedError("the daemon stops"))
         last = time.monotonic() + _CANCEL_SECONDS
@@ -185,7 +204,10 @@ class Daemon:
         return ended
 
     def reload(self) -> None:
-        """Read the settings again and take over what a running daemon can; what is wrong changes nothing."""
+        """
+        Read the settings again and apply those that can change in a running daemon. Settings with an error change
+        nothing.
+        """
         services = self._services
         if self._reload is None or services is None:
             _log.warning("settings can't be reloaded: they came from no file")
@@ -211,11 +233,11 @@ class Daemon:
         return self._web.address if self._web else None
 
     def troubles(self) -> list[str]:
-        """Why the process isn't healthy; a restart would help."""
+        """The reasons why the process isn't healthy, such that a restart would help; empty when it is healthy."""
         return [trouble for loop in self._loops.values() if (trouble := loop.trouble())]
 
     def unready(self) -> list[str]:
-        """Why it doesn't do its work now."""
+        """The reasons why the daemon doesn't do its work now; empty when it is ready."""
         services = self._services
         if services is None or not self._loops:
             return ["starting"]
@@ -225,7 +247,11 @@ class Daemon:
         return [
             *([why] if why else []),
             *([trouble] if (trouble := services.setbacks.trouble()) else []),
-            *(f"the latest cycle of {name} failed, or there was none yet" for name, loop in self._loops.items() if not loop.working),
+            *(
+                f"the latest cycle of {name} failed, or there was none yet"
+                for name, loop in self._loops.items()
+                if not loop.working
+            ),
         ]
 
     # Pieces
@@ -234,11 +260,11 @@ class Daemon:
         return self._services is not None and self._services.coordinator.reached
 
     def _status(self) -> str:
-        """One sentence for `systemctl status`."""
+        """The sentence that `systemctl status` shows."""
         return "; ".join(self.unready()) or f"queue: {self._loops['watch'].sentence}"
 
     def _coordination_changed(self) -> None:
-        """From the coordinator's thread."""
+        """Update the metrics and wake the loops of led roles and workers. The coordinator's thread calls this."""
         services = self._services
         if services is None:
             return
@@ -248,14 +274,14 @@ class Daemon:
                 loop.wake()
 
     def _control_changed(self) -> None:
-        """Somebody paused, resumed or drained: who waited may go on."""
+        """Wake the Workers, Initiator and Cleaner after a pause, resume or drain: those that waited may go on."""
         for name, loop in self._loops.items():
             if name.startswith(("worker-", "initiator", "cleaner")):
                 loop.wake()
 
     @staticmethod
     def _has_claims(services: Services) -> bool:
-        """Whether entries are still ours, or that can't be told."""
+        """Whether this process still holds claims on entries; True also when the metastore can't be asked."""
         try:
             return any(services.identity.is_mine(entry.worker_id) for entry in services.queue.working())
         except CompactorError as error:
@@ -263,7 +289,7 @@ class Daemon:
             return True
 
     def _wake_the_next(self, step: str, _: object) -> None:
-        """Nobody waits for an interval when there is work to hand on."""
+        """Wake the loops that continue a step's work, so that they don't wait for their interval to pass."""
         names = {steps.INITIATOR_QUEUED: "worker-", steps.WORKER_COMMITTED: "cleaner"}.get(step)
         if step == steps.INITIATOR_QUEUED and self._services is not None:
             self._services.emptiness.over()
@@ -272,12 +298,24 @@ class Daemon:
                 loop.wake()
 
     def _wait_for_loops(self, over: Callable[[], bool], *, cancel_on_signal: bool) -> bool:
-        """Whether all loops have ended before it was over; goes on listening to signals."""
+        """
+        Wait until all loops have ended, listening to signals meanwhile.
+
+        Args:
+            over: ends the wait when it returns True.
+            cancel_on_signal: whether TERM ends the wait.
+
+        Returns:
+            Whether all loops have ended.
+        """
         while not all(loop.join(0.05) for loop in self._loops.values()):
             if over():
                 return False
             self._resign()
-            self._manager.report((), f"draining; still at work: {', '.join(name for name, loop in self._loops.items() if not loop.join(0)) or 'nobody'}")
+            self._manager.report(
+                (),
+                f"draining; still at work: {', '.join(name for name, loop in self._loops.items() if not loop.join(0)) or 'nobody'}",
+            )
             try:
                 number = self._signals.get_nowait()
             except queue.Empty:
@@ -287,14 +325,19 @@ class Daemon:
         return True
 
     def _resign(self) -> None:
-        """What has ended here another daemon may begin, while compactions still run."""
+        """Give up the roles whose loops have ended: another daemon may lead them while compactions still run here."""
         for role in list(self._led):
             if self._services is not None and self._loops[role].join(0):
                 self._services.coordinator.resign(role)
                 self._led.remove(role)
 
     def _next_signal(self) -> int | None:
-        """Waits in short turns: a signal that comes just before the wait begins doesn't end it, and is dealt with after it."""
+        """
+        The next signal, or None after 0.5 s.
+
+        The wait is short because a signal that arrives just before the wait begins doesn't end it; such a signal is
+        handled after the wait.
+        """
         try:
             return self._signals.get(timeout=0.5)
         except queue.Empty:

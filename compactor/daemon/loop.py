@@ -1,8 +1,8 @@
 """
-One role, again and again, in a thread of its own.
+Runs the cycles of one role in a thread of its own.
 
-The loop knows when to call `run_once`, measures it, writes its sentence to the log when it says something new, and survives whatever it raises. It knows nothing
-of what the role does.
+The loop knows when to call `run_once`, measures it, logs the sentence that it returns when the sentence is new, and
+survives every exception that it raises. The loop knows nothing of what the role does.
 """
 
 import re
@@ -13,8 +13,7 @@ from collections.abc import Callable
 from compactor.errors import CompactorError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metrics import Metrics
-from compactor.roles.progress import Progress
-from compactor.roles.turn import NoTurn
+from compactor.roles.cycle import NoTurn, Progress
 
 _log = get_logger(__name__)
 _LONGEST_PAUSE = 320.0
@@ -23,17 +22,19 @@ _LENGTH_OF_TIME = re.compile(r"\b[\d.]+ (?:s|min|h|d)\b")
 
 class RoleLoop:
     """
-    A thread around `run_once`.
+    A thread that calls `run_once` again and again.
 
     Args:
-        name: for thread, log and health: `initiator`, `worker-1`.
-        role: for metrics: `initiator`, `worker`.
-        run_once: one cycle; returns a sentence, a `NoTurn` when nothing could come of it.
-        interval: seconds between the starts of two cycles, asked before each pause since settings may change.
-        limit: seconds after which a loop counts as stuck that neither completed a cycle nor got on in one.
-        again: whether to go on at once after this sentence (a worker that found work looks for more).
-        told: whether somebody else has said this sentence already, for all loops: then it is no news.
-        progress: what the role tells inside a cycle; None: it tells nothing, and only whole cycles count.
+        name: names the loop in thread, log and health: `initiator`, `worker-1`.
+        role: names the role in metrics: `initiator`, `worker`.
+        run_once: one cycle; returns a sentence, as a `NoTurn` when the role had no turn to work.
+        interval: seconds between the starts of two cycles; asked before each pause, since settings may change.
+        limit: seconds without a completed cycle and without progress inside a cycle, after which the loop counts as
+            stuck.
+        again: whether the next cycle begins at once after this sentence (a worker that found work looks for more).
+        told: whether another component has logged this sentence already, for all loops; then the loop logs it at
+            debug level only.
+        progress: records the role's progress inside a cycle; None: only completed cycles count.
     """
 
     def __init__(
@@ -63,9 +64,9 @@ class RoleLoop:
         self._said = ""
         self._failures = 0
         self.succeeded = False
-        """Whether the latest cycle ended without an error; False before the first."""
+        """Whether the latest cycle ended without an error; False before the first cycle."""
         self._running = False
-        metrics.last_cycle.labels(role)  # there from the start: a role that never got anywhere shows 0
+        metrics.last_cycle.labels(role)  # present from the start: a role that completed no cycle shows 0
         for outcome in ("ok", "no-turn", "unreachable", "error"):
             metrics.cycles.labels(role, outcome)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -75,21 +76,21 @@ class RoleLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """No cycle begins after this; the running one goes on."""
+        """Let no further cycle begin; a running cycle goes on."""
         self._stop.set()
         self._wake.set()
 
     def wake(self) -> None:
-        """Begin the next cycle now."""
+        """End the pause: the next cycle begins now."""
         self._wake.set()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Whether the thread has ended."""
+        """Wait for the thread for at most `timeout` seconds; returns whether it has ended."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def trouble(self) -> str | None:
-        """Why this loop isn't healthy, None when it is."""
+        """Why this loop isn't healthy; None when it is."""
         if self._stop.is_set() or not self._began:
             return None
         if not self._thread.is_alive():
@@ -99,29 +100,29 @@ class RoleLoop:
         return None
 
     def slack(self) -> float:
-        """For how many seconds it counts as healthy without getting on; 0 when it doesn't."""
+        """For how many more seconds the loop counts as healthy without progress; 0 when it isn't healthy."""
         if self._stop.is_set() or not self._began:
             return self._limit()
         return max(0.0, self._limit() - self._progress.age()) if self._thread.is_alive() else 0.0
 
     @property
     def _began(self) -> bool:
-        """Before that its daemon is about to start: it may wait for ZooKeeper first."""
+        """Whether the thread was started. Until then the daemon is still starting and may wait for ZooKeeper."""
         return self._thread.ident is not None
 
     @property
     def sentence(self) -> str:
-        """What the latest cycle said; empty before the first."""
+        """The sentence of the latest cycle; empty before the first cycle."""
         return self._said
 
     @property
     def busy(self) -> bool:
-        """In a cycle."""
+        """Whether a cycle is running."""
         return self._running
 
     @property
     def working(self) -> bool:
-        """Whether it does what it is for: in a cycle, or the latest one ended without an error."""
+        """Whether the latest cycle ended without an error, or a cycle is running that follows no failed one."""
         return self.succeeded or (self._running and not self._failures)
 
     def _run(self) -> None:
@@ -169,7 +170,10 @@ class RoleLoop:
         return sentence
 
     def _is_news(self, sentence: str) -> bool:
-        """Whether it says something else than the latest one; that time went by is none: who waits tells for how long."""
+        """
+        Whether a sentence differs from the latest one in more than a length of time: a waiting role says for how long
+        it has waited.
+        """
         return not self._told(sentence) and _LENGTH_OF_TIME.sub("", sentence) != _LENGTH_OF_TIME.sub("", self._said)
 
     def _pause(self, took: float) -> float:

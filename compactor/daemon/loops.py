@@ -1,5 +1,7 @@
 """
-Which loops a daemon runs: each role, how often, for how long it may not get on, and that what is led is done by the leader alone.
+Says which loops a daemon runs, how often each runs, and for how long each may make no progress.
+
+Only the elected leader works on a role that is led.
 """
 
 from collections.abc import Callable
@@ -10,15 +12,14 @@ from compactor.daemon.loop import RoleLoop
 from compactor.daemon.presence import Board, Presence
 from compactor.errors import MutexHeldError, OwnershipLostError, UnreachableError
 from compactor.metrics import Metrics
-from compactor.roles.cleaner import Cleaner
-from compactor.roles.holding import Holding
-from compactor.roles.housekeeper import Housekeeper
-from compactor.roles.initiator import Initiator
-from compactor.roles.progress import Progress
+from compactor.roles.cleaner.cleaner import Cleaner
+from compactor.roles.cycle import NoTurn, Progress
+from compactor.roles.housekeeper.housekeeper import Housekeeper
+from compactor.roles.initiator.initiator import Initiator
+from compactor.roles.pauses import Pauses
+from compactor.roles.queue_metrics import QueueMetrics
 from compactor.roles.services import Services
-from compactor.roles.turn import NoTurn
-from compactor.roles.watch import Watch
-from compactor.roles.worker import DRAINING, IDLE, WAITING, Worker
+from compactor.roles.worker.worker import DRAINING, IDLE, WAITING, Worker
 from compactor.settings import Settings
 
 _WATCH_SECONDS = 15.0
@@ -30,9 +31,11 @@ _HELD = "the database's mutex is another's"
 @dataclass(slots=True)
 class Loops:
     """
+    The loops of one daemon.
+
     Args:
-        loops: by name, in the order in which they are started.
-        workers: behind the loops named `worker-…`.
+        loops: by name, in the order in which the daemon starts them.
+        workers: the workers behind the loops named `worker-…`.
     """
 
     loops: dict[str, RoleLoop] = field(default_factory=dict)
@@ -41,11 +44,11 @@ class Loops:
 
 def make_loops(services: Services, metrics: Metrics, board: Board, control_changed: Callable[[], None]) -> Loops:
     """
-    The loops that the settings ask for, not started.
+    The loops that the settings ask for, not yet started.
 
     Args:
-        board: what each thread is at, for `compactor members`.
-        control_changed: told when somebody paused, resumed or drained.
+        board: knows the latest step of each thread, for `compactor members`.
+        control_changed: called after a pause, resume or drain.
     """
     made = Loops()
 
@@ -62,13 +65,26 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
         def again(sentence: str) -> bool:
             if worker:
                 return sentence not in {IDLE, DRAINING} and not sentence.startswith(WAITING)
-            return sentence.startswith(_HELD) and services.coordinator.by == "zookeeper"  # elected: as soon as whoever was stopped has lost it
+            # elected while the mutex is held: try again at once, until the stopped daemon has lost it
+            return sentence.startswith(_HELD) and services.coordinator.by == "zookeeper"
 
         def told(sentence: str) -> bool:
-            """By the coordinator, once for all."""
-            return sentence.startswith(f"{WAITING}: {NOTHING_NEW}") or (name in {"control", "members"} and services.coordinator.why_not_start() is not None)
+            """Whether the coordinator has logged this already, once for all loops."""
+            return sentence.startswith(f"{WAITING}: {NOTHING_NEW}") or (
+                name in {"control", "members"} and services.coordinator.why_not_start() is not None
+            )
 
-        made.loops[name] = RoleLoop(name, role, run_once, interval=interval, limit=limit, metrics=metrics, again=again, told=told, progress=progress)
+        made.loops[name] = RoleLoop(
+            name,
+            role,
+            run_once,
+            interval=interval,
+            limit=limit,
+            metrics=metrics,
+            again=again,
+            told=told,
+            progress=progress,
+        )
 
     def led(role: Role, run_once: Callable[[], str], no_turn: Callable[[], None] = lambda: None) -> Callable[[], str]:
         def cycle() -> str:
@@ -88,11 +104,18 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
     keep = lambda: now().housekeeper.interval_seconds  # noqa: E731
     kept = Progress()
     add("housekeeper", "housekeeper", Housekeeper(services, kept).run_once, keep, thrice(keep), progress=kept)
-    add("watch", "watch", Watch(services).run_once, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
+    add("watch", "watch", QueueMetrics(services).run_once, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
     if now().initiator.enabled:
         look = lambda: now().initiator.interval_seconds  # noqa: E731
         looked = Progress()
-        add("initiator", "initiator", led(Role.INITIATOR, Initiator(services, looked).run_once), look, thrice(look), progress=looked)
+        add(
+            "initiator",
+            "initiator",
+            led(Role.INITIATOR, Initiator(services, looked).run_once),
+            look,
+            thrice(look),
+            progress=looked,
+        )
     for number, pool in enumerate(now().worker.pool_of_each, 1):
         worker = Worker(services, number, pool)
         made.workers.append(worker)
@@ -102,8 +125,15 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
         cleaned = Progress()
         cleaner = Cleaner(services, cleaned)
         clean = lambda: now().cleaner.interval_seconds  # noqa: E731
-        add("cleaner", "cleaner", led(Role.CLEANER, cleaner.run_once, cleaner.no_turn), clean, thrice(clean), progress=cleaned)
-    holding = Holding(services, made.workers, control_changed)
+        add(
+            "cleaner",
+            "cleaner",
+            led(Role.CLEANER, cleaner.run_once, cleaner.no_turn),
+            clean,
+            thrice(clean),
+            progress=cleaned,
+        )
+    holding = Pauses(services, made.workers, control_changed)
     add("control", "control", holding.run_once, lambda: now().control.refresh_seconds, lambda: _HOUR / 4)
     shown = [name for name in made.loops if name not in {"watch", "control"}]
     presence = Presence(services, made.loops, board, shown)
@@ -112,7 +142,7 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
 
 
 def as_leader(services: Services, role: Role, run_once: Callable[[], str]) -> str:
-    """One cycle, if we are elected; standing by and letting go are no failures."""
+    """Run one cycle if this daemon leads the role. Standing by and losing the leadership are no failures."""
     if (why := services.coordinator.why_not_start()) is not None:
         return NoTurn(f"{WAITING}: {why}")
     if services.coordinator.lead(role) is None:
@@ -124,5 +154,5 @@ def as_leader(services: Services, role: Role, run_once: Callable[[], str]) -> st
     except OwnershipLostError as error:
         return NoTurn(f"{_STANDS_BY}: {error}")
     except UnreachableError:
-        services.coordinator.step_back(role)  # what we can't reach another daemon may
+        services.coordinator.step_back(role)  # another daemon may reach what this one can't
         raise

@@ -1,8 +1,10 @@
 """
-Telling the service manager (systemd, or whatever set NOTIFY_SOCKET) how the daemon is: started, reloading, stopping, alive, and one sentence of status.
+Tells the service manager (systemd, or another one that sets NOTIFY_SOCKET) how the daemon is: started, reloading,
+stopping, alive, and one sentence of status.
 
-Knows the protocol of sd_notify(3): one datagram of `NAME=value` lines. Knows nothing of roles; without NOTIFY_SOCKET everything here does nothing. A message that
-can't be sent is no reason to stop work: it is logged once, and the manager's own time-outs do the rest.
+Knows the protocol of sd_notify(3): one datagram of `NAME=value` lines. Knows nothing of roles. Without NOTIFY_SOCKET
+the functions here do nothing. A message that can't be sent doesn't stop the daemon: the first failure is logged, and
+the manager's own time-outs do the rest.
 """
 
 import os
@@ -20,11 +22,12 @@ _MICROSECONDS = 1_000_000
 
 class ServiceManager:
     """
-    The one that started us.
+    The service manager that started this process.
 
     Args:
-        address: of its datagram socket: a path, or `@name` for the abstract namespace; None: there is no manager.
-        watchdog_seconds: it wants a sign of life at least so often; None: it doesn't.
+        address: of the manager's datagram socket: a path, or `@name` for the abstract namespace; None: there is no
+            manager.
+        watchdog_seconds: the longest time that the manager allows between two signs of life; None: it wants none.
     """
 
     def __init__(self, address: str | None, watchdog_seconds: float | None = None) -> None:
@@ -36,30 +39,47 @@ class ServiceManager:
 
     @classmethod
     def from_environment(cls, environment: MutableMapping[str, str]) -> Self:
-        """What NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID say. They are taken out: Spark's JVM, our child, is not the one who was asked."""
-        address, interval, process = (environment.pop(name, None) for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"))
+        """
+        The manager that NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID describe.
+
+        The variables are removed from `environment`: they are meant for this process and not for its child, Spark's
+        JVM.
+        """
+        address, interval, process = (
+            environment.pop(name, None) for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+        )
         if not address:
             return cls(None)
         ours = process in {None, str(os.getpid())}
-        return cls(address, int(interval) / _MICROSECONDS if ours and interval is not None and interval.isdecimal() and int(interval) else None)
+        return cls(
+            address,
+            int(interval) / _MICROSECONDS
+            if ours and interval is not None and interval.isdecimal() and int(interval)
+            else None,
+        )
 
     def ready(self) -> None:
-        """Started, or done with a reload."""
+        """Report that the daemon has started, or has finished a reload."""
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """`ready` must follow. The time lets the manager tell this reload from an earlier one."""
+        """
+        Report that a reload begins; `ready` must follow.
+
+        The time that is sent lets the manager tell this reload from an earlier one.
+        """
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self, seconds: float) -> None:
-        """The end has begun and may take so long, whatever the unit's own limit is."""
+        """Report that the daemon stops and may take `seconds`, even if the unit's own limit is shorter."""
         self._send("STOPPING=1", f"EXTEND_TIMEOUT_USEC={round(seconds * _MICROSECONDS)}", "STATUS=draining")
 
     def report(self, troubles: Sequence[str], status: str) -> None:
         """
-        To be called often: a sign of life when one is due and there is no trouble, and the status when it changed.
+        Send a sign of life when one is due, and the status when it changed. To be called often.
 
-        With troubles the signs of life stop, so that the manager restarts us after its WatchdogSec; the status says why.
+        With troubles the daemon sends no signs of life, so that the manager restarts it after the unit's WatchdogSec;
+        the status then shows the troubles.
         """
         lines = []
         now = time.monotonic()

@@ -1,7 +1,7 @@
 """
-This daemon among the others: what it tells them it is doing, and what the metrics show of them.
+Tells the other daemons what this daemon is doing, and shows members and leadership in the metrics.
 
-Knows loops and steps; who coordinates, and how, is the coordinator's business.
+Knows loops and steps. How daemons coordinate, and through which service, is known to the coordinator.
 """
 
 import os
@@ -19,18 +19,22 @@ _SENTENCE = 200
 
 
 class Board:
-    """An observer of the steps: which one each loop passed last, and about what."""
+    """An observer that keeps the latest step of each loop's thread, and what the step was about."""
 
     def __init__(self) -> None:
         self._latest: dict[str, tuple[str, str]] = {}
 
     def note(self, step: str, about: object) -> None:
         name = threading.current_thread().name
-        what = f"{about.kind} compaction {about.id} of {about.entity}" if isinstance(about, QueueEntry) else str(about or "")
+        what = (
+            f"{about.kind} compaction {about.id} of {about.entity}"
+            if isinstance(about, QueueEntry)
+            else str(about or "")
+        )
         self._latest["cleaner" if name.startswith("cleaning") else name] = (step, what)
 
     def activity(self, loop: RoleLoop) -> Activity:
-        """A running cycle by its latest step, an idle loop by what its latest cycle said."""
+        """What a loop is doing: the latest step of a running cycle, or the sentence of an idle loop's latest cycle."""
         if not loop.busy:
             self._latest.pop(loop.name, None)
             return Activity(loop.name, busy=False, what=loop.sentence[:_SENTENCE])
@@ -40,10 +44,11 @@ class Board:
 
 class Presence:
     """
-    Told to the others once a heartbeat.
+    The role that reports this daemon's activities to the other daemons, once per heartbeat.
 
     Args:
-        loops: all of this daemon's; filled later.
+        loops: all loops of this daemon, by name; later additions are seen.
+        shown: names of the loops to report.
     """
 
     def __init__(self, services: Services, loops: Mapping[str, RoleLoop], board: Board, shown: Iterable[str]) -> None:
@@ -53,7 +58,7 @@ class Presence:
         self._shown = tuple(shown)
 
     def run_once(self) -> str:
-        """Never fails: a daemon that can't tell the others works all the same."""
+        """Report the activities and update the metrics. A daemon that can't reach the others works all the same."""
         coordinator, metrics = self._services.coordinator, self._services.metrics
         coordinator.report(self._board.activity(loop) for name, loop in self._loops.items() if name in self._shown)
         leading = show(metrics, self._services)
@@ -66,13 +71,22 @@ class Presence:
 
 
 def stands_for(settings: Settings) -> tuple[Role, ...]:
-    """The roles that this daemon may come to lead; each is played by the loop of that name."""
-    enabled = {Role.HOUSEKEEPER: True, Role.INITIATOR: settings.initiator.enabled, Role.CLEANER: settings.cleaner.enabled}
+    """The roles that this daemon may be elected to lead; the loop of the same name runs each."""
+    enabled = {
+        Role.HOUSEKEEPER: True,
+        Role.INITIATOR: settings.initiator.enabled,
+        Role.CLEANER: settings.cleaner.enabled,
+    }
     return tuple(role for role in enabled if enabled[role])
 
 
 def show(metrics: Metrics, services: Services) -> frozenset[Role]:
-    """Put leadership and connection into the metrics, at once when they change; returns what we lead. That nobody leads what nobody stands for is no news."""
+    """
+    Show leadership and connection in the metrics; called at once when they change. Returns the roles that this daemon
+    leads.
+
+    Only roles that this daemon stands for are shown.
+    """
     coordinator = services.coordinator
     leading, connection = coordinator.leading(), coordinator.connection
     metrics.show(metrics.leader, {(role.value,): role in leading for role in stands_for(services.settings)})
@@ -82,6 +96,6 @@ def show(metrics: Metrics, services: Services) -> frozenset[Role]:
 
 
 def describe(services: Services, roles: Iterable[str]) -> Member:
-    """This process, for the others."""
+    """This process as the other daemons see it."""
     identity = services.identity
     return Member(identity.instance, identity.host, os.getpid(), version(), tuple(roles))

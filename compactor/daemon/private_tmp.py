@@ -1,7 +1,9 @@
 """
-Ticket caches that somebody renews and the daemon doesn't see: a systemd unit with PrivateTmp has a /tmp and a /var/tmp of its own.
+Finds Kerberos ticket caches that the daemon can't see: a systemd unit with PrivateTmp has a /tmp and a /var/tmp of its
+own, so the daemon doesn't see a cache that another process keeps in the host's /tmp.
 
-Kerberos' library would say only that there is no cache. Source: systemd.exec(5), PrivateTmp; proc_pid_mountinfo(5); docs/edge-node.md (Kerberos).
+The Kerberos library would only report that there is no cache.
+Source: systemd.exec(5), PrivateTmp; proc_pid_mountinfo(5); docs/edge-node.md (Kerberos).
 """
 
 import re
@@ -15,11 +17,12 @@ _MADE_BY_SYSTEMD = "/systemd-private-"
 
 def unseen_caches(ticket_cache: str | None, environment: Mapping[str, str], mounts: str | None = None) -> list[str]:
     """
-    A sentence for each cache that is named in a directory which is this service's own.
+    A sentence for each configured ticket cache that lies in a directory private to this service.
 
     Args:
-        ticket_cache: `hdfs.ticket_cache`.
-        mounts: the text of /proc/self/mountinfo; None: read it.
+        ticket_cache: the setting `hdfs.ticket_cache`.
+        environment: may name a cache in KRB5CCNAME.
+        mounts: the text of /proc/self/mountinfo; None: read the file.
     """
     named = {"hdfs.ticket_cache": ticket_cache, "KRB5CCNAME": environment.get("KRB5CCNAME")}
     own = _private(_mounts() if mounts is None else mounts)
@@ -34,11 +37,13 @@ def unseen_caches(ticket_cache: str | None, environment: Mapping[str, str], moun
 
 def _private(mounts: str) -> list[PurePosixPath]:
     found = [(fields[3], PurePosixPath(fields[4])) for fields in map(str.split, mounts.splitlines()) if len(fields) > 4]
-    return [directory for directory in _SHARED if any(_MADE_BY_SYSTEMD in root and at == directory for root, at in found)]
+    return [
+        directory for directory in _SHARED if any(_MADE_BY_SYSTEMD in root and at == directory for root, at in found)
+    ]
 
 
 def _mounts() -> str:
-    """Empty where there is no /proc."""
+    """The text of /proc/self/mountinfo; empty on systems without /proc."""
     try:
         return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

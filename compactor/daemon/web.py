@@ -1,7 +1,7 @@
 """
-The daemon's small HTTP server: `/metrics`, `/-/healthy`, `/-/ready`.
+Serves the daemon's `/metrics`, `/-/healthy` and `/-/ready` by HTTP.
 
-Reads; changes nothing. A check answers 200 `OK`, or 503 with one line for each trouble.
+The server changes nothing. A check answers 200 `OK`, or 503 with one line for each trouble.
 """
 
 import sys
@@ -19,7 +19,7 @@ Check = Callable[[], Sequence[str]]
 
 
 class _Server(ThreadingHTTPServer):
-    """One thread for each request; who hangs up before the answer is no news."""
+    """Handles each request in a thread. A client that disconnects before the answer is logged at debug level only."""
 
     daemon_threads = True
 
@@ -80,7 +80,7 @@ class WebServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port in use; tells the port that was chosen when 0 was asked for."""
+        """Host and port in use; with `port` 0 the port that the system chose."""
         host, port = self._server.server_address[:2]
         return str(host), int(port)
 

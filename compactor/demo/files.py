@@ -1,7 +1,8 @@
 """
-Files as Hive's writers leave them: ACID bucket files, plain ORC files, text files, markers.
+Writes files as Hive's writers do: ACID bucket files, plain ORC files, text files, markers.
 
-Knows the content of one file; knows nothing of transactions, tables or the metastore. Written by pyorc, so that compaction is never fed by its own writer.
+Knows the content of one file; knows nothing of transactions, tables or the metastore. pyorc writes the ORC files, so
+that compaction doesn't read files of its own writer.
 Source: docs/layout.md; Hive's OrcRecordUpdater, AcidUtils.
 """
 
@@ -25,14 +26,17 @@ Row = tuple[Any, ...]
 """Values of the table's columns, in order; nested structs are tuples, maps are dicts."""
 
 Event = tuple[int, int, int, int, int, Row | None]
-"""operation, originalTransaction (write id), bucket property, rowId, currentTransaction (write id), row (None when deleted)."""
+"""
+operation, originalTransaction (write id), bucket property, rowId, currentTransaction (write id), row (None when
+deleted).
+"""
 
 _EPOCH = dt.date(1970, 1, 1)
 _EPOCH_TIME = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class _Days(pyorc.converters.ORCConverter):  # type: ignore[misc]  # pyorc ships no usable types
-    """A date, or (for dates beyond Python's calendar) the day number that the file shall hold."""
+    """Converts a date, or (for dates beyond Python's calendar) the day number that the file is to hold."""
 
     @staticmethod
     def from_orc(days: int) -> int:
@@ -44,7 +48,9 @@ class _Days(pyorc.converters.ORCConverter):  # type: ignore[misc]  # pyorc ships
 
 
 class _Instant(pyorc.converters.ORCConverter):  # type: ignore[misc]
-    """A datetime with a zone, or (to the nanosecond) a pair of seconds since 1970 and nanoseconds 0..999,999,999."""
+    """
+    Converts a datetime with a zone, or (to the nanosecond) a pair of seconds since 1970 and nanoseconds 0..999,999,999.
+    """
 
     @staticmethod
     def from_orc(seconds: int, nanoseconds: int, _zone: ZoneInfo) -> tuple[int, int]:
@@ -62,7 +68,7 @@ _WIDE = Context(prec=80)
 
 
 class _Exact(pyorc.converters.ORCConverter):  # type: ignore[misc]
-    """Decimals as they are: pyorc's own converter rounds."""
+    """Converts decimals exactly; pyorc's own converter rounds."""
 
     @staticmethod
     def from_orc(value: str) -> Decimal:
@@ -79,10 +85,10 @@ _CONVERTERS = {pyorc.TypeKind.DATE: _Days, pyorc.TypeKind.TIMESTAMP: _Instant, p
 @dataclass(frozen=True, slots=True)
 class FileOptions:
     """
-    How an ORC file is laid out; sizes in bytes, stride in rows. Defaults are those of Hive's insert deltas.
+    The layout of an ORC file; sizes in bytes, stride in rows. The defaults are those of Hive's insert deltas.
 
     Args:
-        stripe_rows: end each stripe after so many rows; 0 leaves it to `stripe_size`.
+        stripe_rows: rows of each stripe; 0: `stripe_size` ends a stripe.
     """
 
     compression: str = "ZLIB"
@@ -94,7 +100,7 @@ class FileOptions:
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, str]) -> "FileOptions":
-        """What the table's `orc.…` properties say, as Hive's writer reads them."""
+        """The options that a table's `orc.…` properties give, as Hive's writer reads them."""
         default = cls()
         return cls(
             compression=parameters.get("orc.compress", default.compression).upper(),
@@ -112,15 +118,18 @@ def row_struct(columns: Sequence[tuple[str, str]]) -> str:
 
 
 def acid_struct(columns: Sequence[tuple[str, str]]) -> str:
-    """The six-column schema of ACID files around the table's columns."""
+    """The ORC schema of ACID files: six columns, the last of which holds the table's columns."""
     return f"struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint,row:{row_struct(columns)}>"
 
 
-def write_acid(path: Path, columns: Sequence[tuple[str, str]], events: Sequence[Event], options: FileOptions | None = None) -> None:
+def write_acid(
+    path: Path, columns: Sequence[tuple[str, str]], events: Sequence[Event], options: FileOptions | None = None
+) -> None:
     """
-    Write one bucket file of a base, delta or delete delta; `events` are sorted by (write id, bucket, row id) here.
+    Write one bucket file of a base, delta or delete delta. The function sorts `events` by (write id, bucket, row id).
 
-    The file carries what Hive's OrcRecordUpdater adds: hive.acid.key.index (last key of each stripe), hive.acid.stats, hive.acid.version.
+    The file carries the metadata that Hive's OrcRecordUpdater adds: hive.acid.key.index (last key of each stripe),
+    hive.acid.stats, hive.acid.version.
 
     Raises:
         FileExistsError: there is a file of that name.
@@ -128,7 +137,8 @@ def write_acid(path: Path, columns: Sequence[tuple[str, str]], events: Sequence[
     ordered = sorted(events, key=lambda event: event[1:4])
     counts = [sum(1 for event in ordered if event[0] == operation) for operation in (INSERT, 1, DELETE)]
     stripes = [len(ordered)] if ordered else []
-    while True:  # the key index has to be given before the writer has told where its stripes end: nearly always one, else write again
+    # the writer needs the key index before it tells where stripes end: assume one stripe, write again if there are more
+    while True:
         ends = [ordered[end - 1] for end in itertools.accumulate(stripes)]
         data = _orc(
             acid_struct(columns),
@@ -147,9 +157,11 @@ def write_acid(path: Path, columns: Sequence[tuple[str, str]], events: Sequence[
     _write_new(path, data)
 
 
-def write_plain(path: Path, columns: Sequence[tuple[str, str]], rows: Iterable[Row], options: FileOptions | None = None) -> None:
+def write_plain(
+    path: Path, columns: Sequence[tuple[str, str]], rows: Iterable[Row], options: FileOptions | None = None
+) -> None:
     """
-    Write an ORC file without ACID columns: insert-only tables, LOAD DATA, and tables that were not transactional yet.
+    Write an ORC file without ACID columns, as insert-only tables, LOAD DATA and tables not yet transactional have them.
 
     Raises:
         FileExistsError: there is a file of that name.
@@ -164,22 +176,26 @@ def write_text(path: Path, rows: Iterable[Row]) -> None:
 
 
 def write_version_file(directory: Path) -> None:
-    """Mark a directory as written by an ACID 2 writer (`_orc_acid_version` holds the one character 2)."""
+    """Mark a directory as written by an ACID 2 writer: `_orc_acid_version` holds the one character 2."""
     _write_new(directory / "_orc_acid_version", b"2")
 
 
 def write_marker(directory: Path, data_format: str) -> None:
-    """Write `_metadata_acid`: `compacted`, `truncated` or `dropped`."""
+    """Write `_metadata_acid` with a data format: `compacted`, `truncated` or `dropped`."""
     _write_new(directory / "_metadata_acid", f'{{"thisFileVersion":"0","dataFormat":"{data_format}"}}'.encode())
 
 
 def write_flush_length(bucket_file: Path, lengths: Sequence[int]) -> None:
-    """Write the side file of a streaming writer: each flush appends the length up to which the bucket file may be read."""
+    """
+    Write the side file of a streaming writer: each flush appends the length up to which the bucket file may be read.
+    """
     side = bucket_file.with_name(f"{bucket_file.name}_flush_length")
     _write_new(side, b"".join(length.to_bytes(8, "big") for length in lengths))
 
 
-def _orc(schema: str, rows: Iterable[Any], options: FileOptions, metadata: Mapping[str, str], prefix: str = "") -> bytes:
+def _orc(
+    schema: str, rows: Iterable[Any], options: FileOptions, metadata: Mapping[str, str], prefix: str = ""
+) -> bytes:
     buffer = io.BytesIO()
     writer = pyorc.Writer(
         buffer,
@@ -194,7 +210,8 @@ def _orc(schema: str, rows: Iterable[Any], options: FileOptions, metadata: Mappi
         converters=_CONVERTERS,
     )
     writer.set_user_metadata(**{key: value.encode() for key, value in metadata.items()})
-    if options.stripe_rows:  # as a streaming client flushes: each stripe is followed by a footer that the next one makes void
+    # a streaming client flushes like this: a footer follows each stripe, and the next stripe makes that footer void
+    if options.stripe_rows:
         for group in _batched(rows, options.stripe_rows):
             writer.writerows(group)
             writer.write_intermediate_footer()
@@ -205,7 +222,7 @@ def _orc(schema: str, rows: Iterable[Any], options: FileOptions, metadata: Mappi
 
 
 def _batched(items: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
-    """Groups of `size`, the last one may be smaller (itertools has this from Python 3.12)."""
+    """Groups of `size` items, the last of which may be smaller; itertools.batched does this from Python 3.12 on."""
     iterator = iter(items)
     while group := tuple(itertools.islice(iterator, size)):
         yield group

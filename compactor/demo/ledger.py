@@ -1,8 +1,10 @@
 """
-Who wrote what, and who is done: transactions and write ids as Hive's DML uses them.
+Keeps transactions, their states and their write ids, as Hive's DML uses them.
 
-`Ledger` is what the warehouse builder tells; `MemoryLedger` keeps it in memory, for tests of files alone. The one that keeps Hive's own rows is in `rows`.
-A snapshot is taken as the strings that Hive hands its readers. Source: Hive's TxnCommonUtils, ValidReaderWriteIdList, ValidReadTxnList.
+`Ledger` is the interface that the warehouse builder calls. `MemoryLedger` keeps the state in memory, for tests of files
+alone; `rows.MetastoreLedger` keeps it in Hive's own tables. A snapshot consists of the strings that Hive hands its
+readers.
+Source: Hive's TxnCommonUtils, ValidReaderWriteIdList, ValidReadTxnList.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,21 +14,25 @@ from typing import Protocol
 from compactor.acid.compaction import LayoutVersion
 
 NEVER = 9223372036854775807
-"""Java's Long.MAX_VALUE: what stands for "nothing is open" in the strings."""
+"""Java's Long.MAX_VALUE, which stands for "nothing is open" in the strings."""
 
 OPEN, ABORTED, COMMITTED = "o", "a", "c"
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What a reader of one table may see. `txns` is None for Hive 3.1, whose readers look at write ids only."""
+class LedgerSnapshot:
+    """
+    The transactions and write ids that a reader of one table may see.
+
+    `txns` is None for Hive 3.1, whose readers look at write ids only.
+    """
 
     write_ids: str
     txns: str | None
 
 
 class Ledger(Protocol):
-    """The part of a metastore that writers talk to."""
+    """The part of a metastore that writers use."""
 
     layout: LayoutVersion
 
@@ -37,22 +43,26 @@ class Ledger(Protocol):
         """Return the transaction's write id of a table, allocated at the first call."""
 
     def touch(self, txn: int, database: str, table: str, partition: str | None, operation: str) -> None:
-        """Note what an open transaction writes; `operation` is `i`, `u`, `d`, or `o` for an overwrite (an insert that locks others out)."""
+        """
+        Record that an open transaction writes into a table or partition.
+
+        `operation` is `i`, `u`, `d`, or `o` for an overwrite (an insert with an exclusive lock).
+        """
 
     def commit(self, txn: int) -> None:
-        """Make it visible."""
+        """Commit a transaction: readers see its writes."""
 
     def abort(self, txn: int) -> None:
-        """Make it never visible; what it touched stays on record until cleaned."""
+        """Abort a transaction: readers never see its writes; their records stay until they are cleaned."""
 
     def seed(self, database: str, table: str, next_write_id: int) -> None:
         """Set the next write id, as making a plain table transactional does."""
 
-    def snapshot(self, database: str, table: str) -> Snapshot:
-        """What a reader that starts now may see."""
+    def snapshot(self, database: str, table: str) -> LedgerSnapshot:
+        """The snapshot of a reader that starts now."""
 
-    def compactor_snapshot(self, database: str, table: str) -> Snapshot:
-        """What a compactor that starts now may see: nothing at or above the lowest open write id."""
+    def compactor_snapshot(self, database: str, table: str) -> LedgerSnapshot:
+        """The snapshot of a compactor that starts now: nothing at or above the lowest open write id."""
 
 
 @dataclass(slots=True)
@@ -61,7 +71,9 @@ class MemoryLedger:
 
     layout: LayoutVersion = LayoutVersion.HIVE_4
     states: dict[int, str] = field(default_factory=dict)
-    write_ids: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)  # of a table: write id -> transaction
+    write_ids: dict[tuple[str, str], dict[int, int]] = field(
+        default_factory=dict
+    )  # of a table: write id -> transaction
     first_write_ids: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def open(self) -> int:
@@ -79,7 +91,7 @@ class MemoryLedger:
         return write_id
 
     def touch(self, txn: int, database: str, table: str, partition: str | None, operation: str) -> None:
-        """Nothing but the state of a write id matters to a snapshot."""
+        """Do nothing: a snapshot depends only on the states of write ids."""
 
     def commit(self, txn: int) -> None:
         self.states[txn] = COMMITTED
@@ -90,20 +102,27 @@ class MemoryLedger:
     def seed(self, database: str, table: str, next_write_id: int) -> None:
         self.first_write_ids[(database, table)] = next_write_id
 
-    def snapshot(self, database: str, table: str) -> Snapshot:
+    def snapshot(self, database: str, table: str) -> LedgerSnapshot:
         high = max(self._ids(database, table), default=self.first_write_ids.get((database, table), 1) - 1)
-        return Snapshot(
-            write_ids_string(f"{database}.{table}", high, self._in_state(database, table, OPEN), self._in_state(database, table, ABORTED)),
+        return LedgerSnapshot(
+            write_ids_string(
+                f"{database}.{table}",
+                high,
+                self._in_state(database, table, OPEN),
+                self._in_state(database, table, ABORTED),
+            ),
             self._txns(),
         )
 
-    def compactor_snapshot(self, database: str, table: str) -> Snapshot:
+    def compactor_snapshot(self, database: str, table: str) -> LedgerSnapshot:
         open_ids = self._in_state(database, table, OPEN)
         high = max(self._ids(database, table), default=self.first_write_ids.get((database, table), 1) - 1)
         if open_ids:
             high = min(high, min(open_ids) - 1)
         aborted = [write_id for write_id in self._in_state(database, table, ABORTED) if write_id <= high]
-        return Snapshot(compactor_write_ids_string(f"{database}.{table}", high, min(open_ids, default=None), aborted), self._txns())
+        return LedgerSnapshot(
+            compactor_write_ids_string(f"{database}.{table}", high, min(open_ids, default=None), aborted), self._txns()
+        )
 
     def _ids(self, database: str, table: str) -> Mapping[int, int]:
         return self.write_ids.get((database, table), {})

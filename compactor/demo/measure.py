@@ -1,4 +1,7 @@
-"""What a warehouse holds, seen from outside: for every table and partition of the catalog its files on disk and the rows that a query reads."""
+"""
+Measures a warehouse from outside: for every table and partition of the catalog, the files on disk and the rows that a
+query reads.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,19 +9,19 @@ from pathlib import Path
 
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.cli.inspect import Moment, look
+from compactor.cli.drawing import DirectoryStanding, Item, Totals, items_of, read_totals
+from compactor.cli.inspection import CatalogMoment, look
 from compactor.cli.lookup import Found
-from compactor.cli.partition import Item, Standing, Totals, items_of, read_totals
 from compactor.demo.reading import Fingerprint, fingerprint
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 from compactor.storage.registry import storage_for
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A table or partition and its directory."""
+class MeasuredPlace:
+    """A table or partition with its directory."""
 
     found: Found
     path: Path
@@ -34,33 +37,37 @@ class Measured:
     One table or partition at one moment.
 
     Args:
-        read: what a query opens.
-        on_disk: everything that is there, replaced and aborted directories too.
-        rows: what a query reads.
-        write_ids: the snapshot it was read under.
+        items: the contents of the directory.
+        rows: count and hash of the rows that a query reads.
+        write_ids: the snapshot under which the rows were read.
     """
 
-    place: Place
+    place: MeasuredPlace
     items: tuple[Item, ...]
     rows: Fingerprint
     write_ids: ValidWriteIdList
 
     @property
     def read(self) -> Totals:
+        """Totals of the items that a query opens."""
         return read_totals(self.items)
 
     @property
     def on_disk(self) -> Totals:
+        """Totals of all items, including replaced and aborted directories."""
         return Totals.of(self.items)
 
     @property
     def leftovers(self) -> int:
         """Directories that no query reads."""
-        return sum(item.standing in (Standing.OBSOLETE, Standing.ABORTED, Standing.NOT_VISIBLE) for item in self.items)
+        return sum(
+            item.standing in (DirectoryStanding.OBSOLETE, DirectoryStanding.ABORTED, DirectoryStanding.NOT_VISIBLE)
+            for item in self.items
+        )
 
 
-def places(database: Database, name: str) -> list[Place]:
-    """Every table or partition of a database of the catalog."""
+def places(database: Database, name: str) -> list[MeasuredPlace]:
+    """The unpartitioned tables and the partitions of a database of the catalog, sorted by name."""
     catalog = Catalog(database)
     entities: list[Entity] = []
     for table_name in catalog.table_names(name):
@@ -69,32 +76,39 @@ def places(database: Database, name: str) -> list[Place]:
         partitions = catalog.partition_names(table) if table.partitioned else [None]
         entities += [Entity(name, table_name, partition) for partition in partitions]
     found = [Found(table, partition) for table, partition in catalog.facts_for(entities).values()]
-    return [Place(one, Path(one.location.removeprefix("file:"))) for one in sorted(found, key=lambda one: str(one.entity))]
+    return [
+        MeasuredPlace(one, Path(one.location.removeprefix("file:")))
+        for one in sorted(found, key=lambda one: str(one.entity))
+    ]
 
 
-def contents(database: Database, place: Place) -> tuple[Item, ...]:
-    """What lies in the directory now, without reading rows."""
+def contents(database: Database, place: MeasuredPlace) -> tuple[Item, ...]:
+    """The items in the directory now; reads no rows."""
     return _items(place, look(database, place.found.table))
 
 
-def measure(database: Database, places: list[Place], snapshots: Mapping[Entity, ValidWriteIdList] | None = None) -> dict[Entity, Measured]:
+def measure(
+    database: Database, places: list[MeasuredPlace], snapshots: Mapping[Entity, ValidWriteIdList] | None = None
+) -> dict[Entity, Measured]:
     """
-    Read everything.
+    Measure tables and partitions, reading all their rows.
 
     Args:
-        snapshots: read as somebody who took these write ids earlier; None: as a query that starts now.
+        snapshots: the write ids to read each table or partition under; None: read as a query that starts now.
     """
     measured = {}
     for place in places:
         moment = look(database, place.found.table)
         write_ids = moment.write_ids if snapshots is None else snapshots[place.entity]
-        state = resolve(storage_for(place.found.location).list_tree(place.found.location), write_ids, moment.txns, moment.layout)
+        state = resolve(
+            storage_for(place.found.location).list_tree(place.found.location), write_ids, moment.txns, moment.layout
+        )
         columns = [column.name for column in place.found.table.columns]
         rows = fingerprint(place.path, state, write_ids, columns, insert_only=place.found.table.insert_only)
         measured[place.entity] = Measured(place, _items(place, moment), rows, write_ids)
     return measured
 
 
-def _items(place: Place, moment: Moment) -> tuple[Item, ...]:
+def _items(place: MeasuredPlace, moment: CatalogMoment) -> tuple[Item, ...]:
     reader, compactor = moment.resolve(storage_for(place.found.location).list_tree(place.found.location))
     return items_of(reader, compactor, insert_only=place.found.table.insert_only, explain=moment.why_unread)

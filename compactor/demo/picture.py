@@ -1,4 +1,4 @@
-"""The README's picture: a partition before and after, drawn from what was measured, as SVG."""
+"""Draws the README's picture as SVG: a partition before and after compaction, as the demo measured it."""
 
 import io
 import re
@@ -8,15 +8,22 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from compactor.cli import partition, units
+from compactor.cli import drawing, units
 from compactor.demo.measure import Measured
 
 WIDTH = 168
 
 
 def save_picture(path: Path, before: Measured, after: Measured) -> None:
-    """Write the two drawings side by side; no font is loaded from elsewhere."""
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor", legacy_windows=False)
+    """Write the two drawings side by side. The SVG loads no fonts from the network."""
+    console = Console(
+        record=True,
+        width=WIDTH,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        legacy_windows=False,
+    )
     sides = Table.grid(padding=(0, 3))
     sides.add_row(_side(before, "before"), _side(after, "after"))
     console.print(Group(sides, Text(), _same(before, after)))
@@ -27,10 +34,12 @@ def save_picture(path: Path, before: Measured, after: Measured) -> None:
 
 def _side(measured: Measured, when: str) -> Group:
     title = f"{when}: {units.plural(measured.on_disk.directories, 'directory', 'directories')}, {units.plural(measured.on_disk.files, 'file')}"
-    return Group(partition.picture(title, measured.items, fold=False, notes=False))
+    return Group(drawing.picture(title, measured.items, fold=False, notes=False))
 
 
 def _same(before: Measured, after: Measured) -> Text:
     if before.rows != after.rows:
         return Text(f"rows differ: {before.rows.rows:,} and {after.rows.rows:,}", style="bold red")
-    return Text(f"the same {after.rows.rows:,} rows, with the same ROW__IDs (hash {str(after.rows)[:16]})", style="bold green")
+    return Text(
+        f"the same {after.rows.rows:,} rows, with the same ROW__IDs (hash {str(after.rows)[:16]})", style="bold green"
+    )

@@ -1,8 +1,10 @@
 """
-The daemon as a child process, in a session of its own: started with a settings file, followed by its log, and gone when we are, with everything it started.
+Runs the daemon as a child process in a session of its own: starts it with a settings file, follows its log, and ends it
+with all processes that it started.
 
-Source: Spark starts a JVM, and the JVM Python workers in process groups of their own; all stay in the session. Linux tells a child of its parent's death
-(prctl(2), PR_SET_PDEATHSIG): killed, we can't end it ourselves.
+Spark starts a JVM, and the JVM starts Python workers in process groups of their own; all stay in the daemon's session.
+When the demo itself is killed it can't end the child: Linux then sends the child a signal.
+Source: prctl(2), PR_SET_PDEATHSIG.
 """
 
 import ctypes
@@ -28,14 +30,16 @@ _PR_SET_PDEATHSIG = 1
 
 class DaemonProcess:
     """
-    A child; leaving the context ends it: after a drain, or at once when it is left by an exception. Its temporary files go with it.
+    The daemon's process. Leaving the context drains and ends the daemon, or ends it at once after an exception, and
+    removes its temporary files.
 
-    It is asked to end, too, when we are killed. Enter it from the main thread: Linux takes the end of the thread that started it for our death.
+    The child gets TERM also when this process is killed. Enter the context from the main thread: Linux sends that
+    signal when the thread that started the child ends.
 
     Args:
-        command: see `run_command`.
-        log: where its output goes, JSON lines.
-        patience: seconds it gets to end by itself.
+        command: the command to run; see `run_command`.
+        log: the file for the child's output, JSON lines.
+        patience: how many seconds the child has to end after TERM.
     """
 
     def __init__(self, command: Sequence[str], log: Path, patience: float = 20.0) -> None:
@@ -63,7 +67,9 @@ class DaemonProcess:
             )
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._process is None:
             return
         grace = 0.0
@@ -81,26 +87,31 @@ class DaemonProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """The daemon's exit code; None while it runs."""
         assert self._process is not None
         return self._process.poll()
 
     def drain(self, seconds: float) -> int:
         """
-        Ask it to end, wait, and return its exit code.
+        Send TERM to the daemon, wait for its end, and return its exit code.
 
         Raises:
-            CompactorError: it didn't end in that time.
+            CompactorError: the daemon didn't end in that time.
         """
         assert self._process is not None
         self._process.terminate()
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise CompactorError(f"the daemon didn't end within {seconds:.0f} s after TERM; its log is {self._log}") from None
+            raise CompactorError(
+                f"the daemon didn't end within {seconds:.0f} s after TERM; its log is {self._log}"
+            ) from None
 
     def news(self) -> list[Mapping[str, Any]]:
-        """Log lines since the last call; a line that isn't JSON (of the JVM, say) comes as an event at level `raw`."""
+        """
+        The log lines written since the last call. A line that isn't JSON, such as one of the JVM, becomes an event at
+        level `raw`.
+        """
         with self._log.open("rb") as log:
             log.seek(self._read)
             text = log.read()
@@ -109,37 +120,40 @@ class DaemonProcess:
         return [_parsed(line) for line in whole.decode("utf-8", "replace").splitlines() if line.strip()]
 
     def _sweep(self, grace: float) -> None:
-        """Kill what is left of its session after a grace: the JVM and its Python workers, if they didn't end with it."""
+        """
+        Wait until all processes of the daemon's session have ended: the JVM and its Python workers too. After `grace`
+        seconds kill those that are left.
+        """
         assert self._process is not None
         began = time.monotonic()
         while (members := _session(self._process.pid)) and (waited := time.monotonic() - began) < grace + GRACE_SECONDS:
-            for member in members if waited >= grace else ():  # again each time: one may just have started another
+            for member in members if waited >= grace else ():  # in each round: a member may have started another
                 with suppress(ProcessLookupError):
                     os.kill(member, signal.SIGKILL)
             time.sleep(POLL_SECONDS)
 
 
 def run_command(config: Path) -> list[str]:
-    """`compactor run` with this interpreter and these settings."""
+    """The command line of `compactor run` with this interpreter and this settings file."""
     return [sys.executable, "-m", "compactor.cli", "--config", str(config), "run"]
 
 
 def _ending_with_us() -> Callable[[], None]:
-    """What the child does before it becomes another program."""
+    """A function for the child to run before exec: it asks Linux for TERM at the parent's death."""
     parent = os.getpid()
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
     def ask() -> None:
         if prctl is not None:
             prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # we were killed before the call
+        if os.getppid() != parent:  # the parent was killed before the call
             os._exit(1)
 
     return ask
 
 
 def _session(leader: int) -> list[int]:
-    """Processes of a session, its leader included while it lives; empty where /proc isn't."""
+    """The processes of a session, with its leader while it lives, without zombies; empty on systems without /proc."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,8 +1,9 @@
 """
-Reads a table the way a query does, to count and hash its rows: the demo's witness that nothing changed.
+Reads a table as a query does, and counts and hashes its rows: the demo's evidence that no row changed.
 
-Rows are decoded by pyorc (text files line by line), deletes are applied by ROW__ID. It takes the directories to read from `acid.snapshot`, and nothing from the
-code that compacts. Everything is held in memory but the rows: meant for a demo's tables.
+pyorc decodes the rows (text files are read line by line), and deletes are applied by ROW__ID. The directories to read
+come from `acid.snapshot`; no code that compacts is used. The keys of all deletes are held in memory, the rows are not:
+the module is meant for a demo's tables.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ _EVENT_FIELDS = 6
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """How many rows, and a hash over each row with its ROW__ID that doesn't depend on their order."""
+    """The number of rows, and a hash over the rows and their ROW__IDs that doesn't depend on the order of rows."""
 
     rows: int = 0
     digest: int = 0
@@ -37,14 +38,16 @@ class Fingerprint:
         return f"{self.digest:032x}"
 
 
-def fingerprint(location: Path, state: AcidState, write_ids: ValidWriteIdList, columns: Sequence[str], *, insert_only: bool) -> Fingerprint:
+def fingerprint(
+    location: Path, state: AcidState, write_ids: ValidWriteIdList, columns: Sequence[str], *, insert_only: bool
+) -> Fingerprint:
     """
-    Count and hash what a query sees of one table or partition.
+    Count and hash the rows that a query sees of one table or partition.
 
     Args:
         state: the directory as resolved for `write_ids`.
-        columns: the table's; a file from before a column was added holds NULL for it.
-        insert_only: rows have no ids of their own; they are hashed by value alone.
+        columns: the table's columns; a column that a file doesn't have, since it was added later, is NULL in its rows.
+        insert_only: whether the table is insert-only: its rows have no ROW__IDs and are hashed by value alone.
     """
     rows = _plain_rows(location, state, columns) if insert_only else _acid_rows(location, state, write_ids, columns)
     count = digest = 0
@@ -66,7 +69,9 @@ def _plain_rows(location: Path, state: AcidState, columns: Sequence[str]) -> Ite
             yield from (_in_order(reader := pyorc.Reader(handle), reader.schema, columns) if is_orc else handle)
 
 
-def _acid_rows(location: Path, state: AcidState, write_ids: ValidWriteIdList, columns: Sequence[str]) -> Iterator[object]:
+def _acid_rows(
+    location: Path, state: AcidState, write_ids: ValidWriteIdList, columns: Sequence[str]
+) -> Iterator[object]:
     deletes = (event for listed in state.delete_deltas for event in _events(location, listed, columns))
     deleted = {key for operation, key, current, _ in deletes if _seen(write_ids, current) and operation == _DELETE}
     for key, row in _originals(location, state, columns):
@@ -83,7 +88,9 @@ def _seen(write_ids: ValidWriteIdList, write_id: int) -> bool:
     return write_id == 0 or write_ids.is_valid(write_id)
 
 
-def _events(location: Path, listed: ListedDir, columns: Sequence[str]) -> Iterator[tuple[int, tuple[int, int, int], int, object]]:
+def _events(
+    location: Path, listed: ListedDir, columns: Sequence[str]
+) -> Iterator[tuple[int, tuple[int, int, int], int, object]]:
     for file in data_files(listed, insert_only=False):
         with (location / file.path).open("rb") as handle:
             reader = pyorc.Reader(handle)
@@ -94,7 +101,9 @@ def _events(location: Path, listed: ListedDir, columns: Sequence[str]) -> Iterat
                 yield operation, (write_id, bucket, row_id), current, None if row is None else _arranged(row, places)
 
 
-def _originals(location: Path, state: AcidState, columns: Sequence[str]) -> Iterator[tuple[tuple[int, int, int], object]]:
+def _originals(
+    location: Path, state: AcidState, columns: Sequence[str]
+) -> Iterator[tuple[tuple[int, int, int], object]]:
     following: dict[int, int] = {}
     for file in state.originals:
         name = parse_original_file(file.name)
@@ -113,7 +122,7 @@ def _in_order(rows: Iterable[Sequence[object]], schema: Any, columns: Sequence[s
 
 
 def _places(struct: Any, columns: Sequence[str]) -> list[int | None]:
-    """Where each of the table's columns stands in a file, by name; None for one that was added later."""
+    """The position in a file of each of the table's columns, found by name; None for a column that was added later."""
     there = {name.lower(): position for position, name in enumerate(struct.fields)}
     return [there.get(name) for name in columns]
 

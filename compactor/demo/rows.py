@@ -1,8 +1,10 @@
 """
-The metastore rows that Hive leaves when it creates, writes, commits and aborts: over any database of ours.
+Writes the metastore rows that Hive leaves when it creates tables, writes, commits and aborts, into any supported
+database.
 
-Plays Hive's side of the protocol, so it is written on its own and not by the daemon's classes; only the table definitions are shared.
-Source: docs/metastore.md; Hive's TxnHandler (openTxns, allocateTableWriteIds, lock, commitTxn, abortTxn) of 3.1 and 4.x.
+This module plays Hive's side of the protocol, so it uses none of the daemon's classes but the table definitions.
+Source: docs/metastore.md; Hive's TxnHandler (openTxns, allocateTableWriteIds, lock, commitTxn, abortTxn) of 3.1 and
+4.x.
 """
 
 import time
@@ -13,9 +15,9 @@ from typing import Any, Final
 from sqlalchemy import Column, Connection, Table, and_, delete, func, insert, select, update
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.demo.ledger import Snapshot, compactor_write_ids_string, txns_string, write_ids_string
+from compactor.demo.ledger import LedgerSnapshot, compactor_write_ids_string, txns_string, write_ids_string
 from compactor.demo.tables import DemoTable, DirectoryRows
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 
 USER: Final = "hive"
 HOST: Final = "demo"
@@ -36,9 +38,9 @@ _FORMATS: Final = {
 
 class MetastoreLedger:
     """
-    Transactions and write ids in Hive's own tables; one database transaction per call.
+    A ledger that keeps transactions and write ids in Hive's own tables; each call is one database transaction.
 
-    Locks are held from the first write of a transaction to its end, as Hive's sessions hold them.
+    A transaction holds its locks from its first write to its end, as Hive's sessions do.
     """
 
     def __init__(self, database: Database) -> None:
@@ -57,7 +59,9 @@ class MetastoreLedger:
             if known is not None:
                 return int(known)
             write_id = self._next_write_id(connection, database, table)
-            connection.execute(insert(mapped).values(t2w_txnid=txn, t2w_database=database, t2w_table=table, t2w_writeid=write_id))
+            connection.execute(
+                insert(mapped).values(t2w_txnid=txn, t2w_database=database, t2w_table=table, t2w_writeid=write_id)
+            )
             return write_id
 
         return self._database.write(allocate)
@@ -66,7 +70,9 @@ class MetastoreLedger:
         def note(connection: Connection) -> None:
             components, mapped = self._schema.txn_components, self._schema.txn_to_write_id
             write_id = connection.scalar(
-                select(mapped.c.t2w_writeid).where(mapped.c.t2w_txnid == txn, mapped.c.t2w_database == database, mapped.c.t2w_table == table)
+                select(mapped.c.t2w_writeid).where(
+                    mapped.c.t2w_txnid == txn, mapped.c.t2w_database == database, mapped.c.t2w_table == table
+                )
             )
             row = {
                 "tc_txnid": txn,
@@ -76,7 +82,12 @@ class MetastoreLedger:
                 "tc_operation_type": "i" if operation == "o" else operation,
                 "tc_writeid": write_id,
             }
-            same = and_(*(components.c[name].is_(None) if value is None else components.c[name] == value for name, value in row.items()))
+            same = and_(
+                *(
+                    components.c[name].is_(None) if value is None else components.c[name] == value
+                    for name, value in row.items()
+                )
+            )
             if connection.scalar(select(func.count()).select_from(components).where(same)):
                 return
             connection.execute(insert(components).values(row))
@@ -98,20 +109,25 @@ class MetastoreLedger:
     def seed(self, database: str, table: str, next_write_id: int) -> None:
         def set_next(connection: Connection) -> None:
             following = self._schema.next_write_id
-            connection.execute(delete(following).where(following.c.nwi_database == database, following.c.nwi_table == table))
+            connection.execute(
+                delete(following).where(following.c.nwi_database == database, following.c.nwi_table == table)
+            )
             connection.execute(insert(following).values(nwi_database=database, nwi_table=table, nwi_next=next_write_id))
 
         self._database.write(set_next)
 
-    def snapshot(self, database: str, table: str) -> Snapshot:
+    def snapshot(self, database: str, table: str) -> LedgerSnapshot:
         high, open_ids, aborted, txns = self._database.read(lambda connection: self._look(connection, database, table))
-        return Snapshot(write_ids_string(f"{database}.{table}", high, open_ids, aborted), txns)
+        return LedgerSnapshot(write_ids_string(f"{database}.{table}", high, open_ids, aborted), txns)
 
-    def compactor_snapshot(self, database: str, table: str) -> Snapshot:
+    def compactor_snapshot(self, database: str, table: str) -> LedgerSnapshot:
         high, open_ids, aborted, txns = self._database.read(lambda connection: self._look(connection, database, table))
         lowest = min(open_ids, default=None)
         high = high if lowest is None else min(high, lowest - 1)
-        return Snapshot(compactor_write_ids_string(f"{database}.{table}", high, lowest, [one for one in aborted if one <= high]), txns)
+        return LedgerSnapshot(
+            compactor_write_ids_string(f"{database}.{table}", high, lowest, [one for one in aborted if one <= high]),
+            txns,
+        )
 
     def _open(self, connection: Connection) -> int:
         txns = self._schema.txns
@@ -163,7 +179,13 @@ class MetastoreLedger:
     def _commit(self, connection: Connection, txn: int) -> None:
         txns, touched, done = self._schema.txns, self._schema.txn_components, self._schema.completed_txn_components
         connection.execute(select(txns.c.txn_id).where(txns.c.txn_id == txn).with_for_update())
-        columns = (touched.c.tc_database, touched.c.tc_table, touched.c.tc_partition, touched.c.tc_operation_type, touched.c.tc_writeid)
+        columns = (
+            touched.c.tc_database,
+            touched.c.tc_table,
+            touched.c.tc_partition,
+            touched.c.tc_operation_type,
+            touched.c.tc_writeid,
+        )
         rows = connection.execute(select(*columns).where(touched.c.tc_txnid == txn)).all()
         at = connection.scalar(select(func.max(txns.c.txn_id)))
         for *where, operation, write_id in rows:
@@ -179,7 +201,9 @@ class MetastoreLedger:
             )
             if operation in {"u", "d"}:
                 names = ("ws_database", "ws_table", "ws_partition", "ws_txnid", "ws_commit_id", "ws_operation_type")
-                connection.execute(insert(self._schema.write_set).values(dict(zip(names, (*where, txn, at, operation), strict=True))))
+                connection.execute(
+                    insert(self._schema.write_set).values(dict(zip(names, (*where, txn, at, operation), strict=True)))
+                )
         connection.execute(delete(touched).where(touched.c.tc_txnid == txn))
         self._release(connection, txn)
         if self.layout is LayoutVersion.HIVE_4:
@@ -194,21 +218,33 @@ class MetastoreLedger:
             connection.execute(delete(history).where(history.c.mhl_txnid == txn))
 
     def _look(self, connection: Connection, database: str, table: str) -> tuple[int, list[int], list[int], str | None]:
-        txns, mapped, following, counter = self._schema.txns, self._schema.txn_to_write_id, self._schema.next_write_id, self._schema.next_txn_id
+        txns, mapped, following, counter = (
+            self._schema.txns,
+            self._schema.txn_to_write_id,
+            self._schema.next_write_id,
+            self._schema.next_txn_id,
+        )
         states = {int(txn): str(state) for txn, state in connection.execute(select(txns.c.txn_id, txns.c.txn_state))}
         ours = and_(mapped.c.t2w_database == database, mapped.c.t2w_table == table)
-        ids = {int(one): int(txn) for one, txn in connection.execute(select(mapped.c.t2w_writeid, mapped.c.t2w_txnid).where(ours))}
-        upcoming = connection.scalar(select(following.c.nwi_next).where(following.c.nwi_database == database, following.c.nwi_table == table))
+        ids = {
+            int(one): int(txn)
+            for one, txn in connection.execute(select(mapped.c.t2w_writeid, mapped.c.t2w_txnid).where(ours))
+        }
+        upcoming = connection.scalar(
+            select(following.c.nwi_next).where(following.c.nwi_database == database, following.c.nwi_table == table)
+        )
         high = max(ids, default=int(upcoming or 1) - 1)
         by_state = {state: [one for one, txn in ids.items() if states.get(txn) == state] for state in ("o", "a")}
         if counter is not None:
             return high, by_state["o"], by_state["a"], None
-        text = txns_string(max(states, default=0), *([txn for txn, value in states.items() if value == state] for state in ("o", "a")))
+        text = txns_string(
+            max(states, default=0), *([txn for txn, value in states.items() if value == state] for state in ("o", "a"))
+        )
         return high, by_state["o"], by_state["a"], text
 
 
 class CatalogRows:
-    """Databases, tables and partitions as Hive's catalog tables describe them."""
+    """Writes databases, tables and partitions into Hive's catalog tables."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -218,7 +254,14 @@ class CatalogRows:
         def add(connection: Connection) -> None:
             dbs = self._schema.dbs
             db_id = _next_id(connection, dbs.c.db_id)
-            row = {"db_id": db_id, "name": name, "ctlg_name": "hive", "db_location_uri": _uri(location), "owner_name": USER, "owner_type": "USER"}
+            row = {
+                "db_id": db_id,
+                "name": name,
+                "ctlg_name": "hive",
+                "db_location_uri": _uri(location),
+                "owner_name": USER,
+                "owner_type": "USER",
+            }
             if "db_managed_location_uri" in dbs.c:
                 row["db_managed_location_uri"] = _uri(location)
             connection.execute(insert(dbs).values(row))
@@ -247,7 +290,8 @@ class CatalogRows:
             )
             _set_parameters(connection, schema.table_params, "tbl_id", tbl_id, table.parameters)
             keys = [
-                {"tbl_id": tbl_id, "pkey_name": name, "pkey_type": kind, "integer_idx": position} for position, (name, kind) in enumerate(table.partition_keys)
+                {"tbl_id": tbl_id, "pkey_name": name, "pkey_type": kind, "integer_idx": position}
+                for position, (name, kind) in enumerate(table.partition_keys)
             ]
             if keys:
                 connection.execute(insert(schema.partition_keys), keys)
@@ -280,25 +324,33 @@ class CatalogRows:
 
     def set_parameters(self, table: DemoTable) -> None:
         def change(connection: Connection) -> None:
-            _set_parameters(connection, self._schema.table_params, "tbl_id", self._identity(connection, table)[0], table.parameters)
+            _set_parameters(
+                connection, self._schema.table_params, "tbl_id", self._identity(connection, table)[0], table.parameters
+            )
 
         self._database.write(change)
 
     def set_columns(self, table: DemoTable, *, cascade: bool) -> None:
-        """The table gets a new column list; partitions stay with the old one unless `cascade`."""
+        """Give the table a new column list; partitions keep the old one unless `cascade`."""
 
         def change(connection: Connection) -> None:
             schema = self._schema
             tbl_id, table_sd = self._identity(connection, table)
             storages = [table_sd]
             if cascade:
-                storages += connection.scalars(select(schema.partitions.c.sd_id).where(schema.partitions.c.tbl_id == tbl_id)).all()
-            connection.execute(update(schema.sds).where(schema.sds.c.sd_id.in_(storages)).values(cd_id=self._columns(connection, table)))
+                storages += connection.scalars(
+                    select(schema.partitions.c.sd_id).where(schema.partitions.c.tbl_id == tbl_id)
+                ).all()
+            connection.execute(
+                update(schema.sds)
+                .where(schema.sds.c.sd_id.in_(storages))
+                .values(cd_id=self._columns(connection, table))
+            )
 
         self._database.write(change)
 
     def drop_table(self, table: DemoTable) -> None:
-        """DROP TABLE as far as the catalog goes: table, partitions and their parameters."""
+        """Remove a table from the catalog as DROP TABLE does: table, partitions and their parameters."""
 
         def drop(connection: Connection) -> None:
             schema = self._schema
@@ -314,14 +366,19 @@ class CatalogRows:
     def _identity(self, connection: Connection, table: DemoTable) -> tuple[int, int]:
         tbls, dbs = self._schema.tbls, self._schema.dbs
         tbl_id, sd_id = connection.execute(
-            select(tbls.c.tbl_id, tbls.c.sd_id).join(dbs, dbs.c.db_id == tbls.c.db_id).where(dbs.c.name == table.database, tbls.c.tbl_name == table.name)
+            select(tbls.c.tbl_id, tbls.c.sd_id)
+            .join(dbs, dbs.c.db_id == tbls.c.db_id)
+            .where(dbs.c.name == table.database, tbls.c.tbl_name == table.name)
         ).one()
         return int(tbl_id), int(sd_id)
 
     def _columns(self, connection: Connection, table: DemoTable) -> int:
         cd_id = _next_id(connection, self._schema.cds.c.cd_id)
         connection.execute(insert(self._schema.cds).values(cd_id=cd_id))
-        rows = [{"cd_id": cd_id, "column_name": name, "type_name": kind, "integer_idx": position} for position, (name, kind) in enumerate(table.columns)]
+        rows = [
+            {"cd_id": cd_id, "column_name": name, "type_name": kind, "integer_idx": position}
+            for position, (name, kind) in enumerate(table.columns)
+        ]
         connection.execute(insert(self._schema.columns_v2), rows)
         return cd_id
 
@@ -344,7 +401,10 @@ class CatalogRows:
                 is_storedassubdirectories=False,
             )
         )
-        buckets = [{"sd_id": sd_id, "bucket_col_name": name, "integer_idx": position} for position, name in enumerate(table.bucket_columns)]
+        buckets = [
+            {"sd_id": sd_id, "bucket_col_name": name, "integer_idx": position}
+            for position, name in enumerate(table.bucket_columns)
+        ]
         if buckets:
             connection.execute(insert(schema.bucketing_cols), buckets)
         return sd_id
@@ -354,13 +414,17 @@ def _next_id(connection: Connection, column: Column[Any]) -> int:
     return int(connection.scalar(select(func.max(column))) or 0) + 1
 
 
-def _set_parameters(connection: Connection, table: Table, owner: str, owner_id: int, parameters: Mapping[str, str]) -> None:
+def _set_parameters(
+    connection: Connection, table: Table, owner: str, owner_id: int, parameters: Mapping[str, str]
+) -> None:
     connection.execute(delete(table).where(table.c[owner] == owner_id))
-    rows: Sequence[Mapping[str, object]] = [{owner: owner_id, "param_key": key, "param_value": value} for key, value in parameters.items()]
+    rows: Sequence[Mapping[str, object]] = [
+        {owner: owner_id, "param_key": key, "param_value": value} for key, value in parameters.items()
+    ]
     if rows:
         connection.execute(insert(table), rows)
 
 
 def _uri(location: Path) -> str:
-    """A location as Hive stores it: scheme and path, nothing escaped."""
+    """A location as Hive stores it: scheme and path, without escapes."""
     return f"file:{location}"

@@ -1,8 +1,9 @@
 """
-`compactor demo`: a small warehouse that nobody has compacted for a while, the real daemon, and proof that no row changed.
+`compactor demo`: has the real daemon compact a small warehouse, and proves that no row changed.
 
-Builds tables with an embedded metastore, reads every row, starts `compactor run` on them, watches Initiator, Workers, Spark and Cleaner until nothing is left
-to do, reads every row again and compares. All figures are measured; anything that differs is an error.
+The demo builds tables with an embedded metastore, reads every row, starts `compactor run`, watches Initiator, Workers,
+Spark and Cleaner until nothing is left to do, reads every row again and compares. All figures are measured; a
+difference between rows is an error.
 """
 
 import shutil
@@ -21,20 +22,20 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from compactor.cli import partition, units
-from compactor.cli.inspect import candidates, judge, look
-from compactor.cli.output import Column, Format, Record, View, draw
+from compactor.cli import drawing, units
+from compactor.cli.inspection import candidates, judge, look
+from compactor.cli.output import Format, OutputColumn, Record, View, draw
 from compactor.cli.session import Command, Session, pass_session
-from compactor.demo.measure import Measured, Place, measure, places
+from compactor.demo.measure import Measured, MeasuredPlace, measure, places
 from compactor.demo.picture import save_picture
 from compactor.demo.process import DaemonProcess, run_command
 from compactor.demo.sample import DATABASE, build_sample
 from compactor.demo.watch import Watch, follow
 from compactor.errors import CompactorError, UsageError
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 from compactor.planning.picker import Pick
-from compactor.roles.rules import thresholds_from
+from compactor.roles.initiator.rules import thresholds_from
 from compactor.settings import load_settings
 from compactor.storage.registry import storage_for
 
@@ -43,23 +44,45 @@ SHOWN = Entity(DATABASE, "orders")
 SAID_LINES = 8
 DRAIN_SECONDS = 60
 COLUMNS = (
-    Column("entity", "TABLE"),
-    *(Column(f"{what}_{when}", "", people=False) for what in ("directories", "files", "bytes", "rows") for when in ("before", "after")),
-    Column("directories", "DIRECTORIES", right=True, programs=False),
-    Column("files", "FILES", right=True, programs=False),
-    Column("size", "SIZE", right=True, programs=False),
-    Column("rows", "ROWS", right=True, programs=False),
-    Column("hash", "HASH", show=lambda value: str(value)[:8]),
-    Column("same", "SAME", show=lambda value: "yes" if value else "NO"),
+    OutputColumn("entity", "TABLE"),
+    *(
+        OutputColumn(f"{what}_{when}", "", people=False)
+        for what in ("directories", "files", "bytes", "rows")
+        for when in ("before", "after")
+    ),
+    OutputColumn("directories", "DIRECTORIES", right=True, programs=False),
+    OutputColumn("files", "FILES", right=True, programs=False),
+    OutputColumn("size", "SIZE", right=True, programs=False),
+    OutputColumn("rows", "ROWS", right=True, programs=False),
+    OutputColumn("hash", "HASH", show=lambda value: str(value)[:8]),
+    OutputColumn("same", "SAME", show=lambda value: "yes" if value else "NO"),
 )
 
 
 @click.command(cls=Command)
-@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Where to build it; a temporary directory when not given.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    help="Where to build it; a temporary directory when not given.",
+)
 @click.option("--keep", is_flag=True, help="Leave warehouse, metastore and log behind.")
-@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Also write the picture of a partition before and after.")
-@click.option("--rows", type=click.IntRange(min=800), default=80_000, show_default=True, help="About how many rows to make.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=300, show_default=True, metavar="SECONDS", help="How long it may take.")
+@click.option(
+    "--svg",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write the picture of a partition before and after.",
+)
+@click.option(
+    "--rows", type=click.IntRange(min=800), default=80_000, show_default=True, help="About how many rows to make."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long it may take.",
+)
 @pass_session
 def demo(session: Session, *, directory: Path | None, keep: bool, svg: Path | None, rows: int, timeout: float) -> int:
     """Build a small warehouse and watch the daemon compact it; every row is compared before and after."""
@@ -76,7 +99,9 @@ def demo(session: Session, *, directory: Path | None, keep: bool, svg: Path | No
         due = _due(database, config, everywhere)
         if session.form is Format.TABLE:
             draw(_drawn(before[SHOWN], "before"))
-        output.say(f"{units.plural(len(due), 'table or partition', 'tables and partitions')} due; starting the daemon: compactor --config {config} run")
+        output.say(
+            f"{units.plural(len(due), 'table or partition', 'tables and partitions')} due; starting the daemon: compactor --config {config} run"
+        )
         daemon = stack.enter_context(DaemonProcess(run_command(config), root / "daemon.log"))
         watch = Watch(database, everywhere, frozenset(due))
         with _screen(watch) as show:
@@ -89,7 +114,13 @@ def demo(session: Session, *, directory: Path | None, keep: bool, svg: Path | No
         records = [_record(before[place.entity], after[place.entity], as_before[place.entity]) for place in everywhere]
         if session.form is Format.TABLE:
             draw(_drawn(after[SHOWN], "after"))
-        output.show(View(COLUMNS, [_for_people(record) for record in records], document={"seconds": round(took, 1), "tables": records}))
+        output.show(
+            View(
+                COLUMNS,
+                [_for_people(record) for record in records],
+                document={"seconds": round(took, 1), "tables": records},
+            )
+        )
         if svg is not None:
             save_picture(svg, before[SHOWN], after[SHOWN])
             output.say(f"picture: {svg}")
@@ -97,14 +128,20 @@ def demo(session: Session, *, directory: Path | None, keep: bool, svg: Path | No
         if different:
             raise CompactorError(f"rows differ after compaction: {', '.join(different)}")
         total = sum(measured.rows.rows for measured in after.values())
-        output.say(f"the same {total:,} rows, with the same ROW__IDs, before and after; {units.seconds(took)} from start to cleaned")
+        output.say(
+            f"the same {total:,} rows, with the same ROW__IDs, before and after; {units.seconds(took)} from start to cleaned"
+        )
         if keep:
             output.say(f"kept: {root} (try: compactor --config {config} explain {SHOWN})")
         return 0
 
 
 def _build(root: Path, rows: int) -> str:
-    """The sample, and a writer whose client died: its transaction stays open until the Housekeeper times it out. Returns the metastore's URL."""
+    """
+    Build the sample and return the metastore's URL.
+
+    It includes a write of a client that died: the transaction stays open until the Housekeeper times it out.
+    """
     url = f"sqlite:///{root}/metastore.db"
     with Database(url, create=True) as database:
         warehouse = build_sample(root / "warehouse", database, rows=rows)
@@ -114,7 +151,7 @@ def _build(root: Path, rows: int) -> str:
 
 
 def _write_config(root: Path, url: str) -> Path:
-    """Settings with short intervals, and thresholds fit for small tables."""
+    """Write a settings file with short intervals and with thresholds that suit small tables; returns its path."""
     settings = {
         "database": {"url": url},
         "initiator": {"interval_seconds": 2, "thresholds": {"delta_count": 3, "aborted_count": 0}},
@@ -122,7 +159,14 @@ def _write_config(root: Path, url: str) -> Path:
         "cleaner": {"interval_seconds": 1},
         "housekeeper": {"enabled": "always", "interval_seconds": 2},
         "txn": {"timeout_seconds": 20},
-        "spark": {"master": "local[2]", "conf": {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g"}},
+        "spark": {
+            "master": "local[2]",
+            "conf": {
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.driver.memory": "1g",
+            },
+        },
         "splice": {"min_stripe_bytes": 65536},
         "http": {"host": "127.0.0.1", "port": 0},
         "log": {"level": "debug", "format": "json"},
@@ -132,8 +176,8 @@ def _write_config(root: Path, url: str) -> Path:
     return path
 
 
-def _due(database: Database, config: Path, everywhere: Sequence[Place]) -> list[Entity]:
-    """What the picker says is due, with the daemon's settings."""
+def _due(database: Database, config: Path, everywhere: Sequence[MeasuredPlace]) -> list[Entity]:
+    """The tables and partitions that the picker says are due, with the daemon's settings."""
     defaults = thresholds_from(load_settings(config, {}).initiator.thresholds)
     known = candidates(database)
     due = []
@@ -165,7 +209,7 @@ def _record(before: Measured, after: Measured, as_before: Measured) -> Record:
 
 
 def _for_people(record: Record) -> Record:
-    """With a column for each pair of figures, before and after."""
+    """A record with one column for each pair of figures, before and after."""
     same = record["rows_before"] == record["rows_after"]
     return {
         **record,
@@ -178,12 +222,17 @@ def _for_people(record: Record) -> Record:
 
 def _drawn(measured: Measured, when: str) -> RenderableType:
     title = f"{measured.place.entity}, {when}: {measured.rows.rows:,} rows"
-    return Group(partition.picture(title, measured.items, fold=True), Text())
+    return Group(drawing.picture(title, measured.items, fold=True), Text())
 
 
 @contextmanager
 def _folder(directory: Path | None, *, keep: bool) -> Iterator[Path]:
-    """An empty directory of ours; removed afterwards unless kept. One that isn't ours and not empty is left alone."""
+    """
+    An empty directory for the demo, removed afterwards unless kept.
+
+    Raises:
+        UsageError: `directory` is neither empty nor left by an earlier demo, or can't be made.
+    """
     if directory is None:
         root = Path(tempfile.mkdtemp(prefix="compactor-demo-"))
     else:
@@ -205,7 +254,7 @@ def _folder(directory: Path | None, *, keep: bool) -> Iterator[Path]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """TERM ends us as Ctrl-C does: nothing is left running."""
+    """Let TERM end the demo as Ctrl-C does, so that the daemon doesn't go on running."""
 
     def interrupt(_: int, __: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -219,7 +268,7 @@ def _terminable() -> Iterator[None]:
 
 @contextmanager
 def _screen(watch: Watch) -> Iterator[Callable[[], None]]:
-    """A live table on a terminal; elsewhere each thing that is said, as it is said."""
+    """Show progress on stderr: a live table on a terminal, else each new line. Yields a function to call at a look."""
     console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         yield _Lines(watch)
@@ -229,7 +278,7 @@ def _screen(watch: Watch) -> Iterator[Callable[[], None]]:
 
 
 class _Lines:
-    """Says on stderr what is new."""
+    """Writes new lines and new blockers of cleaning to stderr."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -241,7 +290,7 @@ class _Lines:
             click.echo(f"{at:6.1f} s  {who}: {what}", err=True)
         self._told = len(self._watch.said)
         for sentence in self._watch.blockers:
-            who = sentence.partition(", open for")[0]  # the age differs at each look
+            who = sentence.partition(", open for")[0]  # the age in the sentence changes all the time
             if who not in self._blockers:
                 self._blockers.add(who)
                 click.echo(f"{self._watch.elapsed:6.1f} s  cleaning waits: {sentence}", err=True)
@@ -249,11 +298,24 @@ class _Lines:
 
 def _live(watch: Watch) -> RenderableType:
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for title, justify in (("TABLE", "left"), ("DIRECTORIES", "right"), ("FILES", "right"), ("SIZE", "right"), ("STAGE", "left")):
+    for title, justify in (
+        ("TABLE", "left"),
+        ("DIRECTORIES", "right"),
+        ("FILES", "right"),
+        ("SIZE", "right"),
+        ("STAGE", "left"),
+    ):
         drawn.add_column(title, justify=justify)  # type: ignore[arg-type]
     for entity, track in watch.tracks.items():
-        cells = (f"{track.before.directories} → {track.now.directories}", f"{track.before.files} → {track.now.files}", units.size(track.now.bytes))
+        cells = (
+            f"{track.before.directories} → {track.now.directories}",
+            f"{track.before.files} → {track.now.files}",
+            units.size(track.now.bytes),
+        )
         drawn.add_row(str(entity), *cells, Text(track.stage, style="green" if track.succeeded else "yellow"))
-    said = [Text(f"{at:6.1f} s  {who}: {what}", style="dim", overflow="ellipsis", no_wrap=True) for at, who, what in watch.said[-SAID_LINES:]]
+    said = [
+        Text(f"{at:6.1f} s  {who}: {what}", style="dim", overflow="ellipsis", no_wrap=True)
+        for at, who, what in watch.said[-SAID_LINES:]
+    ]
     waits = [Text(f"cleaning waits: {sentence}", style="yellow") for sentence in watch.blockers[:2]]
     return Group(drawn, Text(), *said, *waits, Text(f"{watch.elapsed:6.1f} s", style="bold"))

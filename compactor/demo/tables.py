@@ -1,7 +1,8 @@
 """
-Tables of a built warehouse, and what each directory of theirs holds, row by row.
+Records the tables of a built warehouse and the rows that each of their directories holds.
 
-Pure bookkeeping beside the files: updates and deletes need to know the rows they hit, and a test wants to know what a reader should see.
+Pure bookkeeping beside the files: updates and deletes need the rows that they hit, and tests need the rows that a
+reader should see.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(1, 32)))
 
 def escape_path(value: str | None) -> str:
     """
-    Spell a partition value as Hive does in directory names and partition names.
+    Escape a partition value as Hive does in directory names and partition names.
 
     Source: Hive's FileUtils.escapePathName.
     """
@@ -31,9 +32,10 @@ def escape_path(value: str | None) -> str:
 
 def java_bucket(value: int | str | None, buckets: int) -> int:
     """
-    Which bucket Hive puts a value of the clustering column into, under `bucketing_version` 1.
+    The bucket into which Hive puts a value of the clustering column, under `bucketing_version` 1.
 
-    Source: Hive's ObjectInspectorUtils.getBucketNumberOld: an int hashes to itself, a string as java.lang.String over its UTF-8 bytes.
+    Source: Hive's ObjectInspectorUtils.getBucketNumberOld: an int hashes to itself, a string as java.lang.String over
+    its UTF-8 bytes.
     """
     if value is None:
         code = 0
@@ -48,7 +50,11 @@ def java_bucket(value: int | str | None, buckets: int) -> int:
 
 @dataclass(slots=True)
 class DirectoryRows:
-    """What was ever written into one table or partition directory; `name` is the partition's name, None for the table itself."""
+    """
+    All rows that were ever written into the directory of one table or partition.
+
+    `name` is the partition's name; None for an unpartitioned table.
+    """
 
     name: str | None
     values: tuple[str | None, ...]
@@ -59,22 +65,28 @@ class DirectoryRows:
     originals: dict[int, dict[str, list[Row]]] = field(default_factory=dict)  # by bucket and file name
 
     def visible(self, valid: Callable[[int], bool]) -> dict[RowKey, Row]:
-        """The rows that a reader sees for whom exactly the write ids with `valid(id)` are committed; id 0 (rows from before conversion) always is."""
+        """
+        The rows that a reader sees when exactly the write ids with `valid(id)` are committed.
+
+        Write id 0, of the rows from before the conversion, is always committed.
+        """
         floor = max((write_id for write_id in self.emptied if valid(write_id)), default=-1)
         return {
             key: row
             for key, row in self.inserted.items()
-            if key.write_id >= floor and (key.write_id == 0 or valid(key.write_id)) and not any(map(valid, self.deleted.get(key, ())))
+            if key.write_id >= floor
+            and (key.write_id == 0 or valid(key.write_id))
+            and not any(map(valid, self.deleted.get(key, ())))
         }
 
 
 @dataclass(slots=True)
 class DemoTable:
     """
-    One table: its catalog facts, and its directories by partition name (None: unpartitioned).
+    One table: its catalog facts, and its directories by partition name (None for an unpartitioned table).
 
     Args:
-        buckets: of CLUSTERED BY over the first of `bucket_columns`; 0 for an unbucketed table.
+        buckets: number of buckets of CLUSTERED BY over the first of `bucket_columns`; 0 for an unbucketed table.
         file_format: `orc` or, for insert-only tables, `text`.
     """
 
@@ -103,26 +115,35 @@ class DemoTable:
     def partition_name(self, values: Sequence[str | None]) -> str | None:
         if not self.partition_keys:
             return None
-        return "/".join(f"{key}={escape_path(value)}" for (key, _), value in zip(self.partition_keys, values, strict=True))
+        return "/".join(
+            f"{key}={escape_path(value)}" for (key, _), value in zip(self.partition_keys, values, strict=True)
+        )
 
     def bucket_of(self, row: Row) -> int:
-        """Where CLUSTERED BY sends a row; 0 for an unbucketed table."""
+        """The bucket into which CLUSTERED BY puts a row; 0 for an unbucketed table."""
         if not self.buckets:
             return 0
         names = [name for name, _ in self.columns]
         return java_bucket(row[names.index(self.bucket_columns[0])], self.buckets)
 
-    def by_directory(self, rows: Iterable[Row], values: Sequence[str | None] | None) -> Iterator[tuple[tuple[str | None, ...], list[Row]]]:
-        """Sort rows into partitions: all into the one given, else by their last values (a dynamic-partition insert)."""
+    def by_directory(
+        self, rows: Iterable[Row], values: Sequence[str | None] | None
+    ) -> Iterator[tuple[tuple[str | None, ...], list[Row]]]:
+        """
+        Group rows by partition: all go into the partition given, else each goes by its last values, as in a
+        dynamic-partition insert.
+        """
         keys = len(self.partition_keys)
         if values is not None or not keys:
             yield tuple(values or ()), list(rows)
             return
         found: dict[tuple[str | None, ...], list[Row]] = {}
         for row in rows:
-            found.setdefault(tuple(None if value is None else str(value) for value in row[-keys:]), []).append(row[:-keys])
+            found.setdefault(tuple(None if value is None else str(value) for value in row[-keys:]), []).append(
+                row[:-keys]
+            )
         yield from found.items()
 
     def rows(self, valid: Callable[[int], bool]) -> Mapping[str | None, dict[RowKey, Row]]:
-        """What a reader sees, by partition name."""
+        """The rows that a reader sees, by partition name."""
         return {name: directory.visible(valid) for name, directory in self.directories.items()}

@@ -1,5 +1,5 @@
 """
-A real ACID warehouse in a folder, written the way Hive writes it: for `make demo`, and for tests.
+Writes a real ACID warehouse into a folder, as Hive writes it, for `make demo` and for tests.
 
     warehouse = Warehouse(folder, MemoryLedger())
     orders = warehouse.create_table("shop", "orders", [("id", "int"), ("state", "string")])
@@ -8,7 +8,7 @@ A real ACID warehouse in a folder, written the way Hive writes it: for `make dem
     with warehouse.begin() as txn:
         txn.update(orders, lambda row: row[0] == 1, lambda row: (row[0], "paid"))
 
-With a `MetastoreLedger` (see `rows`) the same calls also leave what Hive leaves in the metastore database.
+With a `MetastoreLedger` (see `rows`) the same calls also write the rows that Hive writes into the metastore database.
 """
 
 import shutil
@@ -19,16 +19,16 @@ from typing import Protocol
 from compactor.acid.row_id import RowKey, encode
 from compactor.demo import files
 from compactor.demo.files import Row
-from compactor.demo.ledger import COMMITTED, Ledger, Snapshot
+from compactor.demo.ledger import COMMITTED, Ledger, LedgerSnapshot
 from compactor.demo.tables import DemoTable, DirectoryRows
 from compactor.demo.writer import Partition, StreamingBatch, Transaction
 
 FIRST_WRITE_ID_AFTER_CONVERSION = 10_000_001
-"""Hive leaves the write ids below to the rows that a plain table had when it was made transactional (HIVE-19750)."""
+"""Hive reserves the write ids below for the rows that a plain table had when it was made transactional (HIVE-19750)."""
 
 
 class CatalogWriter(Protocol):
-    """Where tables and partitions are made known; `rows.CatalogRows` writes them into a metastore database."""
+    """Registers databases, tables and partitions; `rows.CatalogRows` does so in a metastore database."""
 
     def add_database(self, name: str, location: Path, parameters: Mapping[str, str]) -> None: ...
     def add_table(self, table: DemoTable) -> None: ...
@@ -40,12 +40,13 @@ class CatalogWriter(Protocol):
 
 class Warehouse:
     """
-    A folder of databases and tables, the ledger of its transactions, and what a reader should see of each table.
+    A folder of databases and tables, the ledger of its transactions, and the rows that a reader of each table should
+    see.
 
     Args:
         root: the warehouse folder; made when missing.
-        ledger: where transactions and write ids are kept.
-        catalog: where databases, tables and partitions are registered; None for files alone.
+        ledger: keeps transactions and write ids.
+        catalog: registers databases, tables and partitions; None: files alone are written.
     """
 
     def __init__(self, root: Path, ledger: Ledger, catalog: CatalogWriter | None = None) -> None:
@@ -59,7 +60,7 @@ class Warehouse:
         root.mkdir(parents=True, exist_ok=True)
 
     def create_database(self, name: str, parameters: Mapping[str, str] | None = None) -> None:
-        """Make `<root>/<name>.db`."""
+        """Make the database's folder `<root>/<name>.db`."""
         location = self.root / f"{name}.db"
         location.mkdir()
         self._databases.add(name)
@@ -80,7 +81,7 @@ class Warehouse:
         file_format: str = "orc",
         parameters: Mapping[str, str] | None = None,
     ) -> DemoTable:
-        """Make an empty table, and its database when there is none yet. Bucketed tables use `bucketing_version` 1."""
+        """Make an empty table, and its database when that is missing. Bucketed tables use `bucketing_version` 1."""
         if database not in self._databases:
             self.create_database(database)
         own = {"bucketing_version": "1" if buckets else "2"}
@@ -111,12 +112,23 @@ class Warehouse:
         """Open a transaction; commit or abort it, or leave it open."""
         return Transaction(self)
 
-    def stream(self, table: DemoTable, rows_by_transaction: Sequence[Sequence[Row]], partition: Partition = None, *, side_file: bool = False) -> StreamingBatch:
+    def stream(
+        self,
+        table: DemoTable,
+        rows_by_transaction: Sequence[Sequence[Row]],
+        partition: Partition = None,
+        *,
+        side_file: bool = False,
+    ) -> StreamingBatch:
         """Open a batch of transactions that write into one delta directory."""
         return StreamingBatch(self, table, rows_by_transaction, partition, side_file=side_file)
 
-    def write_original(self, table: DemoTable, rows: Sequence[Row], partition: Partition = None, *, bucket: int = 0) -> None:
-        """Write a file as a table holds it that isn't transactional yet: `000000_0`, then `000000_0_copy_1` and so on."""
+    def write_original(
+        self, table: DemoTable, rows: Sequence[Row], partition: Partition = None, *, bucket: int = 0
+    ) -> None:
+        """
+        Write a file as a table has it that isn't transactional yet: `000000_0`, then `000000_0_copy_1` and so on.
+        """
         directory = self.directory(table, tuple(partition or ()))
         self.register(table, directory)
         copies = len(list(directory.location.glob(f"{bucket:06d}_0*")))
@@ -133,7 +145,10 @@ class Warehouse:
             self._catalog.set_parameters(table)
 
     def add_columns(self, table: DemoTable, columns: Iterable[tuple[str, str]], *, cascade: bool = False) -> None:
-        """ALTER TABLE ... ADD COLUMNS: takes a write id without a directory; partitions keep their own columns unless `cascade`."""
+        """
+        ALTER TABLE ... ADD COLUMNS: allocates a write id that has no directory. Partitions keep their own columns
+        unless `cascade`.
+        """
         with self.begin() as txn:
             txn.write_id(table)
         added = tuple(columns)
@@ -150,7 +165,7 @@ class Warehouse:
             self._catalog.set_parameters(table)
 
     def drop_table(self, table: DemoTable) -> None:
-        """DROP TABLE: the catalog's rows and the folder; a new table of the same name gets another id."""
+        """DROP TABLE: remove the catalog's rows and the folder. A new table of the same name gets another id."""
         if self._catalog:
             self._catalog.drop_table(table)
         shutil.rmtree(table.location)
@@ -171,27 +186,29 @@ class Warehouse:
         if self._catalog:
             self._catalog.add_partition(table, directory)
 
-    def snapshot(self, table: DemoTable) -> Snapshot:
-        """What a reader that starts now may see, as Hive spells it."""
+    def snapshot(self, table: DemoTable) -> LedgerSnapshot:
+        """The snapshot of a reader that starts now, in Hive's strings."""
         return self.ledger.snapshot(table.database, table.name)
 
-    def compactor_snapshot(self, table: DemoTable) -> Snapshot:
-        """What a compactor that starts now may see."""
+    def compactor_snapshot(self, table: DemoTable) -> LedgerSnapshot:
+        """The snapshot of a compactor that starts now, in Hive's strings."""
         return self.ledger.compactor_snapshot(table.database, table.name)
 
     def expected(self, table: DemoTable) -> Mapping[str | None, dict[RowKey, Row]]:
-        """The rows that a reader has to see now, by partition name: from what was asked for, not from the files."""
+        """The rows that a reader has to see now, by partition name: known from the statements, not from the files."""
         return table.rows(self.committed(table))
 
     def committed(self, table: DemoTable) -> Callable[[int], bool]:
-        """A predicate on the table's write ids, frozen as of now."""
+        """A predicate that holds for those of the table's write ids that are committed now."""
         known = frozenset(write_id for write_id, txn in table.writers.items() if self.states[txn] == COMMITTED)
         return known.__contains__
 
     @staticmethod
     def _number_originals(directory: DirectoryRows, bucket: int, name: str, rows: Sequence[Row]) -> None:
-        # ids run over the files of a bucket in path order, and _copy_10 sorts before _copy_2
+        # row ids run over the files of a bucket in path order, and _copy_10 sorts before _copy_2
         known = directory.originals.setdefault(bucket, {})
         known[name] = list(rows)
         everything = [row for file in sorted(known) for row in known[file]]
-        directory.inserted.update((RowKey(0, encode(bucket, 0), position), row) for position, row in enumerate(everything))
+        directory.inserted.update(
+            (RowKey(0, encode(bucket, 0), position), row) for position, row in enumerate(everything)
+        )

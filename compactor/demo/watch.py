@@ -1,7 +1,7 @@
 """
-Watching the daemon at work: its log for what it says, the queue for where each entry stands, the directories for what is left.
+Watches the daemon at work: reads its log, the states of entries in the queue, and the contents of the directories.
 
-Only looks. Knows when everything is done, and when something went wrong.
+Changes nothing. Decides when all work is done, and when a compaction or the daemon has failed.
 """
 
 import re
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from compactor.cli.partition import Totals, read_totals
-from compactor.demo.measure import Place, contents
+from compactor.cli.drawing import Totals, read_totals
+from compactor.demo.measure import MeasuredPlace, contents
 from compactor.errors import CompactorError
-from compactor.metastore.cleaning import Cleaning
-from compactor.metastore.database import Database
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
 from compactor.roles import steps
 
 BAD = (QueueState.FAILED, QueueState.REFUSED, QueueState.DID_NOT_INITIATE, QueueState.ABORTED)
@@ -50,15 +50,17 @@ STAGES: Mapping[str, str] = {
 @dataclass(slots=True)
 class Track:
     """
-    One table or partition on its way.
+    The progress of one table or partition.
 
     Args:
-        before: what lay on disk at the start.
-        now: what lies there now.
-        passed: stages with the second each was reached.
+        before: totals of its directory at the start.
+        now: totals of its directory at the latest look.
+        read: totals of the items that a query opens, at the latest look.
+        leftovers: directories that no query reads, at the latest look.
+        passed: the stages reached, each with the second when it was reached.
     """
 
-    place: Place
+    place: MeasuredPlace
     before: Totals
     now: Totals
     read: Totals
@@ -71,14 +73,14 @@ class Track:
 @dataclass(slots=True)
 class Watch:
     """
-    Everything that is known so far.
+    All that the demo has observed so far.
 
     Args:
-        due: the tables and partitions that are expected to be compacted.
+        due: the tables and partitions that the daemon is expected to compact.
     """
 
     database: Database
-    places: Sequence[Place]
+    places: Sequence[MeasuredPlace]
     due: frozenset[Entity]
     began: float = field(default_factory=time.monotonic)
     tracks: dict[Entity, Track] = field(default_factory=dict)
@@ -103,11 +105,15 @@ class Watch:
 
     @property
     def done(self) -> bool:
-        """Everything that was due is compacted and cleaned, and nothing lies about that no query reads."""
-        return not self.queued and all(self.tracks[entity].succeeded for entity in self.due) and not any(track.leftovers for track in self.tracks.values())
+        """Whether the queue is empty, all that was due is compacted, and no directory is left that no query reads."""
+        return (
+            not self.queued
+            and all(self.tracks[entity].succeeded for entity in self.due)
+            and not any(track.leftovers for track in self.tracks.values())
+        )
 
     def take(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Learn from log lines, and keep what is for people: when, who, what."""
+        """Update stages and trouble from log lines, and keep the lines for people: second, speaker, text."""
         for line in lines:
             event, level, at = str(line.get("event", "")), line.get("level"), self._second(line)
             if event == "step":
@@ -115,12 +121,16 @@ class Watch:
             elif "role" in line and level != "debug" and line["role"] != "watch":
                 self._say(at, str(line["role"]), event)
             elif event == "compaction given back" and line.get("reason") == "UnreachableError":
-                self.trouble = str(line.get("message"))  # the daemon would wait for it
+                self.trouble = str(line.get("message"))  # the daemon itself would wait and retry
             elif level in ("warning", "error", "critical") and str(line.get("logger", "")).startswith("compactor"):
-                self._say(at, str(level), " ".join([event, *(str(line[key]) for key in ("why", "message", "error") if line.get(key))]))
+                self._say(
+                    at,
+                    str(level),
+                    " ".join([event, *(str(line[key]) for key in ("why", "message", "error") if line.get(key))]),
+                )
 
     def _say(self, at: float, who: str, what: str) -> None:
-        """Keep it, shortened to a line, unless the same was said last and only an age has changed."""
+        """Keep a text, shortened to a line, unless it differs from the speaker's last one in an age alone."""
         what = what if len(what) <= LINE else what[:LINE] + " …"
         last = next((said for _, speaker, said in reversed(self.said) if speaker == who), "")
         if AGE.sub("", what) != AGE.sub("", last):
@@ -133,7 +143,7 @@ class Watch:
             return self.elapsed
 
     def look(self) -> None:
-        """Ask the metastore and the directories."""
+        """Update the tracks from the metastore and the directories."""
         queue = Queue(self.database)
         entries, history = queue.entries(), queue.history()
         self.queued = len(entries)
@@ -147,7 +157,9 @@ class Watch:
                 track.succeeded = True
             if ended.state in BAD:
                 self.trouble = f"compaction {ended.id} of {ended.entity} {ended.state.value}: {(ended.error_message or 'no reason given')[:LINE]}"
-        self.blockers = sorted({blocker.sentence for ready in self._cleaning.ready_for_cleaning() for blocker in ready.blockers})
+        self.blockers = sorted(
+            {blocker.sentence for ready in self._cleaning.ready_for_cleaning() for blocker in ready.blockers}
+        )
         for track in self.tracks.values():
             self._look_at(track)
 
@@ -155,13 +167,17 @@ class Watch:
         try:
             items = contents(self.database, track.place)
         except (CompactorError, OSError):
-            return  # it is being changed under our eyes; there is a next time
+            return  # the daemon is changing the directory; the next look will succeed
         track.now, track.read = Totals.of(items), read_totals(items)
         track.leftovers = track.now.directories - track.read.directories
 
     def _step(self, line: Mapping[str, Any], at: float) -> None:
         stage = STAGES.get(str(line.get("step")))
-        track = self.tracks.get(Entity(str(line.get("db")), str(line.get("table")), line.get("partition"))) if line.get("db") else None
+        track = (
+            self.tracks.get(Entity(str(line.get("db")), str(line.get("table")), line.get("partition")))
+            if line.get("db")
+            else None
+        )
         if stage is None or track is None or track.stage == stage:
             return
         self._reach(track, stage, at)
@@ -174,23 +190,33 @@ class Watch:
 
 
 def follow(
-    watch: Watch, news: Callable[[], Sequence[Mapping[str, Any]]], exit_code: Callable[[], int | None], seconds: float, show: Callable[[], None]
+    watch: Watch,
+    news: Callable[[], Sequence[Mapping[str, Any]]],
+    exit_code: Callable[[], int | None],
+    seconds: float,
+    show: Callable[[], None],
 ) -> None:
     """
-    Watch until everything is done.
+    Watch until all work is done.
 
     Args:
+        news: returns the new log lines.
+        exit_code: returns the daemon's exit code, None while it runs.
+        seconds: how long the work may take.
         show: called after each look.
 
     Raises:
-        CompactorError: a compaction failed, the daemon ended, or the time is up; the line says which.
+        CompactorError: a compaction failed, the daemon ended, or the time is up; the message says which.
     """
     pause = 0.25
     while True:
         ended = exit_code()
         watch.take(news())
         if ended is not None:
-            last = next((what for _, who, what in reversed(watch.said) if who in ("error", "warning", "critical")), "see its log")
+            last = next(
+                (what for _, who, what in reversed(watch.said) if who in ("error", "warning", "critical")),
+                "see its log",
+            )
             raise CompactorError(f"the daemon ended with exit code {ended}: {last}")
         watch.look()
         show()
@@ -199,7 +225,11 @@ def follow(
         if watch.done:
             return
         if watch.elapsed > seconds:
-            left = ", ".join(f"{entity} ({track.stage})" for entity, track in watch.tracks.items() if not track.succeeded or track.leftovers)
+            left = ", ".join(
+                f"{entity} ({track.stage})"
+                for entity, track in watch.tracks.items()
+                if not track.succeeded or track.leftovers
+            )
             held = f"; cleaning waits for {watch.blockers[0]}" if watch.blockers else ""
             raise CompactorError(f"not finished after {seconds:.0f} s: {left or 'the queue is not empty'}{held}")
         time.sleep(pause)

@@ -1,8 +1,11 @@
 """
-Hive's writers: INSERT, UPDATE, DELETE, MERGE, INSERT OVERWRITE, TRUNCATE, LOAD DATA and streaming, down to the directory.
+Writes directories as Hive's writers do: INSERT, UPDATE, DELETE, MERGE, INSERT OVERWRITE, TRUNCATE, LOAD DATA and
+streaming.
 
-Knows names and bucket ids of what a write leaves behind; rows are kept in `tables`, files are written by `files`, ids come from a `Ledger`.
-Source: docs/layout.md; Hive's AcidUtils, OrcRecordUpdater, HiveStreamingConnection; names as Hive 4.0.1 and 3.1 were seen to write them.
+Knows the names and bucket ids of the files of each write. `tables` keeps the rows, `files` writes the files, and a
+`Ledger` gives the ids.
+Source: docs/layout.md; Hive's AcidUtils, OrcRecordUpdater, HiveStreamingConnection; names as Hive 4.0.1 and 3.1 were
+seen to write them.
 """
 
 import shutil
@@ -22,13 +25,13 @@ Partition = Sequence[str | None] | None
 
 
 class Directories(Protocol):
-    """Where a writer finds, or makes, the directory of a partition."""
+    """Gives a writer the directory of a partition, which is made when missing."""
 
     ledger: Ledger
     states: dict[int, str]
 
     def directory(self, table: DemoTable, values: Sequence[str | None]) -> DirectoryRows:
-        """The directory of a partition (of the table when unpartitioned), not necessarily in the catalog yet."""
+        """The directory of a partition, or of an unpartitioned table. The catalog may not have it yet."""
 
     def register(self, table: DemoTable, directory: DirectoryRows) -> None:
         """Put a partition into the catalog, as a commit does."""
@@ -36,9 +39,10 @@ class Directories(Protocol):
 
 class Transaction:
     """
-    One open transaction. Each call is a statement; several make what MERGE and multi-insert leave behind.
+    One open transaction. Each call is a statement; several statements write what MERGE and multi-insert write.
 
-    Rows it updates or deletes are those visible when it began, plus its own. Use as a context manager: commits at the end, aborts on an error.
+    A transaction updates and deletes the rows that were visible when it began, and its own. As a context manager it
+    commits at the end and aborts on an error.
     """
 
     def __init__(self, home: Directories) -> None:
@@ -60,7 +64,7 @@ class Transaction:
             self.abort()
 
     def write_id(self, table: DemoTable) -> int:
-        """Its write id of a table."""
+        """The transaction's write id of a table."""
         write_id = self._ledger.write_id(self.id, table.database, table.name)
         table.writers[write_id] = self.id
         return write_id
@@ -70,8 +74,9 @@ class Transaction:
         Write `delta_w_w_s`.
 
         Args:
-            rows: for a partitioned table without `partition`, each row ends with its partition values, and all are one statement.
-            writers: tasks that share the work in an unbucketed table; each writes one bucket file.
+            rows: for a partitioned table without `partition`, each row ends with its partition values; all rows belong
+                to one statement.
+            writers: how many tasks share the rows of an unbucketed table; each writes one bucket file.
         """
         for values, group in table.by_directory(rows, partition):
             directory = self._touch(table, values, "i")
@@ -80,7 +85,10 @@ class Transaction:
         self._statement += 1
 
     def delete(self, table: DemoTable, where: Callable[[Row], bool], partition: Partition = None) -> int:
-        """Write `delete_delta_w_w_s` in every partition with matching rows (or the one given); return how many rows went."""
+        """
+        Write `delete_delta_w_w_s` in every partition with matching rows, or in the one given; return how many rows are
+        deleted.
+        """
         count = 0
         for directory in self._directories(table, partition):
             keys = [key for key, row in self._targets(table, directory).items() if where(row)]
@@ -90,13 +98,19 @@ class Transaction:
         return count
 
     def update(
-        self, table: DemoTable, where: Callable[[Row], bool], change: Callable[[Row], Row], partition: Partition = None, *, bucket: int | None = None
+        self,
+        table: DemoTable,
+        where: Callable[[Row], bool],
+        change: Callable[[Row], Row],
+        partition: Partition = None,
+        *,
+        bucket: int | None = None,
     ) -> int:
         """
         Write `delete_delta` and `delta`; return how many rows changed.
 
         Args:
-            bucket: of the task that writes the new rows of an unbucketed table; None keeps each row's own.
+            bucket: the bucket of the new rows of an unbucketed table; None: each row keeps its own.
         """
         insert_statement = self._statement + (1 if self._ledger.layout is LayoutVersion.HIVE_4 else 0)
         count = 0
@@ -108,7 +122,13 @@ class Transaction:
             by_bucket: dict[int, list[Row]] = {}
             for key, row in hit.items():
                 changed = change(row)
-                target = table.bucket_of(changed) if table.buckets else decode_bucket(key.bucket) if bucket is None else bucket
+                target = (
+                    table.bucket_of(changed)
+                    if table.buckets
+                    else decode_bucket(key.bucket)
+                    if bucket is None
+                    else bucket
+                )
                 by_bucket.setdefault(target, []).append(changed)
             where_to = directory.location / delta_name(self.write_id(table), self.write_id(table), insert_statement)
             self._write_buckets(table, directory, where_to, by_bucket, insert_statement)
@@ -116,8 +136,16 @@ class Transaction:
         self._statement = insert_statement + 1
         return count
 
-    def delete_keys(self, table: DemoTable, directory: DirectoryRows, keys: Iterable[RowKey], *, statement: int | None = None, operation: str = "d") -> None:
-        """Write delete events for given rows, whether they exist or not; `statement` None is the next one."""
+    def delete_keys(
+        self,
+        table: DemoTable,
+        directory: DirectoryRows,
+        keys: Iterable[RowKey],
+        *,
+        statement: int | None = None,
+        operation: str = "d",
+    ) -> None:
+        """Write delete events for the given keys, even of missing rows; `statement` None is the next statement."""
         if statement is None:
             statement, self._statement = self._statement, self._statement + 1
         write_id = self.write_id(table)
@@ -133,17 +161,24 @@ class Transaction:
             files.write_acid(where / self._bucket_file(bucket), table.columns, events, table.options)
         files.write_version_file(where)
 
-    def overwrite(self, table: DemoTable, rows: Iterable[Row], partition: Partition = None, *, writers: int = 1) -> None:
-        """INSERT OVERWRITE: write `base_w`, which hides everything before it."""
+    def overwrite(
+        self, table: DemoTable, rows: Iterable[Row], partition: Partition = None, *, writers: int = 1
+    ) -> None:
+        """INSERT OVERWRITE: write `base_w`, which hides all earlier writes."""
         write_id = self.write_id(table)
         for values, group in table.by_directory(rows, partition):
             directory = self._touch(table, values, "o")
             directory.emptied.append(write_id)
-            self._write_rows(table, directory, directory.location / base_name(write_id), group, writers=writers, statement=0)
+            self._write_rows(
+                table, directory, directory.location / base_name(write_id), group, writers=writers, statement=0
+            )
         self._statement += 1
 
     def truncate(self, table: DemoTable, partition: Partition = None) -> None:
-        """TRUNCATE TABLE: on Hive 4 an empty `base_w` that says `truncated`; Hive 3.1 removes what is there, at once and whatever becomes of the transaction."""
+        """
+        TRUNCATE TABLE: on Hive 4 write an empty `base_w` marked `truncated`. Hive 3.1 removes the directory's contents
+        at once, even if the transaction aborts later.
+        """
         write_id = self.write_id(table)
         for directory in self._directories(table, partition):
             self._touch(table, directory.values, "o")
@@ -157,8 +192,13 @@ class Transaction:
             directory.originals.clear()
         self._statement += 1
 
-    def load(self, table: DemoTable, rows: Sequence[Row], partition: Partition = None, *, overwrite: bool = False) -> None:
-        """LOAD DATA [OVERWRITE]: a plain ORC file inside `delta_w_w_s` or `base_w`; its rows get their ids by position."""
+    def load(
+        self, table: DemoTable, rows: Sequence[Row], partition: Partition = None, *, overwrite: bool = False
+    ) -> None:
+        """
+        LOAD DATA [OVERWRITE]: write a plain ORC file into `delta_w_w_s` or `base_w`. Its rows get their ids by
+        position.
+        """
         write_id = self.write_id(table)
         directory = self._touch(table, tuple(partition or ()), "o" if overwrite else "i")
         statement = 0 if overwrite else self._statement
@@ -166,7 +206,9 @@ class Transaction:
         if overwrite:
             directory.emptied.append(write_id)
         files.write_plain(where / "000000_0", table.columns, rows, table.options)
-        directory.inserted.update((RowKey(write_id, encode(0, statement), position), row) for position, row in enumerate(rows))
+        directory.inserted.update(
+            (RowKey(write_id, encode(0, statement), position), row) for position, row in enumerate(rows)
+        )
         self._statement += 1
 
     def commit(self) -> None:
@@ -176,7 +218,7 @@ class Transaction:
         self._home.states[self.id] = COMMITTED
 
     def abort(self) -> None:
-        """Its directories and its rows in the ledger stay, as they do in Hive."""
+        """Abort the transaction. Its directories and its rows in the ledger stay, as they do in Hive."""
         self._ledger.abort(self.id)
         self._home.states[self.id] = "a"
 
@@ -195,10 +237,23 @@ class Transaction:
     def _targets(self, table: DemoTable, directory: DirectoryRows) -> Mapping[RowKey, Row]:
         own = table.writers
         rows = directory.visible(lambda write_id: own[write_id] == self.id or own[write_id] in self._committed_before)
-        # a row that somebody else is deleting is locked, or its delete would fail at commit
-        return {key: row for key, row in rows.items() if not any(self._home.states[own[write_id]] != "a" for write_id in directory.deleted.get(key, ()))}
+        # a row that another transaction deletes is locked, or a second delete of it would fail at commit
+        return {
+            key: row
+            for key, row in rows.items()
+            if not any(self._home.states[own[write_id]] != "a" for write_id in directory.deleted.get(key, ()))
+        }
 
-    def _write_rows(self, table: DemoTable, directory: DirectoryRows, where: Path, rows: list[Row], *, writers: int, statement: int | None = None) -> None:
+    def _write_rows(
+        self,
+        table: DemoTable,
+        directory: DirectoryRows,
+        where: Path,
+        rows: list[Row],
+        *,
+        writers: int,
+        statement: int | None = None,
+    ) -> None:
         by_bucket: dict[int, list[Row]] = {}
         if table.buckets:
             for row in rows:
@@ -208,7 +263,14 @@ class Transaction:
             by_bucket = {start // share: rows[start : start + share] for start in range(0, len(rows), share)}
         self._write_buckets(table, directory, where, by_bucket, self._statement if statement is None else statement)
 
-    def _write_buckets(self, table: DemoTable, directory: DirectoryRows, where: Path, by_bucket: Mapping[int, Sequence[Row]], statement: int) -> None:
+    def _write_buckets(
+        self,
+        table: DemoTable,
+        directory: DirectoryRows,
+        where: Path,
+        by_bucket: Mapping[int, Sequence[Row]],
+        statement: int,
+    ) -> None:
         write_id = self.write_id(table)
         for bucket, rows in by_bucket.items():
             keyed = [(RowKey(write_id, encode(bucket, statement), position), row) for position, row in enumerate(rows)]
@@ -230,13 +292,20 @@ class Transaction:
 
 class StreamingBatch:
     """
-    Several transactions opened at once that share one `delta_w_{w+n-1}` per directory, as Hive streaming writes it.
+    Several transactions opened at once that share one directory `delta_w_{w+n-1}`, as Hive streaming writes it.
 
-    `finish` ends one of them; until `close` the files have a `_flush_length` side file.
+    `finish` ends one of the transactions. With `side_file` each bucket file has a `_flush_length` side file until
+    `close`.
     """
 
     def __init__(
-        self, home: Directories, table: DemoTable, rows_by_transaction: Sequence[Sequence[Row]], partition: Partition = None, *, side_file: bool = False
+        self,
+        home: Directories,
+        table: DemoTable,
+        rows_by_transaction: Sequence[Sequence[Row]],
+        partition: Partition = None,
+        *,
+        side_file: bool = False,
     ) -> None:
         self._home = home
         self._table = table
@@ -264,7 +333,7 @@ class StreamingBatch:
         files.write_version_file(where)
 
     def finish(self, index: int, *, commit: bool) -> None:
-        """Commit or abort the n-th transaction."""
+        """Commit or abort the transaction at this index."""
         if commit:
             self._home.register(self._table, self._directory)
             self.transactions[index].commit()
@@ -272,7 +341,7 @@ class StreamingBatch:
             self.transactions[index].abort()
 
     def close(self) -> None:
-        """End the batch: what is still open aborts, side files go."""
+        """End the batch: abort the transactions that are still open, and remove the side files."""
         for txn in self.transactions:
             if self._home.states[txn.id] == OPEN:
                 txn.abort()

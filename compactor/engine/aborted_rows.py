@@ -1,8 +1,11 @@
 """
-Which aborted writes still have rows in a partition: their transactions must stay known as aborted, or those rows would count as committed.
+Finds the aborted writes that still have rows in a partition.
 
-A compaction leaves such rows out, but a `_v` doesn't prove it: Hive's merge compaction joins files as they are. The keys in the files do. Only where the key
-statistics of a stripe admit an id its key columns are decoded, so a result that is sorted and filtered costs its tails and a few stripes.
+The metastore must keep their transactions as aborted: otherwise readers would take those rows for committed.
+
+Most compactions leave such rows out, but a `_v` in the name doesn't prove it: Hive's merge compaction joins files as
+they are. The keys in the files prove it. The key columns of a stripe are decoded only where its key statistics admit
+an aborted id, so checking a result that is sorted and filtered costs its tails and a few stripes.
 Source: docs/layout.md; HIVE-24481; Hive's AcidUtils (uncompacted aborts), MergeCompactor.
 """
 
@@ -25,34 +28,52 @@ from compactor.storage.base import Storage
 _log = get_logger(__name__)
 
 
-def aborted_with_rows(storage: Storage, location: str, state: AcidState, write_ids: ValidWriteIdList, *, insert_only: bool) -> frozenset[int]:
+def aborted_with_rows(
+    storage: Storage, location: str, state: AcidState, write_ids: ValidWriteIdList, *, insert_only: bool
+) -> frozenset[int]:
     """
-    Aborted write ids, among others in one directory, whose rows lie or may lie there; directories that are replaced count for as long as they are there.
+    Aborted write ids whose rows lie, or may lie, in a directory that holds other write ids, too.
 
-    Looked into are results of compactions that everybody sees as complete. In any other directory an aborted writer may yet write, so its name decides.
-    Rows in the results of insert-only tables are read whatever became of their write ids; only ids that count for readers were put there.
+    Replaced directories count for as long as they exist. Files are opened only in results of compactions that every
+    reader sees as complete. In any other directory an aborted writer may still write, so the directory's name decides.
+    Results of insert-only tables are skipped: readers read all their rows without regard to write ids, and the
+    compaction put only rows of visible ids there.
 
     Args:
-        location: of the partition that `state` describes.
+        location: the directory of the partition that `state` describes.
 
     Raises:
         UnreachableError, RetryableError: the store doesn't answer.
     """
     seen_by_all = (*state.deltas, *state.obsolete)
-    others = [*(listed for listed in seen_by_all if not listed.compacted), *(excluded.dir for excluded in state.excluded)]
+    others = [
+        *(listed for listed in seen_by_all if not listed.compacted),
+        *(excluded.dir for excluded in state.excluded),
+    ]
     found = {write_id for listed in others for write_id in _aborted_within(listed, write_ids)}
     if insert_only:
         return frozenset(found)
     for listed in seen_by_all:
-        wanted = [write_id for write_id in _aborted_within(listed, write_ids) if write_id not in found] if listed.compacted else []
+        wanted = (
+            [write_id for write_id in _aborted_within(listed, write_ids) if write_id not in found]
+            if listed.compacted
+            else []
+        )
         if wanted:
             found |= _seen_in(storage, location, listed, wanted)
     return frozenset(found)
 
 
 def may_hold_aborted(state: AcidState, write_ids: ValidWriteIdList) -> bool:
-    """Whether a directory's name admits an aborted write id among others: where none does, `aborted_with_rows` finds nothing and opens nothing."""
-    return any(_aborted_within(listed, write_ids) for listed in (*state.deltas, *state.obsolete, *(excluded.dir for excluded in state.excluded)))
+    """
+    Whether any directory's name admits an aborted write id among other ids.
+
+    When it is False, `aborted_with_rows` finds no id and opens no file.
+    """
+    return any(
+        _aborted_within(listed, write_ids)
+        for listed in (*state.deltas, *state.obsolete, *(excluded.dir for excluded in state.excluded))
+    )
 
 
 def _aborted_within(listed: ListedDir, write_ids: ValidWriteIdList) -> tuple[int, ...]:
@@ -60,7 +81,7 @@ def _aborted_within(listed: ListedDir, write_ids: ValidWriteIdList) -> tuple[int
 
 
 def _seen_in(storage: Storage, location: str, listed: ListedDir, wanted: list[int]) -> set[int]:
-    """All of them when a file can't be understood: nothing is forgotten on a guess."""
+    """The wanted ids that have rows in a directory; all of them when one of its files can't be understood."""
     found: set[int] = set()
     for entry in data_files(listed, insert_only=False):
         if not entry.length:
@@ -68,7 +89,11 @@ def _seen_in(storage: Storage, location: str, listed: ListedDir, wanted: list[in
         try:
             found |= _seen_in_file(storage, location, entry.path, np.array(wanted, dtype=np.int64))
         except (CorruptFileError, RefusedError) as error:
-            _log.warning("whether rows of aborted writes lie there isn't known: they stay known as aborted", directory=listed.name, why=str(error))
+            _log.warning(
+                "whether rows of aborted writes lie there isn't known: they stay known as aborted",
+                directory=listed.name,
+                why=str(error),
+            )
             return set(wanted)
         if len(found) == len(wanted):
             break

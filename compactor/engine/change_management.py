@@ -1,9 +1,10 @@
 """
 Hands files of a replication source to Hive's change management, as Hive's Cleaner does before it deletes them.
 
-A replica that copies files by an older dump looks for those that are gone in the change-management root (`hive.repl.cmrootdir`), under their name and HDFS' checksum.
-Our client of HDFS knows neither checksums of files nor extended attributes nor which encryption zone a path is in, so a JVM with Spark's Hadoop client does this part;
-it starts with the first file, and ends with the process. The metastore empties the root (`hive.repl.cm.retain`).
+A replica that copies files by an older dump looks for deleted files in the change-management root
+(`hive.repl.cmrootdir`), under their name and HDFS' checksum. The compactor's own HDFS client supports neither checksums
+of files nor extended attributes nor encryption zones, so a JVM with Spark's Hadoop client does this part; it starts at
+the first use, and ends with the process. The metastore empties the root (`hive.repl.cm.retain`).
 Source: docs/operations.md; Hive's ReplChangeManager (recycle, getCMPath, checksumFor), 3.1.3 and 4.0.1.
 """
 
@@ -17,14 +18,14 @@ from typing import Any, Final
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from compactor.engine.java import require_java
-from compactor.engine.submit_command import spark_home
 from compactor.errors import RefusedError, UnreachableError
 from compactor.log import get_logger
 from compactor.reasons import Reason
 from compactor.settings.stores import Hdfs
+from compactor.spark.application.command import spark_home
+from compactor.spark.java import require_java
 from compactor.storage.change_management import why_not_recycled
-from compactor.storage.hdfs_client import conf_dir
+from compactor.storage.hdfs.client import conf_dir
 from compactor.storage.location import join
 from compactor.storage.registry import configured
 
@@ -36,10 +37,10 @@ _FORBIDDEN: Final = "AccessControlException"
 
 class ChangeManagement:
     """
-    The way to one change-management root.
+    Moves files into one change-management root.
 
     Args:
-        options: which root, and how HDFS is reached.
+        options: the root, and how HDFS is reached.
     """
 
     def __init__(self, options: Hdfs) -> None:
@@ -49,14 +50,18 @@ class ChangeManagement:
 
     def require(self, location: str) -> None:
         """
-        Whether what lies there could be moved into the root: asked before a compaction, for after it nothing but a refusal is left.
+        Raise unless files at this location could be moved into the root.
+
+        Checked before a compaction: after it the Cleaner could only refuse to delete the replaced files.
 
         Raises:
             RefusedError: REPLICATION_SOURCE (no root, another file system, another encryption zone), PERMISSION_DENIED.
             UnreachableError: HDFS can't be asked.
         """
         if (why := why_not_recycled(location)) is not None:
-            raise RefusedError(Reason.REPLICATION_SOURCE, f"replaced files can't be handed to Hive's change management: {why}")
+            raise RefusedError(
+                Reason.REPLICATION_SOURCE, f"replaced files can't be handed to Hive's change management: {why}"
+            )
         root = str(self._options.change_management_root)
         with self._asked() as (jvm, files):
             if not files.exists(self._path(jvm, root)):
@@ -70,30 +75,39 @@ class ChangeManagement:
 
     def recycle(self, directory: str, origin: str) -> int:
         """
-        Move all files below a directory into the root, under the names that Hive's replication looks for; hidden ones, and those whose content is there, stay.
+        Move all files below a directory into the root, under the names that Hive's replication looks for.
 
-        May be cut off anywhere and begun again.
+        Hidden files stay, and so do files whose content is in the root already. The call may be interrupted at any
+        point and repeated.
 
         Args:
-            directory: what will be deleted afterwards.
-            origin: where the files were until they were put there; each is marked with its path.
+            directory: the directory that will be deleted afterwards.
+            origin: the directory's earlier location; each moved file is marked with its path there.
 
-        Returns how many were moved.
+        Returns the number of files moved.
 
         Raises:
-            As `require`; nothing that wasn't handed over is gone.
+            As `require`; every file is then still in the directory or in the root.
         """
         self.require(origin)
         with self._asked() as (jvm, files):
-            return sum(self._one(jvm, files, path, join(origin, below)) for path, below in _below(files, self._path(jvm, directory), ""))
+            return sum(
+                self._one(jvm, files, path, join(origin, below))
+                for path, below in _below(files, self._path(jvm, directory), "")
+            )
 
     def _one(self, jvm: Any, files: Any, path: Any, origin: str) -> int:
         checksum = _checksum(files, path)
         if checksum is None:
-            raise RefusedError(Reason.REPLICATION_SOURCE, f"{origin}: its file system has no checksums of files, by which Hive's change management names them")
-        target = jvm.org.apache.hadoop.fs.Path(self._options.change_management_root, _name(files, path.getName(), checksum))
+            raise RefusedError(
+                Reason.REPLICATION_SOURCE,
+                f"{origin}: its file system has no checksums of files, by which Hive's change management names them",
+            )
+        target = jvm.org.apache.hadoop.fs.Path(
+            self._options.change_management_root, _name(files, path.getName(), checksum)
+        )
         now = jvm.java.lang.System.currentTimeMillis()
-        files.setTimes(path, now, -1)  # before it is moved: the metastore removes old files from the root
+        files.setTimes(path, now, -1)  # before the move: the metastore removes old files from the root
         if files.exists(target):
             if _checksum(files, target) != checksum:
                 raise RefusedError(Reason.REPLICATION_SOURCE, f"{origin}: {target} holds something else already")
@@ -109,7 +123,11 @@ class ChangeManagement:
         return 1
 
     def _give_to_hive(self, jvm: Any, files: Any, target: Any) -> None:
-        """The metastore of 3.1 makes files its own; so may only a superuser, and in later releases the directory's group is enough."""
+        """
+        Make the root's owner the owner of a recycled file, as the metastore of 3.1 does.
+
+        Only a superuser may do that, so a refusal is ignored: for later releases the directory's group is enough.
+        """
         root = files.getFileStatus(self._path(jvm, str(self._options.change_management_root)))
         if files.getFileStatus(target).getOwner() != root.getOwner():
             try:
@@ -119,7 +137,9 @@ class ChangeManagement:
                     raise
 
     def _zone(self, jvm: Any, files: Any, location: str) -> str | None:
-        found = jvm.org.apache.hadoop.hdfs.client.HdfsAdmin(files.getUri(), files.getConf()).getEncryptionZoneForPath(self._path(jvm, location))
+        found = jvm.org.apache.hadoop.hdfs.client.HdfsAdmin(files.getUri(), files.getConf()).getEncryptionZoneForPath(
+            self._path(jvm, location)
+        )
         return None if found is None else str(found.getPath())
 
     def _path(self, jvm: Any, location: str) -> Any:
@@ -127,7 +147,7 @@ class ChangeManagement:
 
     @contextmanager
     def _asked(self) -> Iterator[tuple[Any, Any]]:
-        """The JVM and HDFS' client in it; what either raises is said in one line."""
+        """The JVM and the HDFS client in it; errors of either become the compactor's, with a message of one line."""
         try:
             with self._lock:
                 if self._made is None:
@@ -142,7 +162,9 @@ class ChangeManagement:
             raise UnreachableError(f"Hive's change management: {said}") from error
         except (Py4JError, OSError) as error:
             self.close()
-            raise UnreachableError(f"Hive's change management: the JVM with Hadoop's client doesn't answer: {error}") from error
+            raise UnreachableError(
+                f"Hive's change management: the JVM with Hadoop's client doesn't answer: {error}"
+            ) from error
 
     def _started(self) -> tuple[JavaGateway, Any, Any]:
         options, jars = self._options, Path(spark_home()) / "jars"
@@ -150,7 +172,13 @@ class ChangeManagement:
         classpath = [*([str(directory)] if directory is not None else []), f"{jars}/*"]
         java, (library,) = require_java(), jars.glob("py4j-*.jar")
         port, token, process = launch_gateway(
-            jarpath=str(library), classpath=":".join(classpath), javaopts=["-Xmx256m"], die_on_exit=True, java_path=java, enable_auth=True, return_proc=True
+            jarpath=str(library),
+            classpath=":".join(classpath),
+            javaopts=["-Xmx256m"],
+            die_on_exit=True,
+            java_path=java,
+            enable_auth=True,
+            return_proc=True,
         )
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
         jvm = gateway.jvm
@@ -175,14 +203,14 @@ class ChangeManagement:
             made, self._made = self._made, None
         if made is not None:
             gateway, process, _ = made
-            process.stdin.close()  # it ends when its standard input does
+            process.stdin.close()  # the JVM ends when its standard input is closed
             process.wait()
             with contextlib.suppress(Exception):
-                gateway.shutdown()  # so that objects of ours that go later don't look for it
+                gateway.shutdown()  # so that Python objects freed later don't call the JVM
 
 
 def _below(files: Any, directory: Any, prefix: str) -> Iterator[tuple[Any, str]]:
-    """Every file and its path below the directory, without hidden ones."""
+    """Every file that isn't hidden, and its path below the directory."""
     for status in files.listStatus(directory):
         name = str(status.getPath().getName())
         if name.startswith("."):
@@ -194,20 +222,20 @@ def _below(files: Any, directory: Any, prefix: str) -> Iterator[tuple[Any, str]]
 
 
 def _checksum(files: Any, path: Any) -> str | None:
-    """As text, of which a file's name in the root is made."""
+    """The checksum as text for the file's name in the root; None where the file system has none."""
     found = files.getFileChecksum(path)
     return None if found is None else bytes(found.getBytes())[: found.getLength()].hex()
 
 
 def _name(files: Any, name: str, checksum: str) -> str:
-    """Hive cuts one character more than it must."""
+    """A file's name in the root; too long a name is cut as Hive does, which is one character more than needed."""
     longest = files.getConf().getInt(*_LONGEST_NAME)
     whole = f"{name}_{checksum}"
     return whole if len(whole) <= longest else whole[: longest - 1]
 
 
 class _Process:
-    """One of them in a process, for the root that is configured."""
+    """Holds the process's one `ChangeManagement`, for the configured root."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -224,4 +252,4 @@ class _Process:
 
 
 change_management: Final = _Process().get
-"""The way to the root that is configured, shared by all threads."""
+"""The `ChangeManagement` of the configured root, shared by all threads."""

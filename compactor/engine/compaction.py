@@ -1,7 +1,8 @@
 """
 One compaction, step by step: observe, plan, run, verify, publish; or discard.
 
-Knows files and Spark; knows nothing of the metastore: whether it may publish is asked of the caller at the last moment (`guard`). Every step may be repeated.
+Knows files and Spark; knows nothing of the metastore: directly before publishing, the caller's `guard` decides whether
+the compaction may publish. Every step may be repeated.
 """
 
 from collections.abc import Callable
@@ -11,26 +12,23 @@ from compactor.acid.names import DirKind, parse_dir
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.engine.full_acid import plan_full_acid, run_full_acid
 from compactor.engine.insert_only import carry, carry_tasks
-from compactor.engine.manifest import Manifest, ManifestFile, Published
-from compactor.engine.markers import markers_of
+from compactor.engine.publish.choose import publisher_for, staging_for
 from compactor.engine.request import CompactionRequest
-from compactor.engine.results import OutputFile, StagedResult
-from compactor.engine.staging import Accepted
-from compactor.engine.submit import Submitter
-from compactor.engine.task_memory import task_memory
-from compactor.engine.verify import verify_full_acid, verify_listing
-from compactor.engine.ways import publisher_for, staging_for
+from compactor.engine.results import Manifest, ManifestFile, OutputFile, Published, StagedResult, markers_of
+from compactor.engine.staging.directory import Accepted
+from compactor.engine.verify.result import verify_full_acid, verify_listing
 from compactor.errors import CompactorError, RefusedError, VerificationError
 from compactor.log import get_logger
 from compactor.planning.document import CompactionPlan
-from compactor.planning.memory import EVENT_BYTES, SPILLED_BYTES
-from compactor.planning.parts import Limits
+from compactor.planning.limits import EVENT_BYTES, SPILLED_BYTES, fitted
+from compactor.planning.parts import PartLimits
 from compactor.planning.plan import plan_whole_files
-from compactor.planning.room import fitted
 from compactor.planning.segments import Sizes
 from compactor.planning.select import Selection, select
 from compactor.reasons import Reason
 from compactor.settings import Settings
+from compactor.spark.resources import task_memory
+from compactor.spark.submitter import Submitter
 from compactor.storage.base import Room, Storage
 
 __all__ = ["Compaction", "CompactionRequest", "Manifest", "Published", "StagedResult"]
@@ -44,11 +42,16 @@ class Compaction:
 
     Args:
         submitter: runs the tasks.
-        step: told each step when it is done (`worker.staged`; the others are the caller's to tell).
+        step: called with the name of a finished step (`worker.staged`; the caller reports all other steps).
     """
 
     def __init__(
-        self, request: CompactionRequest, storage: Storage, submitter: Submitter, settings: Settings, step: Callable[[str], None] = lambda _: None
+        self,
+        request: CompactionRequest,
+        storage: Storage,
+        submitter: Submitter,
+        settings: Settings,
+        step: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.request = request
         self._storage = storage
@@ -63,7 +66,9 @@ class Compaction:
         self._manifests: tuple[Manifest, ...] | None = None
         self.evidence: str | None = None
         self.may_have_staged = False
-        """Whether anything of it may lie in the store, or a job of it may run: before that there is nothing to discard."""
+        """
+        Whether files of this attempt may lie in the store, or a job of it may run: only then `discard` has work to do.
+        """
 
     @property
     def sizes(self) -> Sizes:
@@ -78,24 +83,26 @@ class Compaction:
 
     @property
     def staged_bytes(self) -> int | None:
-        """Of the result's files; None before it has run."""
+        """Bytes of the result's files; None before `run`."""
         return None if self._result is None else self._result.bytes
 
     def observe(self) -> AcidState:
         """
-        List the directory and resolve it, once: what is decided on doesn't change under the decision.
+        List the directory and resolve it, once: all decisions use the same listing.
 
         Raises:
-            RefusedError: nested directories, unknown names, history that isn't there.
+            RefusedError: nested directories, unknown names, missing history.
         """
         if self._state is None:
             request = self.request
-            self._state = resolve(self._storage.list_tree(request.location), request.write_ids, request.txns, request.layout)
+            self._state = resolve(
+                self._storage.list_tree(request.location), request.write_ids, request.txns, request.layout
+            )
         return self._state
 
     def plan(self) -> CompactionPlan:
         """
-        Decide what becomes of every stripe; reads tails and delete events, writes nothing.
+        Decide for every stripe how it is treated; reads tails and delete events, writes nothing.
 
         Raises:
             RefusedError: with its reason.
@@ -109,7 +116,14 @@ class Compaction:
                 made = plan_whole_files(selection, entity=entity, location=location)
             else:
                 stripe_bytes = int(self._settings.recode.target_stripe_bytes)
-                made = plan_full_acid(self._storage, selection, entity=entity, location=location, sizes=self.sizes, stripe_bytes=stripe_bytes)
+                made = plan_full_acid(
+                    self._storage,
+                    selection,
+                    entity=entity,
+                    location=location,
+                    sizes=self.sizes,
+                    stripe_bytes=stripe_bytes,
+                )
             self._plan = self._fitted(made, room)
             for warning in self._plan.warnings:
                 _log.warning("plan", warning=warning)
@@ -118,13 +132,29 @@ class Compaction:
     def _select(self, room: Room) -> Selection:
         request, settings = self.request, self._settings
         by = room.limited_by if room.bytes is not None else ""
-        limits = Limits(settings.limits.deltas, room.bytes, f"{by} at {request.location}", room.reason if by else Reason.LIMIT_EXCEEDED)
+        limits = PartLimits(
+            settings.limits.deltas,
+            room.bytes,
+            f"{by} at {request.location}",
+            room.reason if by else Reason.LIMIT_EXCEEDED,
+        )
         prefer = settings.worker.prefer_major
-        return select(self.observe(), request.spec, request.kind, request.layout, request.write_ids, request.visibility_txn, prefer_major=prefer, limits=limits)
+        return select(
+            self.observe(),
+            request.spec,
+            request.kind,
+            request.layout,
+            request.write_ids,
+            request.visibility_txn,
+            prefer_major=prefer,
+            limits=limits,
+        )
 
     def _room(self) -> Room:
         """
-        What it may write: what the store has room for, and no more than the limit that is set. Links take none.
+        The room for the result: what the store has free, at most `limits.scratch_bytes`.
+
+        The bytes are unlimited for an insert-only table on a store with links, which take no room.
 
         Raises:
             RefusedError: INPUT_CHANGED, the directory is gone.
@@ -132,7 +162,9 @@ class Compaction:
         try:
             room = self._storage.room(self.request.location)
         except FileNotFoundError:
-            raise RefusedError(Reason.INPUT_CHANGED, f"{self.request.entity}: directory {self.request.location} is gone") from None
+            raise RefusedError(
+                Reason.INPUT_CHANGED, f"{self.request.entity}: directory {self.request.location} is gone"
+            ) from None
         if self.request.table.insert_only and self._storage.links:
             return replace(room, bytes=None)
         most = self._settings.limits.scratch_bytes
@@ -144,12 +176,15 @@ class Compaction:
     def _fitted(plan: CompactionPlan, room: Room) -> CompactionPlan:
         return fitted(plan, room.bytes, room.names, room.limited_by, room.reason)
 
-    def run(self, progress: Callable[[float], None] = lambda _: None, cancelled: Callable[[], bool] = lambda: False) -> StagedResult:
+    def run(
+        self, progress: Callable[[float], None] = lambda _: None, cancelled: Callable[[], bool] = lambda: False
+    ) -> StagedResult:
         """
         Write the result into the staging directory.
 
         Raises:
-            CancelledError, RefusedError, RetryableError, UnreachableError: as `Submitter.run`; the staging directory is then left to `discard`.
+            CancelledError, RefusedError, RetryableError, UnreachableError: as `Submitter.run`; `discard` then removes
+                the staging directory.
         """
         if self._result is not None:
             return self._result
@@ -160,17 +195,34 @@ class Compaction:
         settled = (0, 0)
         if plan.insert_only:
             tasks = carry_tasks(plan, self._staging.tasks)
-            files = [file for made in self._submitter.run(self.job, carry, tasks, progress=progress, cancelled=cancelled) for file in made]
+            files = [
+                file
+                for made in self._submitter.run(self.job, carry, tasks, progress=progress, cancelled=cancelled)
+                for file in made
+            ]
         else:
             digests = self._settings.recode.verify_values
-            files, settled = run_full_acid(plan, self._staging.tasks, self._submitter, self.job, digests=digests, progress=progress, cancelled=cancelled)
+            files, settled = run_full_acid(
+                plan,
+                self._staging.tasks,
+                self._submitter,
+                self.job,
+                digests=digests,
+                progress=progress,
+                cancelled=cancelled,
+            )
         kept = [file for file in files if file.path]
         empty = tuple(file for file in files if not file.path)
         self._result = StagedResult(tuple(kept), self._assemble(plan, kept), empty, settled)
         return self._result
 
     def _assemble(self, plan: CompactionPlan, files: list[OutputFile]) -> tuple[str, ...]:
-        """Move the accepted files to their places and add the markers. A side of a minor without rows isn't made, unless both are empty."""
+        """
+        Move the accepted files to their places and add the markers; returns the names of the output directories.
+
+        A minor compaction makes its delta and its delete delta only if they have rows; if both have none, it makes the
+        first.
+        """
         filled = [output for output in plan.outputs if any(file.directory == output.name for file in files)]
         outputs = filled or [plan.outputs[0]]
         self._staging.make_out([output.name for output in outputs])
@@ -183,17 +235,26 @@ class Compaction:
         Check the staged result against the inputs.
 
         Raises:
-            VerificationError: the first difference, and where the evidence was put; nothing was published.
+            VerificationError: the first difference, and the name of the evidence directory; nothing was published.
         """
         result, plan = self._ran(), self.plan()
         try:
             for directory in result.directories:
-                verify_listing(directory, self._staging.listed(directory), result, plan, place=self._staging.place, storage=self._storage)
+                verify_listing(
+                    directory,
+                    self._staging.listed(directory),
+                    result,
+                    plan,
+                    place=self._staging.place,
+                    storage=self._storage,
+                )
             if not plan.insert_only:
                 verify_full_acid(plan, result, self._staging.place, self._submitter, self.job, cancelled=cancelled)
         except VerificationError as error:
             self.evidence = self._keep_evidence()
-            raise VerificationError(Reason.VERIFICATION_FAILED, f"{error.message}; kept aside: {self.evidence}") from error
+            raise VerificationError(
+                Reason.VERIFICATION_FAILED, f"{error.message}; kept aside: {self.evidence}"
+            ) from error
         self._submitter.end(self.job)
 
     def _keep_evidence(self) -> str:
@@ -207,7 +268,8 @@ class Compaction:
         Make the result visible.
 
         Args:
-            guard: raises when the entry isn't ours any more, or the table is another one; called directly before anything appears.
+            guard: raises when this worker doesn't own the entry any more, or the table was replaced by another one;
+                called directly before the result appears.
 
         Raises:
             RefusedError, CancelledError, RetryableError, OutcomeUnknownError: as `Publisher.publish`.
@@ -225,10 +287,11 @@ class Compaction:
 
     def discard(self, *, transaction_aborted: bool = False) -> None:
         """
-        Remove the staging directory; late tasks and a late rename then find neither place nor source.
+        Remove the staging directory; a late task then finds no place to write to, and a late rename no source.
 
         Args:
-            transaction_aborted: the metastore says that the compaction's transaction was aborted: what was published under its number goes too.
+            transaction_aborted: the metastore has aborted the compaction's transaction: directories published under its
+                number are removed, too.
         """
         try:
             self._staging.discard()
@@ -242,7 +305,9 @@ class Compaction:
         return [name for name in self._storage.directories(self.request.location) if self._is_ours(name)]
 
     def _is_ours(self, name: str) -> bool:
-        if not name.startswith(("base_", "delta_", "delete_delta_")) or not name.endswith(f"_v{self.request.visibility_txn:07d}"):
+        if not name.startswith(("base_", "delta_", "delete_delta_")) or not name.endswith(
+            f"_v{self.request.visibility_txn:07d}"
+        ):
             return False
         parsed = parse_dir(name, self.request.layout)
         return parsed is not None and parsed.kind in DirKind and parsed.visibility_txn == self.request.visibility_txn

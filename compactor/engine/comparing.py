@@ -1,7 +1,8 @@
 """
-In what two directories of one table differ: rows that only one of them has, and by column how many of the others hold another value.
+Compares two directories of one table: rows that only one of them has, and how many common rows differ, by column.
 
-Both are read in the order of ROW__IDs, a batch of each at a time; compared are hashes of values (`compactor.orc.digest`).
+Both are read in the order of ROW__IDs, one batch of each at a time; hashes of values are compared
+(`compactor.orc.digest`).
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from compactor.acid.row_id import RowKey
-from compactor.engine.reading import Reading
+from compactor.engine.reading import PartitionReading
 from compactor.orc.digest import RowHashes, column_paths, key_hashes
 from compactor.orc.digest_values import struct_of
 from compactor.orc.key_columns import KeyColumns, keys_up_to
@@ -21,10 +22,12 @@ from compactor.orc.merge import merged
 @dataclass(slots=True)
 class Differences:
     """
+    The differences between a first and a second reading.
+
     Args:
-        missing, extra: rows that only the first, only the second reading has.
-        columns: path → rows of both whose value differs.
-        first: the lowest key that is concerned, by what: `missing`, `extra`, or a path.
+        missing, extra: number of rows that only the first reading has, and that only the second has.
+        columns: path of a column → number of common rows whose value differs.
+        first: `missing`, `extra` or a path → the lowest key with this difference.
     """
 
     missing: int = 0
@@ -33,7 +36,7 @@ class Differences:
     first: dict[str, RowKey] = field(default_factory=dict)
 
     def note(self, what: str, keys: KeyColumns) -> None:
-        """Remember the first key."""
+        """Remember the first key of a difference, unless an earlier one is known."""
         if len(keys):
             self.first.setdefault(what, keys.key(0))
 
@@ -49,12 +52,12 @@ class _Block:
         return _Block(self.keys.select(slice(0, at)), self.hashes[:, :at]), rest
 
 
-def compare(one: Reading, other: Reading) -> Differences:
+def compare(one: PartitionReading, other: PartitionReading) -> Differences:
     """
-    Read both wholly.
+    Read both completely and return their differences.
 
     Raises:
-        RefusedError: DUPLICATE_RANGE, the same ROW__ID is in two files of one of them; what else reading them raises.
+        RefusedError: DUPLICATE_RANGE, two files of one reading hold the same ROW__ID; and the errors of reading files.
     """
     found = Differences()
     paths = list(column_paths(one.row))
@@ -78,14 +81,14 @@ def compare(one: Reading, other: Reading) -> Differences:
     return found
 
 
-def _blocks(reading: Reading, bucket: int) -> Iterator[_Block]:
+def _blocks(reading: PartitionReading, bucket: int) -> Iterator[_Block]:
     hashes = RowHashes(reading.row)
     for chunk in merged(reading.rows(bucket)):
         yield _Block(chunk.keys, hashes.of(chunk.keys, struct_of(chunk.rows, reading.row), chunk.zone))
 
 
 def _compare(found: Differences, paths: list[str], one: _Block, other: _Block) -> None:
-    """Blocks that end at the same key; keys ascend in each. Rows are matched by their keys' hashes."""
+    """Add the differences of two blocks that end at the same key, keys ascending; matches rows by hashes of keys."""
     mine, yours = key_hashes(one.keys), key_hashes(other.keys)
     _, left, right = np.intersect1d(mine, yours, assume_unique=True, return_indices=True)
     for what, block, common in (("missing", one, left), ("extra", other, right)):

@@ -1,7 +1,7 @@
 """
-The delete events of a partition: how many there are in each bucket, which stripes they may hit, and the files they are read from.
+The delete events of a partition: their number in each bucket, the stripes that they may hit, and their files.
 
-Nothing here is proportional to rows except delete keys, and of those no more is in memory than was allowed.
+Of all data here, only delete keys grow with the number of rows, and no more of them are in memory than allowed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,20 +21,20 @@ from compactor.orc.handles import RandomReader
 from compactor.orc.keys import StripeBounds, stripe_bounds
 from compactor.orc.tail import Tail
 from compactor.planning.facts import DeleteFacts, Hit, StripeFacts
-from compactor.planning.segments import Source, one_bucket
+from compactor.planning.segments import SegmentSource, one_bucket
 from compactor.storage.base import Storage
 
 FEWEST_EVENTS: Final = 1 << 16
-"""Fewer than these aren't worth a file."""
+"""So many events are always kept in memory: fewer aren't worth a temporary file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeleteFiles:
     """
-    Delete files of one partition.
+    Reads events from delete files of one partition.
 
     Args:
-        files: paths, and tails.
+        files: path and tail of each file.
         aborted: write ids whose events don't count.
     """
 
@@ -44,15 +44,15 @@ class DeleteFiles:
     aborted: npt.NDArray[np.int64]
 
     def load(self, share: Share, most: int) -> DeleteEvents:
-        """Their valid events, one per key; those beyond `most` are kept on disk."""
+        """The valid events, one per key; events beyond `most` are kept on disk."""
         return DeleteEvents.load(self._one_by_one(), aborted=self.aborted, share=share, limit=max(most, FEWEST_EVENTS))
 
     def windows(self, share: Share, most: int) -> Iterator[DeleteEvents]:
-        """The same in ascending order, `most` at a time."""
+        """The valid events in ascending order, `most` at a time."""
         return event_windows(self._one_by_one, most, aborted=self.aborted, share=share)
 
     def _one_by_one(self) -> Iterator[tuple[RandomReader, Tail]]:
-        """Each open only while it is read."""
+        """Open each file only while it is read."""
         for path, tail in self.files:
             with open_input(self.storage, self.location, path) as reader:
                 yield reader, tail
@@ -63,21 +63,27 @@ class Deletes:
     The delete events of a partition, bucket by bucket.
 
     Args:
-        sources: delete files with their facts; which bucket a file concerns is told by its statistics, never by its name (HIVE-22318).
-        tails: of all inputs, by path.
+        sources: delete files with their facts; a file's statistics tell its bucket, never its name (HIVE-22318).
+        tails: the tails of all inputs, by path.
         most: events that may be in memory at once.
     """
 
-    def __init__(  # noqa: PLR0917 - what they are read from, and how many at a time
-        self, storage: Storage, location: str, sources: Sequence[Source], tails: Mapping[str, Tail], aborted: Sequence[int], most: int
+    def __init__(  # noqa: PLR0917 - the sources of the events, and a limit
+        self,
+        storage: Storage,
+        location: str,
+        sources: Sequence[SegmentSource],
+        tails: Mapping[str, Tail],
+        aborted: Sequence[int],
+        most: int,
     ) -> None:
         self._storage = storage
         self._location = location
         self._tails = tails
         self._aborted = np.array(aborted, dtype=np.int64)
         self._most = most
-        self._by_bucket: dict[int, list[Source]] = {}
-        self._mixed: list[Source] = []
+        self._by_bucket: dict[int, list[SegmentSource]] = {}
+        self._mixed: list[SegmentSource] = []
         for source in sources:
             stripes = [stripe for stripe in source.facts.stripes if stripe.rows]
             spans = [stripe.buckets for stripe in stripes]
@@ -88,8 +94,13 @@ class Deletes:
                 self._mixed.append(source)
 
     @cached_property
-    def _places(self) -> Mapping[int, Sequence[Source]]:
-        """The files of each bucket. Those whose statistics prove none (Hive 3.1 compacts without) are read once to find out, not again for every bucket."""
+    def _places(self) -> Mapping[int, Sequence[SegmentSource]]:
+        """
+        The delete files of each bucket.
+
+        A file whose statistics don't prove a single bucket (Hive 3.1's compaction writes none) is read once to find its
+        buckets, not again for every bucket.
+        """
         places = {bucket: list(found) for bucket, found in self._by_bucket.items()}
         for source in self._mixed:
             for bucket in {bucket for events in self._windows([source], None) for bucket in events.buckets()}:
@@ -97,16 +108,20 @@ class Deletes:
         return places
 
     def buckets(self) -> tuple[int, ...]:
-        """Buckets that have events."""
+        """The buckets that have delete events, ascending."""
         return tuple(sorted(self._places))
 
-    def look(self, bucket: int, rows: Sequence[Source], own: int | None) -> tuple[DeleteFacts, tuple[Source, ...]]:
+    def look(
+        self, bucket: int, rows: Sequence[SegmentSource], own: int | None
+    ) -> tuple[DeleteFacts, tuple[SegmentSource, ...]]:
         """
-        What a plan needs of a bucket's events: how many there are, and which stripes they may hit.
+        Count a bucket's delete events, and find the stripes that they may hit.
 
         Args:
-            rows: the bucket's sources of rows, to be filled in with that; none where no event is applied.
-            own: the write id whose own rows' deletes are counted apart; None for no such count.
+            rows: the bucket's sources of rows; empty where no event is applied to rows.
+            own: deletes of rows of this write id are counted apart, too; None: no such count.
+
+        Returns the facts about the events, and `rows` with the hits filled in.
         """
         sources = self._places.get(bucket, ())
         count = mine = 0
@@ -118,16 +133,19 @@ class Deletes:
         size = sum(source.facts.bytes for source in sources)
         return DeleteFacts(bucket, tuple(source.file.path for source in sources), count, mine, size), judged
 
-    def _windows(self, sources: Sequence[Source], bucket: int | None) -> Iterator[DeleteEvents]:
+    def _windows(self, sources: Sequence[SegmentSource], bucket: int | None) -> Iterator[DeleteEvents]:
         files = [(source.file.path, self._tails[source.file.path]) for source in sources]
         return DeleteFiles(self._storage, self._location, files, self._aborted).windows(Share(bucket), self._most)
 
 
-def with_hits(source: Source, tail: Tail | None, events: DeleteEvents) -> Source:
-    """Fill in, stripe by stripe, whether some more delete events can hit, and how many lie between its keys."""
+def with_hits(source: SegmentSource, tail: Tail | None, events: DeleteEvents) -> SegmentSource:
+    """Add delete events to each stripe's facts: whether they can hit it, and how many lie between its keys."""
     if tail is None or not len(events):
         return source
-    stripes = tuple(_with_hits(stripe, stripe_bounds(tail, stripe.index) if source.facts.acid else None, events) for stripe in source.facts.stripes)
+    stripes = tuple(
+        _with_hits(stripe, stripe_bounds(tail, stripe.index) if source.facts.acid else None, events)
+        for stripe in source.facts.stripes
+    )
     return replace(source, facts=replace(source.facts, stripes=stripes))
 
 

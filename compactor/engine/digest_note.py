@@ -1,8 +1,9 @@
 """
-What a compacted file says of its own rows: the digest of its recoded stripes, in the footer's user metadata.
+The digest note of a compacted file: a digest of its recoded stripes in the footer's user metadata.
 
-It stands where readers look for nothing: they ask for metadata by name, and pass over names that they don't know. It is made from the inputs, before the file is
-read back, so a later reader can hold the file against what went into it (`compactor verify`). Copied stripes were never decoded, and have no digest.
+Readers ignore the note: they ask for metadata by name. The digest is made from the inputs, before the file is read
+back, so `compactor verify` can later compare the file with the rows that went into it. Copied stripes were never
+decoded, and have no digest.
 Source: docs/compaction.md, "What is verified".
 """
 
@@ -21,9 +22,10 @@ _VERSION: Final = 1
 @dataclass(frozen=True, slots=True)
 class Note:
     """
+    A digest of the rows of some stripes.
+
     Args:
-        digest: of the rows of some stripes.
-        stripes: which, ascending.
+        stripes: the numbers of these stripes, ascending.
     """
 
     digest: Digest
@@ -31,7 +33,7 @@ class Note:
 
 
 def note_of(digest: Digest, origins: Sequence[Origin], stripe_rows: Sequence[int]) -> dict[str, bytes]:
-    """User metadata for a file; empty when nothing was recoded, or values aren't verified."""
+    """The note as user metadata for a file; empty when no row was recoded, or values aren't verified."""
     if not digest.columns or not digest.rows:
         return {}
     runs: list[tuple[int, int]] = []
@@ -46,7 +48,7 @@ def note_of(digest: Digest, origins: Sequence[Origin], stripe_rows: Sequence[int
 
 
 def read_note(metadata: Mapping[str, bytes]) -> Note | None:
-    """The note in a file's user metadata; None where there is none, or one of another version."""
+    """The note in a file's user metadata; None where it is missing, damaged, or of another version."""
     try:
         said = json.loads(metadata[NOTE])
         if said["version"] != _VERSION:

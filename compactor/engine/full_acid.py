@@ -1,8 +1,8 @@
 """
-Full-ACID tables: from selected files to a plan, and from a plan to jobs.
+Plans a compaction of a full-ACID table from its selected files, and runs the plan as jobs.
 
-Planning reads tails and delete events on the driver. Running has one job for recoding chunks and for whole buckets, and a second one for buckets that were cut
-into several chunks: it puts their parts together.
+Planning reads tails and delete events on the driver. A first job recodes chunks and writes whole buckets; a second job
+puts together the buckets that were cut into several chunks.
 """
 
 from collections.abc import Callable
@@ -12,41 +12,48 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.acid.names import DirKind
 from compactor.acid.types import row_type
 from compactor.engine.delete_files import Deletes
-from compactor.engine.formats import output_format
 from compactor.engine.inputs import file_facts, read_tails
+from compactor.engine.output_format import output_format
 from compactor.engine.results import OutputFile
-from compactor.engine.submit import JobName, Submitter
-from compactor.engine.tasks import run_task
-from compactor.engine.work import BucketTask, ChunkResult, ChunkTask, DeleteTask, Work
+from compactor.engine.tasks.buckets import run_task
+from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, DeleteTask, Work
 from compactor.orc.output import compatible
 from compactor.orc.tail import Tail
-from compactor.planning.document import Action, BucketPlan, CompactionPlan, DeleteScope, OutputDir, Role
+from compactor.planning.document import Action, BucketPlan, CompactionPlan, DeleteScope, FileRole, OutputDir
 from compactor.planning.format import choose_format
 from compactor.planning.plan import plan, prepare
 from compactor.planning.segments import Sizes
 from compactor.planning.select import Selection
+from compactor.spark.submitter import JobName, Submitter
 from compactor.storage.base import Storage
 
 
-def plan_full_acid(storage: Storage, selection: Selection, *, entity: str, location: str, sizes: Sizes, stripe_bytes: int) -> CompactionPlan:
+def plan_full_acid(
+    storage: Storage, selection: Selection, *, entity: str, location: str, sizes: Sizes, stripe_bytes: int
+) -> CompactionPlan:
     """
-    Read what planning needs, and plan.
+    Read the tails and delete events that planning needs, and plan.
 
     Args:
-        stripe_bytes: size of recoded stripes, where no property says otherwise.
+        stripe_bytes: size of recoded stripes, unless a property sets another one.
 
     Raises:
         RefusedError: with its reason; nothing was written.
     """
-    wanted = [file for file in selection.all_files if not (file.role is Role.ORIGINAL and file.length == 0)]
+    wanted = [file for file in selection.all_files if not (file.role is FileRole.ORIGINAL and file.length == 0)]
     reads = read_tails(storage, location, wanted, zones=selection.layout is LayoutVersion.HIVE_3)
     tails: dict[str, Tail] = {read.file.path: read.tail for read in reads if read.tail is not None}
     columns = row_type(selection.spec.columns)
     facts = {read.file.path: file_facts(read, columns, layout=selection.layout) for read in reads}
-    chosen = choose_format(selection.spec, selection.layout, [facts[file.path] for file in selection.inserts if file.path in facts], stripe_bytes)
+    chosen = choose_format(
+        selection.spec,
+        selection.layout,
+        [facts[file.path] for file in selection.inserts if file.path in facts],
+        stripe_bytes,
+    )
     output = output_format(selection.spec.columns, chosen)
     for read in reads:
-        if read.tail is not None and read.tail.is_acid and read.file.role is not Role.DELETE_DELTA:
+        if read.tail is not None and read.tail.is_acid and read.file.role is not FileRole.DELETE_DELTA:
             facts[read.file.path] = file_facts(read, columns, compatible(read.tail, output), layout=selection.layout)
     prepared = prepare(selection, facts)
     deletes = Deletes(storage, location, prepared.deletes, tails, selection.aborted, sizes.events)
@@ -74,11 +81,14 @@ def run_full_acid(
     cancelled: Callable[[], bool],
 ) -> tuple[list[OutputFile], tuple[int, int]]:
     """
-    Run a plan's jobs; returns the finished files (those of buckets without rows have no path), and how many stripes that had to be looked at were copied and recoded.
+    Run a plan's jobs.
 
     Args:
         tasks: location of the staging directory's `tasks`.
-        digests: whether recoded rows are added up, to be verified by their values.
+        digests: whether to make digests of recoded rows, so that their values can be verified.
+
+    Returns the finished files (those of buckets without rows have no path), and how many of the probed stripes were
+    (copied, recoded).
     """
     first, later = _tasks(document, tasks, digests=digests)
     share = len(first) / max(1, len(first) + len(later))
@@ -86,13 +96,17 @@ def run_full_acid(
     chunks = [result for result in made if isinstance(result, ChunkResult)]
     files = [result for result in made if isinstance(result, OutputFile)]
     second = [_with_parts(task, chunks) for task in later]
-    joined = submitter.run(job, run_task, second, progress=lambda done: progress(share + done * (1 - share)), cancelled=cancelled)
+    joined = submitter.run(
+        job, run_task, second, progress=lambda done: progress(share + done * (1 - share)), cancelled=cancelled
+    )
     files += [result for result in joined if isinstance(result, OutputFile)]
     return files, _settled(chunks, files)
 
 
-def _tasks(document: CompactionPlan, tasks: str, *, digests: bool) -> tuple[list[ChunkTask | BucketTask | DeleteTask], list[BucketTask]]:
-    """What can start at once, and what needs chunks that others recode. The largest come first."""
+def _tasks(
+    document: CompactionPlan, tasks: str, *, digests: bool
+) -> tuple[list[ChunkTask | BucketTask | DeleteTask], list[BucketTask]]:
+    """The tasks that can start at once, and those that need chunks which other tasks recode; the largest come first."""
     first: list[ChunkTask | BucketTask | DeleteTask] = []
     later: list[BucketTask] = []
     for output in document.outputs:
@@ -107,7 +121,9 @@ def _tasks(document: CompactionPlan, tasks: str, *, digests: bool) -> tuple[list
                 continue
             later.append(BucketTask(work, ()))
             for number in chunks:
-                part = replace(bucket, segments=tuple(segment for segment in bucket.segments if segment.chunk == number))
+                part = replace(
+                    bucket, segments=tuple(segment for segment in bucket.segments if segment.chunk == number)
+                )
                 first.append(ChunkTask(_work(document, output, part, tasks, digests=digests), number, part.segments))
     return sorted(first, key=lambda task: -task.bytes), sorted(later, key=lambda task: -task.bytes)
 
@@ -137,5 +153,7 @@ def _with_parts(task: BucketTask, chunks: list[ChunkResult]) -> BucketTask:
 
 
 def _settled(chunks: list[ChunkResult], files: list[OutputFile]) -> tuple[int, int]:
-    looked = [part.probed for part in chunks if part.probed is not None] + [answer for file in files for answer in file.probed]
+    looked = [part.probed for part in chunks if part.probed is not None] + [
+        answer for file in files for answer in file.probed
+    ]
     return looked.count(Action.COPY), looked.count(Action.RECODE)

@@ -1,28 +1,93 @@
 """
-Reading what a plan needs to know of its inputs: their tails, in parallel, and what these say.
+Reads the facts that a plan needs about its inputs: their tails, in parallel, and what the tails say.
+
+`OpenInputs` keeps few files open for a task that joins thousands of deltas: it keeps all tails, and closes the file that
+was used least recently.
 """
 
 import re
 import struct
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.consistency import check_key_statistics
-from compactor.orc.evolve import conversion, widens_float
+from compactor.orc.handles import RandomReader
 from compactor.orc.keys import stripe_bounds
 from compactor.orc.rows import ROW_COLUMN
+from compactor.orc.schema_evolution import conversion, widens_float
 from compactor.orc.tail import Tail, read_tail
 from compactor.orc.zones import stripe_zone
-from compactor.planning.document import InputFile, Role
+from compactor.planning.document import FileRole, InputFile
 from compactor.planning.facts import FileFacts, StripeFacts
 from compactor.reasons import Reason
 from compactor.storage.base import ReadHandle, Storage
 from compactor.storage.location import join
+
+OPEN_FILES: Final = 64
+
+
+class OpenInputs:
+    """
+    The inputs that one task reads. A context manager: closes the open files.
+
+    Args:
+        location: the partition's directory; the inputs are below it.
+    """
+
+    def __init__(self, storage: Storage, location: str) -> None:
+        self._storage = storage
+        self._location = location
+        self._tails: dict[str, Tail] = {}
+        self._open: OrderedDict[str, ReadHandle] = OrderedDict()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def reader(self, file: InputFile) -> RandomReader:
+        """A reader that opens the file only when bytes are read."""
+        return _Reader(self, file)
+
+    def tail(self, file: InputFile) -> Tail:
+        if file.path not in self._tails:
+            self._tails[file.path] = read_tail(self.reader(file), file.logical_length)
+        return self._tails[file.path]
+
+    def handle(self, file: InputFile) -> ReadHandle:
+        """The open file; valid until handles of other files are requested."""
+        found = self._open.get(file.path)
+        if found is None:
+            found = self._open[file.path] = open_input(self._storage, self._location, file.path)
+            if len(self._open) > OPEN_FILES:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(file.path)
+        return found
+
+
+class _Reader:
+    """One input as a `RandomReader` for the ORC package."""
+
+    def __init__(self, inputs: OpenInputs, file: InputFile) -> None:
+        self._inputs = inputs
+        self._file = file
+        self.name = file.path
+        self.size = file.length
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return self._inputs.handle(self._file).read_at(offset, length)
+
 
 READERS: Final = 16
 LONG: Final = struct.Struct(">q")
@@ -33,10 +98,11 @@ _POSITIONAL: Final = re.compile(r"_col\d+")
 @dataclass(frozen=True, slots=True)
 class ReadFile:
     """
-    An input with its tail; None when its logical length is zero, so that it has no rows.
+    An input and its tail.
 
     Args:
-        zone: of its first stripe with rows; None where it wasn't asked for.
+        tail: None when the logical length is zero, so that the file has no rows.
+        zone: time zone of the first stripe with rows; None for delete deltas, without rows, or if not requested.
     """
 
     file: InputFile
@@ -49,7 +115,7 @@ def open_input(storage: Storage, location: str, path: str) -> ReadHandle:
     Open an input; a context manager.
 
     Raises:
-        RefusedError: INPUT_CHANGED, it is gone.
+        RefusedError: INPUT_CHANGED, the file is gone.
     """
     try:
         return storage.open_read(join(location, path))
@@ -62,10 +128,10 @@ def read_tails(storage: Storage, location: str, files: Sequence[InputFile], *, z
     The tails of all files, in their order.
 
     Args:
-        zones: with the time zones of rows that have timestamps; one more read for each file.
+        zones: also read the time zones of rows that have timestamps; one more read for each file.
 
     Raises:
-        CorruptFileError, RefusedError: of the first file that can't be used.
+        CorruptFileError, RefusedError: the first file that can't be used.
     """
     if not files:
         return []
@@ -80,17 +146,23 @@ def _read_file(storage: Storage, location: str, file: InputFile, *, zones: bool)
         return ReadFile(file, None)
     with open_input(storage, location, file.path) as reader:
         if reader.size != file.length:
-            raise RefusedError(Reason.INPUT_CHANGED, f"{file.path} has {reader.size} bytes now, {file.length} when it was listed")
+            raise RefusedError(
+                Reason.INPUT_CHANGED, f"{file.path} has {reader.size} bytes now, {file.length} when it was listed"
+            )
         tail = read_tail(reader, logical)
         first = next((index for index, stripe in enumerate(tail.stripes) if stripe.number_of_rows), None)
-        zone = stripe_zone(reader, tail, first) if zones and first is not None and file.role is not Role.DELETE_DELTA else None
+        zone = (
+            stripe_zone(reader, tail, first)
+            if zones and first is not None and file.role is not FileRole.DELETE_DELTA
+            else None
+        )
     check_key_statistics(tail)
     return ReadFile(file, tail, zone)
 
 
 def _logical_length(storage: Storage, location: str, file: InputFile) -> int | None:
     """
-    How much of a streaming writer's file counts: the last whole number of its side file.
+    The length of a streaming writer's file that counts: the last complete number in its side file; None: no side file.
 
     Source: Hive's OrcAcidUtils.getLastFlushLength, OrcRawRecordMerger.
     """
@@ -102,19 +174,26 @@ def _logical_length(storage: Storage, location: str, file: InputFile) -> int | N
         raise RefusedError(Reason.INPUT_CHANGED, f"{file.side_file} is gone") from None
     whole = len(data) // LONG.size * LONG.size
     if not whole:
-        raise RefusedError(Reason.OPEN_SIDE_FILE, f"{file.side_file} holds no length: its writer has not flushed, or broke off")
+        raise RefusedError(
+            Reason.OPEN_SIDE_FILE, f"{file.side_file} holds no length: its writer has not flushed, or broke off"
+        )
     length = int(LONG.unpack_from(data, whole - LONG.size)[0])
     if not 0 <= length <= file.length:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{file.side_file} says {length} bytes, {file.path} has {file.length}")
+        raise CorruptFileError(
+            Reason.CORRUPT_FILE, f"{file.side_file} says {length} bytes, {file.path} has {file.length}"
+        )
     return length
 
 
-def file_facts(read: ReadFile, columns: HiveType, not_copyable: str | None = None, *, layout: LayoutVersion = LayoutVersion.HIVE_4) -> FileFacts:
+def file_facts(
+    read: ReadFile, columns: HiveType, not_copyable: str | None = None, *, layout: LayoutVersion = LayoutVersion.HIVE_4
+) -> FileFacts:
     """
-    What planning needs of a tail; whether delete events hit is filled in later.
+    The facts of a file that planning needs; `Deletes.look` fills in later whether delete events hit its stripes.
 
     Args:
-        layout: whose reader the rows must read the same for.
+        not_copyable: why stripes of the file can't be copied; None: they can.
+        layout: the Hive release whose readers must read the same rows after the compaction.
     """
     file, tail = read.file, read.tail
     if tail is None:
@@ -136,7 +215,7 @@ def file_facts(read: ReadFile, columns: HiveType, not_copyable: str | None = Non
 
 
 def _problem(tail: Tail, columns: HiveType, layout: LayoutVersion) -> str | None:
-    """Why the rows can't be brought to the table's columns, if they can't."""
+    """Why the rows can't be converted to the table's columns; None: they can."""
     if layout is LayoutVersion.HIVE_3 and widens_float(tail.row_tree, columns):
         why = "a float column has become a double, which Hive 3.1 reads by its decimal digits: it would read other values after a compaction"
         return f"{why}; INSERT OVERWRITE of the table or partition from itself mends it"
@@ -171,7 +250,7 @@ def unknown_columns(found: HiveType, wanted: HiveType, prefix: str = "") -> Iter
     """
     Fields of a file that the table doesn't have, also inside structs: compaction would drop them for good.
 
-    Columns are found by their exact names, as Hive does; a file whose columns are all `_col<n>` is read by position.
+    Columns are matched by their exact names, as in Hive; a file whose columns are all `_col<n>` is read by position.
     """
     if found.kind is not Kind.STRUCT or wanted.kind is not Kind.STRUCT:
         pairs = zip(found.children, wanted.children, strict=False) if found.kind is wanted.kind else ()

@@ -1,7 +1,8 @@
 """
-Insert-only tables: whole files carried over, in any format, without looking inside.
+Compacts insert-only tables: carries over whole files of any format without opening them.
 
-Linked where the store can, else copied; never moved, for readers have them open and the old directories must stay whole until the Cleaner takes them.
+Files are linked where the store supports links, else copied. They are never moved: readers have them open, and the old
+directories must stay complete until the Cleaner removes them.
 """
 
 from collections.abc import Sequence
@@ -9,11 +10,11 @@ from dataclasses import dataclass
 
 from compactor.acid.names import DirKind
 from compactor.engine.results import OutputFile
-from compactor.engine.task_directory import own_directory
-from compactor.engine.task_results import checksum
+from compactor.engine.tasks.directory import own_directory
 from compactor.errors import RefusedError
 from compactor.planning.document import CompactionPlan, FileCopy
 from compactor.reasons import Reason
+from compactor.spark.results import checksum
 from compactor.storage.location import join
 from compactor.storage.registry import storage_for
 
@@ -36,7 +37,9 @@ def carry_tasks(plan: CompactionPlan, tasks: str) -> list[CarryTask]:
     """Cut the plan's files into tasks."""
     made = []
     for output in plan.outputs:
-        made += [CarryTask(plan.location, tasks, output.name, output.kind, tuple(part)) for part in _parts(output.copies)]
+        made += [
+            CarryTask(plan.location, tasks, output.name, output.kind, tuple(part)) for part in _parts(output.copies)
+        ]
     return made
 
 
@@ -70,7 +73,18 @@ def carry(task: CarryTask) -> list[OutputFile]:
             raise RefusedError(Reason.INPUT_CHANGED, f"{copy.path} is gone") from None
         with storage.open_read(target) as reader:
             if reader.size != copy.bytes:
-                raise RefusedError(Reason.INPUT_CHANGED, f"{copy.path} has {reader.size} bytes now, {copy.bytes} when it was planned")
-            file = OutputFile(f"{relative}/{copy.name}", task.directory, task.kind, copy.name, -1, reader.size, checksum(reader), copied_bytes=reader.size)
+                raise RefusedError(
+                    Reason.INPUT_CHANGED, f"{copy.path} has {reader.size} bytes now, {copy.bytes} when it was planned"
+                )
+            file = OutputFile(
+                f"{relative}/{copy.name}",
+                task.directory,
+                task.kind,
+                copy.name,
+                -1,
+                reader.size,
+                checksum(reader),
+                copied_bytes=reader.size,
+            )
         carried.append(file)
     return carried

@@ -1,7 +1,7 @@
 """
-A table or partition as a reader sees it: which files and stripes, without which rows; for those who only look.
+Reads a table or partition as a Hive reader sees it; for commands that only look.
 
-Reads whole files in this process, one after the other, a batch at a time; writes nothing.
+Reads whole files in this process, one after the other, a batch at a time; writes no file except temporary ones.
 Source: docs/layout.md; Hive's OrcRawRecordMerger.
 """
 
@@ -18,15 +18,14 @@ from compactor.acid.names import looks_acid, parse_dir
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.engine.digest_note import Note, read_note
-from compactor.engine.formats import output_format
-from compactor.engine.inputs import file_facts, read_tails
-from compactor.engine.open_inputs import OpenInputs
-from compactor.engine.task_events import BucketEvents
+from compactor.engine.inputs import OpenInputs, file_facts, read_tails
+from compactor.engine.output_format import output_format
+from compactor.engine.tasks.delete_windows import BucketEvents
 from compactor.errors import RefusedError
 from compactor.orc.digest import NO_DIGEST, Digest, Digester
 from compactor.orc.output import OutputFormat
-from compactor.orc.rows import RowFilter, Source, SourceRows, Synthetic, Tally
-from compactor.planning.document import FormatSpec, InputFile, Role
+from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, Synthetic
+from compactor.planning.document import FileRole, FormatSpec, InputFile
 from compactor.planning.facts import TableSpec
 from compactor.planning.plan import prepare
 from compactor.planning.select import everything
@@ -35,19 +34,25 @@ from compactor.storage.base import Storage
 from compactor.storage.location import join, parent
 
 EVENTS_AT_ONCE: Final = 4_000_000
-"""Delete events of a bucket that may be in memory; more go to temporary files."""
+"""Delete events of a bucket that may be in memory; further ones go to temporary files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What a reader sees as committed: write ids of the table, and the transactions that a `_v` suffix is judged by (None on Hive 3.1)."""
+class ReadSnapshot:
+    """
+    The writes that a reader sees as committed.
+
+    Args:
+        write_ids: of the table.
+        txns: the transactions by which a `_v` suffix is judged; None on Hive 3.1.
+    """
 
     layout: LayoutVersion
     write_ids: ValidWriteIdList
     txns: ValidTxnList | None
 
-    def up_to(self, write_id: int) -> "Snapshot":
-        """The same for a reader who knows of nothing above a write id."""
+    def up_to(self, write_id: int) -> "ReadSnapshot":
+        """The snapshot of a reader that knows no write above a write id."""
         ids = self.write_ids
         limit = min(write_id, ids.high_watermark)
         still_open = tuple(one for one in ids.open if one <= limit)
@@ -55,20 +60,23 @@ class Snapshot:
         return replace(self, write_ids=ValidWriteIdList(ids.table, limit, still_open, aborted))
 
 
-class Reading:
+class PartitionReading:
     """
-    One directory under one reader's lists. A context manager: closes what is open.
+    One directory under one reader's snapshot. A context manager: closes the open files.
 
     Args:
-        location: of the partition, of a directory that holds some of its bases and deltas, or of one of these.
+        location: a partition, a directory that holds some of its bases and deltas, or a single base or delta.
 
     Raises:
-        RefusedError: what lies there can't be resolved, or read as rows of this table.
+        RefusedError: the directory's content can't be resolved, or can't be read as rows of this table.
     """
 
-    def __init__(self, storage: Storage, location: str, spec: TableSpec, snapshot: Snapshot) -> None:
+    def __init__(self, storage: Storage, location: str, spec: TableSpec, snapshot: ReadSnapshot) -> None:
         if spec.insert_only:
-            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{spec.name} is insert-only: its files are carried over whole and its rows have no ROW__ID to go by")
+            raise RefusedError(
+                Reason.UNSUPPORTED_FORMAT,
+                f"{spec.name} is insert-only: its files are carried over whole and its rows have no ROW__ID to go by",
+            )
         self._storage, self.location, listing = _listed(storage, location)
         self.columns = spec.columns
         self.row = output_format(spec.columns, FormatSpec()).row
@@ -80,34 +88,47 @@ class Reading:
         self._buckets = prepared.buckets
         self._deletes = [source.file for source in prepared.deletes]
         self._inputs = OpenInputs(storage, self.location)
-        beyond = range(write_ids.high_watermark + 1, max((file.max_write_id for file in self._selection.all_files), default=0) + 1)
+        beyond = range(
+            write_ids.high_watermark + 1, max((file.max_write_id for file in self._selection.all_files), default=0) + 1
+        )
         self._invisible = np.array(sorted({*write_ids.aborted, *write_ids.open, *beyond}), np.int64)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._inputs.__exit__(kind, error, trace)
 
     @property
     def buckets(self) -> tuple[int, ...]:
-        """That have files with rows."""
+        """The buckets that have files with rows."""
         return tuple(self._buckets)
 
     @property
     def files(self) -> tuple[InputFile, ...]:
-        """Of rows, in the order in which they are read."""
+        """The files with rows, in reading order."""
         return tuple(source.file for sources in self._buckets.values() for source in sources)
 
     def rows(self, bucket: int, digester: Digester | None = None) -> list[SourceRows]:
         """The visible rows of one bucket, file by file."""
         sources = [self._source(source.file) for source in self._buckets.get(bucket, ()) if source.file.rows]
-        events = BucketEvents(self._storage, self.location, self._deletes, self._invisible, bucket, EVENTS_AT_ONCE).within(None) if self._deletes else None
+        events = (
+            BucketEvents(self._storage, self.location, self._deletes, self._invisible, bucket, EVENTS_AT_ONCE).within(
+                None
+            )
+            if self._deletes
+            else None
+        )
         row_filter = RowFilter(events, self._invisible)
-        return [SourceRows(source, output_format(self.columns, FormatSpec()), row_filter, Tally(), digester=digester) for source in sources]
+        return [
+            SourceRows(source, output_format(self.columns, FormatSpec()), row_filter, RowTally(), digester=digester)
+            for source in sources
+        ]
 
     def digest(self) -> Digest:
-        """Of all visible rows."""
+        """The digest of all visible rows."""
         digester = Digester(self.row)
         for bucket in self.buckets:
             for source in self.rows(bucket, digester):
@@ -116,7 +137,11 @@ class Reading:
         return digester.digest
 
     def notes(self) -> Iterator[tuple[InputFile, Note | None, Digest]]:
-        """For each file of rows with keys: what it says of its recoded stripes, and what these hold, deleted rows too."""
+        """
+        For each file of rows with keys: its digest note, and the digest of the stripes that the note names.
+
+        The digest includes deleted rows. It is `NO_DIGEST` without a note, or if the note names stripes beyond the end.
+        """
         for file in self.files:
             if file.raw or not file.rows:
                 continue
@@ -129,30 +154,41 @@ class Reading:
                 yield file, note, NO_DIGEST
                 continue
             digester = Digester(tail.row_tree)
-            for _ in SourceRows(Source(reader, tail, note.stripes, trusted=True), OutputFormat(tail.tree), RowFilter(), Tally(), digester=digester):
+            for _ in SourceRows(
+                StripeSource(reader, tail, note.stripes, trusted=True),
+                OutputFormat(tail.tree),
+                RowFilter(),
+                RowTally(),
+                digester=digester,
+            ):
                 pass
             yield file, note, digester.digest
 
     def stripes(self, file: InputFile) -> int:
-        """How many a file has."""
+        """The number of stripes of a file."""
         return len(self._inputs.tail(file).stripes)
 
-    def _source(self, file: InputFile) -> Source:
+    def _source(self, file: InputFile) -> StripeSource:
         ids = file.synthetic
         synthetic = Synthetic(ids.write_id, ids.bucket_property, ids.first_row_id) if ids is not None else None
-        return Source(self._inputs.reader(file), self._inputs.tail(file), None, synthetic, trusted=file.role is Role.BASE)
+        return StripeSource(
+            self._inputs.reader(file), self._inputs.tail(file), None, synthetic, trusted=file.role is FileRole.BASE
+        )
 
 
 def highest_write_id(storage: Storage, location: str, layout: LayoutVersion) -> int:
-    """The highest write id in the names of a directory's bases and deltas; 0 where there are original files alone."""
+    """The highest write id in the names of a directory's bases and deltas; 0 where there are only original files."""
     _, _, listing = _listed(storage, location)
-    names = {directory.partition("/")[0] for directory in (*listing.directories, *(file.path.rpartition("/")[0] for file in listing.files))}
+    names = {
+        directory.partition("/")[0]
+        for directory in (*listing.directories, *(file.path.rpartition("/")[0] for file in listing.files))
+    }
     found = [parsed for name in names if name and (parsed := parse_dir(name, layout)) is not None]
     return max((directory.max_write_id for directory in found), default=0)
 
 
 def _listed(storage: Storage, location: str) -> tuple[Storage, str, Listing]:
-    """What lies in a directory; a base or delta is looked at as the only one of its parent."""
+    """Store, location and listing of a directory; a base or delta is listed as the only one of its parent."""
     location = location.rstrip("/")
     name = location.rpartition("/")[2]
     try:
@@ -163,6 +199,8 @@ def _listed(storage: Storage, location: str) -> tuple[Storage, str, Listing]:
         raise RefusedError(Reason.LOCATION_MISSING, f"there is no directory {location}") from None
     files = tuple(file for file in listing.files if file.path.startswith(f"{name}/"))
     if not files:
-        raise RefusedError(Reason.LOCATION_MISSING, f"there is no directory {join(parent(location), name)}, or it is empty")
+        raise RefusedError(
+            Reason.LOCATION_MISSING, f"there is no directory {join(parent(location), name)}, or it is empty"
+        )
     formats = tuple(item for item in listing.formats if item[0] == name)
     return storage, parent(location), replace(listing, files=files, directories=(name,), formats=formats)

@@ -1,4 +1,4 @@
-"""What is asked of the engine: which partition is to be compacted, how, and under which snapshot."""
+"""The request to the engine: the partition to compact, how, and under which snapshot."""
 
 import socket
 from collections.abc import Mapping
@@ -6,26 +6,26 @@ from dataclasses import dataclass, field
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
-from compactor.engine.submit import JobName, job_name
-from compactor.engine.wishes import wishes
 from compactor.metastore.model import Entity, PartitionFacts, TableFacts
 from compactor.planning.facts import TableSpec
+from compactor.spark.resources import requested_resources
+from compactor.spark.submitter import JobName, job_name
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionRequest:
     """
-    What is to be compacted, and under which snapshot.
+    The partition to compact, how, and under which snapshot.
 
     Args:
         entry_id, attempt: together unique for ever: they name the staging directory.
-        location: of the partition, or of an unpartitioned table; a Hadoop path string.
-        txns: the transactions a `_v` suffix is judged by, the compaction's own not valid; None on Hive 3.1.
+        location: the directory of the partition, or of an unpartitioned table; a Hadoop path string.
+        txns: the transactions by which a `_v` suffix is judged, the compaction's own not valid; None on Hive 3.1.
         visibility_txn: the compaction's own transaction; None on Hive 3.1.
-        properties: of the queue entry.
-        pool: compaction pool, for scheduling.
-        run_as: the user that an application is run as, where that is wanted.
-        root: path of the root of the warehouse around a local location; see `beneath.RootOf`.
+        properties: the properties of the queue entry.
+        pool: the compaction pool, for scheduling.
+        run_as: the user that a Spark application runs as, where the settings ask for that.
+        root: the warehouse root that contains a local location; see `beneath.RootOf`.
     """
 
     entry_id: int
@@ -48,14 +48,16 @@ class CompactionRequest:
     @property
     def job(self) -> JobName:
         """
-        Name, group, pool and wishes of its Spark jobs.
+        Name, group, pool and requested resources of the compaction's Spark jobs.
 
         Raises:
-            RefusedError: BAD_PROPERTY, a wish that can't be meant.
+            RefusedError: BAD_PROPERTY, a requested resource has an impossible value.
         """
         name = job_name(self.host, self.entity.database, self.entity.table, self.entity.partition)
-        asked = wishes([self.properties, self.table.parameters, self.table.database_parameters])
-        return JobName(name, f"{self.entry_id}.{self.attempt}", self.pool, wishes=asked, user=self.run_as, root=self.root)
+        asked = requested_resources([self.properties, self.table.parameters, self.table.database_parameters])
+        return JobName(
+            name, f"{self.entry_id}.{self.attempt}", self.pool, wishes=asked, user=self.run_as, root=self.root
+        )
 
     @property
     def spec(self) -> TableSpec:

@@ -1,21 +1,109 @@
 """
-What tasks report and a run ends with.
+The results that tasks report, and the result of a whole run.
 
-Values only: they travel from executors to the worker, so everything in them is a plain value.
+Values only: they travel from executors to the worker, so all their fields are plain values.
+
+Also the manifest of a staged directory, which is compared with the directory found after publishing, and the marker
+files beside its data.
+Source: docs/layout.md; Hive's OrcAcidVersion, AcidUtils.MetaDataFile.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from compactor.acid.names import DirKind
+from compactor.acid.compaction import LayoutVersion
+from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.names import (
+    METADATA_FILE,
+    METADATA_FILE_CONTENT,
+    ORIGINALS_FILE,
+    VERSION_FILE,
+    VERSION_FILE_CONTENT,
+    DirKind,
+)
+from compactor.acid.originals import encode_originals
 from compactor.acid.row_id import RowKey
 from compactor.orc.digest import NO_DIGEST, Digest
-from compactor.planning.document import Action
+from compactor.planning.document import Action, CompactionPlan, FileRole
+
+
+def markers_of(plan: CompactionPlan, directory: str) -> Mapping[str, bytes]:
+    """
+    Name and content of each marker of one output directory.
+
+    The version file is always made, so that an empty directory is seen on every store. On 3.1 a base also has a file
+    that marks it as compacted. A base of original files lists them: the Cleaner removes only originals in such a list.
+    """
+    markers = {VERSION_FILE: VERSION_FILE_CONTENT}
+    if next(output.kind for output in plan.outputs if output.name == directory) is not DirKind.BASE:
+        return markers
+    if plan.layout is LayoutVersion.HIVE_3:
+        markers[METADATA_FILE] = METADATA_FILE_CONTENT
+    originals = [
+        FileEntry(file.path, file.length, file.mtime_ms, file.version)
+        for file in plan.inputs
+        if file.role is FileRole.ORIGINAL
+    ]
+    if originals:
+        markers[ORIGINALS_FILE] = encode_originals(originals)
+    return markers
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """One file of a published directory."""
+
+    name: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A directory as it was staged; the directory found after the rename must equal it."""
+
+    directory: str
+    kind: DirKind
+    files: tuple[ManifestFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.length for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """
+    The published result, which readers find now (on 4.x: once the transaction commits).
+
+    Args:
+        copied_bytes, recoded_bytes: bytes of the inputs' stripes (or whole files) that were copied, and recoded.
+        written_bytes, files: bytes and number of the published files, without markers.
+    """
+
+    manifests: tuple[Manifest, ...]
+    copied_bytes: int = 0
+    recoded_bytes: int = 0
+    written_bytes: int = 0
+    files: int = 0
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        return tuple(manifest.directory for manifest in self.manifests)
+
+
+def files_below(listing: Listing, directory: str) -> tuple[ManifestFile, ...]:
+    """The files of a listing below one of its directories (empty: its top), with paths relative to that, ascending."""
+    prefix = f"{directory}/" if directory else ""
+    return tuple(
+        ManifestFile(entry.path.removeprefix(prefix), entry.length)
+        for entry in sorted(listing.files)
+        if entry.path.startswith(prefix)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Rows of the inputs and what became of them: `read` = `written` + `deleted` + `aborted`."""
+    """Rows read from the inputs, by how they were treated: `read` = `written` + `deleted` + `aborted`."""
 
     read: int = 0
     written: int = 0
@@ -23,7 +111,12 @@ class RowCounts:
     aborted: int = 0
 
     def __add__(self, other: "RowCounts") -> "RowCounts":
-        return RowCounts(self.read + other.read, self.written + other.written, self.deleted + other.deleted, self.aborted + other.aborted)
+        return RowCounts(
+            self.read + other.read,
+            self.written + other.written,
+            self.deleted + other.deleted,
+            self.aborted + other.aborted,
+        )
 
     @property
     def balanced(self) -> bool:
@@ -33,12 +126,13 @@ class RowCounts:
 @dataclass(frozen=True, slots=True)
 class Origin:
     """
-    Where neighbouring stripes of an output file come from.
+    The origin of one or more neighbouring stripes of an output file.
 
     Args:
-        path: the input whose stripe was copied as bytes; None for recoded ones.
-        stripe: its number in that input.
-        count: stripes of the output file that this stands for (1 for a copied one).
+        path: the input whose stripe was copied as bytes; None for recoded stripes.
+        stripe: the stripe's number in that input; -1 for recoded stripes.
+        count: number of these stripes in the output file (1 for a copied one). For recoded stripes it is the number of
+            rows until `counted` replaces it.
     """
 
     path: str | None
@@ -47,7 +141,7 @@ class Origin:
 
 
 def counted(origins: Sequence[Origin], stripe_rows: Sequence[int]) -> tuple[Origin, ...]:
-    """Turn the rows of recoded parts into the stripes that hold them."""
+    """Replace the row count of each recoded origin by the number of stripes that hold these rows."""
     stripes = []
     at = 0
     for origin in origins:
@@ -67,13 +161,14 @@ class OutputFile:
     One file that a task has finished.
 
     Args:
-        path: relative to the staging directory.
-        directory, name: where it belongs.
-        checksum: CRC-32 of its last 64 KiB.
-        rows: what became of the inputs' rows; for delete deltas `read` counts distinct events.
-        copied_bytes, recoded_bytes: of the inputs' stripes.
-        probed: what became of the stripes that this task had to look at.
-        digest: of the rows of its recoded stripes, as they were read from the inputs; without columns where values aren't verified.
+        path: relative to the staging directory; empty when the file has no rows and isn't published.
+        directory, name: the output directory, and the name there.
+        checksum: CRC-32 of the last 64 KiB.
+        rows: how the inputs' rows were treated; for delete deltas `read` counts distinct events.
+        copied_bytes, recoded_bytes: bytes of the inputs' stripes that were copied, and recoded.
+        probed: for each stripe that this task had to probe: COPY or RECODE.
+        digest: digest of the rows of the recoded stripes, as they were read from the inputs; without columns where
+            values aren't verified.
     """
 
     path: str
@@ -100,9 +195,9 @@ class StagedResult:
     A finished run, not yet visible.
 
     Args:
-        files: accepted and moved to their places, without markers.
-        empty: of buckets whose rows are all gone; they have no file.
-        settled: how many stripes that had to be looked at were (copied, recoded).
+        files: the accepted files, moved to their places, without markers.
+        empty: the results for buckets without remaining rows; these have no file.
+        settled: how many of the probed stripes were (copied, recoded).
     """
 
     files: tuple[OutputFile, ...]
@@ -120,7 +215,7 @@ class StagedResult:
 
     @property
     def bytes(self) -> int:
-        """Of its files."""
+        """Bytes of the files."""
         return sum(file.length for file in self.files)
 
     @property

@@ -1,5 +1,5 @@
 """
-Tables and partitions as the catalog describes them, one or many thousands at a time.
+Reads tables and partitions from the catalog, one or many thousands at a time.
 
 Bulk look-ups cost a fixed number of statements per thousand names; columns that partitions share are read once.
 Source: docs/metastore.md; Hive's MetaStoreDirectSql.
@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, select, tuple_
 
-from compactor.metastore.database import Database
-from compactor.metastore.model import DEFAULT_CATALOG, Column, Entity, PartitionFacts, Place, TableFacts
-from compactor.metastore.sql import batches
+from compactor.metastore.db.database import Database
+from compactor.metastore.db.sql import batches
+from compactor.metastore.model import DEFAULT_CATALOG, CatalogPlace, Column, Entity, PartitionFacts, TableFacts
 
 _STATISTICS = (
     "numFiles",
@@ -33,26 +33,31 @@ Facts = tuple[TableFacts, PartitionFacts | None]
 
 
 class Catalog:
-    """The catalog `hive` of one metastore: the only one that ACID tables live in."""
+    """The catalog `hive` of one metastore, the only one with ACID tables."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._schema = database.schema
 
     def find_table(self, database: str, name: str) -> TableFacts | None:
-        """One table, None when there is none."""
+        """One table; None when it doesn't exist."""
         entity = Entity(database, name)
         return self._database.read(lambda connection: self._tables(connection, [entity]).get(entity))
 
     def find_partition(self, table: TableFacts, name: str) -> PartitionFacts | None:
-        """One partition by Hive's partition name, with all its parameters; None when there is none."""
-        return self._database.read(lambda connection: self._partitions(connection, {table.tbl_id: [name]}, all_parameters=True).get((table.tbl_id, name)))
+        """One partition by Hive's partition name, with all its parameters; None when it doesn't exist."""
+        return self._database.read(
+            lambda connection: self._partitions(connection, {table.tbl_id: [name]}, all_parameters=True).get(
+                (table.tbl_id, name)
+            )
+        )
 
     def facts_for(self, entities: Iterable[Entity]) -> Mapping[Entity, Facts]:
         """
         Table and partition of many entities at once.
 
-        Entities whose table or named partition doesn't exist are missing from the answer; `tables_for` tells which of the two it is.
+        Entities whose table or named partition doesn't exist are missing from the answer; `tables_for` tells which of
+        the two is missing.
         """
         wanted = list(dict.fromkeys(entities))
 
@@ -72,26 +77,26 @@ class Catalog:
 
         return self._database.read(look)
 
-    def places_for(self, entities: Iterable[Entity]) -> Mapping[Entity, Place]:
-        """As `facts_for`, with no more of a partition than where it lies: one short row each."""
+    def places_for(self, entities: Iterable[Entity]) -> Mapping[Entity, CatalogPlace]:
+        """Tables of many entities at once, with only the location of each partition: one short row each."""
         wanted = list(entities)
 
-        def look(connection: Connection) -> dict[Entity, Place]:
+        def look(connection: Connection) -> dict[Entity, CatalogPlace]:
             tables, names = self._tables_and_names(connection, wanted)
             partitions, sds = self._schema.partitions.c, self._schema.sds.c
-            places: dict[int, dict[str, Place]] = {number: {} for number in names}
+            places: dict[int, dict[str, CatalogPlace]] = {number: {} for number in names}
             described = {table.tbl_id: table for table in tables.values()}
             for tbl_id, name, part_id, location in self._partition_rows(
                 connection, names, [partitions.tbl_id, partitions.part_name, partitions.part_id, sds.location]
             ):
-                places[tbl_id][name] = Place(described[tbl_id], name, part_id, location)
-            found: dict[Entity, Place] = {}
+                places[tbl_id][name] = CatalogPlace(described[tbl_id], name, part_id, location)
+            found: dict[Entity, CatalogPlace] = {}
             for entity in wanted:
                 table = tables.get((entity.database, entity.table))
                 if table is None:
                     continue
                 if entity.partition is None:
-                    found[entity] = Place(table, None, None, table.location)
+                    found[entity] = CatalogPlace(table, None, None, table.location)
                 elif (place := places[table.tbl_id].get(entity.partition)) is not None:
                     found[entity] = place
             return found
@@ -99,8 +104,16 @@ class Catalog:
         return self._database.read(look)
 
     def parameters_of(self, part_ids: Collection[int]) -> Mapping[int, Mapping[str, str]]:
-        """Parameters of many partitions, Hive's statistics left out; those that have no others are missing from the answer."""
-        return self._database.read(lambda connection: self._parameters(connection, self._schema.partition_params, "part_id", part_ids, without=_STATISTICS))
+        """
+        Parameters of many partitions, without Hive's statistics.
+
+        Partitions without other parameters are missing from the answer.
+        """
+        return self._database.read(
+            lambda connection: self._parameters(
+                connection, self._schema.partition_params, "part_id", part_ids, without=_STATISTICS
+            )
+        )
 
     def tables_for(self, entities: Iterable[Entity]) -> Mapping[Entity, TableFacts]:
         """The tables of many entities, keyed by the entity without its partition."""
@@ -114,29 +127,44 @@ class Catalog:
         return self._database.read(lambda connection: list(connection.scalars(query)))
 
     def database_parameters(self, database: str) -> Mapping[str, str]:
-        """Of one database, by its name in any case; none when there is none."""
+        """The parameters of a database, by its name in any case; empty when the database doesn't exist."""
         dbs, schema = self._schema.dbs.c, self._schema
         query = select(dbs.db_id).where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database.lower())
 
         def look(connection: Connection) -> Mapping[str, str]:
             number = connection.scalar(query)
-            return {} if number is None else self._parameters(connection, schema.database_params, "db_id", [number]).get(number, {})
+            return (
+                {}
+                if number is None
+                else self._parameters(connection, schema.database_params, "db_id", [number]).get(number, {})
+            )
 
         return self._database.read(look)
 
     def table_names(self, database: str, *, transactional: bool = True) -> list[str]:
-        """Names of a database's tables; only transactional ones unless asked otherwise."""
+        """Names of a database's tables; only transactional ones unless `transactional` is False."""
         dbs, tbls, parameters = self._schema.dbs.c, self._schema.tbls.c, self._schema.table_params.c
-        query = select(tbls.tbl_name).join(self._schema.dbs, tbls.db_id == dbs.db_id).where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database.lower())
+        query = (
+            select(tbls.tbl_name)
+            .join(self._schema.dbs, tbls.db_id == dbs.db_id)
+            .where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database.lower())
+        )
         if transactional:
-            flag = select(parameters.tbl_id).where(parameters.param_key == "transactional", func.lower(parameters.param_value) == "true")
+            flag = select(parameters.tbl_id).where(
+                parameters.param_key == "transactional", func.lower(parameters.param_value) == "true"
+            )
             query = query.where(tbls.tbl_id.in_(flag))
         return self._database.read(lambda connection: list(connection.scalars(query.order_by(tbls.tbl_name))))
 
     def partition_names(self, table: TableFacts, limit: int | None = None) -> list[str]:
         """Hive's names of a table's partitions."""
         partitions = self._schema.partitions.c
-        query = select(partitions.part_name).where(partitions.tbl_id == table.tbl_id).order_by(partitions.part_name).limit(limit)
+        query = (
+            select(partitions.part_name)
+            .where(partitions.tbl_id == table.tbl_id)
+            .order_by(partitions.part_name)
+            .limit(limit)
+        )
         return self._database.read(lambda connection: list(connection.scalars(query)))
 
     # Tables
@@ -145,8 +173,19 @@ class Catalog:
         schema = self._schema
         dbs, tbls, sds, serdes = schema.dbs.c, schema.tbls.c, schema.sds.c, schema.serdes.c
         origin = schema.tbls.join(schema.dbs, tbls.db_id == dbs.db_id)
-        origin = origin.outerjoin(schema.sds, tbls.sd_id == sds.sd_id).outerjoin(schema.serdes, sds.serde_id == serdes.serde_id)
-        columns: list[ColumnElement[Any]] = [tbls.tbl_id, dbs.db_id, dbs.name, tbls.tbl_name, tbls.tbl_type, tbls.owner, tbls.sd_id, sds.cd_id]
+        origin = origin.outerjoin(schema.sds, tbls.sd_id == sds.sd_id).outerjoin(
+            schema.serdes, sds.serde_id == serdes.serde_id
+        )
+        columns: list[ColumnElement[Any]] = [
+            tbls.tbl_id,
+            dbs.db_id,
+            dbs.name,
+            tbls.tbl_name,
+            tbls.tbl_type,
+            tbls.owner,
+            tbls.sd_id,
+            sds.cd_id,
+        ]
         columns += [sds.location, sds.input_format, serdes.slib, sds.num_buckets, sds.is_storedassubdirectories]
         rows: list[Any] = []
         by_database: dict[str, list[str]] = {}
@@ -154,17 +193,37 @@ class Catalog:
             by_database.setdefault(entity.database, []).append(entity.table)
         for database, names in by_database.items():
             for batch in self._batches(names):
-                query = select(*columns).select_from(origin).where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database, self._among(tbls.tbl_name, batch))
+                query = (
+                    select(*columns)
+                    .select_from(origin)
+                    .where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database, self._among(tbls.tbl_name, batch))
+                )
                 rows += connection.execute(query).all()
         parameters = self._parameters(connection, schema.table_params, "tbl_id", [row[0] for row in rows])
         database_parameters = self._parameters(connection, schema.database_params, "db_id", {row[1] for row in rows})
-        keys = self._lists(connection, schema.partition_keys, "tbl_id", ("pkey_name", "pkey_type"), [row[0] for row in rows])
+        keys = self._lists(
+            connection, schema.partition_keys, "tbl_id", ("pkey_name", "pkey_type"), [row[0] for row in rows]
+        )
         storage = [row[6] for row in rows if row[6] is not None]
         buckets = self._lists(connection, schema.bucketing_cols, "sd_id", ("bucket_col_name",), storage)
         sorts = self._lists(connection, schema.sort_cols, "sd_id", ("column_name",), storage)
         described = self._columns(connection, {row[7] for row in rows if row[7] is not None})
         found = {}
-        for tbl_id, db_id, database, name, kind, owner, sd_id, cd_id, location, input_format, serde, num_buckets, in_subdirectories in rows:
+        for (
+            tbl_id,
+            db_id,
+            database,
+            name,
+            kind,
+            owner,
+            sd_id,
+            cd_id,
+            location,
+            input_format,
+            serde,
+            num_buckets,
+            in_subdirectories,
+        ) in rows:
             found[Entity(database, name)] = TableFacts(
                 tbl_id=int(tbl_id),
                 database=database,
@@ -185,8 +244,10 @@ class Catalog:
             )
         return found
 
-    def _tables_and_names(self, connection: Connection, wanted: Iterable[Entity]) -> tuple[dict[tuple[str, str], TableFacts], dict[int, list[str]]]:
-        """The tables by database and name, and by `tbl_id` the names of the partitions that are asked for."""
+    def _tables_and_names(
+        self, connection: Connection, wanted: Iterable[Entity]
+    ) -> tuple[dict[tuple[str, str], TableFacts], dict[int, list[str]]]:
+        """The tables by database and name, and by `tbl_id` the names of the requested partitions."""
         named: dict[tuple[str, str], list[str]] = {}
         for entity in wanted:
             names = named.setdefault((entity.database, entity.table), [])
@@ -198,22 +259,38 @@ class Catalog:
 
     # Partitions
 
-    def _partitions(self, connection: Connection, wanted: Mapping[int, list[str]], *, all_parameters: bool) -> dict[tuple[int, str], PartitionFacts]:
+    def _partitions(
+        self, connection: Connection, wanted: Mapping[int, list[str]], *, all_parameters: bool
+    ) -> dict[tuple[int, str], PartitionFacts]:
         schema = self._schema
         partitions, sds = schema.partitions.c, schema.sds.c
         columns: list[ColumnElement[Any]] = [partitions.part_id, partitions.tbl_id, partitions.part_name, sds.cd_id]
         columns += [sds.location, sds.num_buckets, sds.input_format]
         rows = list(self._partition_rows(connection, wanted, columns))
-        parameters = self._parameters(connection, schema.partition_params, "part_id", [row[0] for row in rows], without=() if all_parameters else _STATISTICS)
+        parameters = self._parameters(
+            connection,
+            schema.partition_params,
+            "part_id",
+            [row[0] for row in rows],
+            without=() if all_parameters else _STATISTICS,
+        )
         described = self._columns(connection, {row[3] for row in rows if row[3] is not None})
         return {
             (int(tbl_id), name): PartitionFacts(
-                int(part_id), name, location, parameters.get(part_id, {}), described.get(cd_id, ()), max(0, int(buckets or 0)), input_format
+                int(part_id),
+                name,
+                location,
+                parameters.get(part_id, {}),
+                described.get(cd_id, ()),
+                max(0, int(buckets or 0)),
+                input_format,
             )
             for part_id, tbl_id, name, cd_id, location, buckets, input_format in rows
         }
 
-    def _partition_rows(self, connection: Connection, wanted: Mapping[int, list[str]], columns: list[ColumnElement[Any]]) -> Iterator[Any]:
+    def _partition_rows(
+        self, connection: Connection, wanted: Mapping[int, list[str]], columns: list[ColumnElement[Any]]
+    ) -> Iterator[Any]:
         schema = self._schema
         partitions = schema.partitions.c
         origin = schema.partitions.outerjoin(schema.sds, partitions.sd_id == schema.sds.c.sd_id)
@@ -227,27 +304,37 @@ class Catalog:
     ) -> dict[int, dict[str, str]]:
         found: dict[int, dict[str, str]] = {}
         for batch in self._batches(owners):
-            query = select(table.c[owner], table.c.param_key, table.c.param_value).where(self._among(table.c[owner], batch))
+            query = select(table.c[owner], table.c.param_key, table.c.param_value).where(
+                self._among(table.c[owner], batch)
+            )
             if without:
                 query = query.where(table.c.param_key.not_in(without))
             for number, key, value in connection.execute(query):
                 found.setdefault(number, {})[key] = value or ""
         return found
 
-    def _lists(self, connection: Connection, table: Table, owner: str, names: tuple[str, ...], owners: Collection[int]) -> dict[int, list[tuple[Any, ...]]]:
+    def _lists(
+        self, connection: Connection, table: Table, owner: str, names: tuple[str, ...], owners: Collection[int]
+    ) -> dict[int, list[tuple[Any, ...]]]:
         """Small ordered lists that belong to one row each: partition keys, bucket columns."""
         found: dict[int, list[tuple[Any, ...]]] = {}
         for batch in self._batches(owners):
-            query: Select[Any] = select(table.c[owner], *(table.c[name] for name in names)).where(self._among(table.c[owner], batch))
+            query: Select[Any] = select(table.c[owner], *(table.c[name] for name in names)).where(
+                self._among(table.c[owner], batch)
+            )
             for number, *values in connection.execute(query.order_by(table.c[owner], table.c.integer_idx)):
                 found.setdefault(number, []).append(tuple(values))
         return found
 
     def _columns(self, connection: Connection, descriptors: Collection[int]) -> dict[int, tuple[Column, ...]]:
-        lists = self._lists(connection, self._schema.columns_v2, "cd_id", ("column_name", "type_name"), sorted(descriptors))
+        lists = self._lists(
+            connection, self._schema.columns_v2, "cd_id", ("column_name", "type_name"), sorted(descriptors)
+        )
         return {number: tuple(Column(name, kind or "") for name, kind in columns) for number, columns in lists.items()}
 
-    def _names_by_table(self, wanted: Mapping[int, list[str]], tbl_id: ColumnElement[int], part_name: ColumnElement[str]) -> Iterable[ColumnElement[bool]]:
+    def _names_by_table(
+        self, wanted: Mapping[int, list[str]], tbl_id: ColumnElement[int], part_name: ColumnElement[str]
+    ) -> Iterable[ColumnElement[bool]]:
         """Conditions that together cover the names: a list per table that has many, pairs for the others."""
         pairs: list[tuple[int, str]] = []
         for table, names in wanted.items():

@@ -1,8 +1,9 @@
 """
-The deletes and time-outs that keep the transaction tables small: who does them, and doing them.
+Runs Hive's housekeeping: the deletes and time-outs that keep the transaction tables small.
 
-Every purge stays below the smallest open transaction, and forgets an aborted one only when it has no components: an absent transaction, and a
-write id without mapping, count as committed. Source: docs/metastore.md; Hive's AcidHouseKeeperService, AcidTxnCleanerService,
+Also finds out whether Hive does each of these duties itself. Every purge stays below the smallest open transaction, and
+forgets an aborted transaction only when it has no components: an absent transaction, and a write id without mapping,
+count as committed. Source: docs/metastore.md; Hive's AcidHouseKeeperService, AcidTxnCleanerService,
 CompactionHouseKeeperService, and 3.1's Initiator.
 """
 
@@ -13,20 +14,22 @@ from enum import StrEnum
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, not_, or_, select
 
 from compactor.errors import MutexHeldError
-from compactor.metastore.database import Database
-from compactor.metastore.forgetting import unnoted
-from compactor.metastore.history import Retention, expired
+from compactor.metastore.clean.purge import unnoted
+from compactor.metastore.compaction_queue.retention import Retention, expired
+from compactor.metastore.db.database import Database
+from compactor.metastore.db.sql import batches, entity_columns, maximum, same_entity
 from compactor.metastore.model import duration
-from compactor.metastore.snapshots import REPLICATION, settle, snapshots_for
-from compactor.metastore.sql import batches, entity_columns, maximum, same_entity
-from compactor.metastore.transactions import abort_transactions
+from compactor.metastore.txn.snapshots import REPLICATION, settle, snapshots_for
+from compactor.metastore.txn.transactions import abort_transactions
 
 REPLICATION_TIMEOUT_MS = 11 * 24 * 3_600_000
 _SILENT_MS = 24 * 3_600_000
 _KEPT_MS = 30_000
 """
-Younger transactions stay: a row that counts as young where it is looked at makes a gap of what was forgotten below it, and whoever looks may have begun
-before us, or by a clock that went back. Not longer, for Hive's clients fetch every row.
+Younger transactions stay in TXNS.
+
+A row that a reader takes for young turns the forgotten ids below it into a gap, and the reader may have begun before
+the purge, or have a clock that went back. The time isn't longer, because Hive's clients fetch every row.
 """
 
 
@@ -57,7 +60,7 @@ _MUTEXES_3 = MUTEXES | {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Whether a duty is ours, and the sentence that says why."""
+    """Whether the compactor does a duty, and the sentence that says why."""
 
     ours: bool
     sentence: str
@@ -73,16 +76,23 @@ class Housekeeping:
 
     def who_does_it(self, overdue_ms: int = 3_600_000) -> Mapping[Duty, Finding]:
         """
-        For each duty whether it is ours, found out by what is left undone.
+        For each duty, whether the compactor does it, judged by the rows that are left undone.
 
-        The embedded database has only us. Otherwise a duty is ours when something has been due for `overdue_ms` and is still there (time-outs:
-        a transaction silent for a day at least, because nothing in the database tells the time-out that Hive's clients keep); and on 3.1 the two
-        purges that Hive's own Initiator did: switching that one off, as whoever runs us does, stops them. Duplicate components only cost space,
-        so nothing tells how long they have been there: Hive's.
+        On the embedded database the compactor does all duties, because no Hive uses it. On any other database the
+        compactor does a duty in these cases:
+
+        - Work has been due for `overdue_ms` and is still there. For time-outs a transaction must have been silent for a
+          day at least, because the database doesn't tell the time-out that Hive's clients keep.
+        - On 3.1, the two purges of Hive's own Initiator: an operator who runs the compactor switches that Initiator
+          off, and so stops them.
+
+        Duplicate components are left to Hive: they only cost space, and no column tells how long they have been there.
         """
         if self._database.embedded:
             return dict.fromkeys(Duty, Finding(ours=True, sentence="nobody else uses the embedded database"))
-        found = self._database.read(lambda connection: {duty: self._undone(connection, duty, overdue_ms) for duty in Duty})
+        found = self._database.read(
+            lambda connection: {duty: self._undone(connection, duty, overdue_ms) for duty in Duty}
+        )
         if not self._schema.hive_4:
             for duty in (Duty.WRITE_ID_MAPPINGS, Duty.EMPTY_TRANSACTIONS):
                 found[duty] = Finding(ours=True, sentence="Hive 3.1 leaves it to its Initiator, which we replace")
@@ -90,14 +100,15 @@ class Housekeeping:
 
     def run(self, duty: Duty, *, timeout_ms: int = 300_000, retention: Retention | None = None) -> int:
         """
-        Do one duty under Hive's mutex for it; returns how many rows it dealt with, 0 when somebody else is at it.
+        Do one duty under Hive's mutex for it; returns how many rows were changed, 0 when another process holds the
+        mutex.
 
         Args:
             timeout_ms: for TIME_OUTS; `metastore.txn.timeout` of the installation.
             retention: for HISTORY; None: Hive's own.
 
         Raises:
-            CompactorError: it couldn't be done.
+            CompactorError: the duty couldn't be done.
         """
         name = (MUTEXES if self._schema.hive_4 else _MUTEXES_3)[duty]
         try:
@@ -124,19 +135,26 @@ class Housekeeping:
     # Time-outs
 
     def time_outs(self, timeout_ms: int, replication_timeout_ms: int = REPLICATION_TIMEOUT_MS) -> int:
-        """Drop locks without transaction, and abort transactions, that weren't heartbeated for so long; returns how many of both."""
+        """
+        Drop locks without a transaction, and abort transactions, that had no heartbeat for `timeout_ms`.
+
+        Replication transactions have their own limit. Returns the number of dropped locks and aborted transactions
+        together.
+        """
         locks = self._schema.hive_locks
         silent = and_(locks.c.hl_txnid == 0, locks.c.hl_last_heartbeat < self._database.now - timeout_ms)
         ended = self._database.repeatable(lambda connection: connection.execute(delete(locks).where(silent)).rowcount)
         txns = self._schema.txns.c
         late = self._silent(timeout_ms, replication_timeout_ms)
-        numbers = self._database.read(lambda connection: connection.scalars(select(txns.txn_id).where(late).order_by(txns.txn_id)).all())
+        numbers = self._database.read(
+            lambda connection: connection.scalars(select(txns.txn_id).where(late).order_by(txns.txn_id)).all()
+        )
         for batch in batches(numbers):
             ended += self._abort_silent(list(batch), late)
         return ended
 
     def _abort_silent(self, numbers: list[int], late: ColumnElement[bool]) -> int:
-        """Abort those that are still silent: one may have been heartbeated meanwhile."""
+        """Abort those transactions that are still silent: a heartbeat may have come meanwhile."""
         txns = self._schema.txns.c
 
         def abort(connection: Connection) -> int:
@@ -149,14 +167,19 @@ class Housekeeping:
         txns = self._schema.txns.c
         kind, now = func.coalesce(txns.txn_type, 0), self._database.now
         ordinary = and_(kind != REPLICATION, txns.txn_last_heartbeat < now - timeout_ms)
-        return and_(txns.txn_state == "o", or_(ordinary, and_(kind == REPLICATION, txns.txn_last_heartbeat < now - replication_timeout_ms)))
+        return and_(
+            txns.txn_state == "o",
+            or_(ordinary, and_(kind == REPLICATION, txns.txn_last_heartbeat < now - replication_timeout_ms)),
+        )
 
     # Purges
 
     def purge_write_set(self) -> int:
-        """Forget which rows finished transactions changed: no open one can conflict with them any more."""
+        """Forget which rows finished transactions changed: no open transaction can conflict with them any more."""
         table = self._schema.write_set
-        return self._purge(lambda connection: connection.execute(delete(table).where(self._old_write_set(connection))).rowcount)
+        return self._purge(
+            lambda connection: connection.execute(delete(table).where(self._old_write_set(connection))).rowcount
+        )
 
     def _old_write_set(self, connection: Connection) -> ColumnElement[bool]:
         return self._schema.write_set.c.ws_commit_id < self._snapshots.min_open_or_next(connection)
@@ -165,17 +188,26 @@ class Housekeeping:
         """
         Forget the transactions of write ids that every snapshot, present or future, counts as committed.
 
-        A mapping stays while a smaller write id of its table keeps its own: a reader takes the largest one it finds for the high watermark.
+        A mapping stays while a smaller write id of its table keeps its own mapping: a reader takes the largest write id
+        that it finds for the high watermark.
         """
         table, finished = self._schema.txn_to_write_id, self._finished()
-        return self._purge(lambda connection: connection.execute(delete(table).where(table.c.t2w_txnid < finished, self._old_mappings(connection))).rowcount)
+        return self._purge(
+            lambda connection: (
+                connection.execute(
+                    delete(table).where(table.c.t2w_txnid < finished, self._old_mappings(connection))
+                ).rowcount
+            )
+        )
 
     def _finished(self) -> int:
         """
-        Every transaction below it has ended, found out while none was being opened (`snapshots.settle`).
+        A transaction id below which every transaction has ended, read while no transaction was being opened
+        (`snapshots.settle`).
 
-        What is forgotten by it may be forgotten at any later time, by whoever was stopped meanwhile. In a transaction of its own: a purge takes long, and nobody
-        opens a transaction before it ends.
+        A purge below this id is right at any later time, even after a process was stopped in between. The id is read in
+        a database transaction of its own: a purge takes long, and Hive opens no transaction before the reading one
+        ends.
         """
 
         def look(connection: Connection) -> int:
@@ -188,8 +220,10 @@ class Housekeeping:
         table = self._schema.txn_to_write_id
         bound = self._snapshots.forget_below(connection)
         staying = table.alias("staying")
-        # in a table of its own, which MySQL wants for a delete that looks at what it deletes from
-        first = select(staying.c.t2w_database, staying.c.t2w_table, func.min(staying.c.t2w_writeid).label("first")).where(staying.c.t2w_txnid >= bound)
+        # in a table of its own, because MySQL wants that for a delete that reads the table it deletes from
+        first = select(
+            staying.c.t2w_database, staying.c.t2w_table, func.min(staying.c.t2w_writeid).label("first")
+        ).where(staying.c.t2w_txnid >= bound)
         first_staying = first.group_by(staying.c.t2w_database, staying.c.t2w_table).subquery()
         larger = exists().where(
             first_staying.c.t2w_database == table.c.t2w_database,
@@ -200,13 +234,18 @@ class Housekeeping:
 
     def purge_empty_transactions(self) -> int:
         """
-        Forget transactions that are over and whose components are gone, on 3.1 aborted ones only: committed ones have no row there.
+        Forget transactions that have ended and whose components are gone.
 
-        On 4.x those of the last half minute stay, and always the newest row: it is where the high watermark is read. Aborted ones stay for which TXN_COMPONENTS
-        may be incomplete (`forgetting.note_unnamed`).
+        On 3.1 these are aborted ones only: committed ones have no row there. On 4.x those of the last half minute stay,
+        and always the newest row, from which the high watermark is read. Aborted transactions stay while TXN_COMPONENTS
+        may be incomplete for them (`purge.note_unnamed`).
         """
         table, finished = self._schema.txns, self._finished()
-        return self._purge(lambda connection: connection.execute(delete(table).where(table.c.txn_id < finished, self._empty(connection))).rowcount)
+        return self._purge(
+            lambda connection: (
+                connection.execute(delete(table).where(table.c.txn_id < finished, self._empty(connection))).rowcount
+            )
+        )
 
     def _empty(self, connection: Connection) -> ColumnElement[bool]:
         schema = self._schema
@@ -214,15 +253,21 @@ class Housekeeping:
         bound = self._snapshots.min_open_or_next(connection)
         if schema.hive_4:
             bound = min(bound, maximum(connection, txns.txn_id, txns.txn_started < self._database.now - _KEPT_MS))
-        where = and_(txns.txn_state.in_(["a", "c"]), txns.txn_id < bound, not_(exists().where(components.tc_txnid == txns.txn_id)), not_(unnoted(schema)))
+        where = and_(
+            txns.txn_state.in_(["a", "c"]),
+            txns.txn_id < bound,
+            not_(exists().where(components.tc_txnid == txns.txn_id)),
+            not_(unnoted(schema)),
+        )
         if history is not None:
             where = and_(where, not_(exists().where(history.c.mh_txnid == txns.txn_id)))
         return where
 
     def remove_duplicate_components(self) -> int:
         """
-        Drop committed components that a later one of the same table or partition stands for: the newest, and the newest that updated or
-        deleted, are kept.
+        Drop committed components that a later one of the same table or partition makes superfluous.
+
+        The newest component, and the newest one that updated or deleted, stay.
         """
         table = self._schema.completed_txn_components
 
@@ -233,9 +278,12 @@ class Housekeeping:
             any_later = newest.group_by(*entity_columns(other, "ctc")).subquery("any_later")
             update_later = updates.group_by(*entity_columns(other, "ctc")).subquery("update_later")
             plain = and_(
-                table.c.ctc_update_delete == "N", exists().where(same_entity(any_later, "ctc", table, "ctc"), any_later.c.newest > table.c.ctc_writeid)
+                table.c.ctc_update_delete == "N",
+                exists().where(same_entity(any_later, "ctc", table, "ctc"), any_later.c.newest > table.c.ctc_writeid),
             )
-            changed = exists().where(same_entity(update_later, "ctc", table, "ctc"), update_later.c.newest > table.c.ctc_writeid)
+            changed = exists().where(
+                same_entity(update_later, "ctc", table, "ctc"), update_later.c.newest > table.c.ctc_writeid
+            )
             below = table.c.ctc_txnid < self._snapshots.min_open_or_next(connection)
             return connection.execute(delete(table).where(below, or_(plain, changed))).rowcount
 
@@ -244,14 +292,18 @@ class Housekeeping:
     def purge_history(self, retention: Retention) -> int:
         """Keep the newest few finished compactions of each table and partition; see `Retention`."""
         table = self._schema.completed_compactions
-        numbers = self._database.read(lambda connection: expired(connection, self._schema, retention, self._database.now_ms(connection)))
+        numbers = self._database.read(
+            lambda connection: expired(connection, self._schema, retention, self._database.now_ms(connection))
+        )
         deleted = 0
         for batch in batches(numbers):
             deleted += self._delete_history(table.c.cc_id.in_(batch))
         return deleted
 
     def _delete_history(self, where: ColumnElement[bool]) -> int:
-        return self._purge(lambda connection: connection.execute(delete(self._schema.completed_compactions).where(where)).rowcount)
+        return self._purge(
+            lambda connection: connection.execute(delete(self._schema.completed_compactions).where(where)).rowcount
+        )
 
     def _purge(self, change: Callable[[Connection], int]) -> int:
         return self._database.repeatable(change)
@@ -265,24 +317,36 @@ class Housekeeping:
         match duty:
             case Duty.TIME_OUTS:
                 silent = max(overdue_ms, _SILENT_MS)
-                count = connection.scalar(select(func.count()).where(self._silent(silent, max(silent, REPLICATION_TIMEOUT_MS + _SILENT_MS))))
+                count = connection.scalar(
+                    select(func.count()).where(self._silent(silent, max(silent, REPLICATION_TIMEOUT_MS + _SILENT_MS)))
+                )
                 return _finding(count, f"open transactions have been silent for more than {duration(silent)}")
             case Duty.WRITE_SET:
                 table = schema.write_set
-                count = connection.scalar(select(func.count()).where(self._old_write_set(connection), table.c.ws_commit_id < long_ago))
+                count = connection.scalar(
+                    select(func.count()).where(self._old_write_set(connection), table.c.ws_commit_id < long_ago)
+                )
                 return _finding(count, f"rows of WRITE_SET have been superfluous for more than {duration(overdue_ms)}")
             case Duty.WRITE_ID_MAPPINGS:
                 mappings = schema.txn_to_write_id
-                count = connection.scalar(select(func.count()).where(self._old_mappings(connection), mappings.c.t2w_txnid < long_ago))
-                return _finding(count, f"rows of TXN_TO_WRITE_ID have been superfluous for more than {duration(overdue_ms)}")
+                count = connection.scalar(
+                    select(func.count()).where(self._old_mappings(connection), mappings.c.t2w_txnid < long_ago)
+                )
+                return _finding(
+                    count, f"rows of TXN_TO_WRITE_ID have been superfluous for more than {duration(overdue_ms)}"
+                )
             case Duty.EMPTY_TRANSACTIONS:
-                old = and_(txns.txn_started > 0, txns.txn_started < now - overdue_ms)  # the row that the schema script seeds started at 0
+                old = and_(
+                    txns.txn_started > 0, txns.txn_started < now - overdue_ms
+                )  # the row that the schema script seeds started at 0
                 count = connection.scalar(select(func.count()).where(self._empty(connection), old))
                 return _finding(count, f"rows of TXNS are finished, empty and more than {duration(overdue_ms)} old")
             case Duty.HISTORY:
                 before = self._database.now_ms(connection) - overdue_ms
                 generous = Retention(succeeded=6, failed=10, did_not_initiate=6, refused=6)
-                count = len(expired(connection, schema, generous, self._database.now_ms(connection), ended_before=before))
+                count = len(
+                    expired(connection, schema, generous, self._database.now_ms(connection), ended_before=before)
+                )
                 return _finding(count, "rows of COMPLETED_COMPACTIONS are far beyond what Hive keeps")
             case Duty.DUPLICATE_COMPONENTS:
                 return Finding(ours=False, sentence="left to Hive: duplicates only cost space")

@@ -1,7 +1,8 @@
 """
 What the metastore knows, as values: tables, partitions, queue entries, candidates, locks.
 
-Knows Hive's one-letter codes and nothing of SQL; whoever reads rows makes these, everybody else only looks at them.
+Knows Hive's one-letter codes and nothing of SQL. The modules that read rows make these values; all others only read
+them.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ DEFAULT_CATALOG = "hive"
 @dataclass(frozen=True, slots=True)
 class Entity:
     """
-    What is compacted: a table, or one partition of it.
+    The unit of a compaction: a table, or one partition of it.
 
     Args:
         database, table: as Hive stores them, lower case.
@@ -58,7 +59,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table as the catalog describes it; `buckets` is 0 when it isn't bucketed, `location` is an unescaped Hadoop path string."""
+    """
+    A table as the catalog describes it; `buckets` is 0 when it isn't bucketed, `location` is an unescaped Hadoop path
+    string.
+    """
 
     tbl_id: int
     database: str
@@ -115,8 +119,12 @@ class PartitionFacts:
     input_format: str | None = None
 
 
-class Place(NamedTuple):
-    """What a look at thousands of tables and partitions needs of the catalog; `part_id` and `partition`, its name, are None for a whole table."""
+class CatalogPlace(NamedTuple):
+    """
+    The catalog facts that a scan over thousands of tables and partitions needs.
+
+    `partition` is the partition's name. `partition` and `part_id` are None for a whole table.
+    """
 
     table: TableFacts
     partition: str | None
@@ -124,17 +132,24 @@ class Place(NamedTuple):
     location: str | None
 
     @classmethod
-    def of(cls, table: TableFacts, partition: PartitionFacts | None) -> "Place":
-        return cls(table, None, None, table.location) if partition is None else cls(table, partition.name, partition.part_id, partition.location)
+    def of(cls, table: TableFacts, partition: PartitionFacts | None) -> "CatalogPlace":
+        return (
+            cls(table, None, None, table.location)
+            if partition is None
+            else cls(table, partition.name, partition.part_id, partition.location)
+        )
 
     @property
     def is_where_named(self) -> bool:
-        """Whether a partition lies where its table and its name put it, and the name is one that a location may have."""
+        """
+        Whether the partition lies where its table and its name put it, and the location holds printable characters
+        only.
+        """
         return self.location == f"{self.table.location}/{self.partition}" and self.location.isprintable()
 
 
 class QueueState(StrEnum):
-    """State of a compaction, in SHOW COMPACTIONS' words; `code` is the letter in CQ_STATE and CC_STATE."""
+    """State of a compaction, in the words of SHOW COMPACTIONS; `code` is the letter in CQ_STATE and CC_STATE."""
 
     INITIATED = "initiated"
     WORKING = "working"
@@ -174,25 +189,30 @@ KIND_CODES = {
     CompactionKind.ABORT_CLEANUP: "c",
     CompactionKind.DEFERRED_CLEANUP: "d",
 }
-"""CQ_TYPE's letters; `*` (Hive's SMART_OPTIMIZE, of Iceberg tables only) and those of later Hives are nothing of ours (`ForeignEntry`)."""
+"""
+The letters of CQ_TYPE. Rows with `*` (Hive's SMART_OPTIMIZE, for Iceberg tables only) or with a letter of a later Hive
+are not compacted here (`ForeignEntry`).
+"""
 KINDS = {code: kind for kind, code in KIND_CODES.items()}
 
 
 LOCATION = "location"
 HIVES_OWN_PROPERTIES = frozenset({LOCATION, "ifPurge"})
-"""Properties by which Hive's Cleaner removes a whole directory: nothing that may be asked for (`QueueEntry.location`)."""
+"""Properties by which Hive's Cleaner removes a whole directory; a request must not set them (`QueueEntry.location`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
     """
-    One row of COMPACTION_QUEUE; times are milliseconds of the database clock, None where Hive stores NULL or the schema has no such column.
+    One row of COMPACTION_QUEUE.
+
+    Times are milliseconds of the database clock, None where Hive stores NULL or the schema has no such column.
 
     Args:
-        highest_write_id: what the compaction covers; None until a worker has stored it.
+        highest_write_id: the highest write id that the compaction covers; None until a worker has stored it.
         txn_id: the COMPACTION transaction (4.x).
         next_txn_id: the highest transaction id when that transaction committed (4.x).
-        properties: CQ_TBLPROPERTIES, decoded: the words of whoever asked.
+        properties: CQ_TBLPROPERTIES, decoded: the requester's own words.
     """
 
     id: int
@@ -220,13 +240,19 @@ class QueueEntry:
     @property
     def location(self) -> str | None:
         """
-        Of a request to remove a directory: which. Hive makes such a one for what was dropped without its files, and for a CTAS that was rolled back.
+        The directory to remove, for an entry that asks for a removal; None for every other entry.
 
-        It enters the queue ready for cleaning, with its transaction, and no worker ever claims it. Of any other entry the property means nothing: it came with
-        ALTER TABLE … COMPACT … WITH OVERWRITE TBLPROPERTIES. Source: Hive's TxnHandler.submitForCleanup.
+        Hive makes such an entry for a table or partition that was dropped without its files, and for a CTAS that was
+        rolled back. The entry enters the queue ready for cleaning, with its transaction, and no worker ever claims it.
+        In any other entry the property means nothing: it came with ALTER TABLE … COMPACT … WITH OVERWRITE
+        TBLPROPERTIES. Source: Hive's TxnHandler.submitForCleanup.
         """
         claimed = self.start_ms is not None or self.worker_id is not None or self.worker_version is not None
-        return None if claimed or self.state is not QueueState.READY_FOR_CLEANING or self.txn_id is None else self.properties.get(LOCATION)
+        return (
+            None
+            if claimed or self.state is not QueueState.READY_FOR_CLEANING or self.txn_id is None
+            else self.properties.get(LOCATION)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +264,11 @@ class HistoryEntry(QueueEntry):
 
 @dataclass(frozen=True, slots=True)
 class ForeignEntry:
-    """A row of COMPACTION_QUEUE whose type or state isn't known here, as a later Hive writes them: nothing of ours. `type` and `state` are its letters."""
+    """
+    A row of COMPACTION_QUEUE whose type or state isn't known here, as a later Hive may write it.
+
+    The row is left to Hive. `type` and `state` are its letters.
+    """
 
     id: int
     entity: Entity
@@ -250,7 +280,11 @@ class ForeignEntry:
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """Answer to a request: `id` and `state` are those of the entry that already stands in the way when `accepted` is false."""
+    """
+    Answer to a request for a compaction.
+
+    When `accepted` is false, `id` and `state` are those of the entry that already stands in the way.
+    """
 
     id: int
     accepted: bool
@@ -261,14 +295,16 @@ class Enqueued:
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """
-    Something that may be worth a look at its directories.
+    A table or partition whose directories may be worth listing.
 
     Args:
-        newest_write_id: highest committed write id not yet compacted and cleaned; 0 when only aborts brought it here.
+        newest_write_id: highest committed write id not yet compacted and cleaned; 0 when only aborts made it a
+            candidate.
         newest_txn_id: highest transaction among those commits.
         commits: rows of COMPLETED_TXN_COMPONENTS.
-        aborted_count: components of aborted transactions above what an entry that is ready for cleaning covers.
-        oldest_abort_ms: when the oldest of them started, None without any.
+        aborted_count: components of aborted transactions above the highest write id of entries that are ready for
+            cleaning.
+        oldest_abort_ms: when the oldest of these aborted transactions started; None without any.
         active: INITIATED or WORKING when such an entry is in the queue.
         ready_for_cleaning_hwm: highest write id of entries that are ready for cleaning.
     """
@@ -301,7 +337,9 @@ class HeldLock:
 
     def __str__(self) -> str:
         words = {"r": "shared read", "w": "shared write", "x": "exclusive write", "e": "exclusive"}
-        where = ".".join(part for part in (self.database, self.table) if part) + (f"/{self.partition}" if self.partition else "")
+        where = ".".join(part for part in (self.database, self.table) if part) + (
+            f"/{self.partition}" if self.partition else ""
+        )
         owner = f" of transaction {self.txn_id}" if self.txn_id else ""
         waiting = "" if self.state == "a" else ", waiting"
         return f"lock {self.lock_id} ({words.get(self.kind, self.kind)}{waiting}) on {where}{owner} by {self.user}@{self.host}"
@@ -309,7 +347,12 @@ class HeldLock:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """An open transaction; `read_only` ones write nothing yet still read files, those of `replication` stay open for as long as their source's."""
+    """
+    An open transaction.
+
+    A `read_only` transaction writes nothing, yet still reads files. A `replication` transaction stays open for as long
+    as its transaction at the source.
+    """
 
     txn_id: int
     user: str

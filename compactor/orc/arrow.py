@@ -1,7 +1,8 @@
 """
-Hive's types in Arrow, and Arrow arrays in a form that its ORC writer gets right.
+Hive's types in Arrow, and Arrow arrays in a form that Arrow's ORC writer writes correctly.
 
-Struct fields are called by their column ids in the output (`c7`), as in stripe images, so arrays from anywhere fit together.
+Struct fields are named by their column ids in the output (`c7`), as in single-stripe files, so arrays from any source
+fit together.
 """
 
 from typing import Any, Final
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError
-from compactor.orc.image import column_name
+from compactor.orc.single_stripe import column_name
 from compactor.reasons import Reason
 
 _PLAIN: Final = {
@@ -35,10 +36,10 @@ _NESTED: Final = (Kind.STRUCT, Kind.LIST, Kind.MAP)
 
 def arrow_type(node: HiveType, column: int) -> Any:
     """
-    What Arrow's ORC reader makes of a type.
+    The Arrow type that Arrow's ORC reader makes of a Hive type.
 
     Args:
-        column: its column id in the output.
+        column: the type's column id in the output.
     """
     if node.kind in _PLAIN:
         return _PLAIN[node.kind]
@@ -53,7 +54,9 @@ def arrow_type(node: HiveType, column: int) -> Any:
         below += sum(1 for _ in child.walk())
     match node.kind:
         case Kind.STRUCT:
-            return pa.struct([pa.field(column_name(number), child) for number, child in zip(ids, children, strict=True)])
+            return pa.struct(
+                [pa.field(column_name(number), child) for number, child in zip(ids, children, strict=True)]
+            )
         case Kind.LIST:
             return pa.list_(pa.field("item", children[0]))
         case Kind.MAP:
@@ -64,7 +67,8 @@ def arrow_type(node: HiveType, column: int) -> Any:
 
 def check_recodable(row: HiveType, where: str) -> None:
     """
-    Refuse what neither Arrow nor pyorc rewrites without changing or crashing: unions inside other types, and unions of structs.
+    Refuse types that neither Arrow nor pyorc can rewrite without a change or a crash: unions inside other types, and
+    unions of structs or unions.
 
     Raises:
         RefusedError: UNSUPPORTED_FORMAT.
@@ -78,7 +82,7 @@ def check_recodable(row: HiveType, where: str) -> None:
 
 
 def has_nested(row: HiveType) -> bool:
-    """Whether some column is a struct, list or map: slices of such arrays must be settled before they are written."""
+    """Whether a column is a struct, list or map: slices of such arrays need `settled` before they are written."""
     return any(column.kind in _NESTED for column in row.children)
 
 
@@ -86,14 +90,18 @@ def settled(values: Any) -> Any:
     """
     The same values with no offset into shared buffers, and NULL in each field wherever the struct around it is NULL.
 
-    Arrow's ORC writer takes a struct's validity without its offset, and the fields of a NULL struct for values when the struct outside it has no NULLs:
-    rows then move to other rows, without an error.
+    Arrow's ORC writer reads a struct's validity without its offset. It also takes the fields of a NULL struct for
+    values when the struct outside it has no NULLs. Either way rows silently get the values of other rows.
     """
     kind = values.type
     mask = values.is_null() if values.null_count else None
     if pa.types.is_struct(kind):
         fields = values.flatten() if values.null_count else [values.field(number) for number in range(kind.num_fields)]
-        return pa.StructArray.from_arrays([settled(field) for field in fields], fields=list(kind), mask=mask) if fields else values
+        return (
+            pa.StructArray.from_arrays([settled(field) for field in fields], fields=list(kind), mask=mask)
+            if fields
+            else values
+        )
     if pa.types.is_map(kind) or pa.types.is_list(kind):
         offsets = values.offsets.to_numpy()
         start, length = int(offsets[0]), int(offsets[-1] - offsets[0])

@@ -1,7 +1,8 @@
 """
-Rows on their way from a source to an output: as Arrow's record batches or as pyorc's tuples, a chunk at a time, beside their keys.
+Rows on their way from a source to an output, a chunk at a time beside their keys: as Arrow's record batches or as
+pyorc's tuples.
 
-Both forms answer to the same verbs, so that whoever merges and filters needn't know which it has. Source: docs/orc.md.
+Both forms have the same methods, so that merging and filtering code needn't know the form. Source: docs/orc.md.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ _MANY_NESTED_SLICES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ArrowRows:
-    """Record batches of the output's six columns; zero-copy slices of what was decoded."""
+    """Record batches of the output's six columns; zero-copy slices of the decoded batches."""
 
     parts: tuple[Any, ...]
     nested: bool
@@ -37,21 +38,26 @@ class ArrowRows:
         return ArrowRows(tuple(kept), self.nested)
 
     def select(self, kept: npt.NDArray[np.bool_]) -> "ArrowRows":
-        """The rows where `kept` is true: as slices between the gaps, or copied where there are too many of them."""
+        """The rows where `kept` is true: as slices between the gaps, or copied where there are too many slices."""
         edges = np.flatnonzero(np.diff(kept.astype(np.int8), prepend=0, append=0))
         if len(self.parts) == 1 and len(edges) // 2 <= (_MANY_NESTED_SLICES if self.nested else _MANY_SLICES):
             (whole,) = self.parts
-            return ArrowRows(tuple(whole.slice(start, stop - start) for start, stop in edges.reshape(-1, 2).tolist()), self.nested)
+            return ArrowRows(
+                tuple(whole.slice(start, stop - start) for start, stop in edges.reshape(-1, 2).tolist()), self.nested
+            )
         return ArrowRows((self._joined().filter(pa.array(kept)),), self.nested)
 
     def take(self, order: npt.NDArray[np.intp]) -> "ArrowRows":
         return ArrowRows((self._joined().take(pa.array(order)),), self.nested)
 
     def writable(self) -> list[Any]:
-        """The batches in a form that Arrow's ORC writer gets right."""
+        """The batches in a form that Arrow's ORC writer writes correctly."""
         if not self.nested:
             return list(self.parts)
-        return [pa.RecordBatch.from_arrays([*part.columns[:-1], settled(part.columns[-1])], schema=part.schema) for part in self.parts]
+        return [
+            pa.RecordBatch.from_arrays([*part.columns[:-1], settled(part.columns[-1])], schema=part.schema)
+            for part in self.parts
+        ]
 
     @staticmethod
     def join(several: Sequence["ArrowRows"]) -> "ArrowRows":
@@ -63,7 +69,7 @@ class ArrowRows:
 
 @dataclass(frozen=True, slots=True)
 class PythonRows:
-    """Rows as pyorc takes them."""
+    """Rows as tuples, the form that pyorc takes."""
 
     rows: list[tuple[Any, ...]]
 
@@ -83,7 +89,7 @@ class PythonRows:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some rows in key order, with their keys, and the time zone of their stripe."""
+    """Rows in key order, with their keys and the time zone of their stripe."""
 
     keys: KeyColumns
     rows: ArrowRows | PythonRows

@@ -1,7 +1,7 @@
 """
-Compression of ORC sections: chunks of at most a block, each behind a three-byte header.
+Compression of ORC sections: chunks of at most one block, each behind a three-byte header.
 
-A header holds the chunk's length times two, plus one when the chunk is stored as it is. Kind NONE has no headers.
+A header holds the chunk's length times two, plus one when the chunk is stored uncompressed. Kind NONE has no headers.
 Source: the ORC specification, "Compression".
 """
 
@@ -19,7 +19,7 @@ _MAX_CHUNK: Final = (1 << 23) - 1
 
 
 class Compression(IntEnum):
-    """Compression kinds with the numbers of the postscript."""
+    """Compression kinds with their numbers in the postscript."""
 
     NONE = 0
     ZLIB = 1
@@ -35,10 +35,10 @@ _ARROW_NAMES: Final = {Compression.SNAPPY: "snappy", Compression.LZ4: "lz4_raw",
 
 def check_supported(number: int, where: str) -> Compression:
     """
-    The kind of a postscript, if we can read and write it.
+    The compression kind of a postscript, if this package can read and write it.
 
     Raises:
-        RefusedError: UNSUPPORTED_COMPRESSION for LZO, BROTLI and kinds nobody has defined yet.
+        RefusedError: UNSUPPORTED_COMPRESSION for LZO, BROTLI and kinds that ORC doesn't define.
     """
     known = number in Compression._value2member_map_
     if not known or number in (Compression.LZO, Compression.BROTLI):
@@ -49,7 +49,7 @@ def check_supported(number: int, where: str) -> Compression:
 
 def decompress_section(data: bytes, kind: Compression, block_size: int, where: str) -> bytes:
     """
-    Undo the chunks of a section (metadata, footer, stripe footer or one stream).
+    Decompress the chunks of a section (metadata, footer, stripe footer or one stream).
 
     Args:
         data: the whole section.
@@ -57,7 +57,7 @@ def decompress_section(data: bytes, kind: Compression, block_size: int, where: s
         where: file and section, for messages.
 
     Raises:
-        CorruptFileError: a header or a chunk makes no sense.
+        CorruptFileError: a header or a chunk is invalid.
     """
     if kind is Compression.NONE:
         return data
@@ -65,20 +65,26 @@ def decompress_section(data: bytes, kind: Compression, block_size: int, where: s
     at = 0
     while at < len(data):
         if at + _HEADER > len(data):
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: compressed section ends inside a chunk header at byte {at}")
+            raise CorruptFileError(
+                Reason.CORRUPT_FILE, f"{where}: compressed section ends inside a chunk header at byte {at}"
+            )
         header = int.from_bytes(data[at : at + _HEADER], "little")
         start, length = at + _HEADER, header >> 1
         chunk = data[start : start + length]
         if len(chunk) < length:
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: chunk at byte {at} needs {length} bytes, {len(chunk)} are left")
-        parts.append(chunk if header & 1 else _decompress_chunk(chunk, kind, block_size, f"{where}, chunk at byte {at}"))
+            raise CorruptFileError(
+                Reason.CORRUPT_FILE, f"{where}: chunk at byte {at} needs {length} bytes, {len(chunk)} are left"
+            )
+        parts.append(
+            chunk if header & 1 else _decompress_chunk(chunk, kind, block_size, f"{where}, chunk at byte {at}")
+        )
         at = start + length
     return b"".join(parts)
 
 
 def compress_section(data: bytes, kind: Compression, block_size: int) -> bytes:
     """
-    Cut a section at `block_size` and compress each piece; a piece that doesn't shrink is stored as it is.
+    Cut a section at `block_size` and compress each piece; a piece that doesn't shrink is stored uncompressed.
 
     Raises:
         ValueError: the block size doesn't fit a chunk header (below 8 MiB).
@@ -119,14 +125,18 @@ def _decompress_chunk(chunk: bytes, kind: Compression, block_size: int, where: s
             whole = size <= block_size
             raw = pa.Codec(_ARROW_NAMES[kind]).decompress(chunk, size, asbytes=True) if whole else b""
     except (zlib.error, OSError, pa.ArrowException, IndexError) as error:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: not {kind.name} data ({str(error).splitlines()[0]})") from error
+        raise CorruptFileError(
+            Reason.CORRUPT_FILE, f"{where}: not {kind.name} data ({str(error).splitlines()[0]})"
+        ) from error
     if not whole:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: is incomplete or grows beyond the block size of {block_size} bytes")
+        raise CorruptFileError(
+            Reason.CORRUPT_FILE, f"{where}: is incomplete or grows beyond the block size of {block_size} bytes"
+        )
     return raw
 
 
 def _snappy_size(chunk: bytes) -> int:
-    """A raw Snappy block starts with its uncompressed size as a varint."""
+    """Uncompressed size of a raw Snappy block, which starts with that size as a varint."""
     size = shift = 0
     for byte in chunk[:5]:
         size |= (byte & 0x7F) << shift
@@ -137,7 +147,10 @@ def _snappy_size(chunk: bytes) -> int:
 
 
 def _lz4_size(chunk: bytes) -> int:
-    """A raw LZ4 block doesn't tell its uncompressed size: walk over its sequences and add up. IndexError when it is cut off."""
+    """
+    Uncompressed size of a raw LZ4 block, which doesn't state it: the sum over the block's sequences. IndexError when
+    the block is cut off.
+    """
     at = size = 0
     while at < len(chunk):
         token = chunk[at]

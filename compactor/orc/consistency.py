@@ -1,9 +1,11 @@
 """
-Whether what a full-ACID file says about its keys agrees with itself, and with the keys when they are decoded.
+Whether a full-ACID file's statements about its keys agree with each other, and with the decoded keys.
 
-ORC has no checksums, and which stripes are copied without a look is decided by statistics: one that was damaged would bring a deleted row back, or lose one.
-The same facts stand in several places (counts, minimum, maximum, sum, key index; stripe and file), so damage shows as a contradiction.
-Source: the ORC specification, "Column statistics"; Hive's OrcRecordUpdater (rows ascend by ROW__ID); docs/compaction.md.
+ORC has no checksums, and the statistics decide which stripes are copied without decoding: a damaged statistic would
+bring a deleted row back, or lose a row. The same facts stand in several places (counts, minimum, maximum, sum, key
+index; stripe and file), so damage shows as a contradiction.
+Source: the ORC specification, "Column statistics"; Hive's OrcRecordUpdater (rows ascend by ROW__ID);
+docs/compaction.md.
 """
 
 from typing import Final
@@ -22,14 +24,14 @@ _WRITE_ID, _BUCKET, _ROW_ID = 2, 3, 4
 _INSERT: Final = 0
 _WRAP: Final = 1 << 64
 Span = tuple[int, int, int]
-"""Minimum, maximum, and the sum (right modulo 2**64)."""
+"""Minimum, maximum, and the sum (correct modulo 2**64)."""
 
 
 def check_key_statistics(tail: Tail) -> None:
     """
-    Hold the statistics of a full-ACID file's key columns against each other and against its key index.
+    Compare the statistics of a full-ACID file's key columns with each other and with the file's key index.
 
-    Files without statistics that can be trusted (`Tail.stripe_stats`) have nothing to contradict: their stripes are decoded.
+    Stripes without trustworthy statistics (`Tail.stripe_stats`) have nothing to contradict: they are decoded.
 
     Raises:
         CorruptFileError: a contradiction.
@@ -49,8 +51,10 @@ def check_key_statistics(tail: Tail) -> None:
 
 class DecodedKeys:
     """
-    Minimum, maximum and sum of a stripe's keys as they are decoded, batch by batch, and their ends; then held against what the stripe's statistics say and,
-    for rows, the key index: it tells which delete events a stripe's rows may have.
+    Collects minimum, maximum, sum and first and last key of a stripe while its keys are decoded batch by batch.
+
+    `check` compares them with the stripe's statistics and, for rows, with the key index, which decides which delete
+    events are looked up for a stripe's rows.
     """
 
     def __init__(self, tail: Tail, stripe: int) -> None:
@@ -71,10 +75,10 @@ class DecodedKeys:
 
     def check(self) -> None:
         """
-        All batches were added.
+        Compare the keys with the tail, once all batches are added.
 
         Raises:
-            CorruptFileError: the statistics, or the key index, are of other keys.
+            CorruptFileError: the statistics, or the key index, describe other keys.
         """
         self._check_index()
         columns = self._tail.stripe_stats(self._stripe)
@@ -82,10 +86,18 @@ class DecodedKeys:
             return
         for number, (low, high, total) in enumerate(self._spans, start=1):
             noted = columns[number].integers
-            differs = (noted.HasField("minimum") and noted.minimum != low) or (noted.HasField("maximum") and noted.maximum != high)
+            differs = (noted.HasField("minimum") and noted.minimum != low) or (
+                noted.HasField("maximum") and noted.maximum != high
+            )
             if differs or (noted.HasField("sum") and (noted.sum - total) % _WRAP):
-                what = f"{_NAMES[number - 1]} {low} to {high} where its statistics say {noted.minimum} to {noted.maximum}"
-                raise _contradiction(self._tail, self._stripe, what if differs else f"{_NAMES[number - 1]}s whose sum isn't the one in its statistics")
+                what = (
+                    f"{_NAMES[number - 1]} {low} to {high} where its statistics say {noted.minimum} to {noted.maximum}"
+                )
+                raise _contradiction(
+                    self._tail,
+                    self._stripe,
+                    what if differs else f"{_NAMES[number - 1]}s whose sum isn't the one in its statistics",
+                )
 
     def _check_index(self) -> None:
         noted = self._tail.key_index
@@ -104,16 +116,24 @@ def _check_column(tail: Tail, index: int, column: int, found: pb.ColumnStatistic
     if not (noted.HasField("minimum") and noted.HasField("maximum")):
         return
     if noted.minimum > noted.maximum:
-        raise _contradiction(tail, index, f"{_NAMES[column - 1]} from {noted.minimum} to {noted.maximum} in its statistics")
+        raise _contradiction(
+            tail, index, f"{_NAMES[column - 1]} from {noted.minimum} to {noted.maximum} in its statistics"
+        )
     if noted.HasField("sum") and not rows * noted.minimum <= noted.sum <= rows * noted.maximum:
-        raise _contradiction(tail, index, f"{rows} values of {_NAMES[column - 1]} from {noted.minimum} to {noted.maximum} with a sum of {noted.sum}")
+        raise _contradiction(
+            tail,
+            index,
+            f"{rows} values of {_NAMES[column - 1]} from {noted.minimum} to {noted.maximum} with a sum of {noted.sum}",
+        )
 
 
 def _check_row_ids(tail: Tail, index: int, columns: tuple[pb.ColumnStatistics, ...], rows: int) -> None:
     """
-    Rows of one write and bucket differ in their row ids: the range has room for them, and their sum is that of different numbers.
+    Rows of one write and bucket have different row ids: their range is wide enough, and their sum is possible for
+    different numbers.
 
-    Not so delete events: one row may have several, from MERGE without its cardinality check or from an aborted and a later transaction of one stream.
+    Delete events are exempt: one row may have several, from MERGE without its cardinality check or from an aborted and
+    a later transaction of one stream.
     """
     if columns[1].integers.maximum != _INSERT:
         return
@@ -124,27 +144,39 @@ def _check_row_ids(tail: Tail, index: int, columns: tuple[pb.ColumnStatistics, .
         return
     apart = rows * (rows - 1) // 2
     room = row_id.maximum - row_id.minimum + 1 >= rows
-    if not room or (row_id.HasField("sum") and not rows * row_id.minimum + apart <= row_id.sum <= rows * row_id.maximum - apart):
-        raise _contradiction(tail, index, f"{rows} rows of one write with rowIds from {row_id.minimum} to {row_id.maximum} in its statistics")
+    if not room or (
+        row_id.HasField("sum") and not rows * row_id.minimum + apart <= row_id.sum <= rows * row_id.maximum - apart
+    ):
+        raise _contradiction(
+            tail,
+            index,
+            f"{rows} rows of one write with rowIds from {row_id.minimum} to {row_id.maximum} in its statistics",
+        )
 
 
 def _check_last_key(tail: Tail, index: int, columns: tuple[pb.ColumnStatistics, ...]) -> None:
-    """Rows ascend by write id first: the last key has the highest one, and its other parts are in range."""
+    """Rows ascend by write id first, so the last key has the highest write id, and its other parts are in range."""
     noted = tail.key_index
     write_id, bucket, row_id = (columns[number].integers for number in (_WRITE_ID, _BUCKET, _ROW_ID))
     if noted is None or columns[1].integers.maximum != _INSERT or not write_id.HasField("maximum"):
         return
     last = noted[index]
     alone = write_id.minimum == write_id.maximum and bucket.minimum == bucket.maximum
-    fits = last.write_id == write_id.maximum and bucket.minimum <= last.bucket <= bucket.maximum and row_id.minimum <= last.row_id <= row_id.maximum
+    fits = (
+        last.write_id == write_id.maximum
+        and bucket.minimum <= last.bucket <= bucket.maximum
+        and row_id.minimum <= last.row_id <= row_id.maximum
+    )
     if not fits or (alone and last.row_id != row_id.maximum):
-        raise _contradiction(tail, index, f"the last key {tuple(last)} in hive.acid.key.index, which its statistics exclude")
+        raise _contradiction(
+            tail, index, f"the last key {tuple(last)} in hive.acid.key.index, which its statistics exclude"
+        )
     if index and write_id.minimum < noted[index - 1].write_id:
         raise _contradiction(tail, index, f"write ids from {write_id.minimum} after the key {tuple(noted[index - 1])}")
 
 
 def _check_file(tail: Tail) -> None:
-    """The file's statistics are those of all stripes together."""
+    """The file's statistics must equal those of all its stripes together."""
     filled = [index for index, stripe in enumerate(tail.stripes) if stripe.number_of_rows]
     stripes = [tail.stripe_stats(index) for index in filled]
     known = [columns for columns in stripes if columns is not None]
@@ -162,4 +194,6 @@ def _check_file(tail: Tail) -> None:
 
 
 def _contradiction(tail: Tail, index: int, what: str) -> CorruptFileError:
-    return CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} contradicts itself: stripe {index + 1} has {what}; the file is damaged")
+    return CorruptFileError(
+        Reason.CORRUPT_FILE, f"{tail.name} contradicts itself: stripe {index + 1} has {what}; the file is damaged"
+    )

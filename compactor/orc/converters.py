@@ -1,4 +1,6 @@
-"""Values as pyorc hands them out and takes them back without losing anything: seconds and nanoseconds, days, unscaled decimals."""
+"""
+Converters that make pyorc hand out and take back values without loss: seconds and nanoseconds, days, unscaled decimals.
+"""
 
 from typing import Any, Final
 
@@ -18,7 +20,7 @@ class _Timestamp:
 
 
 class _Date:
-    """Days from 1970, in whatever calendar the file counts."""
+    """Days from 1970, in the calendar that the file counts in."""
 
     @staticmethod
     def from_orc(days: int) -> int:

@@ -1,8 +1,9 @@
 """
 Delete events of a partition, as sorted arrays: which stripes they can hit, and which rows they hide.
 
-One event is kept for each key, the earliest: it counts for every snapshot that may see the compacted directory (Hive's delete registry breaks on two).
-Beyond a limit the arrays live in unlinked temporary files, so memory doesn't grow with the number of deletes.
+One event is kept for each key, the earliest: it counts for every snapshot that may see the compacted directory (Hive's
+delete registry breaks on two events of one key). Beyond a limit the arrays live in unlinked temporary files, so memory
+doesn't grow with the number of deletes.
 Source: docs/orc.md; Hive's VectorizedOrcAcidRowBatchReader.ColumnizedDeleteEventRegistry.
 """
 
@@ -32,8 +33,8 @@ _COLUMNS: Final = (("write_id", np.int64), ("bucket", np.int32), ("row_id", np.i
 Array = npt.NDArray[Any]
 
 
-class Hit(StrEnum):
-    """What delete events do to a stripe: nothing for sure, maybe something, something for sure."""
+class DeleteHit(StrEnum):
+    """Whether delete events hit rows of a stripe: certainly not, possibly, certainly."""
 
     NONE = "none"
     POSSIBLE = "possible"
@@ -71,12 +72,12 @@ class DeleteEvents:
         Args:
             aborted: write ids whose events don't count.
             high_watermark: events of later write ids don't count; None counts all.
-            share: which of them are wanted.
+            share: the part of the events to load.
             spill_directory: where events beyond `limit` go; None is the system's temporary directory.
             limit: events held in memory, at least some tens of thousands.
 
         Raises:
-            CorruptFileError: a file can't be decoded, or holds something else than delete events.
+            CorruptFileError: a file can't be decoded, or holds rows that aren't delete events.
         """
         collector = _Collector(spill_directory, limit)
         for keys in read_events(sources, aborted=aborted, high_watermark=high_watermark, share=lambda: share):
@@ -85,7 +86,7 @@ class DeleteEvents:
 
     @staticmethod
     def of(keys: KeyColumns) -> "DeleteEvents":
-        """Events from keys in any order, doubles dropped."""
+        """Events from keys in any order; of events with equal keys only the earliest stays."""
         ordered = _sorted_unique([keys.write_id, keys.bucket, keys.row_id, keys.current])
         return DeleteEvents(*ordered)
 
@@ -100,7 +101,10 @@ class DeleteEvents:
         return self.select(chosen)
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> "DeleteEvents":
-        """Those events that a mask chooses; on disk where these are, so that a bucket's share of many doesn't come into memory."""
+        """
+        The events that a mask chooses. They stay on disk where these events are on disk, so that a bucket's share of
+        many events doesn't use memory.
+        """
         if chosen.all():
             return self
         columns: list[Array] = [self.write_id, self.bucket, self.row_id, self.current]
@@ -120,12 +124,18 @@ class DeleteEvents:
         return tuple(sorted(found))
 
     def blocks(self, rows: int = _BLOCK) -> Iterator[KeyColumns]:
-        """The events as key columns, some at a time."""
+        """The events as key columns, at most `rows` at a time."""
         for start in range(0, len(self), rows):
             part = slice(start, start + rows)
             row_id = np.asarray(self.row_id[part])
             operation = np.full(len(row_id), DELETE, np.int32)
-            yield KeyColumns(operation, np.asarray(self.write_id[part]), np.asarray(self.bucket[part]), row_id, np.asarray(self.current[part]))
+            yield KeyColumns(
+                operation,
+                np.asarray(self.write_id[part]),
+                np.asarray(self.bucket[part]),
+                row_id,
+                np.asarray(self.current[part]),
+            )
 
     def between(self, first: RowKey, last: RowKey) -> tuple[int, int]:
         """Positions [start, stop) of the events whose keys lie between two keys, both included."""
@@ -134,30 +144,33 @@ class DeleteEvents:
         stop = int(search_keys(self, needles, after=True)[1])
         return start, max(start, stop)
 
-    def hit(self, bounds: StripeBounds) -> Hit:
+    def hit(self, bounds: StripeBounds) -> DeleteHit:
         """
-        Whether some row of a stripe is deleted, as far as its bounds tell.
+        Whether a row of a stripe is deleted, as far as the stripe's bounds tell.
 
-        CERTAIN where an event names a key that must be there: an exact end, or any key of a stripe without gaps.
+        CERTAIN where an event names a key that must be in the stripe: an exact first or last key, or any key of a
+        stripe without gaps.
         """
         start, stop = self.between(bounds.first, bounds.last)
-        found = Hit.NONE
+        found = DeleteHit.NONE
         gapless = bounds.exact and bounds.last.row_id - bounds.first.row_id + 1 == bounds.rows
         for at in range(start, stop, _BLOCK):
             part = slice(at, min(stop, at + _BLOCK))
             write_id, bucket, row_id = self.write_id[part], self.bucket[part], self.row_id[part]
-            inside = _within(write_id, bounds.write_id) & _within(bucket, bounds.bucket) & _within(row_id, bounds.row_id)
+            inside = (
+                _within(write_id, bounds.write_id) & _within(bucket, bounds.bucket) & _within(row_id, bounds.row_id)
+            )
             if not inside.any():
                 continue
             ends = (row_id == bounds.first.row_id) | (row_id == bounds.last.row_id)
             if gapless or (bounds.exact and (inside & ends).any()):
-                return Hit.CERTAIN
-            found = Hit.POSSIBLE
+                return DeleteHit.CERTAIN
+            found = DeleteHit.POSSIBLE
         return found
 
     def mask(self, keys: KeyColumns) -> npt.NDArray[np.bool_]:
         """
-        Which of some rows are deleted.
+        Which of the given rows are deleted.
 
         Args:
             keys: in ascending order, as in a file.
@@ -170,13 +183,21 @@ class DeleteEvents:
             return deleted
         start, stop = self.between(keys.key(0), keys.key(-1))
         if stop - start > len(keys):
-            events = DeleteEvents(self.write_id[start:stop], self.bucket[start:stop], self.row_id[start:stop], self.current[start:stop])
+            events = DeleteEvents(
+                self.write_id[start:stop], self.bucket[start:stop], self.row_id[start:stop], self.current[start:stop]
+            )
             at = np.minimum(search_keys(events, keys), len(events) - 1)
             return _equal(events, at, keys)
         for begin in range(start, stop, _BLOCK):
             part = slice(begin, min(stop, begin + _BLOCK))
             row_id = np.asarray(self.row_id[part])
-            wanted = KeyColumns(np.empty(len(row_id), np.int32), np.asarray(self.write_id[part]), np.asarray(self.bucket[part]), row_id, row_id)
+            wanted = KeyColumns(
+                np.empty(len(row_id), np.int32),
+                np.asarray(self.write_id[part]),
+                np.asarray(self.bucket[part]),
+                row_id,
+                row_id,
+            )
             at = np.minimum(search_keys(keys, wanted), len(keys) - 1)
             deleted[at[_equal(keys, at, wanted)]] = True
         return deleted
@@ -190,10 +211,11 @@ def read_events(
     share: Callable[[], Share] = lambda: EVERYTHING,
 ) -> Iterator[KeyColumns]:
     """
-    The valid events of delete files as they stand there; stripes that can't hold any that are wanted aren't read.
+    The valid events of delete files, in file order. Stripes that can't hold an event of the share aren't read.
 
     Args:
-        share: which are wanted; asked again and again, for it may shrink.
+        share: returns the wanted part of the events; called again for every stripe and batch, because the part may
+            shrink.
 
     Raises:
         CorruptFileError: as `DeleteEvents.load`.
@@ -204,13 +226,15 @@ def read_events(
                 continue
             for keys in read_keys(reader, tail, stripe):
                 if (keys.operation != DELETE).any():
-                    raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name}: stripe {stripe + 1} holds rows that aren't delete events")
+                    raise CorruptFileError(
+                        Reason.CORRUPT_FILE, f"{tail.name}: stripe {stripe + 1} holds rows that aren't delete events"
+                    )
                 valid = visible(keys, aborted, high_watermark)
                 yield share().of(keys if valid.all() else keys.select(valid))
 
 
 def visible(keys: KeyColumns, aborted: npt.NDArray[np.int64], high_watermark: int | None) -> npt.NDArray[np.bool_]:
-    """Which events count: their write id (`current`) isn't aborted and not above the high watermark."""
+    """Which events count: those whose write id (`current`) isn't aborted and isn't above the high watermark."""
     counts = np.ones(len(keys), np.bool_) if high_watermark is None else keys.current <= high_watermark
     if len(aborted):
         counts &= ~np.isin(keys.current, aborted)
@@ -222,25 +246,34 @@ def _within(values: Array, limits: tuple[int, int]) -> npt.NDArray[np.bool_]:
     return inside
 
 
-def _equal(sorted_keys: DeleteEvents | KeyColumns, at: npt.NDArray[np.intp], needles: KeyColumns) -> npt.NDArray[np.bool_]:
+def _equal(
+    sorted_keys: DeleteEvents | KeyColumns, at: npt.NDArray[np.intp], needles: KeyColumns
+) -> npt.NDArray[np.bool_]:
     equal: npt.NDArray[np.bool_] = (
-        (sorted_keys.write_id[at] == needles.write_id) & (sorted_keys.bucket[at] == needles.bucket) & (sorted_keys.row_id[at] == needles.row_id)
+        (sorted_keys.write_id[at] == needles.write_id)
+        & (sorted_keys.bucket[at] == needles.bucket)
+        & (sorted_keys.row_id[at] == needles.row_id)
     )
     return equal
 
 
 def _sorted_unique(columns: list[Array]) -> list[Array]:
-    """In key order; of equal keys the one with the smallest `current`."""
+    """The columns in key order; of equal keys the one with the smallest `current` stays."""
     write_id, bucket, row_id, current = columns
     order = np.lexsort((current, row_id, bucket, write_id))
     ordered = [column[order] for column in columns]
     first = np.ones(len(order), np.bool_)
-    first[1:] = (ordered[0][1:] != ordered[0][:-1]) | (ordered[1][1:] != ordered[1][:-1]) | (ordered[2][1:] != ordered[2][:-1])
+    first[1:] = (
+        (ordered[0][1:] != ordered[0][:-1]) | (ordered[1][1:] != ordered[1][:-1]) | (ordered[2][1:] != ordered[2][:-1])
+    )
     return ordered if first.all() else [column[first] for column in ordered]
 
 
 class _Collector:
-    """Gathers events; beyond the limit sorts what it has and writes it out as a run, to be merged at the end."""
+    """
+    Gathers events. Beyond the limit it sorts the gathered events and writes them out as a run; `finish` merges the
+    runs.
+    """
 
     def __init__(self, directory: str | Path | None, limit: int) -> None:
         self._directory = directory
@@ -265,7 +298,10 @@ class _Collector:
         return DeleteEvents(*runs[0])
 
     def _take(self) -> list[Array]:
-        columns = [np.concatenate([part[index] for part in self._parts] or [np.empty(0, kind)]) for index, (_, kind) in enumerate(_COLUMNS)]
+        columns = [
+            np.concatenate([part[index] for part in self._parts] or [np.empty(0, kind)])
+            for index, (_, kind) in enumerate(_COLUMNS)
+        ]
         self._parts, self._count = [], 0
         return _sorted_unique(columns)
 
@@ -282,7 +318,9 @@ class _Collector:
         runs = (left, right)
         while at[0] < len(left[0]) and at[1] < len(right[0]):
             ends = [min(len(run[0]), start + _BLOCK) for run, start in zip(runs, at, strict=True)]
-            bounds = [tuple(int(run[column][end - 1]) for column in range(3)) for run, end in zip(runs, ends, strict=True)]
+            bounds = [
+                tuple(int(run[column][end - 1]) for column in range(3)) for run, end in zip(runs, ends, strict=True)
+            ]
             bound = RowKey(*min(bounds))
             blocks = []
             for side, run in enumerate(runs):
@@ -298,7 +336,10 @@ class _Collector:
 
 
 class _RunWriter:
-    """Four growing temporary files, handed out as memory maps; unlinked from the start, so a killed process leaves nothing."""
+    """
+    Four growing temporary files, returned as memory maps. The files are unlinked from the start, so a killed process
+    leaves nothing on disk.
+    """
 
     def __init__(self, directory: str | Path | None) -> None:
         self._files = [tempfile.TemporaryFile(dir=directory) for _ in _COLUMNS]  # noqa: SIM115 - the maps outlive this block

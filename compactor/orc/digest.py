@@ -1,9 +1,11 @@
 """
-What rows hold, in one 64-bit sum per column: equal for equal rows in any order and in any batches, different when a value changes or moves to another row.
+Content of rows as one 64-bit sum per column: equal for equal rows in any order and in any batches, different when a
+value changes or moves to another row.
 
-A value's hash is mixed with the ROW__ID of its row (and, inside lists and maps, with its place) before it is added, so that values which were swapped between
-rows, columns or places don't cancel out. Hashed is what the file stores: integers, bits of floats, bytes of texts, unscaled decimals, days, nanoseconds since
-1970, lengths of lists and maps, tags of unions, and NULL as itself. 64 bits tell accidents apart; they are no protection against forgery.
+A value's hash is mixed with the ROW__ID of its row (and, inside lists and maps, with its place) before it is added, so
+that values which were swapped between rows, columns or places don't cancel out. The hashes are of what the file stores:
+integers, bits of floats, bytes of texts, unscaled decimals, days, nanoseconds since 1970, lengths of lists and maps,
+tags of unions, and NULL as a value of its own. 64 bits detect accidents; they are no protection against forgery.
 Source: docs/orc.md, "Digests".
 """
 
@@ -39,17 +41,18 @@ _FIXED: Final[dict[Kind, Any]] = {
 
 
 Owners = npt.NDArray[np.int64]
-"""The row that each value of a batch is part of."""
+"""For each value of a batch, the position of the row it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
     """
-    The sums of some rows; without columns: of none.
+    The sums of a set of rows; without columns: of no rows.
 
     Args:
-        keys: of their ROW__IDs and the write ids that wrote them.
-        columns: by column id inside the row, parents first; the row struct itself is 0.
+        rows: number of rows.
+        keys: sum over the rows' ROW__IDs and the write ids of the events (`currentTransaction`).
+        columns: sums by column id inside the row, parents first; the row struct itself is 0.
     """
 
     rows: int = 0
@@ -57,7 +60,7 @@ class Digest:
     columns: tuple[int, ...] = ()
 
     def __add__(self, other: "Digest") -> "Digest":
-        """Of both sets of rows."""
+        """The digest of both sets of rows together."""
         if not self.columns or not other.columns:
             return self if self.columns else other
         sums = tuple((one + two) % _WRAP for one, two in zip(self.columns, other.columns, strict=True))
@@ -68,7 +71,7 @@ NO_DIGEST: Final = Digest()
 
 
 def differences(row: HiveType, expected: Digest, found: Digest) -> list[str]:
-    """In what the digests of two sets of rows of one type differ: `rows`, `keys`, paths of columns."""
+    """Where the digests of two sets of rows of one type differ: `rows`, `keys`, paths of columns."""
     different = [name for name in ("rows", "keys") if getattr(expected, name) != getattr(found, name)]
     nothing = (0,) * sum(1 for _ in row.walk())
     pairs = zip(column_paths(row), expected.columns or nothing, found.columns or nothing, strict=True)
@@ -76,15 +79,20 @@ def differences(row: HiveType, expected: Digest, found: Digest) -> list[str]:
 
 
 def column_paths(node: HiveType, path: str = "") -> Iterator[str]:
-    """What the columns of a row are called for people: `a`, `s.x`, `list[]`, `map.key`, `union.0`; by column id, the row itself empty."""
+    """
+    The names of a row's columns in messages: `a`, `s.x`, `list[]`, `map.key`, `union.0`; in column id order, an empty
+    name for the row itself.
+    """
     yield path
     for number, child in enumerate(node.children):
-        name = {Kind.LIST: "[]", Kind.MAP: (".key", ".value")[number % 2], Kind.UNION: f".{number}"}.get(node.kind) or f".{node.names[number]}"
+        name = {Kind.LIST: "[]", Kind.MAP: (".key", ".value")[number % 2], Kind.UNION: f".{number}"}.get(
+            node.kind
+        ) or f".{node.names[number]}"
         yield from column_paths(child, f"{path}{name}".removeprefix("."))
 
 
 def key_hashes(keys: KeyColumns) -> Lanes:
-    """What binds values to their rows: a hash of each ROW__ID."""
+    """A hash of each ROW__ID, which binds values to their rows."""
     place = folded(keys.write_id.view(np.uint64), _KEY_PARTS[0])
     place ^= keys.bucket.astype(np.int64).view(np.uint64)
     row = folded(place, _KEY_PARTS[1])
@@ -108,7 +116,7 @@ class Digester:
 
     @property
     def digest(self) -> Digest:
-        """Of all that was added."""
+        """The digest of all rows added so far."""
         return Digest(self._rows, self._keys, tuple(self._sums))
 
     def add(self, keys: KeyColumns, values: Any, kept: Bools | None = None, zone: str = "") -> None:
@@ -116,9 +124,9 @@ class Digester:
         Add rows.
 
         Args:
-            values: the rows, a pyarrow.StructArray; also timestamps as 64-bit integers.
-            kept: which of them count; None: all.
-            zone: that the timestamps are stored in; part of what they are.
+            values: the rows, a pyarrow.StructArray; timestamps may also be 64-bit integers.
+            kept: which of the rows count; None: all.
+            zone: the time zone that the timestamps are stored in; it is part of their value.
         """
         self._zone = np.uint64(zlib.crc32(zone.encode()))
         bound = key_hashes(keys)
@@ -130,7 +138,10 @@ class Digester:
         self._sums[column] = (self._sums[column] + _sum(hashes, alive)) % _WRAP
 
     def _add(self, node: "_Node", values: Any, bound: Lanes, alive: Bools | None, owners: Owners | None) -> None:
-        """Add the values of one column that are alive: neither dropped with their row nor inside of NULL; then those of the columns inside."""
+        """
+        Add the live values of one column, which are neither dropped with their row nor inside a NULL; then those of the
+        columns inside.
+        """
         valid = None if not values.null_count else values.is_valid().to_numpy(zero_copy_only=False)
         hashed = node.hashed(values)
         if node.kind in _TIMESTAMPS:
@@ -151,12 +162,18 @@ class Digester:
                 tags = _tags(values)
                 for number, child in enumerate(node.children):
                     chosen = tags == number
-                    self._add(child, values.field(number), bound, chosen if alive_inside is None else chosen & alive_inside, owners)
+                    self._add(
+                        child,
+                        values.field(number),
+                        bound,
+                        chosen if alive_inside is None else chosen & alive_inside,
+                        owners,
+                    )
             case _:
                 pass
 
     def _add_items(self, node: "_Node", values: Any, bound: Lanes, alive: Bools | None, owners: Owners | None) -> None:
-        """Items of lists, entries of maps: bound to their row and to their place."""
+        """Add items of lists or entries of maps, bound to their row and to their place."""
         offsets = values.offsets.to_numpy()
         start, lengths = int(offsets[0]), np.diff(offsets)
         count = int(offsets[-1]) - start
@@ -165,14 +182,19 @@ class Digester:
         inside = None if alive is None else np.repeat(alive, lengths)
         children = (values.values,) if node.kind is Kind.LIST else (values.keys, values.items)
         for child, items in zip(node.children, children, strict=True):
-            self._add(child, items.slice(start, count), inner, inside, None if owners is None else np.repeat(owners, lengths))
+            self._add(
+                child, items.slice(start, count), inner, inside, None if owners is None else np.repeat(owners, lengths)
+            )
 
 
 class RowHashes(Digester):
-    """The same hashes, summed up for each row: to find out which rows differ, and in what."""
+    """The same hashes, summed for each row: shows which rows differ, and in which columns."""
 
     def of(self, keys: KeyColumns, values: Any, zone: str = "") -> Lanes:
-        """One row of sums for each column of the type, one column for each row of `values`; as `add`."""
+        """
+        A table of sums: one line for each column of the type, one field for each row of `values`. Arguments as in
+        `add`.
+        """
         self._zone = np.uint64(zlib.crc32(zone.encode()))
         self._table = np.zeros((len(self._sums), len(keys)), np.uint64)
         self._add(self._row, values, key_hashes(keys), None, np.arange(len(keys)))
@@ -180,7 +202,9 @@ class RowHashes(Digester):
 
     def _collect(self, column: int, hashes: Lanes, alive: Bools | None, owners: Owners | None) -> None:
         assert owners is not None
-        np.add.at(self._table[column], owners if alive is None else owners[alive], hashes if alive is None else hashes[alive])
+        np.add.at(
+            self._table[column], owners if alive is None else owners[alive], hashes if alive is None else hashes[alive]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +225,18 @@ class _Node:
         return _Node(node.kind, column, tuple(children))
 
     def hashed(self, values: Any) -> Lanes:
-        """A hash of each value, without what is inside; anything where it is NULL."""
+        """A hash of each value, without the values inside it; arbitrary where the value is NULL."""
         count = len(values)
         if self.kind in _FIXED:
             return _fixed(values, _FIXED[self.kind])
         match self.kind:
             case Kind.STRING | Kind.VARCHAR | Kind.CHAR | Kind.BINARY:
                 _, offsets, data = values.buffers()
-                ends = np.frombuffer(offsets, np.int32, count + 1, values.offset * 4).astype(np.int64) if offsets else np.zeros(count + 1, np.int64)
+                ends = (
+                    np.frombuffer(offsets, np.int32, count + 1, values.offset * 4).astype(np.int64)
+                    if offsets
+                    else np.zeros(count + 1, np.int64)
+                )
                 return hash_bytes(ends, np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8))
             case Kind.DECIMAL:
                 words = np.frombuffer(values.buffers()[1], np.uint64, 2 * count, values.offset * 16).reshape(count, 2)
@@ -226,7 +254,7 @@ class _Node:
 
 
 def _tags(values: Any) -> npt.NDArray[np.int8]:
-    """Which alternative each value of a union has; `type_codes` passes over the offset of a slice."""
+    """Which alternative each value of a union has; pyarrow's `type_codes` ignores the offset of a slice."""
     return np.frombuffer(values.buffers()[1], np.int8, len(values), values.offset)
 
 

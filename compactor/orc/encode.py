@@ -1,7 +1,8 @@
 """
-Rows to stripes: each output stripe is written by a writer of its own into memory, and handed to the splicer as it is.
+Encodes rows into stripes: a separate writer writes each output stripe into memory, and the splicer gets it unchanged.
 
-One writer per stripe keeps its limits ours (a C++ writer's stripe size counts buffers, not bytes on disk) and lets each stripe choose its dictionaries anew.
+One writer per stripe leaves the stripe's limits to this module (a C++ writer's stripe size counts buffers, not bytes on
+disk) and lets each stripe choose its dictionaries anew.
 """
 
 import io
@@ -19,8 +20,8 @@ from compactor.errors import RefusedError
 from compactor.orc.codec import Compression
 from compactor.orc.converters import CONVERTERS
 from compactor.orc.handles import MemoryReader
-from compactor.orc.image import BATCH_ROWS, column_name
 from compactor.orc.output import OutputFormat
+from compactor.orc.single_stripe import BATCH_ROWS, column_name
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import MAGIC, read_tail
 from compactor.orc.zones import TIMESTAMPS, UTC, in_zone
@@ -35,7 +36,7 @@ _ARROW_CODECS: Final = {
     Compression.ZSTD: "zstd",
 }
 _MEMORY_GUARD: Final = 128 << 20
-"""Bytes that a stripe's buffers may take by the writer's own count, which leaves out what dictionaries need."""
+"""Bytes that a stripe's buffers may take by the writer's own count, which excludes the memory of dictionaries."""
 _DICTIONARY_GUARD: Final = 256 << 20
 _DICTIONARY_ENTRY: Final = 8
 _STREAM_BUFFER: Final = 64 << 10
@@ -49,12 +50,18 @@ class Encoder:
 
     Args:
         splicer: of the output.
-        bytes_per_row: compressed, as far as the inputs tell; None learns it from the first stripe.
-        calendar: that dates count in, as in a footer.
+        bytes_per_row: compressed size of a row, estimated from the inputs; None: the encoder learns it from the first
+            stripe.
+        calendar: the calendar that dates count in, as in a footer.
     """
 
     def __init__(self, splicer: Splicer, bytes_per_row: float | None, calendar: int) -> None:
-        self._splicer, self._output, self._bytes_per_row, self._calendar = splicer, splicer.output, bytes_per_row, calendar
+        self._splicer, self._output, self._bytes_per_row, self._calendar = (
+            splicer,
+            splicer.output,
+            bytes_per_row,
+            calendar,
+        )
         self.zone = UTC
         self._stripe: _Stripe | None = None
         self._last: RowKey | None = None
@@ -62,7 +69,10 @@ class Encoder:
         self._most_rows = _DICTIONARY_GUARD // (_DICTIONARY_ENTRY * max(1, texts))
 
     def begin(self, zone: str) -> None:
-        """The timestamps of the rows that follow are in this time zone (`compactor.orc.zones`): a stripe has one."""
+        """
+        Set the time zone (`compactor.orc.zones`) of the timestamps in the following rows. A stripe has one zone, so a
+        change finishes the current stripe.
+        """
         if zone != self.zone:
             self.finish()
             self.zone = zone
@@ -79,13 +89,13 @@ class Encoder:
         self._after(stripe, last)
 
     def python(self, rows: Sequence[tuple[Any, ...]], last: RowKey | None) -> None:
-        """Append rows as pyorc takes them (see `converters`)."""
+        """Append rows in the form that pyorc takes (see `converters`)."""
         stripe = self._open(_PyorcStripe)
         stripe.write(rows)
         self._after(stripe, last)
 
     def finish(self) -> None:
-        """Write what is left."""
+        """Write the rows that are not yet in a finished stripe."""
         if self._stripe is None:
             return
         data, rows = self._stripe.close(), self._stripe.rows
@@ -106,7 +116,11 @@ class Encoder:
 
     def _after(self, stripe: "_Stripe", last: RowKey | None) -> None:
         self._last = last
-        limit = min(self._most_rows, _FIRST_ROWS) if self._bytes_per_row is None else min(self._most_rows, int(self._output.stripe_bytes / self._bytes_per_row))
+        limit = (
+            min(self._most_rows, _FIRST_ROWS)
+            if self._bytes_per_row is None
+            else min(self._most_rows, int(self._output.stripe_bytes / self._bytes_per_row))
+        )
         if stripe.rows >= limit or stripe.full:
             self.finish()
 
@@ -141,7 +155,10 @@ class _ArrowStripe:
 
     @property
     def full(self) -> bool:
-        """Whether the writer has flushed a stripe: its buffers had reached the guard. Then nothing is left in it, as each write is one batch of its own."""
+        """
+        Whether the writer has flushed a stripe because its buffers reached the guard. The writer then holds no more
+        rows, because each write is one batch of its own.
+        """
         return bool(self._buffer.tell() > len(MAGIC))
 
     def write(self, data: Any) -> None:
@@ -180,7 +197,10 @@ class _PyorcStripe:
         try:
             self._writer.writerows(data)
         except (TypeError, ValueError) as error:
-            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"rows with timestamps that Arrow can't write can't be written by pyorc either: {error}") from error
+            raise RefusedError(
+                Reason.UNSUPPORTED_FORMAT,
+                f"rows with timestamps that Arrow can't write can't be written by pyorc either: {error}",
+            ) from error
         self.rows += len(data)
 
     def close(self) -> memoryview:
@@ -189,7 +209,9 @@ class _PyorcStripe:
 
 
 def _bloom_columns(output: OutputFormat, *, timestamps: bool) -> list[int]:
-    """Column ids of the top-level table columns that get Bloom filters; with or without those that hold timestamps."""
+    """
+    Column ids of the top-level table columns that get Bloom filters, with or without columns that hold timestamps.
+    """
     wanted = {name.lower() for name in output.bloom_columns}
     found: list[int] = []
     column = 7 if output.is_acid else 1
@@ -201,7 +223,10 @@ def _bloom_columns(output: OutputFormat, *, timestamps: bool) -> list[int]:
 
 
 def _safe_types(tree: HiveType) -> HiveType:
-    """Fields called by their column ids; char and varchar as strings, whose bytes the writer neither pads nor cuts. The splicer gives the true types back."""
+    """
+    The types as pyorc's writer gets them: fields named by their column ids; char and varchar as strings, whose bytes
+    the writer neither pads nor cuts. The splicer restores the true types.
+    """
     numbers = count()
 
     def rename(node: HiveType) -> tuple[int, HiveType]:
@@ -210,6 +235,8 @@ def _safe_types(tree: HiveType) -> HiveType:
         names = tuple(column_name(number) for number, _ in inside) if node.kind is Kind.STRUCT else ()
         if node.kind in {Kind.CHAR, Kind.VARCHAR}:
             return column, HiveType(Kind.STRING)
-        return column, HiveType(node.kind, tuple(child for _, child in inside), names, node.length, node.precision, node.scale)
+        return column, HiveType(
+            node.kind, tuple(child for _, child in inside), names, node.length, node.precision, node.scale
+        )
 
     return rename(tree)[1]

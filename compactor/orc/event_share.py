@@ -1,7 +1,8 @@
 """
-Which part of a partition's delete events somebody needs: those of one bucket, those between two keys.
+Which part of a partition's delete events a task needs: those of one bucket, those between two keys.
 
-What lies outside is passed over where the statistics of a stripe tell, else row by row; so a task that recodes some stripes holds only their events.
+Events outside that part are skipped by stripe where the statistics tell, else row by row, so a task that recodes some
+stripes holds only the events of those stripes.
 """
 
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from compactor.orc.tail import Tail
 @dataclass(frozen=True, slots=True)
 class Share:
     """
+    A part of a partition's delete events.
+
     Args:
-        bucket: events of rows whose bucket field decodes to it; None: of all.
+        bucket: events of rows whose bucket field decodes to it; None: of all buckets.
         first, last: events whose keys lie between these, both included; None: no bound.
     """
 
@@ -29,10 +32,11 @@ class Share:
 
     def may_be_in(self, tail: Tail, stripe: int) -> bool:
         """
-        Whether a stripe can hold such events; what its statistics don't tell is possible.
+        Whether a stripe can hold events of this share; True where the stripe's statistics don't tell.
 
-        Its ranges alone count, not the key index: a row may have several events, some in the next stripe (one of a writer that was aborted, then one that
-        counts), and a streaming writer's events ascend only inside each transaction.
+        Only the ranges of the statistics count, not the key index: a row may have several events, some in the next
+        stripe (one of an aborted write, then one that counts), and a streaming writer's events ascend only inside each
+        transaction.
         """
         if self.first is None and self.last is None:
             return True
@@ -43,7 +47,7 @@ class Share:
         return (self.first is None or high >= self.first) and (self.last is None or low <= self.last)
 
     def of(self, keys: KeyColumns) -> KeyColumns:
-        """Those of some events that belong to it."""
+        """The given events that belong to this share."""
         chosen = np.ones(len(keys), np.bool_)
         if self.bucket is not None:
             chosen &= decode_buckets(keys.bucket) == self.bucket
@@ -58,10 +62,12 @@ EVERYTHING = Share()
 
 
 def _from(keys: KeyColumns, bound: RowKey) -> npt.NDArray[np.bool_]:
-    """Which keys aren't below a bound."""
+    """Which keys are at or above a bound."""
     same_write = keys.write_id == bound.write_id
     same_both = same_write & (keys.bucket == bound.bucket)
     reached: npt.NDArray[np.bool_] = (
-        (keys.write_id > bound.write_id) | (same_write & (keys.bucket > bound.bucket)) | (same_both & (keys.row_id >= bound.row_id))
+        (keys.write_id > bound.write_id)
+        | (same_write & (keys.bucket > bound.bucket))
+        | (same_both & (keys.row_id >= bound.row_id))
     )
     return reached

@@ -1,8 +1,8 @@
 """
 All delete events of a bucket, one window of ascending keys after the other.
 
-No more than a window is in memory and nothing on disk, however many events there are: each window is a pass over those stripes whose statistics admit its keys,
-and keeps the smallest keys that it meets.
+Only one window is in memory and nothing on disk, however many events there are. Each window is a pass over the stripes
+whose statistics admit its keys; the pass keeps the smallest keys that it meets.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,11 +28,12 @@ def event_windows(
     share: Share = EVERYTHING,
 ) -> Iterator[DeleteEvents]:
     """
-    The valid events of some delete files, one per key, in windows of ascending keys; at least one window, which may be empty.
+    The valid events of some delete files, one per key, in windows of ascending keys; at least one window, which may be
+    empty.
 
     Args:
         sources: called once for each window.
-        most: events in a window; about half as many again are held while one is looked for.
+        most: events in a window; about half as many again are held in memory while a window is collected.
 
     Raises:
         CorruptFileError: as `DeleteEvents.load`.
@@ -50,7 +51,7 @@ def event_windows(
 
 
 class _Smallest:
-    """Keeps the smallest so many of the events that it is shown."""
+    """Keeps the `most` smallest of the events that are added."""
 
     def __init__(self, share: Share, most: int) -> None:
         self._share = share
@@ -59,7 +60,7 @@ class _Smallest:
         self._count = 0
 
     def wanted(self) -> Share:
-        """What may still be among them: less and less."""
+        """The share that may still hold one of the smallest events; it shrinks as events are added."""
         return self._share
 
     def add(self, keys: KeyColumns) -> None:
@@ -77,7 +78,11 @@ class _Smallest:
             part = slice(0, self._most)
             events = DeleteEvents(events.write_id[part], events.bucket[part], events.row_id[part], events.current[part])
             self._share = replace(self._share, last=_key(events, -1))
-        self._parts = [KeyColumns(np.full(len(events), DELETE, np.int32), events.write_id, events.bucket, events.row_id, events.current)]
+        self._parts = [
+            KeyColumns(
+                np.full(len(events), DELETE, np.int32), events.write_id, events.bucket, events.row_id, events.current
+            )
+        ]
         self._count = len(events)
         return events
 

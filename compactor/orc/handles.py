@@ -1,7 +1,7 @@
 """
-How this package reaches bytes: two small protocols, and bytes at hand as a file.
+How this package reads and writes bytes: two small protocols, and a reader of bytes in memory.
 
-`compactor.storage` drivers hand out objects of these shapes; nothing here knows a file system's names.
+`compactor.storage` drivers return objects of these shapes; this module knows nothing of file systems.
 """
 
 from typing import Protocol, runtime_checkable
@@ -31,12 +31,12 @@ class Sink(Protocol):
     def write(self, data: bytes | bytearray | memoryview) -> None: ...
 
     def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
-        """Append `length` bytes of `reader` from `offset` on, the cheapest way the two allow."""
+        """Append `length` bytes of `reader` from `offset` on, in the cheapest way that sink and reader allow."""
         ...
 
 
 class MemoryReader:
-    """Bytes at hand as a file."""
+    """Bytes in memory as a readable file."""
 
     def __init__(self, data: bytes | memoryview, name: str = "memory") -> None:
         self._data = memoryview(data)

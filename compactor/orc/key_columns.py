@@ -21,10 +21,10 @@ class KeyColumns:
 
     Args:
         operation: int32; 0 insert, 2 delete.
-        write_id: int64; who inserted the row (`originalTransaction`).
+        write_id: int64; the write that inserted the row (`originalTransaction`).
         bucket: int32; the packed bucket field.
         row_id: int64.
-        current: int64; who wrote this event (`currentTransaction`).
+        current: int64; the write that wrote this event (`currentTransaction`).
     """
 
     operation: npt.NDArray[np.int32]
@@ -40,8 +40,14 @@ class KeyColumns:
         return RowKey(int(self.write_id[position]), int(self.bucket[position]), int(self.row_id[position]))
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice) -> "KeyColumns":
-        """Those rows that a mask, positions or a slice choose."""
-        return KeyColumns(self.operation[chosen], self.write_id[chosen], self.bucket[chosen], self.row_id[chosen], self.current[chosen])
+        """The rows that a mask, positions or a slice choose."""
+        return KeyColumns(
+            self.operation[chosen],
+            self.write_id[chosen],
+            self.bucket[chosen],
+            self.row_id[chosen],
+            self.current[chosen],
+        )
 
     @staticmethod
     def concat(parts: Sequence["KeyColumns"]) -> "KeyColumns":
@@ -56,22 +62,32 @@ class KeyColumns:
 
     @staticmethod
     def of(keys: Sequence[RowKey]) -> "KeyColumns":
-        """Keys to search with: rows that nobody wrote, their operation and `current` are 0."""
+        """Keys to search with; they stand for no written rows, so their operation and `current` are 0."""
         write_id, bucket, row_id = zip(*keys, strict=True)
         nothing = np.zeros(len(keys), np.int64)
-        return KeyColumns(nothing.astype(np.int32), np.array(write_id, np.int64), np.array(bucket, np.int32), np.array(row_id, np.int64), nothing)
+        return KeyColumns(
+            nothing.astype(np.int32),
+            np.array(write_id, np.int64),
+            np.array(bucket, np.int32),
+            np.array(row_id, np.int64),
+            nothing,
+        )
 
     def ascending(self) -> bool:
         """Whether each key is greater than the one before it."""
         write_id, bucket, row_id = self.write_id, self.bucket, self.row_id
         same_write = write_id[1:] == write_id[:-1]
         same_both = same_write & (bucket[1:] == bucket[:-1])
-        greater = (write_id[1:] > write_id[:-1]) | (same_write & (bucket[1:] > bucket[:-1])) | (same_both & (row_id[1:] > row_id[:-1]))
+        greater = (
+            (write_id[1:] > write_id[:-1])
+            | (same_write & (bucket[1:] > bucket[:-1]))
+            | (same_both & (row_id[1:] > row_id[:-1]))
+        )
         return bool(greater.all())
 
 
 class KeyArrays(Protocol):
-    """Keys in order, by column."""
+    """Columns of keys in ascending key order."""
 
     @property
     def write_id(self) -> npt.NDArray[np.int64]: ...
@@ -87,9 +103,10 @@ class KeyArrays(Protocol):
 
 def search_keys(sorted_keys: KeyArrays, needles: KeyColumns, *, after: bool = False) -> npt.NDArray[np.intp]:
     """
-    Where each needle would be inserted to keep key order, before its equals or after them: a binary search of all needles at once.
+    Where each needle would be inserted to keep key order, before its equals or after them: a binary search of all
+    needles at once.
 
-    One `searchsorted` does it where the first two parts of the key don't vary.
+    Where the first two parts of the key don't vary, one `searchsorted` is enough.
     """
     count = len(sorted_keys)
     if (
@@ -107,7 +124,11 @@ def search_keys(sorted_keys: KeyArrays, needles: KeyColumns, *, after: bool = Fa
         write_id, bucket, row_id = sorted_keys.write_id[middle], sorted_keys.bucket[middle], sorted_keys.row_id[middle]
         same_write = write_id == needles.write_id
         same_both = same_write & (bucket == needles.bucket)
-        smaller = (write_id < needles.write_id) | (same_write & (bucket < needles.bucket)) | (same_both & (row_id < needles.row_id))
+        smaller = (
+            (write_id < needles.write_id)
+            | (same_write & (bucket < needles.bucket))
+            | (same_both & (row_id < needles.row_id))
+        )
         if after:
             smaller |= same_both & (row_id == needles.row_id)
         active = low < high
@@ -117,10 +138,12 @@ def search_keys(sorted_keys: KeyArrays, needles: KeyColumns, *, after: bool = Fa
 
 
 def _constant(keys: KeyArrays) -> bool:
-    """Whether all keys share write id and bucket; keys are in order, so the ends tell."""
+    """
+    Whether all keys share write id and bucket. The keys are in order, so comparing the first with the last is enough.
+    """
     return bool(len(keys) and keys.write_id[0] == keys.write_id[-1] and keys.bucket[0] == keys.bucket[-1])
 
 
 def keys_up_to(keys: KeyColumns, bound: RowKey) -> int:
-    """How many of some ascending keys aren't above `bound`."""
+    """How many of the given ascending keys are at or below `bound`."""
     return int(search_keys(keys, KeyColumns.of([bound]), after=True)[0])

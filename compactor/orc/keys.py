@@ -1,5 +1,5 @@
 """
-The keys of a full-ACID file's rows: decoded, as the file's own index tells them, and as its statistics bound them.
+The keys of a full-ACID file's rows: decoded, as the file's key index records them, and as its statistics bound them.
 
 Source: docs/orc.md; Hive's OrcRecordUpdater.KeyIndexBuilder and OrcAcidUtils.parseKeyIndex.
 """
@@ -12,9 +12,9 @@ from compactor.acid.row_id import RowKey
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.consistency import DecodedKeys
 from compactor.orc.handles import RandomReader
-from compactor.orc.image import BATCH_ROWS, read_batches
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.single_stripe import BATCH_ROWS, read_batches
 from compactor.orc.tail import Tail
 from compactor.reasons import Reason
 
@@ -28,14 +28,15 @@ _KEY_COLUMNS: Final = (1, 2, 3, 4, 5)
 @dataclass(frozen=True, slots=True)
 class StripeBounds:
     """
-    Where the keys of a stripe lie.
+    Bounds of the keys of a stripe.
 
     Every key is between `first` and `last` (both included, in key order) and inside the ranges of its three parts.
 
     Args:
         exact: `first` and `last` are keys of the stripe, not only bounds.
-        write_id, bucket, row_id, current, operation: (minimum, maximum) of each column; the last two None where the file doesn't tell.
-        rows: of the stripe.
+        write_id, bucket, row_id, current, operation: (minimum, maximum) of each column; the last two are None where the
+            file doesn't state them.
+        rows: number of rows in the stripe.
     """
 
     first: RowKey
@@ -54,7 +55,8 @@ def read_keys(reader: RandomReader, tail: Tail, stripe: int, rows: int = BATCH_R
     Decode the five ACID columns of one stripe, and read no other stream.
 
     Raises:
-        CorruptFileError: not an ACID file, undecodable, a NULL in a key, or other keys than the stripe's statistics tell of (found out after the last of them).
+        CorruptFileError: the file isn't an ACID file or can't be decoded, a key holds NULL, or the keys differ from the
+            stripe's statistics (raised after the last batch).
     """
     if not tail.is_acid:
         raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} isn't a full-ACID file: its columns are {tail.tree}")
@@ -81,7 +83,8 @@ def key_columns(batch: Any, name: str, stripe: int) -> KeyColumns:
 
 def parse_key_index(tail: Tail) -> list[RowKey] | None:
     """
-    The last key of each stripe, as the writer noted it; None where it didn't, or what it noted can't be (HIVE-18817 left entries out).
+    The last key of each stripe, as the writer recorded it in the file; None where the record is missing or impossible
+    (HIVE-18817 left entries out).
 
     Source: Hive's OrcRecordUpdater.parseKeyIndex.
     """
@@ -94,7 +97,7 @@ def format_key_index(keys: Sequence[RowKey]) -> bytes:
 
 
 def acid_stats(tail: Tail) -> tuple[int, int, int] | None:
-    """Inserts, updates and deletes as the writer counted them; None where it didn't."""
+    """Inserts, updates and deletes as the writer recorded them; None where the record is missing or can't be read."""
     noted = tail.user_metadata.get(ACID_STATS)
     if noted is None:
         return None
@@ -107,7 +110,8 @@ def acid_stats(tail: Tail) -> tuple[int, int, int] | None:
 
 def stripe_bounds(tail: Tail, index: int) -> StripeBounds | None:
     """
-    Bounds of a stripe's keys from its statistics, tightened by the key index; None where the statistics can't be trusted.
+    Bounds of a stripe's keys from its statistics, tightened by the key index; None where the statistics can't be
+    trusted.
 
     Source: the ORC specification, "Column statistics"; Hive's VectorizedOrcAcidRowBatchReader.findMinMaxKeys.
     """
@@ -135,7 +139,8 @@ def stripe_bounds(tail: Tail, index: int) -> StripeBounds | None:
 
 def last_key(reader: RandomReader, tail: Tail, index: int) -> RowKey:
     """
-    The last key of a stripe: from the key index, else proven by statistics, else decoded.
+    The last key of a stripe: from exact statistics, else from the key index where the statistics agree with it, else
+    decoded.
 
     Raises:
         RefusedError: the stripe has no rows.

@@ -1,8 +1,9 @@
 """
 64-bit hashes of many values at once, in NumPy.
 
-Not for cryptography: a changed value goes unnoticed with a chance of about 2**-64. Arrays go in, uint64 arrays of the same length come out. A hash is final only
-when it is `mixed`: until then its high bits depend on more of the value than its low ones.
+Not for cryptography: a changed value goes unnoticed with a chance of about 2**-64. Arrays go in, uint64 arrays of the
+same length come out. A hash is final only after `mixed`: before that, its high bits depend on more of the value than
+its low ones.
 """
 
 from typing import Final
@@ -19,11 +20,11 @@ _WORD: Final = 8
 _FEW: Final = 3
 _STRINGS: Final = 1 << 13
 _BLOCK: Final = 1 << 15
-"""Words that are hashed at a time: what stays in a core's cache."""
+"""Words that are hashed at a time, so few that they stay in a core's cache."""
 
 
 def mixed(values: Lanes) -> Lanes:
-    """Spread every bit of each value over all of its 64."""
+    """Spread every bit of each value over all 64 bits."""
     out = folded(values, _MULTIPLIERS[0])
     out *= _MULTIPLIERS[1]
     out ^= out >> _HALF
@@ -31,25 +32,26 @@ def mixed(values: Lanes) -> Lanes:
 
 
 def folded(values: Lanes, factor: np.uint64) -> Lanes:
-    """Half of that: multiplied by an odd number, the high half joined to the low one."""
+    """Half of `mixed`: multiply by an odd number, then XOR the high half into the low one."""
     out = values * factor
     out ^= out >> _HALF
     return out
 
 
 def hash_wide(low: Lanes, high: Lanes) -> Lanes:
-    """Of values of two words."""
+    """Hashes of values of two words."""
     return folded(high, _MULTIPLIERS[1]) ^ low
 
 
 def hash_bytes(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> Lanes:
     """
-    Of byte strings that lie one after the other.
+    Hashes of byte strings that lie one after the other.
 
-    A string's hash is made of its words of eight bytes, each folded by an odd number that depends on its place, and of its length.
+    A string's hash is made of its words of eight bytes, each folded by an odd number that depends on the word's place,
+    and of the string's length.
 
     Args:
-        offsets: one more than there are strings; into `data`.
+        offsets: positions in `data`; one more than there are strings.
     """
     lengths = np.diff(offsets)
     sums = lengths.astype(np.uint64)
@@ -79,15 +81,17 @@ def hash_bytes(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> L
 
 
 def _words(data: npt.NDArray[np.uint8], beyond: int) -> Lanes:
-    """The eight bytes from each byte on, also from those of so many words behind the last, as if zeros followed."""
+    """The eight bytes that start at each byte position, with zeros for `beyond` words after the last byte."""
     padded = np.empty(len(data) + beyond * _WORD, np.uint8)
     padded[: len(data)] = data
     padded[len(data) :] = 0
-    return np.lib.stride_tricks.as_strided(padded[:_WORD].view(np.uint64), shape=(len(padded) - _WORD + 1,), strides=(1,))
+    return np.lib.stride_tricks.as_strided(
+        padded[:_WORD].view(np.uint64), shape=(len(padded) - _WORD + 1,), strides=(1,)
+    )
 
 
 def _add_even(sums: Lanes, words: Lanes, length: int, weights: Lanes) -> None:
-    """Strings of one length: their first words, then their second, and so on."""
+    """Add strings of one length: their first words, then their second, and so on."""
     if not length:
         return
     table = np.lib.stride_tricks.as_strided(words, shape=(len(sums), len(weights)), strides=(length, _WORD))
@@ -99,15 +103,26 @@ def _add_even(sums: Lanes, words: Lanes, length: int, weights: Lanes) -> None:
             total += folded(part[:, place] << rest if place == len(weights) - 1 and rest else part[:, place], weight)
 
 
-def _add_short(sums: Lanes, words: Lanes, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], weights: Lanes) -> None:
-    """Strings of a few words: a word of each at a time, nothing of those that have none there."""
+def _add_short(
+    sums: Lanes, words: Lanes, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], weights: Lanes
+) -> None:
+    """
+    Add strings of a few words: the n-th word of every string at a time, nothing for strings that have no n-th word.
+    """
     for place, weight in enumerate(weights):
         half = np.clip((place + 1) * _WORD - lengths, 0, _WORD).astype(np.uint64) << np.uint64(2)
         sums += folded((words[starts + place * _WORD] << half) << half, weight)
 
 
-def _add_words(sums: Lanes, words: Lanes, strings: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]], weights: Lanes) -> None:
-    """Strings of any length: where they start, their bytes, their words."""
+def _add_words(
+    sums: Lanes,
+    words: Lanes,
+    strings: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    weights: Lanes,
+) -> None:
+    """
+    Add strings of any length. `strings` holds their start positions, their lengths in bytes and their lengths in words.
+    """
     starts, lengths, counts = strings
     rest = ((counts << 3) - lengths).astype(np.uint64) << np.uint64(3)
     ends = np.cumsum(counts)

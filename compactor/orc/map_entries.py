@@ -1,7 +1,8 @@
 """
-How many entries the maps of a stripe have: as Arrow reads them, and as pyorc's dictionaries kept them.
+Counts the entries of a stripe's maps, as Arrow reads them and as pyorc's dictionaries keep them.
 
-A map may hold one key twice, or 0.0 beside -0.0. A dictionary keeps one of them, and does so before a digest is taken: so entries are counted.
+A map may hold one key twice, or 0.0 beside -0.0. A dictionary keeps one of them and drops the other before a digest is
+taken, so no digest shows the loss; the entries are counted instead.
 """
 
 from collections.abc import Sequence
@@ -13,18 +14,18 @@ import pyarrow as pa
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError
 from compactor.orc.handles import RandomReader
-from compactor.orc.image import read_batches
+from compactor.orc.single_stripe import read_batches
 from compactor.orc.tail import Tail
 from compactor.reasons import Reason
 
 
 class DecodedMaps:
     """
-    Counts the map entries of one stripe's rows as they are decoded into dictionaries; `check` compares.
+    Counts the map entries of one stripe's rows while they are decoded into dictionaries; `check` compares the count.
 
     Args:
-        row: the struct that the rows have.
-        batch_rows: to decode at a time, where that is needed.
+        row: the struct type of the rows.
+        batch_rows: rows to decode at a time, when `check` decodes the maps.
     """
 
     def __init__(self, reader: RandomReader, tail: Tail, stripe: int, row: HiveType, batch_rows: int) -> None:
@@ -33,13 +34,14 @@ class DecodedMaps:
         self._seen = 0
 
     def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Rows as they go on."""
+        """Count the entries of decoded rows."""
         if self._columns:
             self._seen += _kept(rows, self._row)
 
     def check(self) -> None:
         """
-        Refuse the stripe when entries are missing. Its maps are decoded by Arrow, with timestamps that it can read.
+        Refuse the stripe when entries are missing. Arrow decodes the stripe's maps for the comparison, with timestamps
+        reduced to a form that it can read.
 
         Raises:
             CorruptFileError: Arrow can't decode the maps.
@@ -47,7 +49,9 @@ class DecodedMaps:
         """
         if not self._columns:
             return
-        batches = read_batches(self._reader, self._tail, self._stripe, self._columns, rows=self._batch_rows, without_seconds=True)
+        batches = read_batches(
+            self._reader, self._tail, self._stripe, self._columns, rows=self._batch_rows, without_seconds=True
+        )
         stored = sum(_stored(column) for batch in batches for column in batch.columns)
         if self._seen != stored:
             what = "holds equal keys in a map (0.0 and -0.0 are equal) beside timestamps that Arrow can't rewrite, here or in a file that it is merged with"
@@ -56,7 +60,7 @@ class DecodedMaps:
 
 
 def _kept(values: Sequence[Any], node: HiveType) -> int:
-    """Entries of the maps in some values of one type, at any depth."""
+    """Number of map entries in values of one type, at any depth."""
     if not node.holds((Kind.MAP,)):
         return 0
     present = [value for value in values if value is not None]
@@ -66,12 +70,14 @@ def _kept(values: Sequence[Any], node: HiveType) -> int:
         case Kind.LIST:
             return _kept(list(chain.from_iterable(present)), node.children[0])
         case _:
-            keys, items = (list(chain.from_iterable(found)) for found in (present, (value.values() for value in present)))
+            keys, items = (
+                list(chain.from_iterable(found)) for found in (present, (value.values() for value in present))
+            )
             return len(keys) + _kept(keys, node.children[0]) + _kept(items, node.children[1])
 
 
 def _stored(values: Any) -> int:
-    """The same of an Arrow array."""
+    """Number of map entries in an Arrow array, at any depth."""
     kind = values.type
     if pa.types.is_struct(kind):
         return sum(_stored(values.field(number)) for number in range(kind.num_fields))
@@ -84,6 +90,6 @@ def _stored(values: Any) -> int:
 
 
 def _span(values: Any) -> tuple[int, int]:
-    """Where the items of an array of lists or maps start, and how many they are."""
+    """Position of the first item of an array of lists or maps, and the number of its items."""
     first, last = values.offsets[0].as_py(), values.offsets[-1].as_py()
     return first, last - first

@@ -1,7 +1,8 @@
 """
-Sources in key order: one after the other where they don't overlap, merged batch by batch where they do.
+Rows of several sources in key order: one source after the other where they don't overlap, merged batch by batch where
+they do.
 
-At most a batch of each overlapping source is in memory; a source isn't opened before its first key is due.
+At most one batch of each overlapping source is in memory; a source isn't opened before its first key is due.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,16 +15,16 @@ import numpy.typing as npt
 from compactor.acid.row_id import RowKey
 from compactor.errors import RefusedError
 from compactor.orc.chunks import ArrowRows, Chunk, PythonRows
-from compactor.orc.image import BATCH_ROWS
 from compactor.orc.key_columns import KeyColumns, keys_up_to
 from compactor.orc.rows import SourceRows
+from compactor.orc.single_stripe import BATCH_ROWS
 from compactor.reasons import Reason
 
 _LOWEST = RowKey(-(1 << 63), -(1 << 31), -(1 << 63))
 
 
 class _Cursor:
-    """What is left of one source's current chunk."""
+    """The unread rest of one source's current chunk."""
 
     def __init__(self, rows: SourceRows) -> None:
         self.first = rows.first or _LOWEST
@@ -32,14 +33,14 @@ class _Cursor:
         self.chunk: Chunk | None = None
 
     def advance(self) -> bool:
-        """Load the next chunk; False at the end."""
+        """Load the next chunk; False at the end of the source."""
         if self._chunks is None:
             self._chunks = iter(self._rows)
         self.chunk = next(self._chunks, None)
         return self.chunk is not None
 
     def take(self, bound: RowKey) -> Chunk | None:
-        """Hand out the rows up to `bound`."""
+        """Return the rows up to `bound` and remove them from the current chunk; None when there are none."""
         assert self.chunk is not None
         chunk, stop = self.chunk, keys_up_to(self.chunk.keys, bound)
         if stop == 0:
@@ -77,9 +78,10 @@ def merged(sources: Sequence[SourceRows]) -> Iterator[Chunk]:
 
 def _pieces(parts: Sequence[Chunk]) -> Iterator[Chunk]:
     """
-    The parts' rows in key order, those of one time zone at a time.
+    The parts' rows in key order, in pieces of one time zone each.
 
-    No more rows at once than one source hands out: a writer that flushes a stripe must find nothing left to start another with.
+    A piece has at most as many rows as one source returns at a time: when a writer flushes a stripe, no rows may be
+    left that would start another.
     """
     chunk, order = _interleaved(parts)
     zones = [part.zone for part in parts]
@@ -92,13 +94,14 @@ def _pieces(parts: Sequence[Chunk]) -> Iterator[Chunk]:
 
 
 def _interleaved(parts: Sequence[Chunk]) -> tuple[Chunk, npt.NDArray[np.intp]]:
-    """All rows in key order, and where each of them was in the parts one after the other."""
+    """All rows in key order, and for each row its position in the concatenated parts."""
     keys = KeyColumns.concat([part.keys for part in parts])
     order = np.lexsort((keys.row_id, keys.bucket, keys.write_id))
     ordered = keys.select(order)
     if not ordered.ascending():
         raise RefusedError(
-            Reason.DUPLICATE_RANGE, f"the same ROW__ID is in two of the files to be merged, between {tuple(ordered.key(0))} and {tuple(ordered.key(-1))}"
+            Reason.DUPLICATE_RANGE,
+            f"the same ROW__ID is in two of the files to be merged, between {tuple(ordered.key(0))} and {tuple(ordered.key(-1))}",
         )
     arrow = [part.rows for part in parts if isinstance(part.rows, ArrowRows)]
     python = [part.rows for part in parts if isinstance(part.rows, PythonRows)]

@@ -1,5 +1,5 @@
 """
-What an output file looks like, and whether an input's stripes may be part of it as they are.
+Properties of an output file, and whether an input's stripes may be copied into it unchanged.
 
 Pure decisions on tails. Source: docs/orc.md; Java's OrcFile.mergeFiles for the list of what has to agree.
 """
@@ -35,11 +35,13 @@ class OutputFormat:
 
     Args:
         types: the root type: `acid_type(row)`, or the row itself for a file without ACID columns.
-        block_size: bytes of an uncompressed chunk in recoded stripes and in the tail; copied stripes may have smaller or larger ones.
-        stride: rows of a row index entry; at least 1: Hive trusts no statistics of a file without indexes (HIVE-20604).
+        block_size: bytes of an uncompressed chunk in recoded stripes and in the tail; copied stripes may have smaller
+            or larger chunks.
+        stride: rows of a row index entry; at least 1, because Hive trusts no statistics of a file without indexes
+            (HIVE-20604).
         stripe_bytes: compressed size that recoded stripes aim at.
         bloom_columns: names of top-level table columns that get Bloom filters in recoded stripes.
-        bloom_fpp: their rate of false positives.
+        bloom_fpp: rate of false positives of the Bloom filters.
         one_zone: timestamps of different time zones may not share the file (`compactor.orc.zones.may_follow`).
     """
 
@@ -54,7 +56,9 @@ class OutputFormat:
 
     def __post_init__(self) -> None:
         if self.stride < 1 or not 0 < self.block_size < 1 << 23:
-            raise ValueError(f"row index stride {self.stride} must be above 0, compression block size {self.block_size} between 1 and 8 MiB")
+            raise ValueError(
+                f"row index stride {self.stride} must be above 0, compression block size {self.block_size} between 1 and 8 MiB"
+            )
 
     @property
     def is_acid(self) -> bool:
@@ -67,7 +71,10 @@ class OutputFormat:
 
 
 def positional(row: HiveType) -> bool:
-    """Whether a file's columns have no names of their own (`_col0`, `_col1` … of old CTAS files): Hive then goes by position."""
+    """
+    Whether a file's columns have no names of their own (`_col0`, `_col1` … of old CTAS files): Hive then matches them
+    by position.
+    """
     return bool(row.names) and all(_POSITIONAL.fullmatch(name) for name in row.names)
 
 
@@ -76,7 +83,7 @@ def compatible(tail: Tail, output: OutputFormat, stripe: int | None = None) -> s
     Why the stripes of a file can't be copied into an output file; None when they can.
 
     Args:
-        stripe: look at this stripe's statistics too.
+        stripe: index of a stripe whose statistics are checked too.
     """
     if not _same_types(tail, output):
         return f"its columns {tail.row_tree} aren't the table's {output.row}"
@@ -85,7 +92,9 @@ def compatible(tail: Tail, output: OutputFormat, stripe: int | None = None) -> s
     if tail.stride != output.stride:
         return f"its row index stride is {tail.stride}, the output's {output.stride}"
     if tail.splice_class is None:
-        return f"its writer {tail.writer} of version {tail.writer_version} isn't one whose stripes may stand beside others"
+        return (
+            f"its writer {tail.writer} of version {tail.writer_version} isn't one whose stripes may stand beside others"
+        )
     if tuple(tail.postscript.version) != _VERSION:
         return f"its format version is {'.'.join(map(str, tail.postscript.version)) or 'unknown'}, not 0.12"
     if stripe is not None and tail.stripes[stripe].number_of_rows:
@@ -98,9 +107,10 @@ def compatible(tail: Tail, output: OutputFormat, stripe: int | None = None) -> s
 
 def common_calendar(tails: Iterable[Tail]) -> int:
     """
-    The calendar that an output of these files is labelled with: 0 unsaid, 1 hybrid, 2 proleptic.
+    The calendar that an output of these files is labelled with: 0 unknown, 1 hybrid, 2 proleptic.
 
-    Files whose dates and timestamps all lie after 1582-10-15 fit either. Unsaid is hybrid to Hive, so it joins hybrid.
+    Files whose dates and timestamps all lie after 1582-10-15 fit both calendars. Hive reads an unknown calendar as
+    hybrid, so such files join hybrid ones.
 
     Raises:
         RefusedError: SCHEMA_MISMATCH; two files with older values count in different calendars.
@@ -131,7 +141,7 @@ def _same_types(tail: Tail, output: OutputFormat) -> bool:
 
 
 def _indifferent(tail: Tail) -> bool:
-    """Whether the file means the same in both calendars."""
+    """Whether the file's dates and timestamps mean the same in both calendars."""
     dated = [(column, node.kind) for column, node in column_ids(tail.tree) if node.kind in _CALENDAR_KINDS]
     if not dated or not tail.rows:
         return True
@@ -146,7 +156,10 @@ def _indifferent(tail: Tail) -> bool:
             if kind is Kind.DATE:
                 recent = found.dates.HasField("minimum") and found.dates.minimum >= _GREGORIAN_DAY
             else:
-                recent = found.timestamps.HasField("minimum_utc") and found.timestamps.minimum_utc >= (_GREGORIAN_DAY + 1) * _MILLIS_A_DAY
+                recent = (
+                    found.timestamps.HasField("minimum_utc")
+                    and found.timestamps.minimum_utc >= (_GREGORIAN_DAY + 1) * _MILLIS_A_DAY
+                )
             if not recent:
                 return False
     return True

@@ -1,8 +1,8 @@
 """
-Rows of some stripes, without those that are deleted or aborted, as new stripes.
+Rewrites the rows of some stripes as new stripes, without deleted and aborted rows.
 
-Streams: a batch of rows at a time is decoded, filtered and encoded; sources that don't overlap follow each other, others are merged by key.
-The new stripes go to a splicer, which may put copied ones before and after them.
+Rows stream through: one batch at a time is decoded, filtered and encoded. Sources that don't overlap follow each other;
+others are merged by key. The new stripes go to a splicer, which may put copied stripes before and after them.
 Source: docs/orc.md; Hive's OrcRawRecordMerger for what a compacted row is.
 """
 
@@ -20,14 +20,23 @@ from compactor.orc.chunks import ArrowRows, PythonRows
 from compactor.orc.digest import Digester
 from compactor.orc.encode import Encoder
 from compactor.orc.handles import Sink
-from compactor.orc.image import BATCH_ROWS
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.merge import merged
 from compactor.orc.output import OutputFormat, common_calendar
-from compactor.orc.rows import RowFilter, Source, SourceRows, Synthetic, Tally
+from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, Synthetic
+from compactor.orc.single_stripe import BATCH_ROWS
 from compactor.orc.splice import FileSummary, Splicer
 
-__all__ = ["RecodeResult", "Recoded", "RowFilter", "Source", "Synthetic", "recode", "recode_into", "write_delete_events"]
+__all__ = [
+    "RecodeResult",
+    "Recoded",
+    "RowFilter",
+    "StripeSource",
+    "Synthetic",
+    "recode",
+    "recode_into",
+    "write_delete_events",
+]
 
 _WRITE_BYTES: Final = 16 << 20
 
@@ -35,9 +44,9 @@ _WRITE_BYTES: Final = 16 << 20
 @dataclass(frozen=True, slots=True)
 class Recoded:
     """
-    What became of the rows.
+    Counts of the rows that were read, written and left out.
 
-    rows_in = rows_out + deleted + aborted; `aborted` counts those above the high watermark too.
+    rows_in = rows_out + deleted + aborted; `aborted` includes the rows above the high watermark.
     """
 
     rows_in: int
@@ -48,26 +57,29 @@ class Recoded:
 
 @dataclass(frozen=True, slots=True)
 class RecodeResult(Recoded):
-    """The same, with the file that was written."""
+    """The counts of `Recoded`, with the summary of the written file."""
 
     summary: FileSummary
 
 
 def recode(
-    sources: Sequence[Source],
+    sources: Sequence[StripeSource],
     output: OutputFormat,
     sink: Sink,
     row_filter: RowFilter | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RecodeResult:
-    """Write the rows of `sources` that count as one file of insert events; else as `recode_into`, with the file's summary in the result."""
+    """
+    Write the rows of `sources` that count as one file of insert events. Otherwise like `recode_into`, with the file's
+    summary in the result.
+    """
     splicer = Splicer(sink, output)
     result = recode_into(sources, splicer, row_filter, progress)
     return RecodeResult(result.rows_in, result.rows_out, result.deleted, result.aborted, splicer.finish("insert"))
 
 
 def recode_into(
-    sources: Sequence[Source],
+    sources: Sequence[StripeSource],
     splicer: Splicer,
     row_filter: RowFilter | None = None,
     progress: Callable[[int], None] | None = None,
@@ -77,8 +89,8 @@ def recode_into(
     Append the rows of `sources` that count to a file of insert events, in key order, as new stripes.
 
     Args:
-        splicer: of an ACID file; rows are brought to its columns. Left open: more stripes may follow.
-        row_filter: what to leave out; None keeps every row.
+        splicer: of an ACID file; rows are converted to its columns. It stays open: more stripes may follow.
+        row_filter: the rows to leave out; None keeps every row.
         progress: called with the number of rows encoded since its last call; may raise to stop.
         digester: adds up the rows that count, as they were decoded.
 
@@ -89,7 +101,7 @@ def recode_into(
     output = splicer.output
     if not output.is_acid:
         raise ValueError(f"recoding makes full-ACID files, not {output.types}")
-    tally, before = Tally(), splicer.rows
+    tally, before = RowTally(), splicer.rows
     readers = _readers(sources, output, row_filter or RowFilter(), tally, digester)
     encoder = Encoder(splicer, _bytes_per_row(sources, output), common_calendar([source.tail for source in sources]))
     pending = _Pending(encoder)
@@ -104,13 +116,21 @@ def recode_into(
 
 
 class EventBlocks(Protocol):
-    """Delete events in key order, one per key, some at a time: `DeleteEvents`, or what reads them as they are asked for."""
+    """
+    Delete events in key order, one per key, a block at a time: `DeleteEvents`, or a reader that loads each block on
+    demand.
+    """
 
     def blocks(self, rows: int) -> Iterator[KeyColumns]: ...
 
 
 def write_delete_events(events: EventBlocks, output: OutputFormat, sink: Sink) -> FileSummary:
-    """Write delete events as one ACID file; each row is NULL, as Hive has it. Arrow ends the process over a NULL struct with a union inside: pyorc's turn."""
+    """
+    Write delete events as one ACID file; the row struct of each event is NULL, as in Hive's files.
+
+    pyorc writes the events of tables with union columns, because Arrow's writer ends the process at a NULL struct with
+    a union inside.
+    """
     splicer = Splicer(sink, output)
     encoder = Encoder(splicer, None, 0)
     schema = pa.schema(list(arrow_type(splicer.output.types, 0)))
@@ -118,16 +138,24 @@ def write_delete_events(events: EventBlocks, output: OutputFormat, sink: Sink) -
     for keys in events.blocks(BATCH_ROWS):
         columns = (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
         if unions:
-            encoder.python([(*event, None) for event in zip(*(column.tolist() for column in columns), strict=True)], keys.key(-1))
+            encoder.python(
+                [(*event, None) for event in zip(*(column.tolist() for column in columns), strict=True)], keys.key(-1)
+            )
             continue
         five = [pa.array(column) for column in columns]
-        encoder.arrow([pa.RecordBatch.from_arrays([*five, pa.nulls(len(keys), schema.field(5).type)], schema=schema)], keys.key(-1))
+        encoder.arrow(
+            [pa.RecordBatch.from_arrays([*five, pa.nulls(len(keys), schema.field(5).type)], schema=schema)],
+            keys.key(-1),
+        )
     encoder.finish()
     return splicer.finish("delete")
 
 
 class _Pending:
-    """Gathers small batches into writes of 64 Ki rows or 16 MiB, so that thousands of one-row stripes don't cost a write each."""
+    """
+    Gathers small batches into writes of 64 Ki rows or 16 MiB, so that thousands of one-row stripes don't cost a write
+    each.
+    """
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -136,7 +164,7 @@ class _Pending:
         self._last: RowKey | None = None
 
     def begin(self, zone: str) -> None:
-        """Rows of this time zone follow."""
+        """Set the time zone of the following rows."""
         if zone != self._encoder.zone:
             self.flush()
             self._encoder.begin(zone)
@@ -162,16 +190,25 @@ class _Pending:
         self._parts, self._rows, self._bytes = [], 0, 0
 
 
-def _readers(sources: Sequence[Source], output: OutputFormat, row_filter: RowFilter, tally: Tally, digester: Digester | None) -> list[SourceRows]:
-    """Readers of the sources. If one of several needs pyorc all use it, so that rows to be merged are of one kind."""
+def _readers(
+    sources: Sequence[StripeSource],
+    output: OutputFormat,
+    row_filter: RowFilter,
+    tally: RowTally,
+    digester: Digester | None,
+) -> list[SourceRows]:
+    """
+    Readers of the sources. If one of several overlapping sources needs pyorc, all use it, so that the rows to merge
+    have one form.
+    """
     readers = [SourceRows(source, output, row_filter, tally, digester=digester) for source in sources]
     if len(sources) > 1 and _may_overlap(sources) and any(reader.needs_python() for reader in readers):
         return [SourceRows(source, output, row_filter, tally, python=True, digester=digester) for source in sources]
     return readers
 
 
-def _may_overlap(sources: Sequence[Source]) -> bool:
-    """Whether rows of two sources may lie between each other, as far as statistics tell."""
+def _may_overlap(sources: Sequence[StripeSource]) -> bool:
+    """Whether the key ranges of two sources may overlap, as far as statistics tell; True where they don't tell."""
     ranges: list[tuple[RowKey, RowKey]] = []
     for source in sources:
         found = source.key_range()
@@ -182,8 +219,11 @@ def _may_overlap(sources: Sequence[Source]) -> bool:
     return any(later[0] <= earlier[1] for earlier, later in pairwise(ranges))
 
 
-def _bytes_per_row(sources: Sequence[Source], output: OutputFormat) -> float | None:
-    """Compressed bytes of a row, where the inputs are compressed like the output."""
+def _bytes_per_row(sources: Sequence[StripeSource], output: OutputFormat) -> float | None:
+    """
+    Average compressed bytes of a row; None where an input is compressed differently from the output, or where there are
+    no rows.
+    """
     size = rows = 0
     for source in sources:
         if source.tail.compression is not output.compression:

@@ -1,5 +1,5 @@
 """
-The rows of one source, decoded a batch at a time, in the table's current schema, without those that don't count.
+The rows of one source, decoded a batch at a time, in the table's current schema, without the rows that don't count.
 
 Source: docs/orc.md; Hive's OrcRawRecordMerger.OriginalReaderPair for rows that have no keys of their own.
 """
@@ -24,20 +24,20 @@ from compactor.orc.converters import CONVERTERS
 from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.digest import Digester
 from compactor.orc.digest_values import struct_of
-from compactor.orc.evolve import Conversion, conversion
 from compactor.orc.handles import RandomReader
-from compactor.orc.image import BATCH_ROWS, read_batches, stripe_image
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import INSERT, key_columns, stripe_bounds
 from compactor.orc.map_entries import DecodedMaps
 from compactor.orc.output import OutputFormat
-from compactor.orc.routes import check_map_keys, check_nanoseconds, check_unions, needs_pyorc
+from compactor.orc.schema_evolution import Conversion, conversion
+from compactor.orc.single_stripe import BATCH_ROWS, read_batches, stripe_image
 from compactor.orc.tail import Tail
+from compactor.orc.writer_choice import check_map_keys, check_nanoseconds, check_unions, needs_pyorc
 from compactor.orc.zones import stripe_zone
 from compactor.reasons import Reason
 
 ROW_COLUMN: Final = 6
-"""Column id of the row struct in an ACID file; its fields follow from 7 on."""
+"""Column id of the row struct in an ACID file; the struct's fields have the ids from 7 on."""
 _BATCH_BYTES: Final = 16 << 20
 _FEWEST_ROWS: Final = 64
 _NO_IDS: Final = np.empty(0, np.int64)
@@ -45,12 +45,12 @@ _NO_IDS: Final = np.empty(0, np.int64)
 
 class Synthetic(NamedTuple):
     """
-    Keys for a file whose rows have none (it was there before the table became transactional, or was loaded as it is).
+    Keys for a file whose rows have none (the file is older than the transactional table, or LOAD DATA put it there).
 
     Args:
         write_id: 0 for original files, the directory's for loaded ones.
         bucket: the packed bucket field.
-        first_row_id: of the file's first row; the rows of files with the same bucket number count on through all of them.
+        first_row_id: row id of the file's first row; row ids continue through all files with the same bucket number.
     """
 
     write_id: int
@@ -59,14 +59,14 @@ class Synthetic(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class StripeSource:
     """
     Rows to recode: some stripes of a file.
 
     Args:
-        stripes: which, ascending; None for all.
+        stripes: indexes of the stripes, ascending; None for all.
         synthetic: keys for a file without ACID columns; None for a full-ACID file.
-        trusted: every row's write id counts, whatever the filter says (a base).
+        trusted: every row's write id counts, regardless of the filter's aborted ids and high watermark (a base).
     """
 
     reader: RandomReader
@@ -84,13 +84,15 @@ class Source:
         return sum(found.number_of_rows for found in self.tail.stripes[:stripe])
 
     def key_range(self) -> tuple[RowKey, RowKey] | None:
-        """Bounds of the chosen stripes' keys; None where the file doesn't tell, or has no rows."""
+        """Bounds of the chosen stripes' keys; None where the file has no trustworthy statistics, or no rows."""
         filled = [stripe for stripe in self.chosen if self.tail.stripes[stripe].number_of_rows]
         if not filled:
             return None
         if (made := self.synthetic) is not None:
             after = made.first_row_id + self.rows_before(filled[-1] + 1)
-            return RowKey(made.write_id, made.bucket, made.first_row_id + self.rows_before(filled[0])), RowKey(made.write_id, made.bucket, after - 1)
+            return RowKey(made.write_id, made.bucket, made.first_row_id + self.rows_before(filled[0])), RowKey(
+                made.write_id, made.bucket, after - 1
+            )
         first, last = stripe_bounds(self.tail, filled[0]), stripe_bounds(self.tail, filled[-1])
         return None if first is None or last is None else (first.first, last.last)
 
@@ -103,7 +105,7 @@ class RowFilter:
     Args:
         deletes: rows with these keys.
         aborted: rows written by these write ids.
-        high_watermark: rows of later write ids; None keeps all.
+        high_watermark: rows of later write ids; None leaves no row out.
     """
 
     deletes: DeleteEvents | None = None
@@ -112,8 +114,8 @@ class RowFilter:
 
 
 @dataclass(slots=True)
-class Tally:
-    """Rows seen, and why some were left out."""
+class RowTally:
+    """Rows read, and how many of them were left out for which cause."""
 
     rows_in: int = 0
     aborted: int = 0
@@ -125,17 +127,24 @@ class SourceRows:
     Iterates over a source's chunks.
 
     Args:
-        tally: counts go here.
-        python: decode every stripe with pyorc, as rows that are merged with others' must be.
+        tally: receives the counts.
+        python: decode every stripe with pyorc, as needed when another source of a merge needs pyorc.
         digester: adds up the rows that count, as they were decoded.
 
     Raises:
-        CorruptFileError: rows out of order, undecodable, or with operations that don't belong here.
+        CorruptFileError: rows are out of order, can't be decoded, or aren't inserts.
         RefusedError: SCHEMA_MISMATCH, UNSUPPORTED_FORMAT.
     """
 
     def __init__(
-        self, source: Source, output: OutputFormat, row_filter: RowFilter, tally: Tally, *, python: bool = False, digester: Digester | None = None
+        self,
+        source: StripeSource,
+        output: OutputFormat,
+        row_filter: RowFilter,
+        tally: RowTally,
+        *,
+        python: bool = False,
+        digester: Digester | None = None,
     ) -> None:
         tail = source.tail
         if tail.is_acid != (source.synthetic is None):
@@ -156,12 +165,12 @@ class SourceRows:
 
     @property
     def first(self) -> RowKey | None:
-        """A bound below all keys; None when the file doesn't tell."""
+        """A bound at or below all keys; None when the file's statistics don't give one."""
         found = self._source.key_range()
         return None if found is None else found[0]
 
     def needs_python(self) -> bool:
-        """Whether some stripe holds values that Arrow can't rewrite."""
+        """Whether a stripe holds values that Arrow can't rewrite."""
         return any(needs_pyorc(self._source.reader, self._source.tail, stripe) for stripe in self._source.chosen)
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -172,7 +181,9 @@ class SourceRows:
             if self._unions:
                 check_unions(source.reader, source.tail, stripe)
             check_map_keys(source.reader, source.tail, stripe)
-            if source.synthetic is not None:  # what Hive's own ACID writers write has passed through Java's Timestamp, which takes no others
+            if (
+                source.synthetic is not None
+            ):  # values of Hive's ACID writers have passed through Java's Timestamp, which takes no others
                 check_nanoseconds(source.reader, source.tail, stripe)
             python = self._python or needs_pyorc(source.reader, source.tail, stripe)
             seen = DecodedKeys(source.tail, stripe) if source.synthetic is None else None
@@ -191,17 +202,24 @@ class SourceRows:
         source = self._source
         at = source.rows_before(stripe)
         shift = 0 if source.synthetic is None else ROW_COLUMN
-        for batch in read_batches(source.reader, source.tail, stripe, rows=_batch_rows(source.tail, stripe), shift=shift):
+        for batch in read_batches(
+            source.reader, source.tail, stripe, rows=_batch_rows(source.tail, stripe), shift=shift
+        ):
             if source.synthetic is None:
                 keys = key_columns(batch, source.tail.name, stripe)
                 five, row = batch.columns[:5], batch.column(5)
             else:
                 keys = _synthetic_keys(source.synthetic, at, batch.num_rows)
-                five = [pa.array(column) for column in (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)]
+                five = [
+                    pa.array(column)
+                    for column in (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
+                ]
                 row = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
             at += batch.num_rows
             if row.null_count:
-                raise CorruptFileError(Reason.CORRUPT_FILE, f"{source.tail.name}: stripe {stripe + 1} has rows without values")
+                raise CorruptFileError(
+                    Reason.CORRUPT_FILE, f"{source.tail.name}: stripe {stripe + 1} has rows without values"
+                )
             if self._conversion is not None:
                 row = self._conversion.array(row)
             made = pa.RecordBatch.from_arrays([*five, row], schema=self._schema)
@@ -213,7 +231,8 @@ class SourceRows:
         name = f"{source.tail.name}: stripe {stripe + 1}"
         if self._unions:
             raise RefusedError(
-                Reason.UNSUPPORTED_FORMAT, f"{name} has both unions and timestamps that Arrow can't rewrite; such stripes can be copied but not rewritten"
+                Reason.UNSUPPORTED_FORMAT,
+                f"{name} has both unions and timestamps that Arrow can't rewrite; such stripes can be copied but not rewritten",
             )
         image = stripe_image(source.reader, source.tail, stripe)
         opened = io.BytesIO(image) if isinstance(image, pa.Buffer) else image
@@ -237,7 +256,8 @@ class SourceRows:
             raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} can't be decoded ({error})") from error
         except UnicodeDecodeError as error:
             raise RefusedError(
-                Reason.UNSUPPORTED_FORMAT, f"{name} has timestamps that Arrow can't rewrite, and text that isn't UTF-8, which pyorc can't: {error}"
+                Reason.UNSUPPORTED_FORMAT,
+                f"{name} has timestamps that Arrow can't rewrite, and text that isn't UTF-8, which pyorc can't: {error}",
             ) from error
 
     def _python_rows(self, keys: KeyColumns, values: Sequence[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]:
@@ -266,7 +286,7 @@ class SourceRows:
         return chunk if kept is None else chunk.select(kept)
 
     def _kept(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
-        """Which rows count; None: all."""
+        """Which rows of a chunk count; None: all of them."""
         self._tally.rows_in += len(chunk)
         kept: npt.NDArray[np.bool_] | None = None
         if not self._source.trusted:
@@ -282,7 +302,7 @@ class SourceRows:
 
 
 def _batch_rows(tail: Tail, stripe: int) -> int:
-    """Rows that take about 16 MiB decoded, as far as the statistics tell; wide rows make small batches."""
+    """Number of rows that take about 16 MiB decoded, as far as the statistics tell; wide rows make small batches."""
     rows = max(1, tail.stripes[stripe].number_of_rows)
     statistics = tail.stripe_stats(stripe)
     size = 4 * tail.stripe_length(stripe)
@@ -295,7 +315,11 @@ def _synthetic_keys(made: Synthetic, at: int, count: int) -> KeyColumns:
     write_id = np.full(count, made.write_id, np.int64)
     first = made.first_row_id + at
     return KeyColumns(
-        np.full(count, INSERT, np.int32), write_id, np.full(count, made.bucket, np.int32), np.arange(first, first + count, dtype=np.int64), write_id
+        np.full(count, INSERT, np.int32),
+        write_id,
+        np.full(count, made.bucket, np.int32),
+        np.arange(first, first + count, dtype=np.int64),
+        write_id,
     )
 
 

@@ -1,4 +1,4 @@
-"""ORC's flat list of types, and the tree it stands for."""
+"""Converts between ORC's flat list of types and the tree that it encodes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,22 +13,29 @@ def tree_of(types: Sequence[pb.Type], where: str) -> HiveType:
     The tree of a footer's type list.
 
     Raises:
-        CorruptFileError: ids aren't those of a tree in parents-first order, or a kind is unknown.
+        CorruptFileError: the ids aren't those of a tree in parents-first order, or a kind is unknown.
     """
     ids = iter(range(len(types)))
 
     def node(expected: int) -> HiveType:
         if next(ids, None) != expected:
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: type {expected} isn't where a tree in parents-first order has it")
+            raise CorruptFileError(
+                Reason.CORRUPT_FILE, f"{where}: type {expected} isn't where a tree in parents-first order has it"
+            )
         found = types[expected]
         if found.kind not in Kind._value2member_map_:
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: type kind {found.kind} of column {expected} is unknown")
+            raise CorruptFileError(
+                Reason.CORRUPT_FILE, f"{where}: type kind {found.kind} of column {expected} is unknown"
+            )
         kind = Kind(found.kind)
-        if not all(isinstance(name, str) for name in found.field_names):  # protobuf hands out what isn't UTF-8 as bytes
+        if not all(isinstance(name, str) for name in found.field_names):  # protobuf returns non-UTF-8 names as bytes
             raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: a field name of column {expected} isn't UTF-8")
         wanted = {Kind.LIST: 1, Kind.MAP: 2, Kind.STRUCT: len(found.field_names)}.get(kind)
         if wanted is not None and len(found.subtypes) != wanted:
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: column {expected} has {len(found.subtypes)} types inside instead of {wanted}")
+            raise CorruptFileError(
+                Reason.CORRUPT_FILE,
+                f"{where}: column {expected} has {len(found.subtypes)} types inside instead of {wanted}",
+            )
         decimal, sized = kind is Kind.DECIMAL, kind in (Kind.CHAR, Kind.VARCHAR)
         return HiveType(
             kind,
@@ -67,20 +74,28 @@ def types_of(tree: HiveType) -> list[pb.Type]:
 
 
 def is_acid_tree(tree: HiveType) -> bool:
-    """Whether a root type is that of Hive's full-ACID files: six names, five kinds and a struct."""
+    """Whether a root type is that of Hive's full-ACID files: the six ACID names, five integer kinds and a struct."""
     kinds = tuple(child.kind for child in tree.children)
     return tree.names == ACID_NAMES and kinds == (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
 
 
 def same_layout(one: HiveType, other: HiveType, *, names: bool) -> bool:
     """
-    Whether stripes of one type can stand under the other: kinds, lengths and precisions equal at each column id.
+    Whether stripes of one type can be copied into a file of the other: kinds, lengths and precisions are equal at each
+    column id.
 
     Args:
-        names: compare the struct's field names too, letter by letter (Hive finds columns so, at any depth). Those of structs inside it are compared always:
-            a file whose columns have no names of their own is read by position, but what is inside them by name.
+        names: also compare the struct's field names exactly (Hive finds columns by exact name, at any depth). Names of
+            structs inside it are always compared: Hive reads a file whose columns have no names of their own by
+            position, but the structs inside by name.
     """
-    if (one.kind, one.length, one.precision, one.scale, len(one.children)) != (other.kind, other.length, other.precision, other.scale, len(other.children)):
+    if (one.kind, one.length, one.precision, one.scale, len(one.children)) != (
+        other.kind,
+        other.length,
+        other.precision,
+        other.scale,
+        len(other.children),
+    ):
         return False
     if names and one.names != other.names:
         return False

@@ -1,7 +1,8 @@
 """
-Stripes of several files become one file: their bytes are copied, and a new tail tells where they are.
+Joins stripes of several files into one file: copies their bytes and writes a new tail that locates them.
 
-The only place that writes an ORC tail. Values are never decoded here (except the last key of a stripe whose file doesn't tell it).
+The only module that writes an ORC tail. It decodes no values (except the last key of a stripe whose file doesn't state
+that key).
 Source: docs/orc.md; the ORC specification, "File tail"; Hive's OrcRecordUpdater for the user metadata.
 """
 
@@ -26,18 +27,19 @@ from compactor.reasons import Reason
 
 ACID_FORMAT_VERSION: Final = b"2"
 _SHARED_VERSION: Final = 6
-"""Java's ORC-135 and C++'s first: what a file with stripes of both may claim."""
+"""The version of Java's ORC-135 and C++'s first version: the highest that a file with stripes of both may claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSummary:
     """
-    What was written.
+    Facts about a written file.
 
     Args:
         length: bytes.
         stripe_rows: rows of each stripe, in order.
-        first_key, last_key: of the whole file; `first_key` may be a lower bound (see `first_exact`). None without rows or ACID columns.
+        first_key, last_key: of the whole file; `first_key` may be a lower bound (see `first_exact`). None without rows
+            or ACID columns.
         write_id_min, write_id_max: range of `originalTransaction`.
         current_min, current_max: range of `currentTransaction`.
     """
@@ -60,7 +62,7 @@ class Splicer:
     Writes one file: stripes in the order they are added, then `finish`.
 
     Args:
-        sink: at position 0.
+        sink: an empty sink, at position 0.
         output: the file's format.
     """
 
@@ -94,13 +96,14 @@ class Splicer:
         Copy a stripe.
 
         Args:
-            index: the stripe, from 0. One without rows is left out.
-            last: its last key, where the caller knows; else found out.
+            index: the stripe, from 0. A stripe without rows is left out.
+            last: the stripe's last key, if the caller knows it; None: the splicer determines it.
 
         Raises:
-            CorruptFileError: its footer can't be read.
-            RefusedError: UNSUPPORTED_FORMAT; it can't stand in this file (see `compatible`), or not after a stripe of another time zone.
-            VerificationError: its keys don't follow those of the stripe before.
+            CorruptFileError: the stripe's footer can't be read.
+            RefusedError: UNSUPPORTED_FORMAT; the stripe can't be part of this file (see `compatible`), or can't follow
+                a stripe of another time zone.
+            VerificationError: the stripe's keys don't follow those of the stripe before.
         """
         if not tail.stripes[index].number_of_rows:
             return
@@ -112,21 +115,31 @@ class Splicer:
 
     def add_recoded(self, image: RandomReader, tail: Tail, last: RowKey | None, calendar: int = 0) -> None:
         """
-        Copy the stripes of a file that the recoder has just written for this output in memory; its types may be spelled more coarsely (string for char).
+        Copy the stripe of a file that the recoder has just written for this output in memory. Its types may be coarser
+        (string for char).
 
         Args:
             tail: of one stripe, or none.
-            last: the last key of its rows.
-            calendar: that its dates count in, as in a footer.
+            last: the last key of the stripe's rows.
+            calendar: the calendar that the stripe's dates count in, as in a footer.
 
         Raises:
-            VerificationError: its columns aren't this file's, or its keys don't follow those of the stripe before.
+            VerificationError: the stripe's columns or form aren't this file's, or its keys don't follow those of the
+                stripe before.
         """
         if _coarse(tail.tree) != _coarse(self.output.types):
-            raise VerificationError(Reason.VERIFICATION_FAILED, f"{image.name} has columns {tail.tree} instead of {self.output.types}")
-        if tail.compression is not self.output.compression or tail.stride != self.output.stride or len(tail.stripes) > 1:
+            raise VerificationError(
+                Reason.VERIFICATION_FAILED, f"{image.name} has columns {tail.tree} instead of {self.output.types}"
+            )
+        if (
+            tail.compression is not self.output.compression
+            or tail.stride != self.output.stride
+            or len(tail.stripes) > 1
+        ):
             what = f"{len(tail.stripes)} stripes, {tail.compression.name}, row index stride {tail.stride}"
-            raise VerificationError(Reason.VERIFICATION_FAILED, f"{image.name} was written in another form than asked for ({what})")
+            raise VerificationError(
+                Reason.VERIFICATION_FAILED, f"{image.name} was written in another form than asked for ({what})"
+            )
         if tail.stripes and tail.rows:
             footer = pb.Footer()
             footer.CopyFrom(tail.footer)
@@ -140,19 +153,23 @@ class Splicer:
         Write metadata, footer and postscript.
 
         Args:
-            operation: `insert` or `delete`: what all rows of an ACID file are; None for a file without ACID columns.
+            operation: `insert` or `delete`, the kind of all rows of an ACID file; None for a file without ACID columns.
             notes: user metadata beside Hive's.
 
         Raises:
             RefusedError: SCHEMA_MISMATCH; the stripes count dates in different calendars.
-            VerificationError: rows of another operation are in it.
+            VerificationError: the file holds rows of another operation.
         """
         self._check_operation(operation)
         kind, content_end = self.output.compression, self._sink.position
-        metadata = codec.compress_section(pb.Metadata(stripe_stats=self._statistics).SerializeToString(), kind, self.output.block_size)
+        metadata = codec.compress_section(
+            pb.Metadata(stripe_stats=self._statistics).SerializeToString(), kind, self.output.block_size
+        )
         if not self._stripes:
             metadata = b""
-        footer = codec.compress_section(self._footer(operation, notes, content_end).SerializeToString(), kind, self.output.block_size)
+        footer = codec.compress_section(
+            self._footer(operation, notes, content_end).SerializeToString(), kind, self.output.block_size
+        )
         postscript = pb.PostScript(
             footer_length=len(footer),
             compression=kind,
@@ -167,12 +184,19 @@ class Splicer:
 
     def _append(self, reader: RandomReader, tail: Tail, index: int, last: RowKey | None) -> None:
         stripe, statistics = tail.stripes[index], tail.metadata.stripe_stats[index]
-        self._enter_zone(tail, zone_of(tail, read_stripe_footer(reader, tail, index)))  # also: a stripe without a footer must not disappear in a larger file
+        self._enter_zone(
+            tail, zone_of(tail, read_stripe_footer(reader, tail, index))
+        )  # reading the footer also keeps a stripe without one out of the file, where the damage would be hidden
         if last is not None:
             bounds = stripe_bounds(tail, index)
             if bounds is None or not bounds.first <= last <= bounds.last:
-                raise VerificationError(Reason.VERIFICATION_FAILED, f"{tail.name}: last key {tuple(last)} of stripe {index + 1} is outside its statistics")
-            if self._last_keys and (last <= self._last_keys[-1] or (bounds.exact and bounds.first <= self._last_keys[-1])):
+                raise VerificationError(
+                    Reason.VERIFICATION_FAILED,
+                    f"{tail.name}: last key {tuple(last)} of stripe {index + 1} is outside its statistics",
+                )
+            if self._last_keys and (
+                last <= self._last_keys[-1] or (bounds.exact and bounds.first <= self._last_keys[-1])
+            ):
                 message = f"{tail.name}: keys of stripe {index + 1} don't come after {tuple(self._last_keys[-1])}, the last key before it"
                 raise VerificationError(Reason.VERIFICATION_FAILED, message)
             self._last_keys.append(last)
@@ -190,14 +214,24 @@ class Splicer:
         if not may_follow(zone, self._zone, one_zone=self.output.one_zone):
             before, now = (name or "of no said zone" for name in (self._zone, zone))
             message = f"{tail.name}: timestamps in time zone {now} would follow some in {before} in one file, which readers take for the same"
-            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{message}; a major compaction by Hive itself rewrites them in one zone")
+            raise RefusedError(
+                Reason.UNSUPPORTED_FORMAT, f"{message}; a major compaction by Hive itself rewrites them in one zone"
+            )
         self._zone = zone
 
     def _footer(self, operation: str | None, notes: Mapping[str, bytes], content_end: int) -> pb.Footer:
         footer = self._template()
         writer, _ = self._label()
         rows, stride = self.rows, self.output.stride
-        footer.MergeFrom(pb.Footer(header_length=len(MAGIC), content_length=content_end, number_of_rows=rows, row_index_stride=stride, writer=writer))
+        footer.MergeFrom(
+            pb.Footer(
+                header_length=len(MAGIC),
+                content_length=content_end,
+                number_of_rows=rows,
+                row_index_stride=stride,
+                writer=writer,
+            )
+        )
         footer.stripes.extend(self._stripes)
         footer.types.extend(self._types)
         footer.statistics.extend(merge_statistics([stripe.columns for stripe in self._statistics], self._kinds))
@@ -209,7 +243,10 @@ class Splicer:
         return footer
 
     def _template(self) -> pb.Footer:
-        """What the sources' footers say beyond what is known here: kept when they all say the same."""
+        """
+        Footer fields of the sources that this package doesn't know, and the software version: each is kept when all
+        sources have the same.
+        """
         rests: list[pb.Footer] = []
         versions: set[str] = set()
         for tail in self._tails.values():
@@ -219,7 +256,11 @@ class Splicer:
             for name in pb.Footer.DESCRIPTOR.fields_by_name:
                 rest.ClearField(name)  # type: ignore[arg-type]  # every field by its own name
             rests.append(rest)
-        footer = rests[0] if rests and all(rest.SerializeToString() == rests[0].SerializeToString() for rest in rests) else pb.Footer()
+        footer = (
+            rests[0]
+            if rests and all(rest.SerializeToString() == rests[0].SerializeToString() for rest in rests)
+            else pb.Footer()
+        )
         if len(versions) == 1 and (version := versions.pop()):
             footer.software_version = version
         return footer
@@ -228,7 +269,8 @@ class Splicer:
         """
         Writer and writer version of the file.
 
-        Only files with C++ stripes alone are labelled C++: Java trusts that label with more than old Java stripes keep.
+        Only a file without Java stripes is labelled C++, because Java trusts the C++ label in more respects than old
+        Java stripes justify.
         """
         java = [tail.writer_version for tail in self._tails.values() if tail.writer == JAVA_WRITER]
         others = any(tail.writer != JAVA_WRITER for tail in self._tails.values())
@@ -240,7 +282,11 @@ class Splicer:
         if operation is None:
             return ()
         counts = f"{self.rows},0,0" if operation == "insert" else f"0,0,{self.rows}"
-        return ((KEY_INDEX, format_key_index(self._last_keys)), (ACID_STATS, counts.encode()), (ACID_VERSION, ACID_FORMAT_VERSION))
+        return (
+            (KEY_INDEX, format_key_index(self._last_keys)),
+            (ACID_STATS, counts.encode()),
+            (ACID_VERSION, ACID_FORMAT_VERSION),
+        )
 
     def _check_operation(self, operation: str | None) -> None:
         if (operation is not None) != self.output.is_acid:
@@ -248,7 +294,10 @@ class Splicer:
         wanted = {"insert": 0, "delete": 2}.get(operation or "")
         for bounds in self._bounds:
             if bounds.operation is None or bounds.operation != (wanted, wanted):
-                raise VerificationError(Reason.VERIFICATION_FAILED, f"rows with operation {bounds.operation} in a file of {operation} events")
+                raise VerificationError(
+                    Reason.VERIFICATION_FAILED,
+                    f"rows with operation {bounds.operation} in a file of {operation} events",
+                )
 
     def _summary(self) -> FileSummary:
         rows = self.stripe_rows
@@ -272,6 +321,9 @@ class Splicer:
 
 
 def _coarse(tree: HiveType) -> list[tuple[Kind, int, int | None, int | None]]:
-    """A tree as far as Arrow keeps it: kinds by column id, texts all alike."""
+    """A tree in the precision that Arrow keeps: kinds by column id, with char and varchar as string."""
     texts = (Kind.CHAR, Kind.VARCHAR)
-    return [(Kind.STRING if node.kind in texts else node.kind, len(node.children), node.precision, node.scale) for node in tree.walk()]
+    return [
+        (Kind.STRING if node.kind in texts else node.kind, len(node.children), node.precision, node.scale)
+        for node in tree.walk()
+    ]

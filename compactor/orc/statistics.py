@@ -1,9 +1,11 @@
 """
 Column statistics: merged over stripes for a footer, and empty for a file without rows.
 
-A reader prunes by these numbers: a wrong one loses rows, a missing one costs time. Java takes an absent count for "all NULL" and an absent minimum inside
-a present message for 0, so a column keeps its count always, and its detail message only when that is whole.
-Source: the ORC specification, "Column statistics"; ORC-203 for bounds of long strings; Java's RecordReaderImpl.getValueRange.
+A reader prunes by these numbers: a wrong one loses rows, a missing one costs time. Java reads an absent count as "all
+NULL" and an absent minimum inside a present message as 0. So a column always keeps its count, and keeps its detail
+message only when the message is complete.
+Source: the ORC specification, "Column statistics"; ORC-203 for bounds of long strings; Java's
+RecordReaderImpl.getValueRange.
 """
 
 import math
@@ -38,13 +40,15 @@ _DETAIL: Final = {
 }
 
 
-def merge_statistics(parts: Iterable[Sequence[pb.ColumnStatistics]], kinds: Sequence[Kind]) -> list[pb.ColumnStatistics]:
+def merge_statistics(
+    parts: Iterable[Sequence[pb.ColumnStatistics]], kinds: Sequence[Kind]
+) -> list[pb.ColumnStatistics]:
     """
     Statistics of a file from those of its stripes.
 
     Args:
-        parts: of each stripe, by column id; each with its count (`Tail.stripe_stats` hands out no others).
-        kinds: of each column id.
+        parts: the statistics of each stripe, by column id; each with its count (`Tail.stripe_stats` returns no others).
+        kinds: the kind of each column id.
     """
     stripes = list(parts)
     return [merge_column([stripe[column] for stripe in stripes], kind) for column, kind in enumerate(kinds)]
@@ -54,7 +58,8 @@ def merge_column(parts: Sequence[pb.ColumnStatistics], kind: Kind) -> pb.ColumnS
     """
     Statistics of a column from those of its parts.
 
-    An integer sum that leaves 64 bits is left out. A NaN leaves no minimum and maximum. A shortened string bound stays a bound.
+    An integer sum beyond 64 bits is left out. With a NaN, minimum, maximum and sum are left out. A shortened string
+    bound stays a bound.
     """
     merged = pb.ColumnStatistics(number_of_values=sum(part.number_of_values for part in parts))
     if all(part.HasField("has_null") for part in parts):
@@ -73,7 +78,7 @@ def merge_column(parts: Sequence[pb.ColumnStatistics], kind: Kind) -> pb.ColumnS
 
 
 def _set_empty(merged: pb.ColumnStatistics, detail: str) -> None:
-    """Nothing but NULLs, or nothing: readers still expect the message of the column's kind."""
+    """A column of NULLs only, or without rows: readers still expect the message of the column's kind."""
     match detail:
         case "integers":
             merged.integers.sum = 0
@@ -189,7 +194,10 @@ def _binaries(merged: pb.BinaryStatistics, parts: Sequence[pb.BinaryStatistics])
 
 
 def _timestamps(merged: pb.TimestampStatistics, parts: Sequence[pb.TimestampStatistics]) -> bool:
-    """Milliseconds in local and in UTC form; the digits below a millisecond are noted plus one, absent meaning 0 below and all nines above."""
+    """
+    Merge milliseconds in local and in UTC form. The digits below a millisecond are stored plus one; if absent, they
+    count as all zeros in a minimum and as all nines in a maximum.
+    """
     if not all(part.HasField("minimum_utc") and part.HasField("maximum_utc") for part in parts):
         return False
     low = min((part.minimum_utc, part.minimum_nanos - 1 if part.minimum_nanos else 0) for part in parts)

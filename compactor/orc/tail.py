@@ -1,7 +1,8 @@
 """
 The end of an ORC file: postscript, footer, and the statistics of each stripe.
 
-Reads and checks; writing is done by `compactor.orc.splice` alone. Distrusts what it reads: anything that doesn't add up is a CorruptFileError that says what and where.
+Reads and checks; only `compactor.orc.splice` writes. Distrusts what it reads: every inconsistency is a CorruptFileError
+that says what is wrong and where.
 Source: the ORC specification, "File tail"; docs/orc.md.
 """
 
@@ -34,7 +35,7 @@ _MESSAGE = TypeVar("_MESSAGE", pb.Footer, pb.Metadata, pb.StripeFooter)
 @dataclass(frozen=True, eq=False)
 class Tail:
     """
-    What a file's end says.
+    The messages at a file's end, and facts derived from them.
 
     Args:
         name: the file, for messages.
@@ -59,7 +60,7 @@ class Tail:
 
     @property
     def stride(self) -> int:
-        """Rows between two row index entries; 0: no indexes, and statistics that mean nothing."""
+        """Rows between two row index entries; 0: the file has no indexes, and its statistics are meaningless."""
         return self.footer.row_index_stride
 
     @property
@@ -80,7 +81,7 @@ class Tail:
 
     @cached_property
     def key_index(self) -> list[RowKey] | None:
-        """`hive.acid.key.index` where it can be right: one ascending key for each stripe."""
+        """`hive.acid.key.index` where it is plausible: one key for each stripe, ascending."""
         noted = self.user_metadata.get(KEY_INDEX)
         if noted is None:
             return None
@@ -94,7 +95,7 @@ class Tail:
 
     @property
     def writer(self) -> int:
-        """0 Java (also when it isn't said), 1 C++, 2 Presto, 3 Go, 4 Trino, 5 cuDF."""
+        """0 Java (also when the footer names no writer), 1 C++, 2 Presto, 3 Go, 4 Trino, 5 cuDF."""
         return self.footer.writer
 
     @property
@@ -104,7 +105,7 @@ class Tail:
     @property
     def splice_class(self) -> str | None:
         """
-        Writers whose stripes may share a file have the same class; None: copy no stripe of this file.
+        Class of the file's writer: stripes of one class may share a file. None: copy no stripe of this file.
 
         Java from ORC-135 on (versions 6 to 9) and C++ (6) agree about timestamps, Bloom filters and statistics.
         Source: the ORC specification, "writerVersion"; Java's OrcFile.WriterVersion.
@@ -115,7 +116,10 @@ class Tail:
 
     @property
     def proleptic(self) -> bool:
-        """Dates before 1582-10-15 count in the proleptic Gregorian calendar; else in the hybrid one (Hive reads an unsaid calendar as hybrid)."""
+        """
+        Whether dates before 1582-10-15 count in the proleptic Gregorian calendar; otherwise in the hybrid one (Hive
+        reads an unknown calendar as hybrid).
+        """
         return self.footer.calendar == 2
 
     @cached_property
@@ -139,14 +143,17 @@ class Tail:
 
     def stripe_stats(self, index: int) -> tuple[pb.ColumnStatistics, ...] | None:
         """
-        Statistics of one stripe by column id, or None where there are none to be trusted.
+        Statistics of one stripe by column id, or None where the stripe has no trustworthy ones.
 
-        A Java writer without row index counts nothing and still writes statistics (HIVE-20604): they are not trusted. Nor are those without counts.
+        Statistics of a Java writer without row index are not trusted, because that writer counts nothing and still
+        writes statistics (HIVE-20604); nor are statistics without counts.
         """
         if self.stride == 0 or len(self.metadata.stripe_stats) != len(self.stripes):
             return None
         columns = tuple(self.metadata.stripe_stats[index].columns)
-        whole = len(columns) == len(self.footer.types) and all(column.HasField("number_of_values") for column in columns)
+        whole = len(columns) == len(self.footer.types) and all(
+            column.HasField("number_of_values") for column in columns
+        )
         return columns if whole and columns[0].number_of_values == self.stripes[index].number_of_rows else None
 
 
@@ -155,10 +162,10 @@ def read_tail(reader: RandomReader, logical_length: int | None = None) -> Tail:
     Read and check a file's end.
 
     Args:
-        logical_length: bytes that count, where a streaming writer's side file says so; else all.
+        logical_length: bytes that count, from a streaming writer's side file; None: all.
 
     Raises:
-        CorruptFileError: empty, cut off, not ORC, or contradicting itself.
+        CorruptFileError: the file is empty, cut off, not ORC, or contradicts itself.
         RefusedError: ENCRYPTED_FILE, UNSUPPORTED_COMPRESSION.
     """
     name = reader.name
@@ -173,19 +180,27 @@ def read_tail(reader: RandomReader, logical_length: int | None = None) -> Tail:
     postscript_length = end[-1]
     at = length - 1 - postscript_length
     if postscript_length == 0 or at < len(MAGIC):
-        raise _corrupt(name, f"is not an ORC file, or is cut off (postscript length {postscript_length} at byte {length - 1} of {length})")
+        raise _corrupt(
+            name,
+            f"is not an ORC file, or is cut off (postscript length {postscript_length} at byte {length - 1} of {length})",
+        )
     postscript = pb.PostScript()
     try:
         postscript.ParseFromString(end[-1 - postscript_length : -1])
     except DecodeError as error:
-        raise _corrupt(name, f"is not an ORC file, or is cut off (the postscript at byte {at} can't be read)") from error
+        raise _corrupt(
+            name, f"is not an ORC file, or is cut off (the postscript at byte {at} can't be read)"
+        ) from error
     if postscript.magic != MAGIC.decode() and reader.read_at(0, len(MAGIC)) != MAGIC:
         raise _corrupt(name, f"is not an ORC file, or is cut off (no ORC magic in the postscript at byte {at})")
     kind = codec.check_supported(postscript.compression, name)
     footer_at = at - postscript.footer_length
     metadata_at = footer_at - postscript.metadata_length
     if postscript.footer_length == 0 or metadata_at - postscript.stripe_statistics_length < len(MAGIC):
-        raise _corrupt(name, f"is cut off: footer of {postscript.footer_length} and metadata of {postscript.metadata_length} bytes don't fit before byte {at}")
+        raise _corrupt(
+            name,
+            f"is cut off: footer of {postscript.footer_length} and metadata of {postscript.metadata_length} bytes don't fit before byte {at}",
+        )
     if postscript.stripe_statistics_length:
         raise _encrypted(name)
     missing = (length - metadata_at) - len(end)
@@ -194,10 +209,15 @@ def read_tail(reader: RandomReader, logical_length: int | None = None) -> Tail:
     start = length - len(end)
     block_size = postscript.compression_block_size
     if kind is not Compression.NONE and not 0 < block_size < 1 << 23:
-        raise _corrupt(name, f"has compression {kind.name} with a block size of {block_size} bytes in the postscript at byte {at}")
+        raise _corrupt(
+            name, f"has compression {kind.name} with a block size of {block_size} bytes in the postscript at byte {at}"
+        )
     footer_bytes = end[footer_at - start : at - start]
     footer = _parse(
-        pb.Footer, codec.decompress_section(footer_bytes, kind, block_size, f"{name}: footer at byte {footer_at}"), name, f"footer at byte {footer_at}"
+        pb.Footer,
+        codec.decompress_section(footer_bytes, kind, block_size, f"{name}: footer at byte {footer_at}"),
+        name,
+        f"footer at byte {footer_at}",
     )
     if footer.HasField("encryption"):
         raise _encrypted(name)
@@ -214,7 +234,7 @@ def read_stripe_footer(reader: RandomReader, tail: Tail, index: int) -> pb.Strip
     Streams and encodings of one stripe.
 
     Raises:
-        CorruptFileError: unreadable, or its streams don't add up to the stripe's lengths.
+        CorruptFileError: the footer can't be read, or its streams don't fit the stripe's lengths.
     """
     stripe = tail.stripes[index]
     at = stripe.offset + stripe.index_length + stripe.data_length
@@ -226,7 +246,9 @@ def read_stripe_footer(reader: RandomReader, tail: Tail, index: int) -> pb.Strip
     footer = _parse(pb.StripeFooter, raw, tail.name, where)
     if footer.encryption:
         raise _encrypted(tail.name)
-    if sum(stream.length for stream in footer.streams) > stripe.index_length + stripe.data_length or len(footer.columns) != len(tail.footer.types):
+    if sum(stream.length for stream in footer.streams) > stripe.index_length + stripe.data_length or len(
+        footer.columns
+    ) != len(tail.footer.types):
         raise _corrupt(tail.name, f"has streams or encodings in the {where} that don't fit its stripe")
     return footer
 
@@ -245,7 +267,9 @@ def _check(tail: Tail, content_end: int) -> None:
     if rows != tail.rows:
         raise _corrupt(tail.name, f"says {tail.rows} rows in its footer, {rows} in its stripes")
     if len(tail.footer.statistics) not in (0, len(tail.footer.types)):
-        raise _corrupt(tail.name, f"has statistics for {len(tail.footer.statistics)} columns, types for {len(tail.footer.types)}")
+        raise _corrupt(
+            tail.name, f"has statistics for {len(tail.footer.statistics)} columns, types for {len(tail.footer.types)}"
+        )
     _ = tail.tree
 
 
@@ -263,4 +287,6 @@ def _corrupt(name: str, what: str) -> CorruptFileError:
 
 
 def _encrypted(name: str) -> RefusedError:
-    return RefusedError(Reason.ENCRYPTED_FILE, f"{name} has encrypted columns: its stripes can't be read or copied here")
+    return RefusedError(
+        Reason.ENCRYPTED_FILE, f"{name} has encrypted columns: its stripes can't be read or copied here"
+    )

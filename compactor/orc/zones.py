@@ -1,10 +1,11 @@
 """
 The time zone of a stripe's timestamps, which stays with the stored seconds.
 
-A stripe stores the seconds from 2015-01-01 00:00:00 in its writer's zone, and names the zone in its footer; what they mean is left to the reader's rules for that
-zone, and Java's are neither those of the C++ library nor those of another release of tzdata. So nothing here knows any zone: stripes are decoded and encoded
-as if they were UTC, which adds and takes away the same constant, and the new stripe gets its source's zone. What the encoder made of the values as UTC, minimum,
-maximum and Bloom filters, isn't true in another zone: it is left out.
+A stripe stores the seconds from 2015-01-01 00:00:00 in its writer's zone, and names the zone in its footer. The meaning
+of these seconds depends on the reader's rules for that zone, and Java's rules differ from those of the C++ library and
+of other releases of tzdata. So this package applies no zone's rules. It decodes and encodes stripes as if they were
+UTC, which adds and subtracts the same constant, and gives the new stripe its source's zone. Minimum, maximum and Bloom
+filters that the encoder computed for UTC are wrong in another zone, so they are left out.
 Source: the ORC specification, "Timestamp Columns"; Java's TimestampTreeReader and TimestampTreeWriter; docs/orc.md.
 """
 
@@ -18,11 +19,25 @@ from compactor.orc.schema import column_ids
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
 
 UTC: Final = "GMT"
-"""As the C++ library calls it; the one zone that needs no rules."""
+"""The C++ library's name of UTC, the one zone that needs no rules."""
 UNSAID: Final = ""
-"""Stripes of Hive before 1.1: each reader takes them for its own zone."""
+"""Zone of stripes from Hive before 1.1, which name none: each reader takes its own zone for theirs."""
 TIMESTAMPS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
-_NAMES_OF_UTC: Final = frozenset({"GMT", "UTC", "UCT", "Zulu", "Universal", "Greenwich", "Etc/UTC", "Etc/GMT", "Etc/UCT", "Etc/Zulu", "Etc/Universal"})
+_NAMES_OF_UTC: Final = frozenset(
+    {
+        "GMT",
+        "UTC",
+        "UCT",
+        "Zulu",
+        "Universal",
+        "Greenwich",
+        "Etc/UTC",
+        "Etc/GMT",
+        "Etc/UCT",
+        "Etc/Zulu",
+        "Etc/Universal",
+    }
+)
 _ROW_INDEX: Final = 6
 
 
@@ -33,7 +48,7 @@ def timestamp_columns(tree: HiveType) -> list[int]:
 
 def stripe_zone(reader: RandomReader, tail: Tail, stripe: int) -> str:
     """
-    The zone that a stripe's timestamps are stored in; `UTC` under any of its names, and where no column is a timestamp.
+    The zone that a stripe's timestamps are stored in; `UTC` for all of UTC's names, and where no column is a timestamp.
 
     Raises:
         CorruptFileError: the stripe's footer can't be read.
@@ -42,20 +57,20 @@ def stripe_zone(reader: RandomReader, tail: Tail, stripe: int) -> str:
 
 
 def zone_of(tail: Tail, footer: pb.StripeFooter) -> str:
-    """The same, where the stripe's footer is at hand."""
+    """Like `stripe_zone`, for a stripe whose footer has already been read."""
     said = footer.writer_timezone
     return UTC if said in _NAMES_OF_UTC or not tail.tree.holds(TIMESTAMPS) else said
 
 
 def may_follow(zone: str, before: str | None, *, one_zone: bool) -> bool:
     """
-    Whether readers read a stripe right after one in another zone, in the same file.
+    Whether a stripe may stand right after one in another zone, in the same file, without readers mistaking its zone.
 
-    Java takes a stripe that names no zone for one in the zone of the stripe before. Up to ORC 1.5, which is in Hive 3.1, it takes a zone that it has met before,
-    be it as the reader's own, for the zone that it met last.
+    Java takes a stripe that names no zone for one in the zone of the stripe before. Up to ORC 1.5, which is in Hive
+    3.1, Java takes a zone that it has met before (including the reader's own) for the zone that it met last.
 
     Args:
-        before: of the stripe before; None for the file's first.
+        before: zone of the stripe before; None for the file's first stripe.
         one_zone: the file is for readers of Hive 3.1.
 
     Source: Java's TreeReaderFactory.TimestampTreeReader.getBaseTimestamp, in ORC 1.5 and 1.8.
@@ -65,14 +80,14 @@ def may_follow(zone: str, before: str | None, *, one_zone: bool) -> bool:
 
 def in_zone(data: memoryview, tail: Tail, zone: str) -> tuple[MemoryReader, Tail]:
     """
-    A file that was encoded as if its timestamps were UTC, with the zone that they are in.
+    Label a file that was encoded as if its timestamps were UTC with their true zone.
 
     Args:
         data: the file; it has one stripe.
-        zone: as `stripe_zone` has it.
+        zone: as `stripe_zone` returns it.
 
     Returns:
-        The stripe under its zone, without statistics of timestamps in its row indexes, and a tail that fits it.
+        The stripe under its zone, without statistics of timestamps in its row indexes, and a matching tail.
     """
     reader = MemoryReader(data, tail.name)
     stripe, footer = tail.stripes[0], read_stripe_footer(reader, tail, 0)

@@ -2,16 +2,73 @@
 The plan of one compaction: a value that is shown, stored, sent to executors and replayed.
 
 Pure. `to_json` and `from_json` are inverse to each other; a plan of another version of this format is refused.
+
+`to_plain` and `from_plain` turn dataclasses, enums and tuples into JSON's types, and back, by the declared types of the
+fields.
 """
 
 import json
-from dataclasses import dataclass
-from enum import StrEnum
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum, StrEnum
+from typing import Any
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
 from compactor.errors import UsageError
-from compactor.planning.plain import from_plain, to_plain
+
+
+def to_plain(value: object) -> Any:
+    """Turn dataclasses, enums and tuples into JSON's types."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: to_plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def from_plain(kind: Any, value: Any) -> Any:
+    """
+    The inverse of `to_plain` for a value of type `kind`.
+
+    Raises:
+        UsageError: the document doesn't have that shape.
+    """
+    origin = typing.get_origin(kind)
+    arguments = typing.get_args(kind)
+    if origin in {typing.Union, types.UnionType}:
+        return None if value is None else from_plain(next(item for item in arguments if item is not type(None)), value)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise UsageError(f"a plan has a list where {value!r} stands")
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(from_plain(arguments[0], item) for item in value)
+        return tuple(from_plain(part, item) for part, item in zip(arguments, value, strict=True))
+    if is_dataclass(kind) and isinstance(kind, type):
+        if not isinstance(value, Mapping):
+            raise UsageError(f"a plan has an object where {value!r} stands")
+        hints = typing.get_type_hints(kind)
+        if unknown := sorted(set(value) - set(hints)):
+            raise UsageError(f"a plan has no field {unknown[0]} in {kind.__name__}")
+        try:
+            return kind(**{name: from_plain(hints[name], item) for name, item in value.items()})
+        except TypeError as error:
+            raise UsageError(f"not a plan: {error}") from None
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        try:
+            return kind(value)
+        except ValueError as error:
+            raise UsageError(f"not a plan: {error}") from None
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(kind, type) and not isinstance(value, kind):
+        raise UsageError(f"a plan has {kind.__name__} where {value!r} stands")
+    return value
+
 
 FORMAT = 1
 EVENTS_AT_ONCE = 4_194_304
@@ -19,15 +76,18 @@ EVENTS_AT_ONCE = 4_194_304
 
 
 class Action(StrEnum):
-    """What is done with stripes: carried over as bytes, decoded and written anew, or looked at first and then one of the two."""
+    """
+    How stripes reach the output: copied as bytes, decoded and written anew, or probed first for deleted rows to choose
+    between the two.
+    """
 
     COPY = "copy"
     RECODE = "recode"
     PROBE = "probe"
 
 
-class Role(StrEnum):
-    """What an input file is to a reader."""
+class FileRole(StrEnum):
+    """The meaning of an input file to a reader."""
 
     BASE = "base"
     DELTA = "delta"
@@ -47,22 +107,24 @@ class SyntheticIds:
 @dataclass(frozen=True, slots=True)
 class InputFile:
     """
-    A file that the compaction reads; publishing checks that it is still there, with this length, time and version.
+    A file that the compaction reads. Publishing checks that the file is still there, with this length, time and
+    version.
 
     Args:
         path: relative to the partition directory.
-        directory: the ACID directory it is in, empty for original files.
-        bucket: the number in its name.
+        directory: the ACID directory that holds the file; empty for original files.
+        bucket: the number in the file's name.
         min_write_id, max_write_id: of the directory; a base holds 0 … N.
-        may_hold_aborted: rows of aborted write ids may stand between valid ones: streaming deltas, and compacted ones too, for Hive's merge compaction joins
-            files as they are; readers leave such rows out of any delta.
-        side_file: path of its `_flush_length` file when readers heed it, else None.
+        may_hold_aborted: rows of aborted write ids may stand between valid ones. So in streaming deltas, and in
+            compacted ones, because Hive's merge compaction joins files unchanged; readers leave such rows out of any
+            delta.
+        side_file: path of the file's `_flush_length` file when readers heed it, else None.
     """
 
     path: str
     length: int
     mtime_ms: int
-    role: Role
+    role: FileRole
     directory: str
     bucket: int
     min_write_id: int
@@ -80,11 +142,11 @@ class InputFile:
 @dataclass(frozen=True, slots=True)
 class Segment:
     """
-    Neighbouring stripes of one file with one verdict.
+    Neighbouring stripes of one file with one action.
 
     Args:
         chunk: segments with the same number are recoded together, in one task; -1 for COPY.
-        reason: why, in a few words.
+        reason: the cause of the action, in a few words.
         bytes: of the stripes in the source.
         events: delete events between the keys of the stripes.
     """
@@ -105,8 +167,8 @@ class BucketPlan:
     One output file. Segments stand in the order of their keys.
 
     Args:
-        deletes: delete files whose events are applied to the rows (or, in a delete delta, are written).
-        delete_events: distinct valid events among them.
+        deletes: delete files whose events are applied to the rows (in a delete delta: whose events are written).
+        delete_events: distinct valid events in these files.
     """
 
     bucket: int
@@ -118,7 +180,7 @@ class BucketPlan:
 
 @dataclass(frozen=True, slots=True)
 class FileCopy:
-    """A whole file of an insert-only table, carried over under a new name."""
+    """A whole file of an insert-only table, copied under a new name."""
 
     path: str
     name: str
@@ -137,7 +199,10 @@ class OutputDir:
 
 @dataclass(frozen=True, slots=True)
 class FormatSpec:
-    """How the output is written: codec, block size, rows per index entry and perhaps the time zone are one for all stripes of a file."""
+    """
+    How the output is written. Codec, block size, rows per index entry and (with `one_zone`) the time zone are the same
+    for all stripes of a file.
+    """
 
     codec: str = "zlib"
     block_size: int = 262_144
@@ -150,7 +215,7 @@ class FormatSpec:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Bytes that will be read, copied as they are, decoded and written; processor seconds, roughly."""
+    """Predicted bytes to be read, copied unchanged, probed, decoded and written; and processor seconds, roughly."""
 
     read: int = 0
     copied: int = 0
@@ -161,14 +226,15 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PlanParts:
     """
-    A compaction that would exceed a limit of its own is the first of several smaller ones.
+    The place of a plan among several: a compaction that would exceed a limit is split into smaller ones, and this is
+    the first of those that remain.
 
     Args:
-        total: how many it takes, this one included, as far as can be foreseen.
+        total: number of remaining parts, this one included, as far as can be foreseen.
         reason: a sentence: which limit, by how much, and what this part is.
-        wait: the next part must wait until what this one replaces is removed, for it needs the room.
+        wait: the next part must wait until the Cleaner has removed what this part replaces, because it needs the space.
     """
 
     total: int
@@ -177,7 +243,10 @@ class Parts:
 
 
 class DeleteScope(StrEnum):
-    """Which delete events are applied to rows: all (major), none (minor), or those of the same write id (a minor of one write id)."""
+    """
+    Which delete events are applied to rows: all (major), none (minor), or those of the same write id (a minor of one
+    write id).
+    """
 
     ALL = "all"
     NONE = "none"
@@ -187,17 +256,18 @@ class DeleteScope(StrEnum):
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
     """
-    Everything that running it needs.
+    Everything that the execution of a compaction needs.
 
     Args:
-        requested: what the queue entry asks for; `kind` may be major where a minor can't be published safely.
+        requested: the kind that the queue entry asks for; `kind` may be major where a minor can't be published safely.
         name_write_id: the N of `base_N`, or the end of a minor's range: the highest write id that is included.
         highest_write_id: to be stored in CQ_HIGHEST_WRITE_ID.
-        write_ids: the write-id list it was made under, as Hive writes it.
+        write_ids: the write-id list that the plan was made under, in Hive's string form.
         aborted: aborted write ids that may occur in the inputs.
-        parts: None when this is all that was asked for.
+        parts: None when this plan is all that was asked for.
         events_at_once: delete events that a task may hold in memory.
-        one_by_one: each bucket is one task that recodes its chunks one after the other: slower, but no chunk exists twice.
+        one_by_one: each bucket is one task that recodes its chunks one after the other: slower, but no chunk exists
+            twice.
     """
 
     entity: str
@@ -220,42 +290,59 @@ class CompactionPlan:
     aborted: tuple[int, ...] = ()
     prediction: Prediction = Prediction()
     warnings: tuple[str, ...] = ()
-    parts: Parts | None = None
+    parts: PlanParts | None = None
     events_at_once: int = EVENTS_AT_ONCE
     one_by_one: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Directories that may be published; a side of a minor that turns out empty isn't."""
+        """Directories that may be published; a minor's delta or delete delta that turns out empty isn't."""
         return tuple(output.name for output in self.outputs)
 
     @property
     def bytes_needed(self) -> int:
-        """What running it writes at most at one time beside the inputs; chunks that are recoded apart exist twice for a while."""
-        deletes = 0 if self.kind is CompactionKind.MAJOR else sum(file.length for file in self.inputs if file.role is Role.DELETE_DELTA)
+        """
+        Most bytes that the compaction has written beside the inputs at any time. Chunks that are recoded in tasks of
+        their own exist twice for a while.
+        """
+        deletes = (
+            0
+            if self.kind is CompactionKind.MAJOR
+            else sum(file.length for file in self.inputs if file.role is FileRole.DELETE_DELTA)
+        )
         return self.prediction.written + deletes + (0 if self.one_by_one else self.prediction.recoded)
 
     @property
     def names_needed(self) -> int:
-        """Files and directories that running it makes at most at one time: staging, each task's directory and file, output directories and their two markers."""
+        """
+        Most files and directories that the compaction has created at any time: the staging directory, each task's
+        directory and file, output directories and their two markers.
+        """
         needed = 3
         for output in self.outputs:
-            chunks = 0 if self.one_by_one else sum(len({segment.chunk for segment in bucket.segments if segment.chunk >= 0}) for bucket in output.buckets)
+            chunks = (
+                0
+                if self.one_by_one
+                else sum(
+                    len({segment.chunk for segment in bucket.segments if segment.chunk >= 0})
+                    for bucket in output.buckets
+                )
+            )
             needed += 3 + 2 * (len(output.buckets) + chunks + len(output.copies))
         return needed
 
 
 def to_json(plan: CompactionPlan) -> str:
-    """One JSON object; `format` says which version of this document it is."""
+    """The plan as one JSON object; `compaction-plan` holds the version of the format."""
     return json.dumps({"compaction-plan": FORMAT, **to_plain(plan)}, ensure_ascii=False)
 
 
 def from_json(text: str) -> CompactionPlan:
     """
-    Read what `to_json` wrote.
+    Read the output of `to_json`.
 
     Raises:
-        UsageError: it isn't a plan, or one of another version.
+        UsageError: the text isn't a plan, or is a plan of another version.
     """
     try:
         document = json.loads(text)

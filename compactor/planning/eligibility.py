@@ -1,7 +1,8 @@
 """
-Whether a table is one that may be compacted at all; part of the one judgement of `roles.eligibility`.
+Whether a table may be compacted at all; part of the one judgement of `roles.eligibility`.
 
-Pure: goes by how the catalog describes the table itself. Where it lies is `metastore.places`' to judge; whether it is due, the picker's; what its files are like, the plan's.
+Pure: looks only at the catalog's description of the table itself. `metastore.locations.places` judges where the table
+lies, the picker whether it is due, and the plan its files.
 Source: docs/compaction.md; Hive's Worker, Initiator, AlterTableCompactOperation.
 """
 
@@ -17,7 +18,7 @@ REPLICATION_PENDING: Final = "hive.repl.first.inc.pending"
 
 
 class Traits(Protocol):
-    """What a plan knows of a table, too."""
+    """Properties of a table that both the catalog and a plan's `TableSpec` know."""
 
     @property
     def transactional(self) -> bool: ...
@@ -41,25 +42,38 @@ class Described(Traits, Protocol):
 
 
 def why_no_table(name: str, table: Traits, kind: CompactionKind | None, layout: LayoutVersion) -> Skip | None:
-    """Why nothing in a table can be compacted so; None: it can. Without a kind: not at all."""
+    """Why a table can't be compacted with this kind; without a kind: why it can't be compacted at all. None: it can."""
     if (skip := why_not_acid(name, table)) is not None:
         return skip
     if table.sorted:
         return Skip(Reason.SORTED_TABLE, f"{name} is declared SORTED BY: no compaction keeps that order")
     if kind is not None and kind not in SUPPORTED:
-        return Skip(Reason.UNSUPPORTED_KIND, f"{name}: a {kind.value} compaction isn't supported; {' and '.join(sorted(SUPPORTED))} are")
+        return Skip(
+            Reason.UNSUPPORTED_KIND,
+            f"{name}: a {kind.value} compaction isn't supported; {' and '.join(sorted(SUPPORTED))} are",
+        )
     if kind is CompactionKind.MINOR and table.insert_only and layout is LayoutVersion.HIVE_3:
-        return Skip(Reason.UNSUPPORTED_KIND, f"{name} is insert-only: Hive 3.1 knows no minor compaction of those; ask for a major one")
+        return Skip(
+            Reason.UNSUPPORTED_KIND,
+            f"{name} is insert-only: Hive 3.1 knows no minor compaction of those; ask for a major one",
+        )
     return None
 
 
 def why_not_acid(name: str, table: Traits) -> Skip | None:
     """Why a table has nothing that could be compacted; None: it has."""
-    return None if table.transactional else Skip(Reason.NOT_TRANSACTIONAL, f"{name} isn't a transactional table: only those have deltas to compact")
+    return (
+        None
+        if table.transactional
+        else Skip(Reason.NOT_TRANSACTIONAL, f"{name} isn't a transactional table: only those have deltas to compact")
+    )
 
 
 def why_not(table: Described, kind: CompactionKind | None, layout: LayoutVersion) -> Skip | None:
-    """Why nothing in a table that the catalog has can be compacted so; None: it can. Without a kind: not at all."""
+    """
+    Why a table in the catalog can't be compacted with this kind; without a kind: why it can't be compacted at all.
+    None: it can.
+    """
     if (skip := why_no_table(table.full_name, table, kind, layout)) is not None:
         return skip
     for owner, parameters in (("database", table.database_parameters), ("table", table.parameters)):
@@ -70,19 +84,31 @@ def why_not(table: Described, kind: CompactionKind | None, layout: LayoutVersion
 
 
 def why_unspecified(table: Described, partition: str | None) -> Skip | None:
-    """Why it can't be told which partition of a table is meant; None: it can."""
+    """Why a request leaves open which partition of a table it means; None: the request is clear."""
     if partition is None and table.partitioned and table.transactional:
         return Skip(Reason.PARTITION_UNSPECIFIED, f"{table.full_name} is partitioned, and no partition is named")
     return None
 
 
 def why_nowhere(table: Described, partition: str | None, location: str | None) -> Skip | None:
-    """Why the catalog doesn't say where a table or partition lies; None: it does."""
-    return None if location else Skip(Reason.UNSUPPORTED_STORE, f"{table.full_name}{'/' + partition if partition else ''} has no location in the catalog")
+    """Why the place of a table or partition is unknown to the catalog; None: the catalog has a location."""
+    return (
+        None
+        if location
+        else Skip(
+            Reason.UNSUPPORTED_STORE,
+            f"{table.full_name}{'/' + partition if partition else ''} has no location in the catalog",
+        )
+    )
 
 
 def what_is_kept(table: Described, partition: str | None, partition_parameters: Mapping[str, str]) -> str | None:
-    """Why a compaction won't free anything: what it replaces stays; None: the Cleaner removes it. `partition_parameters`: none for a whole table."""
+    """
+    Why a compaction frees no space, because the Cleaner leaves the replaced files; None: the Cleaner removes them.
+
+    Args:
+        partition_parameters: empty for a whole table.
+    """
     if cleanup_off(table.parameters, partition_parameters):
         return f"no_cleanup is set for {table.full_name}{'/' + partition if partition else ''}: replaced files stay"
     return None

@@ -1,7 +1,8 @@
 """
-What a plan must know about tables, files and stripes.
+Facts about tables, files and stripes that a plan depends on.
 
-Pure values: `compactor.engine.inputs` reads them from tails and delete events, `select` and `plan` decide on them. No file is opened here.
+Pure values: `compactor.engine.inputs` reads them from tails and delete events, `select` and `plan` decide on them. This
+module opens no file.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ HIGHEST = (1 << 63) - 1
 
 
 class Hit(StrEnum):
-    """Can a delete event hit a row of a stripe?"""
+    """Whether a delete event can hit a row of a stripe."""
 
     NONE = "none"
     POSSIBLE = "possible"
@@ -25,7 +26,7 @@ class Hit(StrEnum):
 @dataclass(frozen=True, slots=True)
 class TableSpec:
     """
-    What the catalog says about a table, as far as a plan depends on it.
+    The catalog's facts about a table that a plan depends on.
 
     Args:
         name: `db.table` or `db.table/partition`, for sentences.
@@ -33,7 +34,7 @@ class TableSpec:
         buckets: declared number of buckets, 0 when not bucketed.
         sorted: declared SORTED BY.
         parameters: table parameters, keys as the catalog has them.
-        properties: properties of the request (WITH OVERWRITE TBLPROPERTIES), stronger than `parameters`.
+        properties: properties of the request (WITH OVERWRITE TBLPROPERTIES), which override `parameters`.
     """
 
     name: str
@@ -49,7 +50,7 @@ class TableSpec:
 @dataclass(frozen=True, slots=True)
 class StripeFacts:
     """
-    One stripe as its tail describes it; None = the tail doesn't say, or can't be trusted.
+    One stripe as its tail describes it; None: the tail doesn't say, or can't be trusted.
 
     Args:
         bytes: index, data and footer of the stripe.
@@ -57,8 +58,8 @@ class StripeFacts:
         last: no row has a greater key.
         last_exact: `last` is the key of the last row (a copied stripe needs it for `hive.acid.key.index`).
         write_ids, buckets, current_ids, operations: (min, max) of those columns; buckets are ROW__ID's bucket property.
-        hit: whether a delete event can hit it.
-        events: delete events between its keys; of all the bucket's where these aren't known.
+        hit: whether a delete event can hit the stripe.
+        events: delete events between the stripe's keys; all events of the bucket where the keys are unknown.
     """
 
     index: int
@@ -83,11 +84,13 @@ class FileFacts:
     Args:
         path: relative to the partition directory.
         acid: has the six ACID columns; otherwise its rows get synthetic ROW__IDs.
-        not_copyable: why its stripes can't be carried over as bytes (types, codec, stride, writer …); None = they can.
+        not_copyable: why the file's stripes can't be copied as bytes (types, codec, stride, writer …); None: they can.
         unknown_columns: columns of the file that the table doesn't have (any more).
-        schema_problem: a sentence when its types can't become the table's without loss.
-        codec: `zlib`, `none` …; stride: rows per index entry, 0 = no index; both for the choice of the output's format.
-        zone: time zone of the first stripe's timestamps, and, as far as writers go, of all; None where it doesn't matter.
+        schema_problem: a sentence when the file's types can't become the table's without loss.
+        codec: `zlib`, `none` …; for the choice of the output's format.
+        stride: rows per index entry, 0: no index; for the choice of the output's format.
+        zone: time zone of the first stripe's timestamps; with all known writers, also of all other stripes. None where
+            it doesn't matter.
     """
 
     path: str
@@ -117,7 +120,7 @@ class DeleteFacts:
         bucket: decoded from the events' bucket property; not from the file's name (HIVE-22318).
         paths: delete files that may hold events of this bucket.
         events: distinct keys whose write id is valid.
-        own: of these, how many target rows written by the same write id.
+        own: how many of these events target rows written by the same write id.
     """
 
     bucket: int

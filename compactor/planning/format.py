@@ -1,8 +1,9 @@
 """
-How the output is written: codec, rows per index entry, block size, stripe size, bloom filters.
+How the output is written: codec, rows per index entry, block size, stripe size, Bloom filters.
 
-Pure. The request's property wins, then the table's, then what the largest input has (so that its stripes can be copied), then ZLIB and 10,000.
-Source: Hive's OrcConf (orc.compress …); HIVE-21397 for bloom filter columns.
+Pure. The request's property wins, then the table's, then codec and rows per index entry of the largest input (so that
+its stripes can be copied), then ZLIB and 10,000.
+Source: Hive's OrcConf (orc.compress …); HIVE-21397 for Bloom filter columns.
 """
 
 import math
@@ -14,37 +15,58 @@ from compactor.planning.document import FormatSpec
 from compactor.planning.facts import FileFacts, TableSpec
 from compactor.reasons import Reason
 
-CODECS = {LayoutVersion.HIVE_3: ("none", "zlib", "snappy", "lz4"), LayoutVersion.HIVE_4: ("none", "zlib", "snappy", "lz4", "zstd")}
+CODECS = {
+    LayoutVersion.HIVE_3: ("none", "zlib", "snappy", "lz4"),
+    LayoutVersion.HIVE_4: ("none", "zlib", "snappy", "lz4", "zstd"),
+}
 DEFAULT_STRIDE = 10_000
 SMALLEST_STRIDE, LARGEST_STRIDE = 1000, 1 << 24
 BLOCK_STEP = 1 << 16
-"""The C++ writer's memory block: it takes only multiples of it as compression block size."""
+"""The C++ writer's memory block: the writer takes only multiples of it as compression block size."""
 LARGEST_BLOCK = 1 << 22
 SMALLEST_STRIPE, LARGEST_STRIPE = 1 << 20, 1 << 30
 
 
 def choose_format(spec: TableSpec, layout: LayoutVersion, files: Iterable[FileFacts], stripe_bytes: int) -> FormatSpec:
     """
-    The output's format. Sizes out of all measure are brought back into it, and row indexes are always written, whatever `orc.create.index` says: without
-    them Hive trusts no statistics, and nothing could be copied the next time (HIVE-20604).
+    Choose the output's format. Sizes outside the supported range are brought into it. Row indexes are always written,
+    even if `orc.create.index` says otherwise: without them Hive trusts no statistics, and the next compaction could
+    copy nothing (HIVE-20604).
 
     Args:
-        files: tails of the inputs; the largest with codec and stride is the model where nothing is asked for.
+        files: tails of the inputs; the largest compressed ACID file with a row index is the model where no property
+            asks for codec or stride.
         stripe_bytes: of recoded stripes, unless `orc.stripe.size` says otherwise.
 
     Raises:
-        RefusedError: UNSUPPORTED_COMPRESSION when a property asks for a codec that readers of this layout don't know; UNSUPPORTED_FORMAT when a property isn't a number.
+        RefusedError: UNSUPPORTED_COMPRESSION when a property asks for a codec that readers of this layout don't know;
+            UNSUPPORTED_FORMAT when a property isn't a number, or `orc.bloom.filter.fpp` isn't between 0 and 1.
     """
-    model = max((file for file in files if file.acid and file.stride > 0 and file.codec in CODECS[layout] and file.codec != "none"), key=_size, default=None)
+    model = max(
+        (
+            file
+            for file in files
+            if file.acid and file.stride > 0 and file.codec in CODECS[layout] and file.codec != "none"
+        ),
+        key=_size,
+        default=None,
+    )
     codec = _property(spec, "orc.compress")
     if codec is not None and codec.lower() not in CODECS[layout]:
         known = ", ".join(CODECS[layout]).upper()
-        raise RefusedError(Reason.UNSUPPORTED_COMPRESSION, f"{spec.name}: orc.compress is {codec}; readers of this layout know only {known}")
+        raise RefusedError(
+            Reason.UNSUPPORTED_COMPRESSION,
+            f"{spec.name}: orc.compress is {codec}; readers of this layout know only {known}",
+        )
     stride = _number(spec, "orc.row.index.stride", model.stride if model else DEFAULT_STRIDE)
     if not SMALLEST_STRIDE <= stride <= LARGEST_STRIDE:
         stride = DEFAULT_STRIDE
     columns = {name.lower() for name, _ in spec.columns}
-    bloom = tuple(name for name in (part.strip().lower() for part in (_property(spec, "orc.bloom.filter.columns") or "").split(",")) if name in columns)
+    bloom = tuple(
+        name
+        for name in (part.strip().lower() for part in (_property(spec, "orc.bloom.filter.columns") or "").split(","))
+        if name in columns
+    )
     return FormatSpec(
         codec=codec.lower() if codec else model.codec if model else "zlib",
         block_size=_block(_number(spec, "orc.compress.size", 262_144)),
@@ -57,7 +79,10 @@ def choose_format(spec: TableSpec, layout: LayoutVersion, files: Iterable[FileFa
 
 
 def _block(asked: int) -> int:
-    """The next size that our writer takes. Stripes that are copied may have other blocks: the tail names the largest of the file."""
+    """
+    The requested block size, rounded up to one that the C++ writer takes. Copied stripes may have other block sizes:
+    the tail names the largest of the file.
+    """
     return -(-max(1, min(LARGEST_BLOCK, asked)) // BLOCK_STEP) * BLOCK_STEP
 
 
@@ -66,7 +91,7 @@ def _size(file: FileFacts) -> tuple[int, str]:
 
 
 def _property(spec: TableSpec, name: str) -> str | None:
-    """Of the request, else of the table; the request's may carry Hive's prefix for table properties."""
+    """A property of the request, else of the table. Either may carry Hive's prefix for table properties."""
     for properties in (spec.properties, spec.parameters):
         lowered = {key.lower(): value for key, value in properties.items()}
         for key in (f"tblprops.{name}", name):

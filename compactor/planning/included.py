@@ -1,7 +1,7 @@
 """
 Which of the current directories a compaction may take, and whether taking them is worth a compaction at all.
 
-Pure: judges a resolved state by names alone. Picker and plan share it, so that what is picked is what is planned.
+Pure: judges a resolved state by names alone. Picker and plan share this module, so that the plan takes what was picked.
 Source: docs/layout.md; Hive's Worker / CompactorUtil.isEnoughToCompact; HIVE-29210 for ranges that exist twice.
 """
 
@@ -17,7 +17,8 @@ def included(state: AcidState) -> tuple[ListedDir, ...]:
     """
     The current deltas that lie wholly below everything that is left out, in walk order.
 
-    A result that reached over an excluded directory would hide it from readers. What falls out because of one excludes in turn.
+    A result whose range covered an excluded directory would hide that directory from readers. So every delta at or
+    above an excluded directory is left out, and each delta that is left out excludes others in the same way.
     """
     limit = min((low for e in state.excluded if (low := _first_write_id(e.dir)) is not None), default=None)
     deltas = state.deltas
@@ -34,8 +35,9 @@ def enough(state: AcidState, kind: CompactionKind, insert_only: bool) -> bool:
     """
     Whether a compaction of this kind would join anything.
 
-    Major: original files, at least two of base and deltas, or a delta with aborted rows among committed ones. Minor: at least two deltas, and two only if they
-    are of one kind (a delta and its delete delta are what a minor compaction leaves). Rebalance always, as in Hive.
+    Major: original files, at least two of base and deltas, or a delta with aborted rows among committed ones; in an
+    insert-only table, at least two of base, deltas and original files. Minor: at least three deltas, or two of one kind
+    (a delta and its delete delta are what a minor compaction leaves). Rebalance always, as in Hive. Clean-ups never.
     """
     deltas = included(state)
     match kind:
@@ -53,26 +55,40 @@ def enough(state: AcidState, kind: CompactionKind, insert_only: bool) -> bool:
 
 
 def aborted_inside(state: AcidState, deltas: Iterable[ListedDir]) -> list[int]:
-    """Aborted write ids whose rows lie among committed ones in these deltas, as a stream's writer leaves them; the result of a compaction has none."""
+    """
+    Aborted write ids whose rows lie among committed ones in these deltas, as streaming writers leave them; the result
+    of a compaction has none.
+    """
     streams = [listed.acid for listed in deltas if not listed.compacted]
-    return [write_id for write_id in sorted(state.mixed_aborted_write_ids) if any(acid.min_write_id <= write_id <= acid.max_write_id for acid in streams)]
+    return [
+        write_id
+        for write_id in sorted(state.mixed_aborted_write_ids)
+        if any(acid.min_write_id <= write_id <= acid.max_write_id for acid in streams)
+    ]
 
 
 def why_not_enough(state: AcidState) -> str:
-    """What there is, and what is left out that might have been enough."""
+    """A sentence: what the partition holds, and which directories are left out that might have been enough."""
     deltas = included(state)
     deletes = sum(listed.acid.kind is DirKind.DELETE_DELTA for listed in deltas)
     base = 1 if state.base else 0
-    there = f"{base} base, {len(deltas) - deletes} deltas, {deletes} delete deltas, {len(state.originals)} original files"
+    there = (
+        f"{base} base, {len(deltas) - deletes} deltas, {deletes} delete deltas, {len(state.originals)} original files"
+    )
     if not state.excluded:
         return f"not enough to compact: {there}"
     first, others = state.excluded[0], len(state.excluded) - 1
-    return f"not enough to compact: {there}; left out: {first.dir.acid.name} ({first.reason})" + (f" (and {others} more)" if others else "")
+    return f"not enough to compact: {there}; left out: {first.dir.acid.name} ({first.reason})" + (
+        f" (and {others} more)" if others else ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Stranded:
-    """A directory that begins below a base's write id and ends above it, with nothing but rolled back ids above: readers pass over all of it."""
+    """
+    A directory that begins at or below a base's write id and ends above it, with only rolled back ids above: readers
+    pass over the whole directory.
+    """
 
     stream: ListedDir
     base: ListedDir
@@ -83,7 +99,7 @@ class Stranded:
 
     @property
     def sentence(self) -> str:
-        """What it means, and that somebody must look."""
+        """The consequence for readers, and that the operator must decide."""
         low, reached = self.stream.acid.min_write_id, self.base.acid.max_write_id
         ids = f"write id {low}" if low == reached else f"write ids {low} to {reached}"
         return (
@@ -94,9 +110,10 @@ class Stranded:
 
 def stranded(state: AcidState) -> Stranded | None:
     """
-    A stream that was rolled back beside a base which is named as if it held the stream's lower ids.
+    A rolled back stream beside a base whose name claims the stream's lower ids; None without any.
 
-    Hive names a major compaction's base after the watermark, though a stream that straddles it isn't in it. Nobody can tell by names whether its rows are.
+    Hive names a major compaction's base after the watermark, though a stream that straddles the watermark isn't in the
+    base. Names alone don't tell whether the stream's rows are.
 
     Args:
         state: resolved under a compactor's list.
@@ -112,7 +129,10 @@ def stranded(state: AcidState) -> Stranded | None:
 
 
 def overlap(base: ListedDir | None, deltas: Iterable[ListedDir]) -> str | None:
-    """A sentence about the first two directories whose ranges overlap though they aren't statements of one write id; readers read such rows twice."""
+    """
+    A sentence about the first two directories whose ranges overlap without being statements of one write id; readers
+    read such rows twice. None without overlap.
+    """
     end: dict[DirKind, int] = {}
     before: dict[DirKind, ListedDir] = {}
     for listed in sorted(deltas, key=lambda d: (d.acid.min_write_id, d.acid.max_write_id)):
@@ -127,9 +147,9 @@ def overlap(base: ListedDir | None, deltas: Iterable[ListedDir]) -> str | None:
 
 def same_range(state: AcidState, kind: CompactionKind, deltas: Sequence[ListedDir]) -> ListedDir | None:
     """
-    A directory that has the range and kind of the result already: readers would read both (HIVE-29210).
+    A directory that already has the range and kind of the result: readers would read both (HIVE-29210).
 
-    Results of aborted compactions don't count; whoever publishes removes them.
+    Results of aborted compactions don't count; publishing removes them.
     """
     there = [d for d in (state.base, *state.deltas, *state.obsolete, *(e.dir for e in state.excluded)) if d is not None]
     if not deltas:
@@ -139,37 +159,55 @@ def same_range(state: AcidState, kind: CompactionKind, deltas: Sequence[ListedDi
         return next((d for d in there if d.acid.is_base and d.acid.max_write_id == high), None)
     low = min(d.acid.min_write_id for d in deltas)
     kinds = {d.acid.kind for d in deltas}
-    return next((d for d in there if d.acid.kind in kinds and (d.acid.min_write_id, d.acid.max_write_id, d.acid.statement_id) == (low, high, None)), None)
+    return next(
+        (
+            d
+            for d in there
+            if d.acid.kind in kinds
+            and (d.acid.min_write_id, d.acid.max_write_id, d.acid.statement_id) == (low, high, None)
+        ),
+        None,
+    )
 
 
 def is_minor_result(deltas: Sequence[ListedDir], *, told_by_name: bool) -> bool:
     """
-    Whether the deltas are nothing but what a minor compaction leaves: one range, at most one directory of each kind.
+    Whether the deltas are exactly what a minor compaction leaves: one range, at most one directory of each kind.
 
     Args:
-        told_by_name: the layout marks compacted directories (`_v`). Where it doesn't, a delta without a statement id is taken for one.
+        told_by_name: the layout marks compacted directories (`_v`). Where it doesn't, a delta without a statement id is
+            taken for a compacted one.
     """
     if not deltas or len({d.acid.kind for d in deltas}) != len(deltas):
         return False
     first = deltas[0].acid
-    one_range = all((d.acid.min_write_id, d.acid.max_write_id) == (first.min_write_id, first.max_write_id) for d in deltas)
+    one_range = all(
+        (d.acid.min_write_id, d.acid.max_write_id) == (first.min_write_id, first.max_write_id) for d in deltas
+    )
     return one_range and all(d.compacted if told_by_name else d.acid.statement_id is None for d in deltas)
 
 
 def left_below(state: AcidState, *, told_by_name: bool) -> bool:
     """
-    Whether a compaction has joined deltas and left out others below them, as only a part of a larger one does.
+    Whether a compaction has joined deltas and left out others below them, as only a part of a larger compaction does.
 
     Args:
         told_by_name: as in `is_minor_result`.
     """
     lowest = min((d.acid.max_write_id for d in state.deltas), default=0)
-    results = (d for d in state.deltas if (d.compacted if told_by_name else d.acid.statement_id is None and d.acid.min_write_id < d.acid.max_write_id))
+    results = (
+        d
+        for d in state.deltas
+        if (d.compacted if told_by_name else d.acid.statement_id is None and d.acid.min_write_id < d.acid.max_write_id)
+    )
     return any(result.acid.min_write_id > lowest for result in results)
 
 
 def _first_write_id(listed: ListedDir) -> int | None:
-    """The smallest write id that a directory may hold on its own; a compacted base that isn't visible yet holds only what others hold too."""
+    """
+    The smallest write id that only this directory may hold; None for a compacted base that isn't visible yet, because
+    other directories hold the same rows.
+    """
     if listed.acid.is_base:
         return None if listed.compacted else listed.acid.max_write_id
     return listed.acid.min_write_id

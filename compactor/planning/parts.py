@@ -1,12 +1,15 @@
 """
-A compaction that would exceed a limit, as several smaller ones.
+Splits a compaction that would exceed a limit into several smaller ones.
 
-Pure: takes a resolved state and the limits, returns the directories of the next part. Too many deltas are joined by minors first, a contiguous run of them at a
-time; so is what a file system has no room for beside its inputs. Where a minor can't be published (it would need two renames that nothing makes one), the part is
-a major of the base and the lowest deltas. Runs are cut only between write ids: a result never covers the range of a directory that it doesn't include.
+Pure: takes a resolved state and the limits, returns the directories of the next part. When there are too many deltas,
+or the file system has no space for the whole result beside its inputs, minors join contiguous runs of deltas first.
+Where a minor can't be published (it would need two renames, which can't be made atomic), the part is a major of the
+base and the lowest deltas. Runs are cut only between write ids: a result never covers the range of a directory that it
+doesn't include.
 
-Each part leaves fewer directories than it found, so the parts come to an end. A run may begin above directories that are left out only if these can't hold
-rows of aborted writes: a compaction reports that it has dealt with everything up to its highest write id.
+Each part leaves fewer directories than it found, so the parts come to an end. A run may begin above left-out
+directories only if these can't hold rows of aborted writes, because a compaction reports that it has dealt with
+everything up to its highest write id.
 Source: docs/compaction.md; Hive's CompactorMR (`hive.compactor.max.num.delta`).
 """
 
@@ -18,23 +21,24 @@ from typing import Final
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.names import DirKind
 from compactor.acid.snapshot import AcidState, ListedDir, data_files
-from compactor.planning.document import Parts
+from compactor.planning.document import PlanParts
 from compactor.reasons import Reason
 
 MOST_COUNTED: Final = 99
-"""Parts beyond these aren't counted: it is a forecast."""
+"""Largest forecast of the number of parts; beyond it the forecast says "more than"."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PartLimits:
     """
-    What one compaction may take.
+    Limits of one compaction.
 
     Args:
-        deltas: directories of deltas and delete deltas (`limits.deltas`); exceeded only by those of a single write id, or by the fewest that can be joined.
-        bytes: that it may write beside its inputs; None: any.
-        limited_by: what sets `bytes`, for a sentence.
-        reason: of the refusal when nothing keeps to them.
+        deltas: directories of deltas and delete deltas (`limits.deltas`); exceeded only where a single write id has
+            more, or where the fewest that can be joined are more.
+        bytes: bytes that the compaction may write beside its inputs; None: no limit.
+        limited_by: the source of `bytes`, for a sentence.
+        reason: of the refusal when no part keeps to the limits.
     """
 
     deltas: int = 10_000
@@ -45,23 +49,23 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is compacted now: how, and which deltas; `parts` is None when that is all."""
+    """The next compaction: its kind and its deltas; `parts` is None when it is the whole."""
 
     kind: CompactionKind
     deltas: tuple[ListedDir, ...]
-    parts: Parts | None = None
+    parts: PlanParts | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Not even the smallest part keeps to the limits; a sentence with the figures."""
+    """Not even the smallest part keeps to the limits; `sentence` gives the figures."""
 
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
-    """Directories that only go together: one write id's, and what overlaps."""
+class _EventBlock:
+    """Directories that only go together: those of one write id, and overlapping ones."""
 
     dirs: int
     inserts: int
@@ -69,29 +73,41 @@ class _Block:
     bytes: int
     aborted: bool
 
-    def __add__(self, other: "_Block") -> "_Block":
-        return _Block(
-            self.dirs + other.dirs, self.inserts + other.inserts, self.deletes + other.deletes, self.bytes + other.bytes, self.aborted or other.aborted
+    def __add__(self, other: "_EventBlock") -> "_EventBlock":
+        return _EventBlock(
+            self.dirs + other.dirs,
+            self.inserts + other.inserts,
+            self.deletes + other.deletes,
+            self.bytes + other.bytes,
+            self.aborted or other.aborted,
         )
 
     @property
     def joinable(self) -> bool:
-        """Whether a minor of it joins anything."""
+        """Whether a minor of the block joins anything."""
         return self.dirs > 2 or max(self.inserts, self.deletes) > 1
 
     @property
-    def joined(self) -> "_Block":
-        """What a minor of it leaves."""
+    def joined(self) -> "_EventBlock":
+        """The block that a minor of this one leaves."""
         inserts, deletes = min(self.inserts, 1), min(self.deletes, 1)
-        return _Block(inserts + deletes, inserts, deletes, self.bytes, aborted=False)
+        return _EventBlock(inserts + deletes, inserts, deletes, self.bytes, aborted=False)
 
 
-def next_part(state: AcidState, kind: CompactionKind, limits: Limits, *, insert_only: bool, minors: bool, aborted: Sequence[int]) -> Part | Excess:
+def next_part(
+    state: AcidState,
+    kind: CompactionKind,
+    limits: PartLimits,
+    *,
+    insert_only: bool,
+    minors: bool,
+    aborted: Sequence[int],
+) -> Part | Excess:
     """
-    What to compact now; an `Excess` only for want of bytes.
+    Choose the part to compact now; an `Excess` only when bytes are short.
 
     Args:
-        state: with nothing but the deltas that can be included.
+        state: its deltas are only those that can be included.
         minors: whether a minor of both kinds of deltas can be published.
         aborted: write ids of aborted transactions that the deltas may hold rows of, ascending.
     """
@@ -114,7 +130,11 @@ def next_part(state: AcidState, kind: CompactionKind, limits: Limits, *, insert_
     total, whole_at_last = _forecast(blocks, kind, under, limits)
     rest = "" if whole_at_last else "; what is left then can't be joined within the limits"
     why = f"{_counted(total)} because {exceeded}; now a minor of {_range(groups[start:stop])}{rest}"
-    return Part(CompactionKind.MINOR, _among(deltas, groups[start:stop]), Parts(total, why, wait=len(deltas) <= limits.deltas))
+    return Part(
+        CompactionKind.MINOR,
+        _among(deltas, groups[start:stop]),
+        PlanParts(total, why, wait=len(deltas) <= limits.deltas),
+    )
 
 
 def _among(deltas: Sequence[ListedDir], groups: Sequence[Sequence[ListedDir]]) -> tuple[ListedDir, ...]:
@@ -123,8 +143,8 @@ def _among(deltas: Sequence[ListedDir], groups: Sequence[Sequence[ListedDir]]) -
     return tuple(listed for listed in deltas if listed.name in chosen)
 
 
-def _exceeded(kind: CompactionKind, deltas: int, size: int, limits: Limits) -> str | None:
-    """Which limit the whole would exceed, and by how much."""
+def _exceeded(kind: CompactionKind, deltas: int, size: int, limits: PartLimits) -> str | None:
+    """A sentence: which limit the whole compaction would exceed, and by how much; None: no limit."""
     if deltas > limits.deltas:
         return f"{deltas} deltas are more than limits.deltas = {limits.deltas}"
     if limits.bytes is not None and size > limits.bytes:
@@ -132,12 +152,16 @@ def _exceeded(kind: CompactionKind, deltas: int, size: int, limits: Limits) -> s
     return None
 
 
-def _lowest_with_base(state: AcidState, blocks: Sequence[_Block], under: int, limits: Limits, exceeded: str) -> Part | Excess:
-    """A major of what is under the deltas and as many of the lowest deltas as the limits allow."""
+def _lowest_with_base(
+    state: AcidState, blocks: Sequence[_EventBlock], under: int, limits: PartLimits, exceeded: str
+) -> Part | Excess:
+    """A major of the base (or original files) and as many of the lowest deltas as the limits allow."""
     count, size, stop = 0, under, 0
     fewest = 1 if state.base is not None or state.originals else 2
     for block in blocks:
-        if (count >= fewest and count + block.dirs > limits.deltas) or (limits.bytes is not None and size + block.bytes > limits.bytes):
+        if (count >= fewest and count + block.dirs > limits.deltas) or (
+            limits.bytes is not None and size + block.bytes > limits.bytes
+        ):
             break
         count, size, stop = count + block.dirs, size + block.bytes, stop + 1
     if count < fewest:
@@ -149,16 +173,16 @@ def _lowest_with_base(state: AcidState, blocks: Sequence[_Block], under: int, li
     total = 2 if wait else -(-len(state.deltas) // max(count, 1))
     rest = "; the rest when there is room for it" if wait else ""
     why = f"{_counted(total)} because {exceeded}; now a major with {_range(groups)}{rest}"
-    return Part(CompactionKind.MAJOR, _among(state.deltas, groups), Parts(total, why, wait=wait))
+    return Part(CompactionKind.MAJOR, _among(state.deltas, groups), PlanParts(total, why, wait=wait))
 
 
-def _run(blocks: Sequence[_Block], limits: Limits) -> tuple[int, int] | None:
-    """What to join next; where that can't be parted further, even if it is more deltas than the limit."""
+def _run(blocks: Sequence[_EventBlock], limits: PartLimits) -> tuple[int, int] | None:
+    """The run to join next. Where no run keeps to the limit of deltas, the run may exceed it."""
     return _best_run(blocks, limits) or _fewest(blocks, replace(limits, deltas=sum(block.dirs for block in blocks)))
 
 
-def _fewest(blocks: Sequence[_Block], limits: Limits) -> tuple[int, int] | None:
-    """The run [start, stop) of the fewest directories that joins any, of those the lowest."""
+def _fewest(blocks: Sequence[_EventBlock], limits: PartLimits) -> tuple[int, int] | None:
+    """The run [start, stop) of the fewest directories that joins anything; of equal ones the lowest."""
     best: tuple[int, int, int] | None = None
     for start, first in enumerate(blocks):
         run = _NOTHING
@@ -173,8 +197,11 @@ def _fewest(blocks: Sequence[_Block], limits: Limits) -> tuple[int, int] | None:
     return best[1:] if best is not None else None
 
 
-def _best_run(blocks: Sequence[_Block], limits: Limits) -> tuple[int, int] | None:
-    """The run [start, stop) that joins the most directories, of those the smallest, of those the lowest; None when none joins anything."""
+def _best_run(blocks: Sequence[_EventBlock], limits: PartLimits) -> tuple[int, int] | None:
+    """
+    The run [start, stop) that joins the most directories; of equal ones the smallest in bytes, then the lowest. None
+    when no run joins anything.
+    """
     best: tuple[int, int, int, int] | None = None
     stop, run = 0, _NOTHING
     for start, first in enumerate(blocks):
@@ -191,23 +218,29 @@ def _best_run(blocks: Sequence[_Block], limits: Limits) -> tuple[int, int] | Non
     return best[2:] if best is not None else None
 
 
-_NOTHING: Final = _Block(0, 0, 0, 0, aborted=False)
+_NOTHING: Final = _EventBlock(0, 0, 0, 0, aborted=False)
 
 
-def _fits(run: _Block, limits: Limits) -> bool:
+def _fits(run: _EventBlock, limits: PartLimits) -> bool:
     return run.dirs <= limits.deltas and (limits.bytes is None or run.bytes <= limits.bytes)
 
 
-def _without(run: _Block, first: _Block) -> _Block:
-    return _Block(run.dirs - first.dirs, run.inserts - first.inserts, run.deletes - first.deletes, run.bytes - first.bytes, run.aborted)
+def _without(run: _EventBlock, first: _EventBlock) -> _EventBlock:
+    return _EventBlock(
+        run.dirs - first.dirs,
+        run.inserts - first.inserts,
+        run.deletes - first.deletes,
+        run.bytes - first.bytes,
+        run.aborted,
+    )
 
 
-def _sum(blocks: Iterable[_Block]) -> _Block:
+def _sum(blocks: Iterable[_EventBlock]) -> _EventBlock:
     return sum(blocks, _NOTHING)
 
 
-def _forecast(blocks: Sequence[_Block], kind: CompactionKind, under: int, limits: Limits) -> tuple[int, bool]:
-    """How many parts it takes, and whether the last one is the whole that was asked for."""
+def _forecast(blocks: Sequence[_EventBlock], kind: CompactionKind, under: int, limits: PartLimits) -> tuple[int, bool]:
+    """How many parts the compaction takes, and whether the last part is the whole that was asked for."""
     left = list(blocks)
     for count in range(MOST_COUNTED):
         whole = _sum(left)
@@ -222,7 +255,10 @@ def _forecast(blocks: Sequence[_Block], kind: CompactionKind, under: int, limits
 
 
 def _grouped(deltas: Sequence[ListedDir]) -> list[list[ListedDir]]:
-    """In order of their write ids; what overlaps, such as the statements of one write id, stays together."""
+    """
+    Directories in groups, in order of their write ids; overlapping directories, such as the statements of one write id,
+    stay together.
+    """
     groups: list[list[ListedDir]] = []
     reached = -1
     for listed in sorted(deltas, key=lambda one: (one.acid.min_write_id, one.acid.max_write_id)):
@@ -233,11 +269,14 @@ def _grouped(deltas: Sequence[ListedDir]) -> list[list[ListedDir]]:
     return groups
 
 
-def _block(group: Sequence[ListedDir], insert_only: bool, aborted: Sequence[int]) -> _Block:
+def _block(group: Sequence[ListedDir], insert_only: bool, aborted: Sequence[int]) -> _EventBlock:
     deletes = sum(listed.acid.kind is DirKind.DELETE_DELTA for listed in group)
     size = sum(_bytes(listed, insert_only) for listed in group)
-    holds = any(bisect_left(aborted, listed.acid.min_write_id) < bisect_right(aborted, listed.acid.max_write_id) for listed in group)
-    return _Block(len(group), len(group) - deletes, deletes, size, holds)
+    holds = any(
+        bisect_left(aborted, listed.acid.min_write_id) < bisect_right(aborted, listed.acid.max_write_id)
+        for listed in group
+    )
+    return _EventBlock(len(group), len(group) - deletes, deletes, size, holds)
 
 
 def _under_bytes(state: AcidState, insert_only: bool) -> int:

@@ -1,24 +1,115 @@
 """
-Should this partition be compacted, how, and how urgently.
+Whether a partition should be compacted, how, and how urgently.
 
-Pure: one frozen input, one value out; no clock, no I/O. Keeps Hive's thresholds and their order, and adds two rules: a pick is made only if there is enough to
-compact, and the result of a compaction is never picked again (fixed point), whatever the thresholds.
+Pure: one frozen input, one value out; no clock, no I/O. Keeps Hive's thresholds and their order, and adds two rules:
+the picker picks a partition only if it holds enough to compact, and never picks the result of a compaction again (fixed
+point), at any thresholds.
+
+`Load` is what a reader of the partition pays: every byte of rows, every file it opens, and the delete events once per
+directory it merges them into. The score ranks partitions against each other; it promises no time.
 Source: docs/layout.md; Hive's Initiator / InitiatorBase.determineCompactionType.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.listing import FileEntry
-from compactor.acid.names import DirKind
+from compactor.acid.names import DirKind, parse_bucket_file, parse_original_file
 from compactor.acid.snapshot import AcidState, ListedDir, data_files
 from compactor.planning.included import aborted_inside, enough, included, is_minor_result, overlap, same_range, stranded
-from compactor.planning.score import score
 from compactor.planning.thresholds import Thresholds, auto_compaction_off, cleanup_off, thresholds_for
 from compactor.reasons import Reason
 
-__all__ = ["Pick", "PickInput", "Skip", "Thresholds", "auto_compaction_off", "cleanup_off", "enough", "pick", "thresholds_for"]
+OPENING_BYTES: Final = 1 << 20
+"""Cost of opening a file and reading its tail, as bytes of rows that a reader reads in about the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """
+    The work of a reader of the whole partition.
+
+    Args:
+        files: files to open.
+        row_bytes: bytes of base, original files and insert deltas.
+        delete_bytes: bytes of delete deltas.
+        merges: directories with rows that delete events are merged into.
+    """
+
+    files: int
+    row_bytes: int
+    delete_bytes: int
+    merges: int
+
+    @property
+    def cost(self) -> int:
+        return self.row_bytes + self.delete_bytes * max(1, self.merges) + self.files * OPENING_BYTES
+
+
+def score(
+    kind: CompactionKind,
+    under: Sequence[FileEntry],
+    inserts: Sequence[Sequence[FileEntry]],
+    deletes: Sequence[Sequence[FileEntry]],
+) -> float:
+    """
+    Bytes that a reader is spared per byte that the compaction writes; never negative.
+
+    Args:
+        kind: major or minor.
+        under: files of the base, or original files.
+        inserts: files of each insert delta that would be taken.
+        deletes: files of each delete delta that would be taken.
+    """
+    inserted = [f for files in inserts for f in files]
+    deleted = [f for files in deletes for f in files]
+    before = Load(
+        len(under) + len(inserted) + len(deleted),
+        _bytes(under) + _bytes(inserted),
+        _bytes(deleted),
+        len(inserts) + bool(under),
+    )
+    if kind is CompactionKind.MINOR:
+        files = len(under) + _buckets(inserted) + _buckets(deleted)
+        after = Load(files, before.row_bytes, before.delete_bytes, bool(inserts) + bool(under))
+        written = _bytes(inserted) + _bytes(deleted)
+    else:
+        after = Load(_buckets([*under, *inserted]), before.row_bytes, 0, 1)
+        written = before.row_bytes
+    return max(0, before.cost - after.cost) / max(1, written)
+
+
+def _bytes(files: Iterable[FileEntry]) -> int:
+    return sum(f.length for f in files)
+
+
+def _buckets(files: Iterable[FileEntry]) -> int:
+    """
+    Number of files that a compaction makes of these: one per bucket; a file whose name states no bucket counts as one.
+    """
+    return len({_bucket(f) for f in files})
+
+
+def _bucket(entry: FileEntry) -> int | str:
+    if (bucket := parse_bucket_file(entry.name)) is not None:
+        return bucket.bucket
+    original = parse_original_file(entry.name)
+    return entry.path if original is None else original.bucket
+
+
+__all__ = [
+    "Pick",
+    "PickInput",
+    "Skip",
+    "Thresholds",
+    "auto_compaction_off",
+    "cleanup_off",
+    "enough",
+    "pick",
+    "thresholds_for",
+]
 
 _HOUR_MS: Final = 3_600_000
 
@@ -26,20 +117,21 @@ _HOUR_MS: Final = 3_600_000
 @dataclass(frozen=True, slots=True)
 class PickInput:
     """
-    Everything a decision is made from.
+    Everything that a decision is made from.
 
     Args:
         state: the partition, resolved under the compactor's write-id list.
         insert_only: whether the table holds whole files without ROW__IDs.
-        layout: whose readers there are; decides what a minor may become.
+        layout: the generation of the readers; decides what a minor may become.
         thresholds: the table's own.
         aborted_count: rows about this partition that the metastore keeps for aborted transactions.
         oldest_abort_age_ms: age of the oldest of those transactions; None without any.
-        ready_for_cleaning_hwm: the greatest high watermark of this partition's entries that are ready for cleaning: what lies at or below it has been
-            compacted and waits only for the Cleaner.
+        ready_for_cleaning_hwm: the greatest high watermark of this partition's entries that are ready for cleaning:
+            directories at or below it have been compacted and wait only for the Cleaner.
         oldest_open_age_ms: age of the oldest transaction that is writing to the table; None without any.
         minor_supported: False turns every minor into a major.
-        cleanup_off: replaced directories stay by order (`no_cleanup`); queueing a clean-up would be refused each time.
+        cleanup_off: replaced directories stay on purpose (`no_cleanup`), and the Cleaner would refuse each queued
+            clean-up.
     """
 
     state: AcidState
@@ -60,9 +152,9 @@ class Pick:
     One partition worth compacting, how, and how urgently.
 
     Args:
-        score: bytes a reader is spared per byte we write; higher first.
+        score: bytes that a reader is spared per byte that the compaction writes; higher first.
         explanation: the rule that was met, with its figures.
-        findings: sentences about what an operator should look at.
+        findings: sentences about conditions that an operator should look at.
     """
 
     kind: CompactionKind
@@ -74,7 +166,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Nothing to do now, and why."""
+    """No compaction now, and the reason."""
 
     reason: Reason
     explanation: str
@@ -90,7 +182,7 @@ class _Due:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """Data files by what they are; hidden and side files don't count."""
+    """Data files by role; hidden files and side files don't count."""
 
     under: tuple[FileEntry, ...]
     inserts: tuple[tuple[FileEntry, ...], ...]
@@ -111,22 +203,32 @@ def pick(facts: PickInput) -> Pick | Skip:
     if skip is not None:
         return replace(skip, findings=findings) if findings else skip
     sizes = _sizes(facts, deltas)
-    due = _aborted(facts, deltas) or _too_large(facts, sizes) or _several_bases(facts) or _too_many(facts, deltas, sizes)
+    due = (
+        _aborted(facts, deltas) or _too_large(facts, sizes) or _several_bases(facts) or _too_many(facts, deltas, sizes)
+    )
     if due is None:
-        return _or_open_writer(Skip(Reason.BELOW_THRESHOLDS, f"{_counted(deltas)}, {_share(sizes)}: below the thresholds", findings))
+        return _or_open_writer(
+            Skip(Reason.BELOW_THRESHOLDS, f"{_counted(deltas)}, {_share(sizes)}: below the thresholds", findings)
+        )
     if due.reason is Reason.SEVERAL_BASES:
         return Pick(due.kind, 0.0, due.reason, due.explanation, findings)
     kind = _settle(facts, deltas, due)
     if not enough(facts.state, kind, facts.insert_only):
         pieces = f"{_counted(deltas)} and {'a' if facts.state.base else 'no'} base"
-        return _or_open_writer(Skip(Reason.NOT_ENOUGH, f"{due.explanation}; not enough for a {kind}: {pieces}", findings))
+        return _or_open_writer(
+            Skip(Reason.NOT_ENOUGH, f"{due.explanation}; not enough for a {kind}: {pieces}", findings)
+        )
     if (there := same_range(facts.state, kind, deltas)) is not None:
-        return Skip(Reason.DUPLICATE_RANGE, f"{due.explanation}; the result of a {kind} would have the range of {there.name}", findings)
+        return Skip(
+            Reason.DUPLICATE_RANGE,
+            f"{due.explanation}; the result of a {kind} would have the range of {there.name}",
+            findings,
+        )
     return Pick(kind, score(kind, sizes.under, sizes.inserts, sizes.deletes), due.reason, due.explanation, findings)
 
 
 def _skip(facts: PickInput, deltas: tuple[ListedDir, ...]) -> Skip | None:
-    """What keeps a partition from being compacted whatever its thresholds."""
+    """The reason that keeps a partition from being compacted at any thresholds; None: no such reason."""
     files = {f.path for f in facts.state.originals + facts.state.obsolete_originals + facts.state.left_originals}
     unknown = [path for path in facts.state.unknown if not (facts.insert_only and path in files)]
     if unknown:
@@ -136,19 +238,29 @@ def _skip(facts: PickInput, deltas: tuple[ListedDir, ...]) -> Skip | None:
     if (sentence := overlap(facts.state.base, deltas)) is not None:
         return Skip(Reason.DUPLICATE_RANGE, sentence)
     if is_minor_result(deltas, told_by_name=facts.layout is LayoutVersion.HIVE_4):
-        return Skip(Reason.NO_FIXED_POINT, f"{' and '.join(d.name for d in deltas)}: the result of a minor compaction, and nothing since")
+        return Skip(
+            Reason.NO_FIXED_POINT,
+            f"{' and '.join(d.name for d in deltas)}: the result of a minor compaction, and nothing since",
+        )
     return None
 
 
 def _aborted(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Due | None:
-    """Aborted rows among committed ones; wholly aborted directories are the Cleaner's, and so is what waits for it."""
+    """
+    Aborted rows among committed ones. Wholly aborted directories don't count, because the Cleaner removes them; nor do
+    write ids at or below an entry that waits for the Cleaner.
+    """
     if facts.insert_only:
         return None
     floor = facts.ready_for_cleaning_hwm or 0
     count = min(facts.aborted_count, sum(write_id > floor for write_id in aborted_inside(facts.state, deltas)))
     limits = facts.thresholds
     if count and count > limits.aborted_count:
-        return _Due(CompactionKind.MAJOR, Reason.ABORTED_COUNT, f"{count} aborted write ids among committed ones, more than {limits.aborted_count}")
+        return _Due(
+            CompactionKind.MAJOR,
+            Reason.ABORTED_COUNT,
+            f"{count} aborted write ids among committed ones, more than {limits.aborted_count}",
+        )
     age = facts.oldest_abort_age_ms
     if count and age is not None and 0 <= limits.aborted_age_ms < age:
         explanation = f"rows of a transaction aborted {_hours(age)} ago lie among committed ones, longer than {_hours(limits.aborted_age_ms)}"
@@ -157,7 +269,7 @@ def _aborted(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Due | None:
 
 
 def _too_large(facts: PickInput, sizes: _Sizes) -> _Due | None:
-    """Deltas too large for their base: fold them in."""
+    """Deltas that are too large for their base: a major folds them in."""
     limit = facts.thresholds.delta_ratio
     if sizes.base_bytes == 0 or not sizes.delta_bytes / sizes.base_bytes > limit:
         return None
@@ -165,32 +277,48 @@ def _too_large(facts: PickInput, sizes: _Sizes) -> _Due | None:
 
 
 def _several_bases(facts: PickInput) -> _Due | None:
-    """Hive 4: a replaced base without any delta is queued so that the Cleaner comes by; not when it will anyway, or mustn't."""
-    if facts.layout is LayoutVersion.HIVE_3 or facts.cleanup_off or any(data_files(d, facts.insert_only) for d in facts.state.deltas):
+    """
+    Hive 4: queues a replaced base without any delta, so that the Cleaner visits the partition; not when an entry that
+    waits for the Cleaner covers the base, nor when `no_cleanup` is set.
+    """
+    if (
+        facts.layout is LayoutVersion.HIVE_3
+        or facts.cleanup_off
+        or any(data_files(d, facts.insert_only) for d in facts.state.deltas)
+    ):
         return None
     floor = facts.ready_for_cleaning_hwm
-    replaced = [d.name for d in facts.state.obsolete if d.acid.is_base and (floor is None or d.acid.max_write_id > floor)]
+    replaced = [
+        d.name for d in facts.state.obsolete if d.acid.is_base and (floor is None or d.acid.max_write_id > floor)
+    ]
     if not replaced:
         return None
     return _Due(
-        CompactionKind.MAJOR, Reason.SEVERAL_BASES, f"{', '.join(replaced)} {'is' if len(replaced) == 1 else 'are'} replaced and waits for nothing else"
+        CompactionKind.MAJOR,
+        Reason.SEVERAL_BASES,
+        f"{', '.join(replaced)} {'is' if len(replaced) == 1 else 'are'} replaced and waits for nothing else",
     )
 
 
 def _too_many(facts: PickInput, deltas: tuple[ListedDir, ...], sizes: _Sizes) -> _Due | None:
-    """More deltas than readers should merge: fold them together, or into a base where there is none."""
+    """More deltas than readers should merge: a minor joins them, or a major where there is no base."""
     limit = facts.thresholds.delta_count
     if not len(deltas) > limit:
         return None
     kind = CompactionKind.MAJOR if sizes.without_base else CompactionKind.MINOR
-    return _Due(kind, Reason.DELTA_COUNT, f"{_counted(deltas)}, more than {limit}{', and no base' if sizes.without_base else ''}")
+    return _Due(
+        kind,
+        Reason.DELTA_COUNT,
+        f"{_counted(deltas)}, more than {limit}{', and no base' if sizes.without_base else ''}",
+    )
 
 
 def _settle(facts: PickInput, deltas: tuple[ListedDir, ...], due: _Due) -> CompactionKind:
     """
-    The kind that can be done.
+    The kind of compaction that is possible.
 
-    Hive 3.1 has no minor of insert-only tables and nothing that makes two renames one. An old abort is worth a major where there is too little for a minor.
+    Hive 3.1 has no minor of insert-only tables and can't make two renames atomic. An old abort is worth a major where
+    there is too little for a minor.
     """
     if due.kind is CompactionKind.MAJOR or not facts.minor_supported:
         return CompactionKind.MAJOR
@@ -203,7 +331,10 @@ def _settle(facts: PickInput, deltas: tuple[ListedDir, ...], due: _Due) -> Compa
 
 
 def _findings(facts: PickInput) -> tuple[str, ...]:
-    """A stream whose rows can't be read any more; else an old open writer that directories of this partition wait for."""
+    """
+    Sentences for the operator: a stream whose rows can't be read any more; else an old open writer that directories of
+    this partition wait for.
+    """
     if (left := stranded(facts.state)) is not None:
         return (left.sentence,)
     age, limit = facts.oldest_open_age_ms, facts.thresholds.open_age_ms
@@ -211,11 +342,13 @@ def _findings(facts: PickInput) -> tuple[str, ...]:
     if age is None or not 0 <= limit < age or not waiting:
         return ()
     count = f"{len(waiting)} directories wait" if len(waiting) > 1 else "1 directory waits"
-    return (f"a writer has been open for {_hours(age)}; {count} for it, first {waiting[0].dir.name} ({waiting[0].reason})",)
+    return (
+        f"a writer has been open for {_hours(age)}; {count} for it, first {waiting[0].dir.name} ({waiting[0].reason})",
+    )
 
 
 def _or_open_writer(skip: Skip) -> Skip:
-    """An old open writer is why nothing can be done, if there is one."""
+    """Give an old open writer, if there is one, as the reason of a skip."""
     return replace(skip, reason=Reason.OPEN_WRITER) if skip.findings else skip
 
 
@@ -227,7 +360,13 @@ def _sizes(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Sizes:
         return tuple(data_files(d, facts.insert_only) for d in deltas if d.acid.kind is kind)
 
     inserts, deletes = of(DirKind.DELTA), of(DirKind.DELETE_DELTA)
-    return _Sizes(under, inserts, deletes, sum(f.length for f in under), sum(f.length for files in (*inserts, *deletes) for f in files))
+    return _Sizes(
+        under,
+        inserts,
+        deletes,
+        sum(f.length for f in under),
+        sum(f.length for files in (*inserts, *deletes) for f in files),
+    )
 
 
 def _counted(deltas: tuple[ListedDir, ...]) -> str:

@@ -1,38 +1,82 @@
 """
-From selected files and their facts to the plan of a compaction.
+Turns selected files and their facts into the plan of a compaction.
 
-Pure, in three steps, between which the engine reads: `select` (names) → tails → `prepare` (contents against names, ROW__IDs of rows that have none) → delete
-events → `plan` (verdict per stripe, outputs, prediction).
+Pure, in three steps, between which the engine reads: `select` (names) → tails → `prepare` (contents against names,
+ROW__IDs of rows that have none) → delete events → `plan` (action per stripe, outputs, prediction).
+
+`predict` sums up the cost. Bytes are those of the inputs' stripes; recoding is assumed to write as much as it reads.
+Seconds are processor time from measured rates; they serve to compare compactions with one another.
 Source: docs/compaction.md; Hive's CompactorMR, MRCompactor, OrcRawRecordMerger.TransactionMetaData.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compactor.acid.names import DirKind, bucket_name
 from compactor.acid.row_id import RowKey, encode
 from compactor.planning.checks import check_file, check_one_file_per_bucket, check_one_zone, decoded_bucket
-from compactor.planning.cost import predict
 from compactor.planning.document import (
+    Action,
     BucketPlan,
     CompactionPlan,
     DeleteScope,
     FileCopy,
+    FileRole,
     FormatSpec,
     InputFile,
     OutputDir,
-    Role,
+    Prediction,
     SyntheticIds,
 )
 from compactor.planning.facts import DeleteFacts, FileFacts
-from compactor.planning.memory import in_windows, within_memory
-from compactor.planning.segments import Sizes, Source, segments
+from compactor.planning.limits import in_windows, within_memory
+from compactor.planning.segments import SegmentSource, Sizes, segments
 from compactor.planning.select import Selection
 from compactor.planning.whole_files import named_copies
 
+COPY_BYTES_PER_SECOND = 1.2e9
+RECODE_BYTES_PER_SECOND = 12e6
+PROBE_BYTES_PER_SECOND = 400e6
+KEY_SHARE = 0.03
+"""Share of a stripe's bytes in its key columns, the only ones that a probe reads."""
+
+
+def predict(outputs: Iterable[OutputDir], delete_bytes: int) -> Prediction:
+    """
+    Sum up the cost of a plan.
+
+    Args:
+        delete_bytes: stored bytes of the delete files that are read.
+    """
+    copied = probed = recoded = 0
+    for output in outputs:
+        copied += sum(copy.bytes for copy in output.copies)
+        for segment in (segment for bucket in output.buckets for segment in bucket.segments):
+            match segment.action:
+                case Action.COPY:
+                    copied += segment.bytes
+                case Action.PROBE:
+                    probed += segment.bytes
+                case Action.RECODE:
+                    recoded += segment.bytes
+    seconds = (
+        (copied + probed) / COPY_BYTES_PER_SECOND
+        + (recoded + delete_bytes) / RECODE_BYTES_PER_SECOND
+        + probed / PROBE_BYTES_PER_SECOND
+    )
+    read = copied + recoded + round(probed * (1 + KEY_SHARE)) + delete_bytes
+    return Prediction(
+        read=read,
+        copied=copied,
+        probed=probed,
+        recoded=recoded,
+        written=copied + probed + recoded,
+        seconds=round(seconds, 3),
+    )
+
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedPlan:
     """
     Checked inputs.
 
@@ -42,72 +86,96 @@ class Prepared:
     """
 
     selection: Selection
-    buckets: Mapping[int, tuple[Source, ...]]
-    deletes: tuple[Source, ...]
+    buckets: Mapping[int, tuple[SegmentSource, ...]]
+    deletes: tuple[SegmentSource, ...]
 
     @property
     def delete_scope(self) -> DeleteScope:
-        """Collapsing one write id makes its own deletes ineffective for its own rows, so they are applied; other minors keep all events."""
+        """
+        Which delete events are applied to rows. A minor of one write id applies that write id's own deletes, because
+        they have no effect on its own rows once it is collapsed; other minors keep all events.
+        """
         if self.selection.major:
             return DeleteScope.ALL
         return DeleteScope.OWN if self.selection.min_write_id == self.selection.max_write_id else DeleteScope.NONE
 
 
-def prepare(selection: Selection, facts: Mapping[str, FileFacts]) -> Prepared:
+def prepare(selection: Selection, facts: Mapping[str, FileFacts]) -> PreparedPlan:
     """
-    Check contents against names and give rows without ROW__ID theirs.
+    Check contents against names and assign ROW__IDs to rows that have none.
 
     Args:
         facts: by path, for every file of the selection that isn't empty.
 
     Raises:
-        RefusedError: see `compactor.planning.checks`.
+        CorruptFileError, RefusedError: see `compactor.planning.checks`.
     """
-    inserts: list[Source] = []
+    inserts: list[SegmentSource] = []
     counted: dict[tuple[str, int], int] = {}
     for file in selection.inserts:
-        if file.role is Role.ORIGINAL and file.length == 0:
+        if file.role is FileRole.ORIGINAL and file.length == 0:
             continue
         known = facts[file.path]
         check_file(selection.spec, file, known)
         file, known = _with_ids(file, known, counted)  # noqa: PLW2901 - the same file, known better
-        aborted = tuple(wid for wid in selection.aborted if file.min_write_id <= wid <= file.max_write_id) if file.may_hold_aborted else ()
-        inserts.append(Source(file, known, aborted))
+        aborted = (
+            tuple(wid for wid in selection.aborted if file.min_write_id <= wid <= file.max_write_id)
+            if file.may_hold_aborted
+            else ()
+        )
+        inserts.append(SegmentSource(file, known, aborted))
     deletes = []
     for file in selection.deletes:
         known = facts[file.path]
         check_file(selection.spec, file, known)
-        deletes.append(Source(replace(file, rows=known.rows, logical_length=known.logical_length), known, selection.aborted))
+        deletes.append(
+            SegmentSource(replace(file, rows=known.rows, logical_length=known.logical_length), known, selection.aborted)
+        )
     check_one_file_per_bucket(selection.spec, [*inserts, *deletes])
-    buckets: dict[int, list[Source]] = {}
+    buckets: dict[int, list[SegmentSource]] = {}
     for source in inserts:
         buckets.setdefault(decoded_bucket(source.file), []).append(source)
-    return Prepared(selection, {bucket: tuple(buckets[bucket]) for bucket in sorted(buckets)}, tuple(deletes))
+    return PreparedPlan(selection, {bucket: tuple(buckets[bucket]) for bucket in sorted(buckets)}, tuple(deletes))
 
 
 def _with_ids(file: InputFile, facts: FileFacts, counted: dict[tuple[str, int], int]) -> tuple[InputFile, FileFacts]:
-    """ROW__IDs of original and loaded files: rows are numbered through all files of one bucket in one directory, in path order."""
+    """
+    ROW__IDs of original and loaded files: rows are numbered through all files of one bucket in one directory, in path
+    order.
+    """
     file = replace(file, rows=facts.rows, logical_length=facts.logical_length)
     if not file.raw:
         return file, facts
-    place = ("" if file.role is Role.ORIGINAL else file.directory, file.bucket)
+    place = ("" if file.role is FileRole.ORIGINAL else file.directory, file.bucket)
     first = counted.get(place, 0)
     counted[place] = first + facts.rows
-    write_id = 0 if file.role is Role.ORIGINAL else file.max_write_id
-    ids = SyntheticIds(write_id, encode(file.bucket, file.statement_id if file.role is Role.DELTA else 0), first)
+    write_id = 0 if file.role is FileRole.ORIGINAL else file.max_write_id
+    ids = SyntheticIds(write_id, encode(file.bucket, file.statement_id if file.role is FileRole.DELTA else 0), first)
     stripes = []
     row = first
     for stripe in facts.stripes:
-        bounds = (RowKey(write_id, ids.bucket_property, row), RowKey(write_id, ids.bucket_property, row + max(stripe.rows, 1) - 1))
+        bounds = (
+            RowKey(write_id, ids.bucket_property, row),
+            RowKey(write_id, ids.bucket_property, row + max(stripe.rows, 1) - 1),
+        )
         property_range = (ids.bucket_property, ids.bucket_property)
-        stripes.append(replace(stripe, first=bounds[0], last=bounds[1], last_exact=True, write_ids=(write_id, write_id), buckets=property_range))
+        stripes.append(
+            replace(
+                stripe,
+                first=bounds[0],
+                last=bounds[1],
+                last_exact=True,
+                write_ids=(write_id, write_id),
+                buckets=property_range,
+            )
+        )
         row += stripe.rows
     return replace(file, synthetic=ids), replace(facts, stripes=tuple(stripes))
 
 
 def plan(
-    prepared: Prepared,
-    buckets: Mapping[int, Sequence[Source]],
+    prepared: PreparedPlan,
+    buckets: Mapping[int, Sequence[SegmentSource]],
     deletes: Mapping[int, DeleteFacts],
     output_format: FormatSpec,
     *,
@@ -123,7 +191,8 @@ def plan(
         deletes: by decoded bucket.
 
     Raises:
-        RefusedError: LIMIT_EXCEEDED, a single stripe has more delete events than a task may hold; UNSUPPORTED_FORMAT, a file would have two time zones.
+        RefusedError: LIMIT_EXCEEDED, a chunk that can't be divided has more delete events than a task may hold;
+            UNSUPPORTED_FORMAT, a file would have two time zones.
     """
     selection = prepared.selection
     scope = prepared.delete_scope
@@ -137,15 +206,31 @@ def plan(
             if output_format.one_zone:
                 check_one_zone(selection.spec, bucket, sources)
             events = known.events if known is not None and used else 0
-            rows.append(BucketPlan(bucket, bucket_name(bucket), laid, known.paths if known is not None and used else (), events))
+            rows.append(
+                BucketPlan(bucket, bucket_name(bucket), laid, known.paths if known is not None and used else (), events)
+            )
             notes += within_memory(rows[-1], sources, sizes)
     outputs = [
-        OutputDir(DirKind.BASE if selection.major else DirKind.DELTA, selection.output_name(DirKind.BASE if selection.major else DirKind.DELTA), tuple(rows))
+        OutputDir(
+            DirKind.BASE if selection.major else DirKind.DELTA,
+            selection.output_name(DirKind.BASE if selection.major else DirKind.DELTA),
+            tuple(rows),
+        )
     ]
     if not selection.major:
-        kept = [known for _, known in sorted(deletes.items()) if known.events > (known.own if scope is DeleteScope.OWN else 0)]
+        kept = [
+            known
+            for _, known in sorted(deletes.items())
+            if known.events > (known.own if scope is DeleteScope.OWN else 0)
+        ]
         sides = tuple(
-            BucketPlan(known.bucket, bucket_name(known.bucket), (), known.paths, known.events - (known.own if scope is DeleteScope.OWN else 0))
+            BucketPlan(
+                known.bucket,
+                bucket_name(known.bucket),
+                (),
+                known.paths,
+                known.events - (known.own if scope is DeleteScope.OWN else 0),
+            )
             for known in kept
         )
         if sides:
@@ -153,20 +238,40 @@ def plan(
         notes += [note for side in sides for note in in_windows(side, sizes)]
         if not rows and sides:
             del outputs[0]
-    sources_read = [source.file for group in prepared.buckets.values() for source in group] + [source.file for source in prepared.deletes]
+    sources_read = [source.file for group in prepared.buckets.values() for source in group] + [
+        source.file for source in prepared.deletes
+    ]
     known_paths = {file.path for file in sources_read}
     inputs = [*sources_read, *(file for file in selection.all_files if file.path not in known_paths)]
     delete_bytes = sum(source.facts.bytes for source in prepared.deletes)
-    made = _document(selection, tuple(outputs), tuple(inputs), output_format, scope, entity=entity, location=location, delete_bytes=delete_bytes)
+    made = _document(
+        selection,
+        tuple(outputs),
+        tuple(inputs),
+        output_format,
+        scope,
+        entity=entity,
+        location=location,
+        delete_bytes=delete_bytes,
+    )
     return replace(made, events_at_once=sizes.events, warnings=(*made.warnings, *notes))
 
 
 def plan_whole_files(selection: Selection, *, entity: str, location: str) -> CompactionPlan:
-    """The plan for an insert-only table: every file is carried over as it is, under a name that keeps its bucket."""
+    """The plan for an insert-only table: every file is copied unchanged, under a name that keeps its bucket."""
     kind = DirKind.BASE if selection.major else DirKind.DELTA
     copies = tuple(FileCopy(file.path, name, file.length) for file, name in named_copies(selection.files))
     output = OutputDir(kind, selection.output_name(kind), copies=copies)
-    return _document(selection, (output,), selection.files, FormatSpec(), DeleteScope.NONE, entity=entity, location=location, delete_bytes=0)
+    return _document(
+        selection,
+        (output,),
+        selection.files,
+        FormatSpec(),
+        DeleteScope.NONE,
+        entity=entity,
+        location=location,
+        delete_bytes=0,
+    )
 
 
 def _document(

@@ -1,9 +1,11 @@
 """
-The stripes of one bucket in the order of their keys, each with a verdict.
+Lays out the stripes of one bucket in the order of their keys, each with an action.
 
-Pure. A stripe is copied as bytes when nothing can change in it and it is large enough; small neighbours are recoded together into full stripes; where statistics
-can't exclude a hit the task looks (PROBE). Stripes whose key ranges interleave with those of another file are merged by key.
-Source: docs/compaction.md; Hive's OrcRawRecordMerger (order), VectorizedOrcAcidRowBatchReader (what statistics may prove).
+Pure. A stripe is copied as bytes when nothing can change in it and it is large enough. Small neighbours are recoded
+together into full stripes. Where statistics can't exclude a hit, the task checks the stripe first (PROBE). Stripes
+whose key ranges interleave with those of another file are merged by key.
+Source: docs/compaction.md; Hive's OrcRawRecordMerger (order), VectorizedOrcAcidRowBatchReader (what statistics may
+prove).
 """
 
 from bisect import bisect_right
@@ -20,14 +22,15 @@ HIGHEST_BUCKET = (1 << 31) - 1
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """
-    What is small and what is much; bytes as stored.
+    Sizes that determine the layout; bytes as stored.
 
     Args:
         min_stripe: smaller stripes are recoded together with their neighbours.
-        chunk: about how much one recoding task reads.
+        chunk: approximate bytes that one recoding task reads.
         events: delete events that one task may hold in memory.
-        events_limited_by: what sets `events`, for a sentence.
-        spilled_events: that it may hold on its machine's disk instead, where even one stripe has more than that.
+        events_limited_by: the source of `events`, for a sentence.
+        spilled_events: delete events that one task may hold on its machine's disk, used only where a chunk that can't
+            be divided has more than `events`.
     """
 
     min_stripe: int = 8 * 1024 * 1024
@@ -38,7 +41,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SegmentSource:
     """An input file with its facts, and the aborted write ids that may occur in it (ascending)."""
 
     file: InputFile
@@ -48,7 +51,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A stripe with its verdict; `low` and `high` bound its keys."""
+    """A stripe with its action; `low` and `high` bound its keys."""
 
     source: int
     path: str
@@ -76,7 +79,7 @@ class _Group:
         return sum(item.stripe.events for item in self.items)
 
 
-def segments(sources: Sequence[Source], sizes: Sizes) -> tuple[Segment, ...]:
+def segments(sources: Sequence[SegmentSource], sizes: Sizes) -> tuple[Segment, ...]:
     """
     Lay out one output file.
 
@@ -87,7 +90,7 @@ def segments(sources: Sequence[Source], sizes: Sizes) -> tuple[Segment, ...]:
     return _as_segments(_small_ones_together(_groups(items), sizes), sizes)
 
 
-def _judged(number: int, source: Source, sizes: Sizes) -> list[_Item]:
+def _judged(number: int, source: SegmentSource, sizes: Sizes) -> list[_Item]:
     items: list[_Item] = []
     floor = RowKey(source.file.min_write_id, -HIGHEST_BUCKET - 1, LOWEST)
     for stripe in source.facts.stripes:
@@ -102,8 +105,11 @@ def _judged(number: int, source: Source, sizes: Sizes) -> list[_Item]:
     return items
 
 
-def _verdict(source: Source, stripe: StripeFacts, sizes: Sizes) -> tuple[Action, str]:
-    """COPY needs every proof; without one the stripe is looked at or decoded, and the reason says which proof is missing."""
+def _verdict(source: SegmentSource, stripe: StripeFacts, sizes: Sizes) -> tuple[Action, str]:
+    """
+    The action for a stripe. COPY needs every proof; without one the stripe is probed or decoded, and the reason says
+    which proof is missing.
+    """
     if not source.facts.acid:
         return Action.RECODE, "rows without ROW__ID"
     if source.facts.not_copyable is not None:
@@ -118,7 +124,7 @@ def _verdict(source: Source, stripe: StripeFacts, sizes: Sizes) -> tuple[Action,
     return (Action.PROBE if stripe.bytes >= sizes.min_stripe else Action.RECODE), doubt
 
 
-def _doubt(source: Source, stripe: StripeFacts) -> str | None:
+def _doubt(source: SegmentSource, stripe: StripeFacts) -> str | None:
     if stripe.hit is Hit.POSSIBLE:
         return "rows may be deleted"
     if _may_be_aborted(source, stripe):
@@ -128,17 +134,23 @@ def _doubt(source: Source, stripe: StripeFacts) -> str | None:
     return None if stripe.last_exact else "last key not known"
 
 
-def _may_be_aborted(source: Source, stripe: StripeFacts) -> bool:
+def _may_be_aborted(source: SegmentSource, stripe: StripeFacts) -> bool:
     return bool(source.aborted) and _any_between(source.aborted, stripe.current_ids or stripe.write_ids or (0, HIGHEST))
 
 
-def keeps_rows(source: Source, stripe: StripeFacts) -> bool:
-    """Whether some row of a stripe surely stays: it has more of them than delete events, and none can be aborted."""
+def keeps_rows(source: SegmentSource, stripe: StripeFacts) -> bool:
+    """
+    Whether at least one row of a stripe surely stays: the stripe has more rows than delete events, and none can be
+    aborted.
+    """
     return stripe.rows > stripe.events and not _may_be_aborted(source, stripe)
 
 
 def one_bucket(buckets: tuple[int, int] | None) -> bool:
-    """Whether (min, max) of the bucket property prove that all rows decode to one bucket: both ends do, and both are of one codec version."""
+    """
+    Whether (min, max) of the bucket property prove that all rows decode to one bucket: both ends decode to it, and both
+    have the same codec version.
+    """
     if buckets is None:
         return False
     try:
@@ -153,7 +165,10 @@ def _any_between(ids: Sequence[int], span: tuple[int, int]) -> bool:
 
 
 def _groups(items: Sequence[_Item]) -> list[_Group]:
-    """Sort by key; stripes of different files that may interleave become one group, and everything between them with it."""
+    """
+    Sort stripes by key. Stripes of different files that may interleave become one group, together with all stripes
+    between them.
+    """
     ordered = sorted(items, key=lambda item: (item.low, item.source, item.stripe.index))
     starts: list[int] = []  # position in `ordered` where each group starts
     active: list[tuple[int, _Item]] = []  # earlier stripes that reach beyond the current key, with their position
@@ -177,7 +192,10 @@ def _group(items: Sequence[_Item]) -> _Group:
 
 
 def _small_ones_together(groups: Sequence[_Group], sizes: Sizes) -> list[_Group]:
-    """Turn small copyable stripes into RECODE where a neighbour is small or recoded too; one alone between large ones stays as it is."""
+    """
+    Turn small copyable stripes into RECODE where a neighbour is small or recoded too; a single small stripe between
+    large ones is still copied.
+    """
 
     def joins(position: int) -> bool:
         if not 0 <= position < len(groups):
@@ -222,7 +240,10 @@ def _as_segments(groups: Sequence[_Group], sizes: Sizes) -> tuple[Segment, ...]:
 
 
 def _parts(run: Sequence[_Group], sizes: Sizes) -> list[list[_Group]]:
-    """Cut a run of recoded groups into what one task takes: delete events that fit into its memory, and about so many bytes."""
+    """
+    Cut a run of recoded groups into the shares of single tasks: delete events that fit into a task's memory, and about
+    `sizes.chunk` bytes.
+    """
     fitting: list[list[_Group]] = [[]]
     events = 0
     for group in run:
@@ -249,9 +270,13 @@ def _even_parts(run: Sequence[_Group], size: int) -> list[list[_Group]]:
 
 
 def _append(made: list[Segment], item: _Item, action: Action, reason: str, chunk: int) -> None:
-    """Add a stripe, to the last segment where that is of the same kind."""
+    """Add a stripe: to the last segment if that segment is of the same kind, else as a new segment."""
     last = made[-1] if made else None
-    if last is not None and (last.action, last.path, last.reason, last.chunk) == (action, item.path, reason, chunk) and last.stripes[-1] < item.stripe.index:
+    if (
+        last is not None
+        and (last.action, last.path, last.reason, last.chunk) == (action, item.path, reason, chunk)
+        and last.stripes[-1] < item.stripe.index
+    ):
         stripe = item.stripe
         made[-1] = replace(
             last,
@@ -261,4 +286,15 @@ def _append(made: list[Segment], item: _Item, action: Action, reason: str, chunk
             events=last.events + stripe.events,
         )
     else:
-        made.append(Segment(action, item.path, (item.stripe.index,), reason, item.stripe.rows, item.stripe.bytes, chunk, item.stripe.events))
+        made.append(
+            Segment(
+                action,
+                item.path,
+                (item.stripe.index,),
+                reason,
+                item.stripe.rows,
+                item.stripe.bytes,
+                chunk,
+                item.stripe.events,
+            )
+        )

@@ -1,11 +1,12 @@
 """
-What goes into a compaction and what its result is called.
+Chooses the inputs of a compaction and the name of its result.
 
-Pure: takes the resolved state of a directory, returns which files are read and which names are written, or refuses. Knows names and ids; stripes are the
-business of `plan`.
+Pure: takes the resolved state of a directory, returns which files are read and which names are written, or refuses.
+Knows names and ids; `plan` deals with stripes.
 
-The name never covers a directory that isn't included: a base is named after the highest included write id, not after the high watermark. A reader skips every
-delta that lies below the name, so rows of a streaming delta that straddles the watermark would be lost (docs/compaction.md).
+The name never covers a directory that isn't included: a base is named after the highest included write id, not after
+the high watermark. A reader skips every delta that lies below the name, so rows of a streaming delta that straddles the
+watermark would be lost (docs/compaction.md).
 Source: Hive's AcidUtils.getAcidState, Worker, CompactorMR.
 """
 
@@ -15,20 +16,28 @@ from dataclasses import dataclass, replace
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.listing import FileEntry
-from compactor.acid.names import SIDE_FILE_SUFFIX, DirKind, base_name, delete_delta_name, delta_name, parse_bucket_file, parse_original_file
+from compactor.acid.names import (
+    SIDE_FILE_SUFFIX,
+    DirKind,
+    base_name,
+    delete_delta_name,
+    delta_name,
+    parse_bucket_file,
+    parse_original_file,
+)
 from compactor.acid.snapshot import AcidState, ListedDir, data_files, side_files, stray_files
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import CorruptFileError, RefusedError
-from compactor.planning.document import InputFile, Parts, Role
+from compactor.planning.document import FileRole, InputFile, PlanParts
 from compactor.planning.eligibility import why_no_table
 from compactor.planning.facts import TableSpec
 from compactor.planning.included import enough, included, overlap, same_range, stranded, why_not_enough
-from compactor.planning.parts import Excess, Limits, next_part
+from compactor.planning.parts import Excess, PartLimits, next_part
 from compactor.planning.whole_files import bucket_of
 from compactor.reasons import Reason
 
 FIRST_SEEDED = 10_000_000
-"""Write ids up to this one are left to the files a table had before it became transactional (HIVE-19750)."""
+"""Write ids up to this one are reserved for the files that a table had before it became transactional (HIVE-19750)."""
 
 UNION_DIRECTORY = re.compile(r"HIVE_UNION_SUBDIR_\d+")
 LIST_BUCKETING_DEFAULT = "HIVE_DEFAULT_LIST_BUCKETING_DIR_NAME"
@@ -37,7 +46,7 @@ LIST_BUCKETING_DEFAULT = "HIVE_DEFAULT_LIST_BUCKETING_DIR_NAME"
 @dataclass(frozen=True, slots=True)
 class Selection:
     """
-    The inputs and names of one compaction, before any file was opened.
+    The inputs and names of one compaction, before any file is opened.
 
     Args:
         base_write_id: N of the base that stays under the result (minor) or is replaced (major); 0 without one.
@@ -45,7 +54,7 @@ class Selection:
         inserts: base or originals, then insert deltas, in the order readers walk them.
         files: insert-only tables: every data file.
         aborted: aborted write ids that can occur in the inputs.
-        parts: None when this is all that was asked for.
+        parts: None when this selection is all that was asked for.
     """
 
     spec: TableSpec
@@ -64,7 +73,7 @@ class Selection:
     files: tuple[InputFile, ...]
     aborted: tuple[int, ...]
     warnings: tuple[str, ...]
-    parts: Parts | None = None
+    parts: PlanParts | None = None
 
     @property
     def all_files(self) -> tuple[InputFile, ...]:
@@ -95,17 +104,17 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
     visibility_txn: int | None,
     *,
     prefer_major: bool = False,
-    limits: Limits | None = None,
+    limits: PartLimits | None = None,
 ) -> Selection:
     """
     Choose inputs and names.
 
     Args:
-        state: resolved under the compactor's write-id list, with its own transaction invalid.
+        state: resolved under the compactor's write-id list, with the compaction's own transaction invalid.
         write_ids: the compactor's list.
         visibility_txn: the compaction's transaction; None on Hive 3.1.
         prefer_major: turn a minor that would need two renames into a major.
-        limits: what one compaction may take; None: anything.
+        limits: limits of one compaction; None: no limits.
 
     Raises:
         RefusedError: with the reason; nothing was touched.
@@ -120,14 +129,18 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
     hive_3 = layout is LayoutVersion.HIVE_3
     both_sides = bool(current.insert_deltas and current.delete_deltas)
     reach = max((d.acid.max_write_id for d in deltas), default=base)
-    undone = next((d.name for d in state.aborted if d.acid.is_base and base < d.acid.max_write_id < reach), None) if hive_3 else None
+    undone = (
+        next((d.name for d in state.aborted if d.acid.is_base and base < d.acid.max_write_id < reach), None)
+        if hive_3
+        else None
+    )
     no_minor = ""
     if both_sides and (hive_3 or prefer_major):
-        no_minor = (
-            f"it would publish two directories, and {'Hive 3.1 has no transaction that makes two renames one' if hive_3 else 'worker.prefer_major is set'}"
-        )
+        no_minor = f"it would publish two directories, and {'Hive 3.1 has no transaction that makes two renames one' if hive_3 else 'worker.prefer_major is set'}"
     elif undone is not None:
-        no_minor = f"{undone} was rolled back, which the Cleaner of Hive 3.1 doesn't see: after a minor it would be read"
+        no_minor = (
+            f"{undone} was rolled back, which the Cleaner of Hive 3.1 doesn't see: after a minor it would be read"
+        )
     if kind is CompactionKind.MINOR and no_minor:
         kind = CompactionKind.MAJOR
         warnings.append(f"a major instead of a minor: {no_minor}")
@@ -148,14 +161,17 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         current = replace(state, deltas=deltas)
         warnings += [parts.reason] if parts is not None else []
     if (there := same_range(state, kind, deltas)) is not None:
-        raise RefusedError(Reason.DUPLICATE_RANGE, f"{spec.name}: {there.name} is already there; a second directory of that range would be read beside it")
+        raise RefusedError(
+            Reason.DUPLICATE_RANGE,
+            f"{spec.name}: {there.name} is already there; a second directory of that range would be read beside it",
+        )
     major = kind is CompactionKind.MAJOR
     name = max((d.acid.max_write_id for d in deltas), default=base)
     if major and not deltas and state.base is None:
         name = _name_for_originals(state, write_ids.high_watermark)
     lowest = 0 if major else min(d.acid.min_write_id for d in deltas)
     left_above = bool(state.excluded) or (parts is not None and any(d.acid.max_write_id > name for d in state.deltas))
-    if hive_3:  # its own Cleaner takes every directory up to there for a committed write's
+    if hive_3:  # Hive 3.1's own Cleaner takes every directory up to the highest write id for a committed write's
         left_above |= any(wid > name for wid in write_ids.aborted)
         lowest = lowest and _over_aborted(state, lowest, base)
     highest = name if left_above else max(name, write_ids.high_watermark)
@@ -183,20 +199,29 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
 
 
 def _without_an_end(state: AcidState) -> str:
-    """Hive 3.1's Cleaner and CompactionTxnHandler.markCleaned take a highest write id of 0 for none: each base is the last, each aborted write is forgotten."""
+    """
+    A sentence on why an entry can't end at write id 0. Hive 3.1's Cleaner and CompactionTxnHandler.markCleaned read a
+    highest write id of 0 as none: each base counts as the last, and each aborted write is forgotten.
+    """
     there = f"{len(state.originals)} original files, and of the writes since then the first is still open or was rolled back, or there is none"
     return f"not enough to compact: {there}; the Cleaner of Hive 3.1 takes an entry that ends at write id 0 for one without an end"
 
 
 def _over_aborted(state: AcidState, lowest: int, base: int) -> int:
-    """Where a minor's range begins so that it holds the aborted deltas right below it, too: the Cleaner of Hive 3.1 removes them only as parts of a range."""
+    """
+    Where a minor's range begins so that it also covers the aborted deltas right below it: the Cleaner of Hive 3.1
+    removes aborted deltas only as parts of a range.
+    """
     below = max([base, *(d.acid.max_write_id for d in state.deltas if d.acid.max_write_id < lowest)])
-    return min([lowest, *(d.acid.min_write_id for d in state.aborted if not d.acid.is_base and below < d.acid.min_write_id)])
+    return min(
+        [lowest, *(d.acid.min_write_id for d in state.aborted if not d.acid.is_base and below < d.acid.min_write_id)]
+    )
 
 
 def everything(state: AcidState, spec: TableSpec, layout: LayoutVersion, write_ids: ValidWriteIdList) -> Selection:
     """
-    What a reader with these lists reads, as if it were the input of a major compaction: of nothing that is enough for one, and with no name for its result.
+    Everything that a reader with these lists reads, in the form of a major compaction's selection. Whether it is enough
+    for a compaction isn't checked, and its names aren't meant for a result.
 
     Raises:
         RefusedError: there are files that no rule explains.
@@ -235,13 +260,21 @@ def _refuse_names(state: AcidState, spec: TableSpec) -> None:
     if not unknown:
         return
     if unknown[0] in files:
-        message = f"{unknown[0]} isn't named like a bucket file (000000_0, 000000_0_copy_1): its rows have no stable ROW__ID"
+        message = (
+            f"{unknown[0]} isn't named like a bucket file (000000_0, 000000_0_copy_1): its rows have no stable ROW__ID"
+        )
         raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {message}{_more(unknown)}")
-    raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {unknown[0]} is neither a base, a delta nor an original file{_more(unknown)}")
+    raise RefusedError(
+        Reason.UNKNOWN_NAME,
+        f"{spec.name}: {unknown[0]} is neither a base, a delta nor an original file{_more(unknown)}",
+    )
 
 
 def _name_for_originals(state: AcidState, high_watermark: int) -> int:
-    """N of a base made of original files alone: the last write id, below everything left out (all deltas are), where ids were left to such files; else 0."""
+    """
+    N of a base made only of original files: the highest write id up to the high watermark that is below everything left
+    out (which includes all deltas), if that is at least `FIRST_SEEDED`; else 0.
+    """
     waiting = [e.dir.acid.first_written for e in state.excluded]
     waiting += [d.acid.min_write_id for d in state.deltas]
     ceiling = min([high_watermark, *(wid - 1 for wid in waiting)])
@@ -263,9 +296,23 @@ def _originals(entries: Sequence[FileEntry], spec: TableSpec) -> tuple[InputFile
         name = parse_original_file(entry.name)
         if name is None:
             raise RefusedError(
-                Reason.UNKNOWN_NAME, f"{spec.name}: {entry.path} isn't named like a bucket file (000000_0, 000000_0_copy_1): its rows have no stable ROW__ID"
+                Reason.UNKNOWN_NAME,
+                f"{spec.name}: {entry.path} isn't named like a bucket file (000000_0, 000000_0_copy_1): its rows have no stable ROW__ID",
             )
-        files.append(InputFile(entry.path, entry.length, entry.mtime_ms, Role.ORIGINAL, "", name.bucket, 0, 0, raw=True, version=entry.version))
+        files.append(
+            InputFile(
+                entry.path,
+                entry.length,
+                entry.mtime_ms,
+                FileRole.ORIGINAL,
+                "",
+                name.bucket,
+                0,
+                0,
+                raw=True,
+                version=entry.version,
+            )
+        )
     return tuple(files)
 
 
@@ -275,16 +322,24 @@ def _dir_files(dirs: Iterable[ListedDir], spec: TableSpec) -> tuple[InputFile, .
 
 def _files_of(listed: ListedDir, spec: TableSpec) -> list[InputFile]:
     acid = listed.acid
-    role = {DirKind.BASE: Role.BASE, DirKind.DELTA: Role.DELTA, DirKind.DELETE_DELTA: Role.DELETE_DELTA}[acid.kind]
+    role = {DirKind.BASE: FileRole.BASE, DirKind.DELTA: FileRole.DELTA, DirKind.DELETE_DELTA: FileRole.DELETE_DELTA}[
+        acid.kind
+    ]
     if stray := stray_files(listed, insert_only=False):
-        raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {stray[0].path} isn't named like a bucket file{_more(stray)}")
+        raise RefusedError(
+            Reason.UNKNOWN_NAME, f"{spec.name}: {stray[0].path} isn't named like a bucket file{_more(stray)}"
+        )
     sides = {entry.path for entry in side_files(listed)}
-    heeds_sides = role is Role.DELTA and acid.min_write_id != acid.max_write_id and acid.visibility_txn == 0
-    may_be_raw = (role is Role.BASE and not listed.compacted) or (role is Role.DELTA and acid.min_write_id == acid.max_write_id)
+    heeds_sides = role is FileRole.DELTA and acid.min_write_id != acid.max_write_id and acid.visibility_txn == 0
+    may_be_raw = (role is FileRole.BASE and not listed.compacted) or (
+        role is FileRole.DELTA and acid.min_write_id == acid.max_write_id
+    )
     files: list[InputFile] = []
     for entry in data_files(listed, insert_only=False):
         if entry.path.count("/") > 1:
-            raise RefusedError(Reason.NESTED_DIRECTORY, f"{spec.name}: {entry.path} lies in a directory below {acid.name}")
+            raise RefusedError(
+                Reason.NESTED_DIRECTORY, f"{spec.name}: {entry.path} lies in a directory below {acid.name}"
+            )
         bucket_file, original = parse_bucket_file(entry.name), parse_original_file(entry.name)
         if bucket_file is None and (original is None or not may_be_raw):
             raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {entry.path} isn't named like a bucket file")
@@ -299,14 +354,18 @@ def _files_of(listed: ListedDir, spec: TableSpec) -> list[InputFile]:
             directory=acid.name,
             bucket=bucket,
             min_write_id=acid.min_write_id,
-            max_write_id=max(acid.max_write_id, 0),  # a base of originals alone has a negative name, and rows of write id 0
+            max_write_id=max(
+                acid.max_write_id, 0
+            ),  # a base of only original files has a negative write id in its name, and rows of write id 0
             statement_id=acid.statement_id or 0,
             raw=bucket_file is None,
-            may_hold_aborted=role is not Role.BASE and acid.min_write_id != acid.max_write_id,
+            may_hold_aborted=role is not FileRole.BASE and acid.min_write_id != acid.max_write_id,
             side_file=side if side in sides and heeds_sides else None,
         )
         if entry.length == 0 and file.side_file is None:
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{spec.name}: {entry.path} is empty (0 bytes): not an ORC file")
+            raise CorruptFileError(
+                Reason.CORRUPT_FILE, f"{spec.name}: {entry.path} is empty (0 bytes): not an ORC file"
+            )
         files.append(file)
     if len({file.raw for file in files}) > 1:
         raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {acid.name} holds both bucket files and loaded files")
@@ -314,28 +373,53 @@ def _files_of(listed: ListedDir, spec: TableSpec) -> list[InputFile]:
 
 
 def _whole_files(state: AcidState, spec: TableSpec, *, major: bool) -> tuple[InputFile, ...]:
-    """Insert-only tables: every visible file of the inputs, in any format; files of UNION ALL lie one directory deeper."""
+    """
+    Every visible file of an insert-only table's inputs, in any format; files of UNION ALL lie one directory deeper.
+    """
     files = []
     dirs = [state.base, *state.insert_deltas] if major and state.base else list(state.insert_deltas)
     originals = state.originals if major and not state.base else ()
-    for directory, entries in [("", originals), *((listed.acid.name, data_files(listed, insert_only=True)) for listed in dirs if listed is not None)]:
+    for directory, entries in [
+        ("", originals),
+        *((listed.acid.name, data_files(listed, insert_only=True)) for listed in dirs if listed is not None),
+    ]:
         for entry in entries:
             _refuse_list_bucketing(entry.path, spec)
             inner = entry.path.removeprefix(f"{directory}/").split("/")[:-1] if directory else []
             if any(not UNION_DIRECTORY.fullmatch(part) for part in inner):
-                raise RefusedError(Reason.NESTED_DIRECTORY, f"{spec.name}: {entry.path} lies in a directory below {directory}")
+                raise RefusedError(
+                    Reason.NESTED_DIRECTORY, f"{spec.name}: {entry.path} lies in a directory below {directory}"
+                )
             bucket = bucket_of(entry.name)
             if bucket is None and spec.buckets:
-                raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name} is bucketed, and {entry.path} doesn't say which bucket it is")
-            role = Role.DELTA if directory.startswith("delta_") else Role.BASE if directory else Role.ORIGINAL
-            files.append(InputFile(entry.path, entry.length, entry.mtime_ms, role, directory, -1 if bucket is None else bucket, 0, 0, version=entry.version))
+                raise RefusedError(
+                    Reason.UNKNOWN_NAME, f"{spec.name} is bucketed, and {entry.path} doesn't say which bucket it is"
+                )
+            role = (
+                FileRole.DELTA if directory.startswith("delta_") else FileRole.BASE if directory else FileRole.ORIGINAL
+            )
+            files.append(
+                InputFile(
+                    entry.path,
+                    entry.length,
+                    entry.mtime_ms,
+                    role,
+                    directory,
+                    -1 if bucket is None else bucket,
+                    0,
+                    0,
+                    version=entry.version,
+                )
+            )
     return tuple(files)
 
 
 def _refuse_list_bucketing(path: str, spec: TableSpec) -> None:
     for part in path.split("/")[:-1]:
         if "=" in part or part == LIST_BUCKETING_DEFAULT:
-            raise RefusedError(Reason.LIST_BUCKETING, f"{spec.name}: {path} lies in a list-bucketing directory, which isn't supported")
+            raise RefusedError(
+                Reason.LIST_BUCKETING, f"{spec.name}: {path} lies in a list-bucketing directory, which isn't supported"
+            )
 
 
 def _more(items: Sequence[object]) -> str:

@@ -1,8 +1,10 @@
 """
 When a partition is due: defaults from the settings, overridden per table and per database.
 
-Pure: takes property maps as the metastore holds them. Keys are looked up in lower case, then in upper case, as Hive does.
-Source: Hive's Initiator, TableOptimizer, hive.compactor.delta.num.threshold, hive.compactor.delta.pct.threshold, no_auto_compaction, no_cleanup.
+Pure: takes property maps as the metastore holds them. Keys are looked up in lower case, then in upper case, as Hive
+does.
+Source: Hive's Initiator, TableOptimizer, hive.compactor.delta.num.threshold, hive.compactor.delta.pct.threshold,
+no_auto_compaction, no_cleanup.
 """
 
 import math
@@ -25,14 +27,14 @@ _Number = TypeVar("_Number", int, float)
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """
-    Limits that must be exceeded, not reached.
+    Limits at which a compaction is due; a value must exceed its limit, not only reach it.
 
     Args:
         delta_count: current deltas and delete deltas.
-        delta_ratio: their bytes per byte of the base (of the original files, without one).
+        delta_ratio: bytes of the deltas per byte of the base (or of the original files, where there is no base).
         aborted_count: aborted write ids whose rows lie among committed ones.
-        aborted_age_ms: age of the oldest of those; negative switches it off.
-        open_age_ms: age of the oldest open writer from which on it is reported; negative switches it off.
+        aborted_age_ms: age of the oldest of those; negative switches the rule off.
+        open_age_ms: age above which the oldest open writer is reported; negative switches the report off.
     """
 
     delta_count: int = 10
@@ -42,12 +44,15 @@ class Thresholds:
     open_age_ms: int = 24 * _HOUR_MS
 
 
-def thresholds_for(defaults: Thresholds, table_parameters: Mapping[str, str], database_parameters: Mapping[str, str]) -> Thresholds:
+def thresholds_for(
+    defaults: Thresholds, table_parameters: Mapping[str, str], database_parameters: Mapping[str, str]
+) -> Thresholds:
     """
-    The thresholds of one table: its own properties, else its database's, else the defaults. An empty value counts as not set.
+    The thresholds of one table: its own properties, else its database's, else the defaults. An empty value counts as
+    not set.
 
     Raises:
-        UsageError: a property isn't a finite number; the line names it.
+        UsageError: a property isn't a finite number; the message names the property.
     """
     maps = (table_parameters, database_parameters)
     count = _number(maps, DELTA_COUNT_KEY, int)
@@ -59,9 +64,11 @@ def thresholds_for(defaults: Thresholds, table_parameters: Mapping[str, str], da
     )
 
 
-def auto_compaction_off(table_parameters: Mapping[str, str], database_parameters: Mapping[str, str], layout: LayoutVersion) -> bool:
+def auto_compaction_off(
+    table_parameters: Mapping[str, str], database_parameters: Mapping[str, str], layout: LayoutVersion
+) -> bool:
     """
-    Whether `no_auto_compaction` keeps the Initiator away.
+    Whether `no_auto_compaction` keeps the Initiator from queueing compactions of a table.
 
     Hive 4: the database's property decides if it is set, to either value; else the table's. Hive 3.1: the table's.
     """
@@ -76,7 +83,7 @@ def cleanup_off(table_parameters: Mapping[str, str], partition_parameters: Mappi
 
 
 def look_up(parameters: Mapping[str, str], key: str) -> str | None:
-    """A property by its lower-case key, else by the same in upper case; None when neither is there."""
+    """A property by its lower-case key, else by the upper-case key; None when neither is there."""
     value = parameters.get(key)
     return parameters.get(key.upper()) if value is None else value
 

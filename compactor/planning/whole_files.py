@@ -1,8 +1,9 @@
 """
 Names for files of insert-only tables that move into one directory.
 
-Pure. A file keeps its bucket number (readers of bucketed tables rely on it) and its extension (Hadoop picks the decompressor by how a name ends:
-`.gz`, `.lzo_deflate`, whatever a codec says); a second file of the same bucket becomes a copy, as Hive names them: `000001_0`, `000001_0_copy_1`.
+Pure. A file keeps its bucket number (readers of bucketed tables rely on it) and its extension (Hadoop picks the
+decompressor by the end of a name: `.gz`, `.lzo_deflate`, or any other that a codec declares). A second file of the same
+bucket becomes a copy, named as Hive does: `000001_0`, `000001_0_copy_1`.
 Source: Hadoop's CompressionCodecFactory.getCodec; Hive's Utilities (FILE_NAME_TO_TASK_ID_REGEX).
 """
 
@@ -16,13 +17,16 @@ from compactor.planning.document import InputFile
 from compactor.reasons import Reason
 
 LONGEST_NAME: Final = 255
-"""Bytes of a file's name; HDFS and Linux' file systems have the same limit."""
+"""Longest file name in bytes; HDFS and Linux' file systems have the same limit."""
 
-_NUMBERED: Final = (re.compile(r"(\d+)_\d+(?:_copy_\d+)?(?:\..*)?", re.DOTALL), re.compile(r"bucket_(\d+)(?:_\d+)?(?:\..*)?", re.DOTALL))
+_NUMBERED: Final = (
+    re.compile(r"(\d+)_\d+(?:_copy_\d+)?(?:\..*)?", re.DOTALL),
+    re.compile(r"bucket_(\d+)(?:_\d+)?(?:\..*)?", re.DOTALL),
+)
 
 
 def bucket_of(name: str) -> int | None:
-    """The bucket that a file's name tells, whatever its extension; None where it tells none."""
+    """The bucket that a file's name states, with any extension; None where the name states none."""
     found = next((match for pattern in _NUMBERED if (match := pattern.fullmatch(name))), None)
     return int(found[1]) if found else None
 
@@ -32,7 +36,8 @@ def named_copies(files: Sequence[InputFile]) -> list[tuple[InputFile, str]]:
     Pair every file with its new name, all different.
 
     Args:
-        files: in reading order; `bucket` -1 where the name tells none (unbucketed tables only): those get numbers after the others.
+        files: in reading order; `bucket` is -1 where the name states none (unbucketed tables only): such files get
+            numbers after the others.
 
     Raises:
         RefusedError: UNKNOWN_NAME, an extension is so long that no name can carry it.
@@ -49,12 +54,15 @@ def named_copies(files: Sequence[InputFile]) -> list[tuple[InputFile, str]]:
         suffix = f"_copy_{copy}" if copy else ""
         name = f"{original_name(bucket)}{suffix}{_extension(file.path)}"
         if len(name.encode()) > LONGEST_NAME:
-            raise RefusedError(Reason.UNKNOWN_NAME, f"{file.path}: everything after the first dot may name its codec, and is too long to be kept")
+            raise RefusedError(
+                Reason.UNKNOWN_NAME,
+                f"{file.path}: everything after the first dot may name its codec, and is too long to be kept",
+            )
         named.append((file, name))
     return named
 
 
 def _extension(path: str) -> str:
-    """Everything from the first dot on: any part of it may be what a codec goes by."""
+    """Everything from the first dot on, because a codec may be chosen by any part of it."""
     _, dot, rest = path.rsplit("/", 1)[-1].partition(".")
     return dot + rest

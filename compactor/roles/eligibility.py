@@ -1,8 +1,9 @@
 """
 Whether tables and partitions may be compacted: the one judgement of Initiator, `explain`, `enqueue`, `plan` and Worker.
 
-What the catalog tells is judged for any number at once, in a few statements. What only the store tells is asked for one directory, before it is queued or worked on.
-Whether it is due is the picker's to say; what its files are like, the plan's.
+What the catalog tells is judged for any number of places at once, in a few statements. What only the store tells is
+asked for one directory, before it is queued or worked on. Whether a place is due is for the picker to decide, and what
+its files are like for the plan.
 Source: docs/compaction.md, docs/storage.md.
 """
 
@@ -11,20 +12,22 @@ from collections.abc import Sequence
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.engine.change_management import change_management
 from compactor.errors import RefusedError
-from compactor.metastore.model import Place
-from compactor.metastore.places import Places
+from compactor.metastore.locations.places import Places
+from compactor.metastore.model import CatalogPlace
 from compactor.planning.eligibility import why_not, why_nowhere, why_unspecified
 from compactor.planning.picker import Skip
 from compactor.reasons import Reason
 from compactor.roles.replication import is_source, why_kept
 
 
-def judge_all(places: Places, wanted: Sequence[Place], layout: LayoutVersion, kind: CompactionKind | None = None) -> list[Skip | None]:
+def judge_all(
+    places: Places, wanted: Sequence[CatalogPlace], layout: LayoutVersion, kind: CompactionKind | None = None
+) -> list[Skip | None]:
     """
-    For each table or partition why it can't be compacted, as far as the catalog tells; None: it can.
+    Why each table or partition can't be compacted, as far as the catalog tells; None if it can.
 
     Args:
-        kind: None: whichever.
+        kind: the kind of compaction; None: any.
 
     Raises:
         CompactorError: the metastore can't be asked.
@@ -43,12 +46,13 @@ def judge_all(places: Places, wanted: Sequence[Place], layout: LayoutVersion, ki
     return found
 
 
-def require_in_store(places: Places, place: Place) -> None:
+def require_in_store(places: Places, place: CatalogPlace) -> None:
     """
-    What only the store tells: that no symbolic link leads there; of a source of replication, that what a compaction replaces can be handed to Hive's change management.
+    Check what only the store tells: that no symbolic link leads to the directory and, for a source of replication, that
+    Hive's change management takes what a compaction replaces.
 
     Raises:
-        RefusedError: nothing is written there, or it would stay for ever.
+        RefusedError: nothing is written there, or what is replaced would stay for ever.
         UnreachableError: HDFS can't be asked.
     """
     location = place.location or ""
@@ -57,15 +61,17 @@ def require_in_store(places: Places, place: Place) -> None:
         change_management().require(location)
 
 
-def require_eligible(places: Places, place: Place, layout: LayoutVersion, kind: CompactionKind | None = None) -> None:
+def require_eligible(
+    places: Places, place: CatalogPlace, layout: LayoutVersion, kind: CompactionKind | None = None
+) -> None:
     """
-    Both of one table or partition: what the catalog tells, and the store.
+    Check one table or partition against both the catalog and the store.
 
     Args:
-        kind: None: whichever.
+        kind: the kind of compaction; None: any.
 
     Raises:
-        RefusedError: a compaction of it would be refused, whatever lies in its directory.
+        RefusedError: a compaction of it would be refused, whichever files its directory holds.
         UnreachableError: metastore or store can't be asked.
     """
     (skip,) = judge_all(places, [place], layout, kind)
@@ -74,7 +80,7 @@ def require_eligible(places: Places, place: Place, layout: LayoutVersion, kind: 
     require_in_store(places, place)
 
 
-def _why_kept(place: Place) -> Skip | None:
+def _why_kept(place: CatalogPlace) -> Skip | None:
     try:
         why = why_kept(place.table.database, place.table.database_parameters, place.location)
     except RefusedError as refusal:  # the location can't be understood

@@ -1,9 +1,11 @@
 """
-Who we are in the metastore, and which of our kind is dead.
+The name of this process in the metastore, and which of the other daemon processes are dead.
 
-Worker ids are `compactor-<host>-<instance>-<n>`. They never start with a host name: a metastore that starts takes back every entry whose worker id starts with its
-own host name. An instance is one process. It holds a lock on a file named after it as long as it lives, so that the next process on the same machine can tell a
-dead instance (file there, lock free) from a living one; where the file is missing nothing is known, and time-outs decide.
+Worker ids are `compactor-<host>-<instance>-<n>`. They never start with a host name: a metastore that starts takes back
+every entry whose worker id starts with its own host name. An instance is one process. As long as it lives, it holds a
+lock on a file named after it, so that the next process on the same machine can tell a dead instance (file there, lock
+free) from a living one. When the file is missing, an instance is known to be dead only if its claim is older than this
+machine's start; otherwise time-outs decide.
 """
 
 import fcntl
@@ -24,18 +26,18 @@ _WORKER_ID = re.compile(r"compactor-(?P<host>.+)-(?P<instance>[0-9a-f]{32})-(?P<
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """A worker id of our kind, taken apart."""
+class WorkerOwner:
+    """A daemon's worker id, taken apart."""
 
     host: str
     instance: str
     role: str
 
 
-def parse_worker_id(worker_id: str | None) -> Owner | None:
-    """The parts of an id of our kind; None for Hive's own workers."""
+def parse_worker_id(worker_id: str | None) -> WorkerOwner | None:
+    """The parts of a daemon's worker id; None for Hive's own workers."""
     found = _WORKER_ID.fullmatch(worker_id or "")
-    return Owner(**found.groupdict()) if found else None
+    return WorkerOwner(**found.groupdict()) if found else None
 
 
 class Identity:
@@ -44,8 +46,9 @@ class Identity:
 
     Args:
         host: this machine's name.
-        user: whom our transactions and locks are opened as.
-        directory: where the file that shows life lies; one per machine, shared by all daemons on it.
+        user: the user that this process's transactions and locks are opened as.
+        directory: where the file lies whose lock shows that the process lives; one per machine, shared by all daemons
+            on it.
     """
 
     def __init__(self, host: str, user: str, directory: Path | None = None) -> None:
@@ -66,7 +69,9 @@ class Identity:
         fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._handle is not None:
             if not self._keep_trace:
                 self._path(self.instance).unlink(missing_ok=True)
@@ -74,7 +79,10 @@ class Identity:
             self._handle = None
 
     def leave_trace(self) -> None:
-        """Something of ours is left: at the end the file stays, unlocked, so that the next process knows that we are dead, and that we ended in order."""
+        """
+        Keep the file, unlocked, when this process ends, since claims of it may be left: so the next process knows that
+        this one is dead, and that it ended in order.
+        """
         self._keep_trace = True
         if self._handle is not None:
             os.pwrite(self._handle, _IN_ORDER, 0)
@@ -87,7 +95,8 @@ class Identity:
         """
         Whether the worker's process is known to have ended; False also when nothing is known about it.
 
-        Known is: its file is there and nobody holds it; or the file is gone, and the claim was made before this machine (or container) started.
+        It is known to have ended when its file is there and no process holds the lock; or when the file is gone, and
+        the claim was made before this machine (or container) started.
         """
         owner = parse_worker_id(worker_id)
         if owner is None or owner.host != self.host or owner.instance == self.instance:
@@ -107,10 +116,17 @@ class Identity:
         return True
 
     def ended_in_order(self, worker_id: str | None) -> bool:
-        """Whether a dead worker's process left by itself, and not in the middle of something; False also when nothing is known about it."""
+        """
+        Whether a dead worker's process ended in order, and not in the middle of its work; False also when nothing is
+        known about it.
+        """
         owner = parse_worker_id(worker_id)
         try:
-            return owner is not None and owner.host == self.host and self._path(owner.instance).read_bytes().startswith(_IN_ORDER)
+            return (
+                owner is not None
+                and owner.host == self.host
+                and self._path(owner.instance).read_bytes().startswith(_IN_ORDER)
+            )
         except OSError:
             return False
 
@@ -124,7 +140,7 @@ class Identity:
 
 
 def _seconds_up() -> float:
-    """Age of process 1: of the machine, or of the container we are in."""
+    """Seconds since process 1 started: the age of the machine, or of this container."""
     up = time.clock_gettime(time.CLOCK_BOOTTIME)
     try:
         ticks = int(Path("/proc/1/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])

@@ -1,8 +1,9 @@
 """
 What a leader holds during a cycle: its term of leadership, and Hive's mutex of the role.
 
-The term says whether this daemon was elected; the mutex keeps Hive's own threads and, where nobody elects, other daemons away. Both can be lost while the process
-is stopped, so a leader asks again before it acts, and what it does next is fenced besides.
+The term says whether this daemon was elected. The mutex keeps away Hive's own threads and, where there is no election,
+other daemons. Both can be lost while the process is stopped, so a leader checks them again before it acts, and its next
+action is fenced as well.
 """
 
 from collections.abc import Iterator
@@ -10,13 +11,13 @@ from contextlib import contextmanager
 
 from compactor.coordination import Role, Term
 from compactor.errors import OwnershipLostError
-from compactor.metastore.mutex import Mutex
+from compactor.metastore.txn.mutex import Mutex
 from compactor.roles.services import Services
 
 _MUTEXES = {Role.INITIATOR: "Initiator", Role.CLEANER: "Cleaner"}
 
 
-class Held:
+class HeldLeadership:
     """One cycle's right to act."""
 
     def __init__(self, term: Term, mutex: Mutex) -> None:
@@ -29,22 +30,22 @@ class Held:
 
     def check(self) -> None:
         """
-        Ask whether we lead still, and hold the mutex still.
+        Check that this daemon still leads and still holds the mutex.
 
         Raises:
-            OwnershipLostError: not, or nobody can tell.
+            OwnershipLostError: it doesn't, or that can't be told.
         """
         self._term.check()
         self._mutex.check()
 
 
 @contextmanager
-def leading(services: Services, role: Role) -> Iterator[Held]:
+def leading(services: Services, role: Role) -> Iterator[HeldLeadership]:
     """
-    A cycle as the leader.
+    Run a cycle as the leader.
 
     Raises:
-        OwnershipLostError: another daemon leads.
+        OwnershipLostError: another daemon leads, or the leader is unknown.
         MutexHeldError: another process holds Hive's mutex.
     """
     term = services.coordinator.lead(role)
@@ -52,4 +53,4 @@ def leading(services: Services, role: Role) -> Iterator[Held]:
         raise OwnershipLostError(f"another daemon leads the {role}, or nobody can tell")
     with services.database.mutex(_MUTEXES[role], wait_seconds=1.0) as mutex:
         services.coordinator.acted(role)
-        yield Held(term, mutex)
+        yield HeldLeadership(term, mutex)

@@ -1,5 +1,6 @@
 """
-Sources of replication: what is removed from their tables must first be handed to Hive's change management; where it can't be, nothing is compacted or removed.
+Sources of replication: what is removed from their tables must first be handed to Hive's change management. When that
+isn't possible, nothing is compacted or removed.
 
 Source: docs/operations.md; Hive's ReplChangeManager (isSourceOfReplication, shouldEnableCm), FSRemover.
 """
@@ -17,7 +18,9 @@ def is_source(database_parameters: Mapping[str, str]) -> bool:
 
 
 def why_kept(database: str, database_parameters: Mapping[str, str], location: str | None) -> str | None:
-    """Why replaced files there couldn't go; None if they can."""
+    """Why replaced files at the location can't be removed; None if they can."""
     if not is_source(database_parameters) or (why := why_not_recycled(location)) is None:
         return None
-    return f"{database} is a source of replication, and replaced files can't be handed to Hive's change management: {why}"
+    return (
+        f"{database} is a source of replication, and replaced files can't be handed to Hive's change management: {why}"
+    )

@@ -1,5 +1,5 @@
 """
-What the roles work with, in one place: the metastore's parts, Spark, settings that may be replaced while running, metrics, steps.
+What the roles work with, in one place: the metastore's parts, Spark, settings that a reload replaces, metrics, steps.
 
 Opened by the daemon (and by tests, in the same way); the roles only use it.
 """
@@ -14,27 +14,26 @@ from typing import cast
 from compactor.acid.compaction import LayoutVersion
 from compactor.control import Control
 from compactor.coordination import Alone, Coordinator, open_coordinator
-from compactor.engine.submit import StoppableSubmitter
-from compactor.engine.submitters import ConfiguredSubmitter
 from compactor.log import about, get_logger, keep_secret
-from compactor.metastore.aborts import Aborts
+from compactor.metastore.candidates import Initiating
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.cleaning import Cleaning
-from compactor.metastore.database import Database
+from compactor.metastore.clean.aborts import Aborts
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.housekeeping import Housekeeping
-from compactor.metastore.initiating import Initiating
-from compactor.metastore.locks import Locks
+from compactor.metastore.locations.places import Places
 from compactor.metastore.model import Entity, QueueEntry, QueueState
-from compactor.metastore.places import Places
-from compactor.metastore.queue import Queue
-from compactor.metastore.transactions import Transactions
+from compactor.metastore.txn.locks import Locks
+from compactor.metastore.txn.transactions import Transactions
 from compactor.metrics import Metrics
-from compactor.roles.breakdowns import Breakdowns
-from compactor.roles.emptiness import Emptiness
 from compactor.roles.identity import Identity
-from compactor.roles.setbacks import Setbacks
 from compactor.roles.steps import Observer, Steps
+from compactor.roles.worker.backoff import Backoff, SharedLooks
+from compactor.roles.worker.failures import Failures
 from compactor.settings import Settings
+from compactor.spark.factory import ConfiguredSubmitter
+from compactor.spark.submitter import StoppableSubmitter
 from compactor.storage.base import Storage
 from compactor.storage.guarded import Guarded
 from compactor.storage.registry import configure, storage_for
@@ -45,15 +44,15 @@ _log = get_logger(__name__)
 @dataclass(slots=True)
 class Services:
     """
-    One process's means.
+    What the roles of one process work with.
 
     Args:
-        settings: replaced as a whole by a reload; ask for it at each use.
-        coordinator: who leads, and whether anything new may be begun.
-        setbacks: what the workers gave back because something was away.
-        emptiness: which of them has just found nothing in the queue.
-        breakdowns: how often the work on an entry broke down, or ended with its process.
-        places: where we may write and delete.
+        settings: replaced as a whole by a reload; read them anew at each use.
+        coordinator: says which daemon leads, and whether new work may begin.
+        setbacks: the backoff of entries that were given back because a service or store was unreachable.
+        emptiness: which worker has just found nothing in the queue.
+        breakdowns: how often the work on an entry failed, or ended with its process.
+        places: where the daemon may write and delete.
         control: what is paused, drained, outside its hours or over its budget.
         stopping: set when the daemon drains; roles end their cycle at the next good point.
     """
@@ -75,22 +74,27 @@ class Services:
     places: Places = field(init=False)
     coordinator: Coordinator = field(default_factory=Alone)
     stopping: threading.Event = field(default_factory=threading.Event)
-    setbacks: Setbacks = field(default_factory=Setbacks)
-    emptiness: Emptiness = field(default_factory=Emptiness)
-    breakdowns: Breakdowns = field(init=False)
+    setbacks: Backoff = field(default_factory=Backoff)
+    emptiness: SharedLooks = field(default_factory=SharedLooks)
+    breakdowns: Failures = field(init=False)
     control: Control = field(init=False)
 
     def __post_init__(self) -> None:
         self.places = Places(self.database, lambda: self.settings.warehouse.roots)
-        self.breakdowns = Breakdowns(lambda: self.coordinator, self._is_in_the_queue)
+        self.breakdowns = Failures(lambda: self.coordinator, self._is_in_the_queue)
         self.control = Control(lambda: self.coordinator, lambda: self.settings, self.now_ms, self.identity.host)
 
     @classmethod
     def open(
-        cls, settings: Settings, *, metrics: Metrics | None = None, observers: Iterable[Observer] = (), submitter: StoppableSubmitter | None = None
+        cls,
+        settings: Settings,
+        *,
+        metrics: Metrics | None = None,
+        observers: Iterable[Observer] = (),
+        submitter: StoppableSubmitter | None = None,
     ) -> "Services":
         """
-        Reach the metastore and make everything else ready; Spark starts with the first compaction.
+        Connect to the metastore and make everything else ready; Spark starts with the first compaction.
 
         Args:
             submitter: runs the engine's jobs; None: as `spark.mode` says.
@@ -122,7 +126,7 @@ class Services:
         identity: Identity | None = None,
         submitter: StoppableSubmitter | None = None,
     ) -> "Services":
-        """Everything over a metastore that is connected already."""
+        """Make everything over a metastore that is connected already."""
         metrics = metrics or Metrics()
         configure(settings)
         services = cls(
@@ -154,7 +158,7 @@ class Services:
         return self.database.schema.hive_4
 
     def now_ms(self) -> int:
-        """The database clock."""
+        """The database clock, in ms."""
         return self.database.read(self.database.now_ms)
 
     def storage(self, location: str) -> Storage:
@@ -172,7 +176,7 @@ class Services:
         return entry is not None and entry.state in {QueueState.INITIATED, QueueState.WORKING}
 
     def close(self) -> None:
-        """Leave the other daemons, stop Spark, give connections back."""
+        """Leave the coordinator, stop Spark, close the database's connections."""
         self.coordinator.close()
         self.submitter.stop()
         self.database.close()
@@ -180,7 +184,9 @@ class Services:
 
 def about_entity(entity: Entity, entry: QueueEntry | None = None) -> AbstractContextManager[None]:
     """Log context: db, table, partition, id."""
-    return about(database=entity.database, table=entity.table, partition=entity.partition, entry_id=entry.id if entry else None)
+    return about(
+        database=entity.database, table=entity.table, partition=entity.partition, entry_id=entry.id if entry else None
+    )
 
 
 def _log_step(step: str, _: object) -> None:

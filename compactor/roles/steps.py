@@ -1,8 +1,8 @@
 """
 The named points that Worker, Cleaner, Initiator and the recovery of dead workers' claims pass.
 
-A role calls `enter` when a step is done; whoever observes (log, metrics, a progress display, a test that pulls the plug) is told, in order. A step's name is
-public: it stands in logs and in `compactor_steps_total`.
+A role calls `enter` when a step is done. Each observer (log, metrics, a progress display, a test that pulls the plug)
+is told, in order. A step's name is public: it stands in logs and in `compactor_steps_total`.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,11 +50,11 @@ RECOVERY_UNSTAGED = "recovery.unstaged"
 RECOVERY_ABORTED = "recovery.aborted"
 RECOVERY_FREED = "recovery.freed"
 RECOVERY_STEPS = (RECOVERY_FOUND, RECOVERY_UNSTAGED, RECOVERY_ABORTED, RECOVERY_FREED)
-"""Of whoever clears up after a dead worker: Housekeeper or Initiator."""
+"""The steps of clearing up after a dead worker, by Housekeeper or Initiator."""
 
 ALL_STEPS = (*INITIATOR_STEPS, *WORKER_STEPS, *CLEANER_STEPS, *RECOVERY_STEPS)
 Observer = Callable[[str, object], None]
-"""Gets the step's name and what it is about: a queue entry, an entity, or None."""
+"""Called with the step's name and its subject: a queue entry, an entity, or None."""
 
 
 class Steps:

@@ -1,4 +1,6 @@
-"""When compactions may begin: maintenance windows, blackouts, budgets; and how what operators pause is looked at."""
+"""
+When compactions may begin (maintenance windows, blackouts, budgets), and how often daemons read operators' pauses.
+"""
 
 import re
 from datetime import UTC, date, datetime
@@ -18,7 +20,7 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9 _.-]*$"
 
 
 class Selected(Section):
-    """Something with a name that applies to some pools and tables, or to all."""
+    """A named rule that applies to some pools and tables, or to all."""
 
     name: str = Field(min_length=1, max_length=64, pattern=_NAME)
     pools: list[str] = Field(default_factory=list)
@@ -33,7 +35,7 @@ class Selected(Section):
 
 
 class Times(Selected):
-    """Hours of some days, or from one time to another."""
+    """Hours of some days, or the time from `begin` to `until`."""
 
     days: list[Weekday] = Field(default_factory=list)
     dates: list[str] = Field(default_factory=list)
@@ -55,7 +57,11 @@ class Times(Selected):
     @field_validator("begin", "until", mode="before")
     @classmethod
     def _has_a_time(cls, value: object) -> object:
-        if (isinstance(value, date) and not isinstance(value, datetime)) or (isinstance(value, str) and ":" not in value) or isinstance(value, int | float):
+        if (
+            (isinstance(value, date) and not isinstance(value, datetime))
+            or (isinstance(value, str) and ":" not in value)
+            or isinstance(value, int | float)
+        ):
             raise ValueError("is a day and a time, such as 2026-12-31T18:00; whole days belong into dates")
         return value
 
@@ -124,8 +130,8 @@ class Windows(Section):
         return known_zone(value)
 
 
-class Budget(Selected):
-    """What some compactions may use together, over all daemons."""
+class BudgetSettings(Selected):
+    """The jobs and bytes that some compactions may use together, over all daemons."""
 
     jobs: int | None = Field(default=None, ge=1)
     bytes_per_hour: ByteSize | None = Field(default=None, ge=1)
@@ -137,16 +143,16 @@ class Budget(Selected):
         return self
 
 
-class Control(Section):
-    """What operators pause, and what compactions may use."""
+class ControlSettings(Section):
+    """How operators' pauses are read, and the budgets of compactions."""
 
     refresh_seconds: Seconds = 5
     trust_seconds: NotNegative = 60
-    budgets: list[Budget] = Field(default_factory=list)
+    budgets: list[BudgetSettings] = Field(default_factory=list)
 
     @field_validator("budgets")
     @classmethod
-    def _names_differ(cls, value: list[Budget]) -> list[Budget]:
+    def _names_differ(cls, value: list[BudgetSettings]) -> list[BudgetSettings]:
         names = [budget.name for budget in value]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"the name {twice} stands twice: what was written is counted by it")
@@ -155,15 +161,19 @@ class Control(Section):
 
 def known_zone(name: str) -> str:
     """
+    Return the name of a time zone, after checking that it is known.
+
     Raises:
-        ValueError: there is no such zone here.
+        ValueError: the zone isn't known here.
     """
     if name.upper() == "UTC":
         return name
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"{name!r} is no time zone that is known here, such as Europe/Berlin; it comes from the system's package tzdata") from None
+        raise ValueError(
+            f"{name!r} is no time zone that is known here, such as Europe/Berlin; it comes from the system's package tzdata"
+        ) from None
     return name
 
 

@@ -1,4 +1,8 @@
-"""Reading the settings: a YAML file, `COMPACTOR_…` variables on top of it, and which of the two a wrong value stands in."""
+"""
+Reads the settings from a YAML file and the `COMPACTOR_…` variables on top of it.
+
+A mistake is reported with the place, file or variable, that holds the wrong value.
+"""
 
 import os
 import re
@@ -16,9 +20,9 @@ from compactor.settings.mistakes import PREFIX, one_line, plain, section_of, sim
 from compactor.settings.model import Settings
 
 OTHER_VARIABLES = ("COMPACTOR_CONFIG", "COMPACTOR_OUTPUT", "COMPACTOR_DEBUG")
-"""Start the same, but belong to the command line."""
+"""Variables that start with the same prefix, but belong to the command line."""
 _LARGEST = 1_000_000
-"""Characters of a settings file."""
+"""Characters that a settings file may have."""
 
 
 def load_settings(path: Path | None, env: Mapping[str, str] | None = None) -> Settings:
@@ -42,11 +46,13 @@ def load_settings(path: Path | None, env: Mapping[str, str] | None = None) -> Se
 
 
 class _Environment(EnvSettingsSource):
-    """pydantic-settings' reading of nested variables, from a given mapping."""
+    """Reads nested variables as pydantic-settings does, from a given mapping."""
 
     def __init__(self, settings_cls: type[BaseSettings], env: Mapping[str, str]) -> None:
         self._given = env
-        super().__init__(settings_cls, case_sensitive=False, env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True)
+        super().__init__(
+            settings_cls, case_sensitive=False, env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True
+        )
 
     def _load_env_vars(self) -> Mapping[str, str | None]:
         return {name.lower(): value for name, value in self._given.items()}
@@ -56,11 +62,13 @@ class _Environment(EnvSettingsSource):
             return super().__call__()
         except ValueError as error:  # a dict-valued variable that isn't JSON
             field = re.search(r'field "([^"]+)"', str(error))
-            raise SettingsError(f"environment: {PREFIX}{field[1].upper() if field else '…'} can't be read; a JSON object is wanted") from None
+            raise SettingsError(
+                f"environment: {PREFIX}{field[1].upper() if field else '…'} can't be read; a JSON object is wanted"
+            ) from None
 
 
 def _variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Key path → variable name, for every variable of ours; an unknown name is an error."""
+    """Key path → variable name, for every variable of the compactor; an unknown name is an error."""
     found: dict[str, str] = {}
     for name in sorted(env):
         if not name.upper().startswith(PREFIX) or name.upper() in OTHER_VARIABLES:
@@ -71,7 +79,9 @@ def _variables(env: Mapping[str, str]) -> dict[str, str]:
             if known is None:
                 break
             if part not in known.model_fields:
-                raise SettingsError(f"environment: {name}: there is no setting {'.'.join(parts[: depth + 1])}{similar(part, known)}")
+                raise SettingsError(
+                    f"environment: {name}: there is no setting {'.'.join(parts[: depth + 1])}{similar(part, known)}"
+                )
             known = section_of(known.model_fields[part].annotation)
         found[".".join(parts)] = name
     return found
@@ -111,14 +121,16 @@ def _issection_of(key: str) -> bool:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML lets the last of two equal keys win, silently."""
+    """Refuses equal keys: YAML silently lets the last of them win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    raise yaml.MarkedYAMLError(problem=f"the key {key.value} stands twice in one place", problem_mark=key.start_mark)
+                    raise yaml.MarkedYAMLError(
+                        problem=f"the key {key.value} stands twice in one place", problem_mark=key.start_mark
+                    )
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 

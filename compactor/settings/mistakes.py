@@ -1,4 +1,4 @@
-"""How a mistake in the settings is worded: one line with the key, where it was set and what is allowed."""
+"""Words a mistake in the settings: one line with the key, where it was set and what is allowed."""
 
 import difflib
 from collections.abc import Mapping
@@ -7,19 +7,19 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 PREFIX = "COMPACTOR_"
-"""Environment variables that start so are settings; two underscores separate the levels."""
+"""Prefix of the environment variables that are settings; two underscores separate the levels."""
 
 
 def one_line(details: list[ErrorDetails], root: type[BaseModel], variables: Mapping[str, str], place: str) -> str:
     """
     The first of pydantic's complaints as one line: where it was set, the key, what is wrong; how many more there are.
 
-    Unknown keys come first: what is missing is often what one of them was meant to be.
+    Unknown keys come first: a missing key is often what an unknown one was meant to be.
 
     Args:
         root: the model that was filled.
         variables: key path → the environment variable that set it.
-        place: what else may have set it: the file's name.
+        place: where keys that no variable set come from: the file's name.
     """
     first = min(details, key=lambda detail: detail["type"] != "extra_forbidden")
     path = [str(part) for part in first["loc"]]
@@ -30,7 +30,9 @@ def one_line(details: list[ErrorDetails], root: type[BaseModel], variables: Mapp
     if kind == "extra_forbidden":
         parent: type[BaseModel] | None = root
         for part in path[:-1]:
-            parent = section_of(parent.model_fields[part].annotation) if parent and part in parent.model_fields else None
+            parent = (
+                section_of(parent.model_fields[part].annotation) if parent and part in parent.model_fields else None
+            )
         said = f"{key}: unknown key{similar(path[-1], parent) if parent else ''}"
     elif kind == "missing":
         path = ["database", "url"] if path == ["database"] else path
@@ -46,7 +48,7 @@ def one_line(details: list[ErrorDetails], root: type[BaseModel], variables: Mapp
 
 
 def similar(word: str, model: type[BaseModel]) -> str:
-    """A guess at what an unknown name was meant to be, or all names there are."""
+    """A guess at what an unknown name was meant to be, or all known names."""
     close = difflib.get_close_matches(word, model.model_fields, n=1)
     return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(model.model_fields)}"
 

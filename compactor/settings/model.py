@@ -1,29 +1,61 @@
-"""All settings in one immutable value: what fits together, and what a running daemon can take over."""
+"""Holds all settings in one immutable value: which of them fit together, and which a running daemon can take over."""
 
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 from pydantic import ByteSize, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from compactor.settings.control import Control, Windows
-from compactor.settings.database import HIDDEN, Database
-from compactor.settings.roles import Cleaner, Housekeeper, Initiator, Worker
-from compactor.settings.service import Drain, Http, Log, Txn
+from compactor.settings.control import ControlSettings, Windows
+from compactor.settings.database import HIDDEN, DatabaseSettings
+from compactor.settings.roles import CleanerSettings, HousekeeperSettings, InitiatorSettings, WorkerSettings
+from compactor.settings.section import NotNegative, Seconds, Section
 from compactor.settings.stores import S3, Hdfs
-from compactor.settings.work import Limits, Recode, Spark, Splice, Warehouse
+from compactor.settings.work import LimitSettings, Recode, Spark, Splice, WarehouseSettings
 from compactor.settings.zookeeper import Members, ZooKeeper
 
 _EACH_WORKER = 3
-"""Connections that a worker uses at once: its own, its lookout's and its heartbeat's."""
+"""Connections that a worker uses at once: its own, its monitor's and its heartbeat's."""
 _EACH_PROCESS = 16
-"""… and what is there once: Initiator, Cleaner (a mutex, another one to queue something, and what is done under them), Housekeeper, watch, control, members."""
+"""
+Connections of the threads that a process has once.
+
+These are Initiator, Cleaner (a mutex, another mutex to queue an entry, and the statements under them), Housekeeper,
+watch, control, members.
+"""
+
+
+class HttpSettings(Section):
+    """The HTTP server for metrics and health."""
+
+    enabled: bool = True
+    host: str = "0.0.0.0"  # noqa: S104 - Prometheus and kubelet come from outside
+    port: int = Field(default=9700, ge=0, le=65535)
+
+
+class LogSettings(Section):
+    """Which log events are written, and in which format."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "console", "json"] = "auto"
+
+
+class TxnSettings(Section):
+    """Transaction settings; they must be equal to the metastore's own."""
+
+    timeout_seconds: Seconds = 300
+
+
+class DrainSettings(Section):
+    """What a daemon does on TERM."""
+
+    timeout_seconds: NotNegative = 300
 
 
 class Settings(BaseSettings):
-    """All settings. Made by `load_settings`; in code by `Settings(database={"url": …})`."""
+    """All settings, made by `load_settings`; in code by `Settings(database={"url": …})`."""
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -45,26 +77,26 @@ class Settings(BaseSettings):
     )
     """Keys (and all below them) that a running daemon can't change."""
 
-    database: Database
-    initiator: Initiator = Initiator()
-    worker: Worker = Worker()
-    cleaner: Cleaner = Cleaner()
-    housekeeper: Housekeeper = Housekeeper()
+    database: DatabaseSettings
+    initiator: InitiatorSettings = InitiatorSettings()
+    worker: WorkerSettings = WorkerSettings()
+    cleaner: CleanerSettings = CleanerSettings()
+    housekeeper: HousekeeperSettings = HousekeeperSettings()
     spark: Spark = Spark()
     splice: Splice = Splice()
     recode: Recode = Recode()
-    limits: Limits = Limits()
-    warehouse: Warehouse = Warehouse()
+    limits: LimitSettings = LimitSettings()
+    warehouse: WarehouseSettings = WarehouseSettings()
     hdfs: Hdfs = Hdfs()
     s3: S3 = S3()
-    http: Http = Http()
-    log: Log = Log()
-    txn: Txn = Txn()
+    http: HttpSettings = HttpSettings()
+    log: LogSettings = LogSettings()
+    txn: TxnSettings = TxnSettings()
     zookeeper: ZooKeeper = ZooKeeper()
     members: Members = Members()
     windows: Windows = Windows()
-    control: Control = Control()
-    drain: Drain = Drain()
+    control: ControlSettings = ControlSettings()
+    drain: DrainSettings = DrainSettings()
     host: str | None = Field(default=None, min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")
     user: str | None = Field(default=None, min_length=1, max_length=128)
 
@@ -113,34 +145,46 @@ class Settings(BaseSettings):
     @property
     def connections(self) -> int:
         """
-        To the database, at the same time at most. Unless set: as many as there are threads that may want one while it is slow, so that none waits for another's.
+        How many connections to the database may be in use at the same time.
+
+        Unless set, there are as many as there are threads that may want one while the database is slow, so that no
+        thread waits for another's connection.
 
         Source: docs/metastore.md, Connections.
         """
-        return self.database.connections or _EACH_WORKER * len(self.worker.pool_of_each) + self.cleaner.threads * self.cleaner.enabled + _EACH_PROCESS
+        return (
+            self.database.connections
+            or _EACH_WORKER * len(self.worker.pool_of_each)
+            + self.cleaner.threads * self.cleaner.enabled
+            + _EACH_PROCESS
+        )
 
     def shown(self) -> dict[str, Any]:
-        """As plain values for people: secrets hidden."""
+        """The settings as plain values for people: secrets hidden."""
         plain = cast("dict[str, Any]", _plain_values(self.model_dump()))
         plain["database"]["url"] = self.database.shown_url
         return plain
 
     def changes(self, other: Self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """
-        Keys that differ in `other`: (those that a running daemon can take over, those that need a restart).
-        """
+        """Keys that differ in `other`: (those that a running daemon can take over, those that need a restart)."""
         mine, theirs = dict(_leaves(self.model_dump())), dict(_leaves(other.model_dump()))
         different = [key for key in sorted(mine.keys() | theirs.keys()) if mine.get(key) != theirs.get(key)]
-        fixed = tuple(key for key in different if any(key == stop or key.startswith(f"{stop}.") for stop in self.RESTART))
+        fixed = tuple(
+            key for key in different if any(key == stop or key.startswith(f"{stop}.") for stop in self.RESTART)
+        )
         return tuple(key for key in different if key not in fixed), fixed
 
     def taking_over(self, other: Self) -> Self:
-        """`other`, but with our values of the keys that need a restart."""
+        """`other`, but with the values of this object for the keys that need a restart."""
         kept: dict[str, Any] = {}
         for key in self.RESTART:
             section, _, name = key.partition(".")
             mine = getattr(self, section)
-            kept[section] = kept.get(section, getattr(other, section)).model_copy(update={name: getattr(mine, name)}) if name else mine
+            kept[section] = (
+                kept.get(section, getattr(other, section)).model_copy(update={name: getattr(mine, name)})
+                if name
+                else mine
+            )
         return other.model_copy(update=kept)
 
 

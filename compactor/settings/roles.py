@@ -1,4 +1,4 @@
-"""What the Initiator, the Worker, the Cleaner and the Housekeeper may be told."""
+"""The settings of the Initiator, the Worker, the Cleaner and the Housekeeper."""
 
 from typing import Annotated, Literal
 
@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from compactor.settings.section import Days, Hours, NotNegative, Positive, Seconds, Section
 
 
-class Thresholds(Section):
+class ThresholdSettings(Section):
     """When a partition is due; table properties override the first two (`compactorthreshold.…`)."""
 
     delta_count: int = Field(default=10, ge=0)
@@ -17,20 +17,20 @@ class Thresholds(Section):
     open_age_hours: float = Field(default=24, ge=-1e5, le=1e5, allow_inf_nan=False)
 
 
-class Initiator(Section):
-    """Looks for partitions that are due, and queues them."""
+class InitiatorSettings(Section):
+    """The Initiator looks for partitions that are due, and queues them."""
 
     enabled: bool = True
     interval_seconds: Seconds = 300
     full_scan_seconds: Seconds = 3600
     listing_threads: int = Field(default=16, ge=1, le=512)
-    thresholds: Thresholds = Thresholds()
+    thresholds: ThresholdSettings = ThresholdSettings()
     failed_threshold: int = Field(default=2, ge=1, le=20)
     failed_retry_days: Days = 7
 
 
-class Worker(Section):
-    """Takes queue entries and compacts."""
+class WorkerSettings(Section):
+    """The Worker takes queue entries and compacts."""
 
     threads: int = Field(default=2, ge=0, le=256)
     pool: str | None = Field(default=None, min_length=1, max_length=128)
@@ -43,12 +43,12 @@ class Worker(Section):
 
     @property
     def pool_of_each(self) -> tuple[str | None, ...]:
-        """The pool of each worker of the process; None: as `pool` says."""
+        """The pool of each worker of the process; None: the worker's pool is `pool`."""
         return (*(None,) * self.threads, *(name for name, threads in self.pools.items() for _ in range(threads)))
 
 
-class Cleaner(Section):
-    """Removes what nobody can be reading any more."""
+class CleanerSettings(Section):
+    """The Cleaner removes files that no reader can be reading any more."""
 
     enabled: bool = True
     interval_seconds: Seconds = 5
@@ -62,7 +62,7 @@ class Cleaner(Section):
 
     @property
     def waits_ms(self) -> tuple[int, int]:
-        """For how long an entry waits: after its commit, and then while anybody has a lock."""
+        """How long an entry waits: after its commit, and then at most while there is a lock."""
         return round(self.retention_seconds * 1000), round(self.listing_wait_seconds * 1000)
 
 
@@ -76,8 +76,8 @@ class History(Section):
     timeout_days: Positive = 7
 
 
-class Housekeeper(Section):
-    """Duties a metastore's own threads have; done here only where nobody does them."""
+class HousekeeperSettings(Section):
+    """The Housekeeper runs a metastore's housekeeping, with `auto` only the duties that no metastore service does."""
 
     enabled: Literal["auto", "always", "never"] = "auto"
     interval_seconds: Seconds = 60

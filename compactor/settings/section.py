@@ -1,9 +1,41 @@
-"""What every part of the settings has in common: immutable, strict about names, and numbers that are numbers."""
+"""
+Base of every part of the settings: immutable, strict about names, and no truth value for a number.
+
+Also reads a password, from the environment or from the first line of a file of its own.
+"""
 
 import typing
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from compactor.errors import SettingsError
+from compactor.settings.mistakes import plain
+
+
+def first_line(key: str, given: SecretStr | None, file: Path | None) -> str | None:
+    """
+    The secret; None when neither a value nor a file is given.
+
+    Args:
+        key: the setting that names the file.
+
+    Raises:
+        SettingsError: the file can't be read or is empty.
+    """
+    if given is not None:
+        return given.get_secret_value()
+    if file is None:
+        return None
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{key}: {file} can't be read ({plain(error)})") from None
+    if not (first := text.split("\n", 1)[0].rstrip("\r")):
+        raise SettingsError(f"{key}: {file} is empty; its first line must be the password")
+    return first
+
 
 MIB = 1024 * 1024
 

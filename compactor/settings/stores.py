@@ -1,4 +1,8 @@
-"""How the warehouse's file systems are reached, one part for each kind of store. Secrets are never in here: a keytab or a file of credentials is named."""
+"""
+How the warehouse's file systems are reached, one part for each kind of store.
+
+No part holds a secret: a setting names a keytab or a file of credentials.
+"""
 
 from pathlib import Path
 from typing import Self
@@ -26,7 +30,9 @@ class Hdfs(Section):
         if self.keytab is not None and self.ticket_cache is not None:
             raise ValueError("a keytab and a ticket cache are two ways to log in: keep one")
         if (self.principal is None) != (self.keytab is None and self.ticket_cache is None):
-            raise ValueError("principal belongs to a keytab or a ticket_cache: give both, or neither (then the default ticket cache counts)")
+            raise ValueError(
+                "principal belongs to a keytab or a ticket_cache: give both, or neither (then the default ticket cache counts)"
+            )
         if self.user is not None and self.principal is not None:
             raise ValueError("user is for clusters without Kerberos; with it the principal is the user")
         return self

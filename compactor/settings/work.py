@@ -31,20 +31,24 @@ class Spark(Section):
 
     @property
     def local(self) -> bool:
-        """Everything runs on this machine, in one process of Java."""
+        """Whether everything runs on this machine, in one Java process."""
         return self.master.startswith("local")
 
     @property
     def elastic(self) -> bool:
-        """Executors come and go by themselves."""
+        """Whether executors come and go by themselves."""
         return self.master == "yarn" or self.master.startswith("k8s:")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.deploy_mode == "cluster" and (self.mode == "session" or not self.elastic):
-            raise ValueError("deploy_mode cluster needs mode submit, and master yarn or k8s://…: elsewhere Spark runs no driver in Python for us")
+            raise ValueError(
+                "deploy_mode cluster needs mode submit, and master yarn or k8s://…: elsewhere Spark runs no driver in Python for us"
+            )
         if (self.principal is None) != (self.keytab is None):
-            raise ValueError("principal and keytab belong together: give both, or neither (then the ticket cache counts)")
+            raise ValueError(
+                "principal and keytab belong together: give both, or neither (then the ticket cache counts)"
+            )
         if self.proxy_user and self.mode == "session":
             raise ValueError("proxy_user needs mode submit: a session is everybody's")
         if self.archive is not None and self.local:
@@ -79,8 +83,8 @@ class Recode(Section):
     verify_values: bool = True
 
 
-class Warehouse(Section):
-    """Where we may write and delete."""
+class WarehouseSettings(Section):
+    """Where the compactor may write and delete."""
 
     roots: list[str] = Field(default_factory=list)
 
@@ -94,8 +98,8 @@ class Warehouse(Section):
         return roots
 
 
-class Limits(Section):
-    """What one compaction may take; what would exceed it is divided (docs/compaction.md)."""
+class LimitSettings(Section):
+    """What one compaction may use; a compaction that would exceed it is divided (docs/compaction.md)."""
 
     deltas: int = Field(default=10_000, ge=2)
     scratch_bytes: ByteSize | None = None

@@ -1,4 +1,4 @@
-"""How to reach ZooKeeper, as whom, and how often daemons say that they are there."""
+"""How to reach ZooKeeper, as which user, and how often daemons report that they are alive."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from compactor.settings.secret import first_line
-from compactor.settings.section import Seconds, Section
+from compactor.settings.section import Seconds, Section, first_line
 
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+)(?::[0-9]{1,5})?")
 
@@ -34,7 +33,7 @@ class Tls(Section):
 
 
 class ZooKeeper(Section):
-    """Elects leaders and knows members; without `hosts` the metastore's database alone does."""
+    """ZooKeeper elects leaders and lists members; without `hosts` the metastore's database alone does both."""
 
     hosts: str | None = Field(default=None, min_length=1)
     root: str = "/compactor"
@@ -85,7 +84,7 @@ class ZooKeeper(Section):
 
 
 class Members(Section):
-    """Daemons that know of each other."""
+    """How daemons report to each other."""
 
     heartbeat_seconds: Seconds = 5
     expected: int | None = Field(default=None, ge=1)

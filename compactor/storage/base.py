@@ -1,9 +1,10 @@
 """
-What the rest of the package may ask of a file system.
+The interface of a file system that the rest of the package uses (`Storage`).
 
-Every driver keeps the same promises, and one test module holds them all to it. Locations are Hadoop path strings: never percent-encoded, with or without
-a scheme. Missing and existing paths are told by Python's FileNotFoundError and FileExistsError, for callers decide on them; every other failure is one of
-`compactor.errors` with one clear line.
+All drivers keep the same promises; one test module checks every driver against them. Locations are Hadoop path strings:
+never percent-encoded, with or without a scheme. Drivers report missing and existing paths by Python's FileNotFoundError
+and FileExistsError, because callers decide on them. Every other failure is one of `compactor.errors`, with one clear
+line.
 """
 
 from dataclasses import dataclass
@@ -16,44 +17,51 @@ from compactor.reasons import Reason
 
 
 class ReadHandle(RandomReader, Protocol):
-    """An open file that is read at any position, by any number of threads; `name` is its path, `size` its length when it was opened."""
+    """
+    An open file that any number of threads may read at any position. `name` is the file's path, `size` its length when
+    the file was opened.
+    """
 
     def close(self) -> None: ...
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 class WriteHandle(Sink, Protocol):
     """
-    A new file being written front to back; as a context manager it closes, or aborts when the block raises.
+    A new file that is written front to back. As a context manager it closes the file, or aborts when the block raises.
 
-    `write` and `copy_from` raise RefusedError (DISK_FULL); `copy_from` copies inside the kernel or the store where that is possible, and raises
-    CorruptFileError when the source ends early.
+    `write` and `copy_from` raise RefusedError (DISK_FULL). `copy_from` copies inside the kernel or the store where that
+    is possible, and raises CorruptFileError when the source ends early.
     """
 
     def close(self) -> None:
-        """Make it durable and complete. Only then other processes may rely on it."""
+        """Make the file durable and complete. Other processes may rely on it only afterwards."""
 
     def abort(self) -> None:
-        """Give up: the file is gone afterwards. Does nothing after `close`."""
+        """Give the file up and remove it. Does nothing after `close`."""
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
     """
-    What may still be written at a location.
+    How much may still be written at a location.
 
     Args:
         bytes: of file content, each counted once however often the store keeps it; None where there is no limit.
         names: files and directories; None where there is no limit.
-        limited_by: what sets the limit, for a sentence: "the file system", "the space quota of /warehouse".
-        reason: of the refusal when it isn't enough: DISK_FULL or QUOTA_EXCEEDED.
+        limited_by: what sets the limit, for a message: "the file system", "the space quota of /warehouse".
+        reason: of the refusal when the room isn't enough: DISK_FULL or QUOTA_EXCEEDED.
     """
 
     bytes: int | None
@@ -62,117 +70,143 @@ class Room:
     reason: Reason = Reason.DISK_FULL
 
 
-class Prepared(Protocol):
-    """A file of which everything but its name is there already."""
+class PreparedFile(Protocol):
+    """A file that is ready to appear under its final name."""
 
     @property
     def target(self) -> str: ...
 
     def complete(self) -> None:
         """
-        Make it appear, in one step, only if nothing is at the target.
+        Make the file appear in one step, only if nothing is at the target.
 
         Raises:
-            FileExistsError: something is there.
-            FileNotFoundError: it was given up by somebody, or what it is made from is gone.
-            OutcomeUnknownError: it may have happened.
+            FileExistsError: the target exists.
+            FileNotFoundError: another process gave the file up, or its source is gone.
+            OutcomeUnknownError: the file may have appeared.
         """
 
     def abort(self) -> None:
-        """Give it up."""
+        """Give the prepared file up."""
 
 
 class Uploads(Protocol):
-    """How files appear in a store without renaming: prepared under their final names, unseen, then completed."""
+    """How files appear in a store that can't rename: prepared unseen under their final names, then completed."""
 
-    def prepare(self, source: str, target: str, owner: str) -> Prepared:
+    def prepare(self, source: str, target: str, owner: str) -> PreparedFile:
         """
-        Get a copy of a file ready, made by the store itself.
+        Prepare a copy of a file; the store makes the copy itself.
 
         Args:
-            owner: noted with the file, for `owner_of`.
+            owner: recorded with the file, for `owner_of`.
 
         Raises:
-            FileNotFoundError: no source.
+            FileNotFoundError: the source doesn't exist.
         """
 
     def owner_of(self, location: str) -> str | None:
-        """What `prepare` was told about the file that is there; empty when it was made otherwise; None when nothing is there."""
+        """
+        The `owner` that `prepare` recorded with the file at a location; empty when the file was made in another way;
+        None when no file is there.
+        """
 
 
 class Storage(Protocol):
-    """One kind of file system."""
+    """One kind of file system or object store."""
 
     @property
     def uploads(self) -> Uploads | None:
-        """How the store publishes, when not by renaming a directory; `rename_noreplace` is then refused."""
+        """
+        How the store publishes where it can't rename a directory, else None. With `uploads`, `rename_noreplace` is
+        refused.
+        """
 
     @property
     def side_by_side(self) -> int:
-        """Small files and renames that are best on the way at once: 1 where each takes no time, more where each waits for a far server."""
+        """
+        How many small-file operations and renames are best run in parallel: 1 where each takes no time, more where each
+        waits for a remote server.
+        """
 
     @property
     def links(self) -> bool:
-        """Whether `link_or_copy` usually takes no room."""
+        """Whether `link_or_copy` usually takes no space."""
 
     @property
     def mounts(self) -> bool:
-        """Whether a part of it may be absent without an error: what isn't mounted looks like an empty directory, and what was in it as if it had been removed."""
+        """
+        Whether a part of the store may be absent without an error: an unmounted file system looks like an empty
+        directory, as if its content had been removed.
+        """
 
     def list_tree(self, location: str) -> Listing:
         """
-        Everything below a partition's directory, as `Listing` says; entries that vanish meanwhile are left out.
+        List everything below a partition's directory, as `Listing` describes. Entries that vanish meanwhile are left
+        out.
 
         Raises:
-            RefusedError: LOCATION_MISSING; UNKNOWN_NAME (a visible symbolic link, device or socket); CORRUPT_FILE (a `_metadata_acid` that isn't one).
+            RefusedError: LOCATION_MISSING; UNKNOWN_NAME (a visible symbolic link, device or socket); CORRUPT_FILE (a
+                malformed `_metadata_acid`).
         """
 
     def directories(self, location: str) -> tuple[str, ...]:
-        """Names of the directories directly inside, ascending, whatever else lies there; none where the location is gone. Clearing up asks no more than this."""
+        """
+        Names of the directories directly inside a location, ascending; none where the location is gone. All other
+        entries are ignored. Cleaning up needs no other listing.
+        """
 
     def pending(self, location: str) -> tuple[str, ...]:
         """
-        Names of the directories directly inside into which something was prepared that hasn't appeared yet, ascending; none where publishing is renaming.
+        Names of the directories directly inside a location for which files are prepared that haven't appeared yet,
+        ascending; none where publishing is a rename.
 
-        They are among `directories` too: a directory is there when something is on its way into it.
+        `directories` returns these names too: a directory exists as soon as a file for it is being prepared.
         """
 
     def withdraw(self, location: str, aside: str) -> bool:
         """
-        Take a directory away for good: what is in it, and what is prepared to appear in it. A late rename out of it finds no source, a late completion nothing
-        to complete, and neither half of it. Returns whether anything was there.
+        Remove a directory for good, with its content and the files that are prepared to appear in it.
+
+        A late rename out of the directory finds no source, and a late completion finds nothing to complete; neither
+        takes effect in part. Returns whether anything was there.
 
         Args:
-            aside: a free location beside it, whose name says that it may be deleted; used where it goes in one rename first.
+            aside: a free location beside the directory, with a name that marks it as removable. A store that can rename
+                moves the directory there first.
         """
 
     def stat(self, location: str) -> FileEntry | None:
-        """Length (0 for a directory), time of change and version of what is there, with the location as its path; None when nothing is."""
+        """
+        Length (0 for a directory), modification time and version of the entry at a location, with the location as its
+        path; None when nothing is there.
+        """
 
     def exists(self, location: str) -> bool: ...
 
     def open_read(self, location: str) -> ReadHandle:
         """
+        Open a file for reading.
+
         Raises:
-            FileNotFoundError: nothing there.
+            FileNotFoundError: nothing is there.
         """
 
     def create(self, location: str) -> WriteHandle:
         """
-        A new file; its directory must exist.
+        Create a new file; its directory must exist.
 
         Raises:
-            FileExistsError: something is there already; it isn't touched.
-            FileNotFoundError: the directory isn't there.
+            FileExistsError: the location exists already; it isn't touched.
+            FileNotFoundError: the directory doesn't exist.
         """
 
     def mkdir(self, location: str) -> None:
         """
-        One new directory. Never makes parents: a removed staging directory must stay removed.
+        Make one new directory, but never its parents: a removed staging directory must stay removed.
 
         Raises:
-            FileExistsError: something is there already.
-            FileNotFoundError: the parent isn't there.
+            FileExistsError: the location exists already.
+            FileNotFoundError: the parent doesn't exist.
         """
 
     def rename_noreplace(self, source: str, target: str) -> None:
@@ -180,69 +214,73 @@ class Storage(Protocol):
         Move a file or directory in one atomic step, durably, only if nothing is at the target.
 
         Raises:
-            FileExistsError: something is at the target, be it an empty directory.
-            FileNotFoundError: no source, or the target's parent isn't there.
-            RefusedError: UNSUPPORTED_STORE (this file system can't do it; always where there are `uploads`).
-            OutcomeUnknownError: it may have happened.
+            FileExistsError: the target exists, even as an empty directory.
+            FileNotFoundError: the source or the target's parent doesn't exist.
+            RefusedError: UNSUPPORTED_STORE (the file system can't do it; always raised where there are `uploads`).
+            OutcomeUnknownError: the rename may have happened.
         """
 
     def delete_file(self, location: str) -> None:
-        """Remove one file; none there is fine."""
+        """Remove one file. A missing file is no error."""
 
     def delete_tree(self, location: str) -> None:
-        """Remove a directory and everything below; none there is fine. Symbolic links are removed, never followed."""
+        """
+        Remove a directory and everything below; a missing one is no error. Symbolic links are removed, never followed.
+        """
 
     def link_or_copy(self, source: str, target: str) -> None:
         """
-        The same bytes under a second name: a hard link where possible, else a durable copy. The source stays.
+        Give a file's bytes a second name: a hard link where possible, else a durable copy. The source stays.
 
         Raises:
-            FileExistsError: something is at the target.
-            FileNotFoundError: no source, or the target's directory isn't there.
+            FileExistsError: the target exists.
+            FileNotFoundError: the source or the target's directory doesn't exist.
         """
 
     def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
         """
-        A whole small file.
+        Read a whole small file.
 
         Raises:
-            FileNotFoundError: nothing there.
-            RefusedError: CORRUPT_FILE (longer than `limit` bytes).
+            FileNotFoundError: nothing is there.
+            RefusedError: CORRUPT_FILE (the file is longer than `limit` bytes).
         """
 
     def write_small(self, location: str, data: bytes) -> None:
         """
-        A whole new file, durable.
+        Write a whole new file, durably.
 
         Raises:
-            FileExistsError: something is there already.
+            FileExistsError: the location exists already.
         """
 
     def room(self, location: str) -> Room:
         """
-        What an ordinary user may still write there, quotas included. May be slow: asked once before a compaction.
+        How much an ordinary user may still write at a location, quotas included. May be slow: called once before a
+        compaction.
 
         Raises:
-            FileNotFoundError: nothing there.
+            FileNotFoundError: nothing is there.
         """
 
     def adopt(self, source: str, target: str) -> None:
         """
-        Give a directory, and the files directly in it, what a writer's own would have that belongs to the table: owner, group and permission of `source`
-        (a partition's or a table's directory), and its access control list where the store has one. Called before `target` can be seen by others.
+        Give a directory, and the files directly in it, the attributes that the table's own writers would give.
 
-        What we aren't allowed to give is left as it is: where the daemon isn't the superuser, its user stays the owner.
+        These are owner, group and permission of `source` (a partition's or a table's directory), and its access control
+        list where the store has one. Callers adopt `target` before other processes can see it. Attributes that the
+        daemon may not set stay as they are: where the daemon isn't the superuser, its user stays the owner.
 
         Raises:
-            FileNotFoundError: one of them isn't there.
+            FileNotFoundError: `source` or `target` doesn't exist.
         """
 
     def owner(self, location: str) -> str:
         """
-        The user a file or directory belongs to.
+        The user that owns a file or directory.
 
         Raises:
-            FileNotFoundError: nothing there.
+            FileNotFoundError: nothing is there.
         """
 
     def sync_directory(self, location: str) -> None:

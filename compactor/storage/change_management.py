@@ -1,6 +1,7 @@
 """
-Which locations have a change-management root of Hive's to which replaced files can be handed. Hive names them by HDFS' checksums, so only HDFS has one.
+Decides whether replaced files at a location can be handed over to Hive's change-management root.
 
+Hive names files in that root by HDFS' checksums, so only HDFS has one.
 Source: docs/operations.md; Hive's ReplChangeManager.
 """
 
@@ -11,7 +12,7 @@ from compactor.storage.registry import configured
 
 
 def why_not_recycled(location: str | None) -> str | None:
-    """Why files of a table there can't be handed over, without a look at the store; None if they can."""
+    """Why a table's files at a location can't be handed over; None if they can. Doesn't ask the store."""
     root = configured().hdfs.change_management_root
     if root is None:
         return "hdfs.change_management_root isn't set"

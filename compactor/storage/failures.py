@@ -1,7 +1,8 @@
 """
-What an operating system's error means here.
+Translates errors of the operating system into those of `compactor.errors`.
 
-FileNotFoundError and FileExistsError pass through: callers decide on them. Everything else becomes one of our errors, in one line with the path.
+FileNotFoundError and FileExistsError pass through, because callers decide on them. Every other error becomes one of
+`compactor.errors`, in one line with the path.
 """
 
 import errno
@@ -20,7 +21,10 @@ _GONE: Final = frozenset({errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, er
 
 @contextmanager
 def explained(doing: str, path: str) -> Iterator[None]:
-    """Turn an OSError raised inside into the error that says what to do about it; `doing` is the sentence's verb, as in "can't write"."""
+    """
+    Translate an OSError raised inside the block into the error that says what to do about it. `doing` is the verb of
+    the message, as in "can't write".
+    """
     try:
         yield
     except (FileNotFoundError, FileExistsError):
@@ -30,7 +34,7 @@ def explained(doing: str, path: str) -> Iterator[None]:
 
 
 def explanation(error: OSError, doing: str, path: str) -> CompactorError:
-    """The error to raise for an OSError other than the two that pass through."""
+    """The error to raise for an OSError other than FileNotFoundError and FileExistsError."""
     what = f"can't {doing} {path!r}: {error.strerror or error}"
     if isinstance(error, NotADirectoryError):
         return RefusedError(Reason.LOCATION_MISSING, what)

@@ -1,8 +1,8 @@
 """
-A driver whose every change of the store is asked for first: no rename, write or deletion gets past it.
+Wraps a driver so that each change of the store is checked first: no rename, write or deletion passes unchecked.
 
-Whether a place may be changed is the caller's rule (`metastore.places`); this is only where it is asked. Tasks on executors have the bare driver: they write below
-a staging directory that was made through this one.
+The caller's rule (`metastore.locations.places`) decides whether a place may be changed; this module only applies it.
+Tasks on executors use the bare driver: they write below a staging directory that was made through the guarded one.
 Source: docs/storage.md.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.storage.base import Prepared, Storage, Uploads
+from compactor.storage.base import PreparedFile, Storage, Uploads
 
 _CHANGED: Final = {
     "create": (0,),
@@ -24,16 +24,16 @@ _CHANGED: Final = {
     "write_small": (0,),
     "adopt": (1,),
 }
-"""Calls that change something, and which of their arguments are the places that are changed."""
+"""Calls that change the store, and the positions of those arguments that are changed places."""
 
 
 class Guarded:
     """
-    A `Storage`.
+    A `Storage` whose changes are checked.
 
     Args:
-        may_change: raises RefusedError where nothing may be changed.
-        refused: told of each refusal, and of each call that was refused for a symbolic link on its way.
+        may_change: raises RefusedError for a location that may not be changed.
+        refused: called for each refusal, and for each call that was refused for a symbolic link on its way.
     """
 
     def __init__(self, driver: Storage, may_change: Callable[[str], None], refused: Callable[[], None]) -> None:
@@ -74,13 +74,13 @@ class Guarded:
 
 
 class _GuardedUploads:
-    """Publishing without renaming."""
+    """`Uploads` whose changes are checked."""
 
     def __init__(self, uploads: Uploads, may_change: Callable[[str], None]) -> None:
         self._uploads = uploads
         self._may_change = may_change
 
-    def prepare(self, source: str, target: str, owner: str) -> Prepared:
+    def prepare(self, source: str, target: str, owner: str) -> PreparedFile:
         """See `Uploads.prepare`."""
         self._may_change(target)
         return self._uploads.prepare(source, target, owner)

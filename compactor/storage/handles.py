@@ -1,7 +1,8 @@
 """
-What open files of every driver have in common: how they end, and copying what has to pass through us.
+What open files of all drivers share: how they end, and copying of bytes that pass through this process.
 
-A driver says how bytes are put and how a file is finished or given up; that a failed file is given up, and that neither happens twice, is said here.
+A driver defines how bytes are put and how a file is finished or given up. This module ensures that a failed file is
+given up, and that neither happens twice.
 """
 
 import contextlib
@@ -15,27 +16,29 @@ from compactor.orc.handles import RandomReader
 from compactor.reasons import Reason
 
 PIECE: Final = 8 << 20
-"""Bytes read at once of what passes through us."""
+"""Bytes read at once when a copy passes through this process."""
 
 
-class Reading:
+class ReadingHandle:
     """Part of a `ReadHandle`: a context manager that closes."""
 
     def close(self) -> None:
-        """Nothing is held open between reads; who holds something lets go of it here."""
+        """Does nothing, because nothing is held open between reads. Drivers that hold a resource release it here."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
-class Writing(ABC):
+class WritingHandle(ABC):
     """
     Part of a `WriteHandle`: a context manager that closes, or aborts when the block raises.
 
-    Where a failed file can't be given up either, the first error is the one that is raised: it says more.
+    When a failed file can't be given up either, the first error is raised, because it says more.
     """
 
     def __init__(self, name: str) -> None:
@@ -54,11 +57,11 @@ class Writing(ABC):
 
     @abstractmethod
     def _finish(self) -> None:
-        """Make it durable and complete."""
+        """Make the file durable and complete."""
 
     @abstractmethod
     def _give_up(self) -> None:
-        """Let go of it, and remove it."""
+        """Close the file and remove it."""
 
     def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
         """See `WriteHandle.copy_from`."""
@@ -86,7 +89,9 @@ class Writing(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             self.close()
             return
@@ -99,7 +104,7 @@ def whole(reader: RandomReader, offset: int, length: int, piece_bytes: int) -> I
     All of a range, in pieces.
 
     Raises:
-        CorruptFileError: the file ends before.
+        CorruptFileError: the file ends before the range does.
     """
     copied = 0
     while copied < length:
@@ -111,5 +116,8 @@ def whole(reader: RandomReader, offset: int, length: int, piece_bytes: int) -> I
 
 
 def truncated(path: str, offset: int, length: int) -> CorruptFileError:
-    """The error for a file that ends before the range that was asked for."""
-    return CorruptFileError(Reason.CORRUPT_FILE, f"{path!r} ends before byte {offset + length}: it is truncated, or was replaced while being read")
+    """The error for a file that ends before the requested range does."""
+    return CorruptFileError(
+        Reason.CORRUPT_FILE,
+        f"{path!r} ends before byte {offset + length}: it is truncated, or was replaced while being read",
+    )

@@ -1,8 +1,9 @@
 """
 Locations: Hadoop path strings, with or without a scheme.
 
-They are never percent-encoded: `k=c%2Fd` is literally that directory's name. Only the scheme is stripped, nothing is decoded. A path has one spelling: one with
-`.`, `..`, an empty part or a control character in it is refused, so that two places are compared part by part, and never as text.
+Locations are never percent-encoded: `k=c%2Fd` is literally that directory's name. Parsing strips only the scheme and
+decodes nothing. A path has one spelling: a path with `.`, `..`, an empty part or a control character is refused, so
+that two places are compared part by part, and never as text.
 """
 
 import re
@@ -18,9 +19,9 @@ _SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<autho
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class LocationParts:
     """
-    A location taken apart.
+    The parts of a location.
 
     Args:
         scheme: in lower case; empty for a plain path.
@@ -39,20 +40,23 @@ class Parts:
 
 
 Place = tuple[str, ...]
-"""A store and the parts of a path: what lies inside another begins with it."""
+"""A store and the parts of a path. A place inside another one begins with it."""
 LOCAL: Final = "file://"
 """The first part of a place on this machine's file systems."""
 
 
-def split(location: str) -> Parts:
+def split(location: str) -> LocationParts:
     """
-    Take a location apart.
+    Split a location into its parts.
 
     Raises:
-        RefusedError: UNSUPPORTED_STORE (a relative path), UNSAFE_LOCATION (it has several spellings, or can't be shown).
+        RefusedError: UNSUPPORTED_STORE (a relative path), UNSAFE_LOCATION (the path has several spellings, or can't be
+            shown).
     """
     match = _SCHEME.fullmatch(location)
-    scheme, authority, path = (match["scheme"].lower(), match["authority"] or "", match["path"]) if match is not None else ("", "", location)
+    scheme, authority, path = (
+        (match["scheme"].lower(), match["authority"] or "", match["path"]) if match is not None else ("", "", location)
+    )
     if not path.startswith("/") and not (authority and not path):
         raise RefusedError(Reason.UNSUPPORTED_STORE, f"location {location!r} isn't an absolute path")
     names = path[1:].removesuffix("/")
@@ -60,7 +64,7 @@ def split(location: str) -> Parts:
         raise RefusedError(Reason.UNSAFE_LOCATION, f"location {location!r} has '.', '..' or an empty part in its path")
     if _UNSAFE.search(location):
         raise RefusedError(Reason.UNSAFE_LOCATION, f"location {location!r} has a control character in it")
-    return Parts(scheme, authority, "/" + names)
+    return LocationParts(scheme, authority, "/" + names)
 
 
 def place_of(location: str, *, any_host: bool = False) -> Place:
@@ -68,7 +72,7 @@ def place_of(location: str, *, any_host: bool = False) -> Place:
     A location as a value that is compared part by part.
 
     Args:
-        any_host: places of one path on HDFS are one place, whatever the name node is called: of one there are several names.
+        any_host: ignore the host on HDFS and local file systems: one NameNode may have several names.
 
     Raises:
         RefusedError: as `split`.
@@ -80,13 +84,13 @@ def place_of(location: str, *, any_host: bool = False) -> Place:
 
 
 def is_at_or_inside(place: Place, outer: Place) -> bool:
-    """Whether a place is another, or lies anywhere below it."""
+    """Whether a place is the other one, or lies anywhere below it."""
     return place[: len(outer)] == outer
 
 
 def local_path(location: str) -> str:
     """
-    The path of a `file:` location or of a plain one.
+    The path of a `file:` location or of a plain path.
 
     Raises:
         RefusedError: UNSUPPORTED_STORE (another scheme, a host, a relative path).
@@ -99,7 +103,7 @@ def local_path(location: str) -> str:
 
 def join(location: str, *parts: str) -> str:
     """
-    A location below another; parts may hold `/` themselves.
+    A location below another one. Each of `parts` may contain `/`.
 
     Raises:
         ValueError: a part is empty, absolute, or has `.`, `..` or an empty part in it.
@@ -111,7 +115,7 @@ def join(location: str, *parts: str) -> str:
 
 
 def parent(location: str) -> str:
-    """The location of the directory that holds it; a root holds itself."""
+    """The location of the directory that holds a location; a root holds itself."""
     match = _SCHEME.fullmatch(location)
     path = location if match is None else match["path"]
     above = path.rstrip("/").rpartition("/")[0] or "/"

@@ -1,37 +1,74 @@
 """
-Which driver serves a location.
+Finds the driver that serves a location.
 
-One driver for each scheme and authority is shared by all threads of a process. How a store is reached comes from `configure`: the daemon calls it with its
-settings, and what runs on executors is sent the same value with its task. A driver whose package isn't installed is named when it is first needed.
+All threads of a process share one driver for each scheme and authority. `configure` says how stores are reached: the
+daemon passes its settings, and a task on an executor passes the same value, which is sent with the task. When a
+driver's package isn't installed, its first use is refused with the package's name.
+
+`StorageOptions` holds the settings of all drivers in one value, small enough to be sent with a task. It holds no
+secrets: these are in files, in the environment, or with the machine.
 """
 
 import importlib
 import os
 import threading
-from typing import Any, Final, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self, cast
 
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.settings import Settings
-from compactor.storage.away import Patient
+from compactor.settings.stores import S3, Hdfs
 from compactor.storage.base import Storage
-from compactor.storage.beneath import RootOf
-from compactor.storage.local import LocalStorage
-from compactor.storage.location import Parts, local_path, split
-from compactor.storage.options import StorageOptions
+from compactor.storage.circuit_breaker import CircuitBreaker
+from compactor.storage.local_fs.beneath import RootOf
+from compactor.storage.local_fs.driver import LocalStorage
+from compactor.storage.location import LocationParts, is_at_or_inside, local_path, place_of, split
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """
+    The settings' section of each driver that has one.
+
+    Args:
+        root: path of the directory at or above all local places of a compaction; see `RootOf`.
+    """
+
+    hdfs: Hdfs = field(default_factory=Hdfs)
+    s3: S3 = field(default_factory=S3)
+    root: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The options in the settings."""
+        return cls(hdfs=settings.hdfs, s3=settings.s3)
+
+    def beneath(self, root: str | None) -> "StorageOptions":
+        """The same options for a compaction below another root."""
+        return self if root == self.root else replace(self, root=root)
+
+    def root_of(self, location: str) -> str | None:
+        """The `RootOf` of a compaction: `root` for a location at or inside it, else None."""
+        return self.root if self.root is not None and is_at_or_inside(place_of(location), place_of(self.root)) else None
+
+    def as_user(self, user: str) -> "StorageOptions":
+        """The same options for another user of HDFS. Unchanged where `hdfs.user` isn't set."""
+        return replace(self, hdfs=self.hdfs.model_copy(update={"user": user})) if self.hdfs.user is not None else self
+
 
 _DRIVERS: Final = {
-    "hdfs": "compactor.storage.hdfs:HdfsStorage",
-    "viewfs": "compactor.storage.hdfs:HdfsStorage",
-    "s3": "compactor.storage.s3:S3Storage",
-    "s3a": "compactor.storage.s3:S3Storage",
-    "s3n": "compactor.storage.s3:S3Storage",
-    "abfs": "compactor.storage.fsspec_objects:FsspecStorage",
-    "abfss": "compactor.storage.fsspec_objects:FsspecStorage",
-    "gs": "compactor.storage.fsspec_objects:FsspecStorage",
-    "oss": "compactor.storage.fsspec_objects:FsspecStorage",
+    "hdfs": "compactor.storage.hdfs.driver:HdfsStorage",
+    "viewfs": "compactor.storage.hdfs.driver:HdfsStorage",
+    "s3": "compactor.storage.s3_store.driver:S3Storage",
+    "s3a": "compactor.storage.s3_store.driver:S3Storage",
+    "s3n": "compactor.storage.s3_store.driver:S3Storage",
+    "abfs": "compactor.storage.fsspec_store.driver:FsspecStorage",
+    "abfss": "compactor.storage.fsspec_store.driver:FsspecStorage",
+    "gs": "compactor.storage.fsspec_store.driver:FsspecStorage",
+    "oss": "compactor.storage.fsspec_store.driver:FsspecStorage",
 }
-"""Scheme → module and class; made as `Class(parts, options)`. The module is imported when a location asks for it."""
+"""Scheme → module and class; made as `Class(parts, options)`. The module is imported when a location first needs it."""
 
 
 class _Registry:
@@ -52,13 +89,13 @@ class _Registry:
                 self._made.clear()
             self._options = options
 
-    def driver(self, parts: Parts) -> Storage:
+    def driver(self, parts: LocationParts) -> Storage:
         key = (os.getpid(), parts.scheme, parts.authority)  # a connection can't be used on both sides of a fork
         with self._lock:
             if key not in self._made:
                 module, _, name = _DRIVERS[parts.scheme].partition(":")
                 made: Any = getattr(importlib.import_module(module), name)(parts, self._options)
-                self._made[key] = cast("Storage", Patient(made, f"{parts.scheme}://{parts.authority}"))
+                self._made[key] = cast("Storage", CircuitBreaker(made, f"{parts.scheme}://{parts.authority}"))
             return self._made[key]
 
 
@@ -66,24 +103,25 @@ _REGISTRY: Final = _Registry()
 
 
 def configure(options: StorageOptions | Settings) -> None:
-    """Say how stores are reached from now on, in this process; the same value again changes nothing."""
+    """Set how stores are reached from now on, in this process. The same value again changes nothing."""
     _REGISTRY.configure(StorageOptions.of(options) if isinstance(options, Settings) else options)
 
 
 def configured() -> StorageOptions:
-    """What `configure` was told last; can be pickled, for tasks."""
+    """The options that `configure` was given last; can be pickled, for tasks."""
     return _REGISTRY.options
 
 
 def storage_for(location: str, root_of: RootOf | None = None) -> Storage:
     """
-    The driver for a location: `file:` and plain paths are local.
+    The driver for a location. `file:` locations and plain paths are local.
 
     Args:
-        root_of: for local ones, what is trusted on the way; None: as `configure` was told.
+        root_of: for local locations, the trusted root; None: as configured.
 
     Raises:
-        RefusedError: UNSUPPORTED_STORE (a scheme that no driver serves, one whose package isn't installed, a relative path).
+        RefusedError: UNSUPPORTED_STORE (a scheme that no driver serves, one whose package isn't installed, a relative
+            path).
         UnreachableError: the store's client can't be made ready.
     """
     parts = split(location)
@@ -93,5 +131,8 @@ def storage_for(location: str, root_of: RootOf | None = None) -> Storage:
         return LocalStorage(root_of or _REGISTRY.options.root_of)
     if parts.scheme not in _DRIVERS:
         known = ", ".join(f"{scheme}:" for scheme in ("file", *_DRIVERS))
-        raise RefusedError(Reason.UNSUPPORTED_STORE, f"location {location!r} is on a store that isn't supported; supported are plain paths and {known}")
+        raise RefusedError(
+            Reason.UNSUPPORTED_STORE,
+            f"location {location!r} is on a store that isn't supported; supported are plain paths and {known}",
+        )
     return _REGISTRY.driver(parts)

@@ -1,23 +1,66 @@
-"""Whole small files, by a driver's open ones: read with a bound, written at once; and what such files say of the bases of a listing."""
+"""
+What drivers share: whole small files, the contents of small files in a listing, and publishing by rename.
 
+`SmallFiles` reads a small file with a size limit and writes one at once, by the driver's open files. To a listing it
+adds what the small files of its bases say. A base's `_metadata_acid` is one small JSON object whose `dataFormat` says
+how the base came about. Source: Hive's AcidUtils.MetaDataFile.
+
+`RenamingStorage` is for drivers that rename a directory in one step: publishing is a rename, and so is removing.
+"""
+
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
 from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.names import METADATA_FILE
 from compactor.acid.originals import decode_originals, lists_in
-from compactor.errors import RefusedError
+from compactor.errors import CorruptFileError, RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import ReadHandle, WriteHandle
 from compactor.storage.location import join
-from compactor.storage.metadata import METADATA_LIMIT, data_format, is_base_metadata
+
+METADATA_LIMIT: Final = 1 << 16
+"""Bytes read of a `_metadata_acid` at most: the file holds about fifty."""
+
+
+def data_format(content: bytes, path: str) -> str:
+    """
+    The value of `dataFormat`, in lower case as Hive writes it.
+
+    Raises:
+        CorruptFileError: the content isn't a JSON object, or has no text under `dataFormat`.
+    """
+    try:
+        found = json.loads(content)
+        value = found["dataFormat"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _malformed(path) from error
+    if not isinstance(value, str):
+        raise _malformed(path)
+    return value.lower()
+
+
+def is_base_metadata(path: str) -> bool:
+    """Whether a path below a partition is the metadata file of one of its bases."""
+    directory, _, name = path.rpartition("/")
+    return name == METADATA_FILE and "/" not in directory and directory.startswith("base_")
+
+
+def _malformed(path: str) -> CorruptFileError:
+    return CorruptFileError(
+        Reason.CORRUPT_FILE,
+        f'{path!r} isn\'t a JSON object with a "dataFormat": Hive readers fail on it; repair or remove it',
+    )
+
 
 _ORIGINALS_LIMIT: Final = 64 << 20
-"""Bytes: half a million original files in one directory."""
+"""Bytes read of a list of original files at most: half a million files in one directory."""
 
 
 class SmallFiles(ABC):
-    """Part of a `Storage`."""
+    """The part of a `Storage` that reads and writes whole small files."""
 
     @abstractmethod
     def open_read(self, location: str) -> ReadHandle:
@@ -31,7 +74,9 @@ class SmallFiles(ABC):
         """See `Storage.read_small`."""
         with self.open_read(location) as reader:
             if reader.size > limit:
-                raise RefusedError(Reason.CORRUPT_FILE, f"{reader.name!r} has {reader.size} bytes, more than the {limit} it may have")
+                raise RefusedError(
+                    Reason.CORRUPT_FILE, f"{reader.name!r} has {reader.size} bytes, more than the {limit} it may have"
+                )
             return reader.read_at(0, limit)
 
     def write_small(self, location: str, data: bytes) -> None:
@@ -40,7 +85,9 @@ class SmallFiles(ABC):
             writer.write(data)
 
     def listing(self, location: str, files: Iterable[FileEntry], directories: Iterable[str]) -> Listing:
-        """A `Listing`, with what the files of its bases say; one that vanished since is left out."""
+        """
+        A `Listing` that includes the contents of its bases' small files. A file that vanished meanwhile is left out.
+        """
         found = tuple(sorted(files))
         formats = self._contents(location, [file.path for file in found if is_base_metadata(file.path)], METADATA_LIMIT)
         lists = self._contents(location, lists_in(found), _ORIGINALS_LIMIT)
@@ -52,9 +99,39 @@ class SmallFiles(ABC):
         )
 
     def _contents(self, location: str, paths: Iterable[str], limit: int) -> Iterable[tuple[str, str, bytes]]:
-        """Directory, path and content."""
+        """Directory, path and content of each file."""
         for path in paths:
             try:
                 yield path.rpartition("/")[0], path, self.read_small(join(location, path), limit)
             except FileNotFoundError:
                 continue
+
+
+class RenamingStorage(SmallFiles):
+    """The part of a `Storage` that publishes and removes directories by renaming them."""
+
+    @property
+    def uploads(self) -> None:
+        """See `Storage.uploads`."""
+        return
+
+    @abstractmethod
+    def rename_noreplace(self, source: str, target: str) -> None:
+        """See `Storage.rename_noreplace`."""
+
+    @abstractmethod
+    def delete_tree(self, location: str) -> None:
+        """See `Storage.delete_tree`."""
+
+    def pending(self, location: str) -> tuple[str, ...]:  # noqa: ARG002 - nothing is prepared unseen
+        """See `Storage.pending`."""
+        return ()
+
+    def withdraw(self, location: str, aside: str) -> bool:
+        """See `Storage.withdraw`."""
+        try:
+            self.rename_noreplace(location, aside)
+        except FileNotFoundError:
+            return False
+        self.delete_tree(aside)
+        return True

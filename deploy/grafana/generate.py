@@ -1,5 +1,6 @@
 """
-The dashboard, from code: `.venv/bin/python deploy/grafana/generate.py` writes compactor.json beside this file; a test compares the two.
+The dashboard, from code: `.venv/bin/python deploy/grafana/generate.py` writes compactor.json beside this file; a test
+compares the two.
 
 Knows panels and PromQL; every query is sent to a real Prometheus by tests/deploy/test_grafana.py.
 """
@@ -22,7 +23,11 @@ GLANCE: tuple[tuple[str, str, str], ...] = (
     ("Daemons", "short", f"sum(up{{{JOB}}})"),
     ("Waiting", "short", f'sum(max by (job, state, kind) (compactor_queue_entries{{{JOB}, state="initiated"}}))'),
     ("Being compacted", "short", f"sum(compactor_jobs_running{{{JOB}}})"),
-    ("Waiting to be cleaned", "short", f'sum(max by (job, state, kind) (compactor_queue_entries{{{JOB}, state="ready-for-cleaning"}}))'),
+    (
+        "Waiting to be cleaned",
+        "short",
+        f'sum(max by (job, state, kind) (compactor_queue_entries{{{JOB}, state="ready-for-cleaning"}}))',
+    ),
     ("Oldest that waits", "s", f'max(compactor_queue_oldest_age_seconds{{{JOB}, state="initiated"}})'),
     ("Stuck threads", "short", f"sum(compactor_stuck_threads{{{JOB}}})"),
     ("Oldest open transaction", "s", f"max(compactor_oldest_open_writer_age_seconds{{{JOB}}})"),
@@ -50,7 +55,9 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
                 "Queued, by reason",
                 "What the Initiator found due.",
                 "short",
-                {"{{reason}} ({{kind}})": f"sum by (reason, kind) (increase(compactor_picks_total{{{JOB}}}[$__rate_interval]))"},
+                {
+                    "{{reason}} ({{kind}})": f"sum by (reason, kind) (increase(compactor_picks_total{{{JOB}}}[$__rate_interval]))"
+                },
             ),
             (
                 "Not queued, by reason",
@@ -92,7 +99,9 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
                 "S3",
                 "Through the daemons and their tasks (sent, received), or copied by the store itself.",
                 "Bps",
-                {"{{by}} {{way}}": f"sum by (by, way) (rate(compactor_object_store_bytes_total{{{JOB}}}[$__rate_interval]))"},
+                {
+                    "{{by}} {{way}}": f"sum by (by, way) (rate(compactor_object_store_bytes_total{{{JOB}}}[$__rate_interval]))"
+                },
             ),
             (
                 "Files",
@@ -112,7 +121,9 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
                 "Removed",
                 "Directories, by kind.",
                 "short",
-                {"{{kind}}": f"sum by (kind) (increase(compactor_cleaned_directories_total{{{JOB}}}[$__rate_interval]))"},
+                {
+                    "{{kind}}": f"sum by (kind) (increase(compactor_cleaned_directories_total{{{JOB}}}[$__rate_interval]))"
+                },
             ),
             (
                 "Freed",
@@ -235,13 +246,17 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
                 "Cycles without an error",
                 "Per minute, by role.",
                 "short",
-                {"{{role}}": f'sum by (role) (rate(compactor_cycles_total{{{JOB}, outcome="ok"}}[$__rate_interval])) * 60'},
+                {
+                    "{{role}}": f'sum by (role) (rate(compactor_cycles_total{{{JOB}, outcome="ok"}}[$__rate_interval])) * 60'
+                },
             ),
             (
                 "Duration of a cycle",
                 "95 % are faster.",
                 "s",
-                {"{{role}}": f"histogram_quantile(0.95, sum by (role, le) (rate(compactor_cycle_duration_seconds_bucket{{{JOB}}}[$__rate_interval])))"},
+                {
+                    "{{role}}": f"histogram_quantile(0.95, sum by (role, le) (rate(compactor_cycle_duration_seconds_bucket{{{JOB}}}[$__rate_interval])))"
+                },
             ),
         ),
     ),
@@ -272,7 +287,9 @@ def build() -> dashboard.Dashboard:
         )
     )
     for title, unit, query in GLANCE:
-        panel = stat.Panel().title(title).unit(unit).datasource(SOURCE).graph_mode(BigValueGraphMode.AREA).height(4).span(3)
+        panel = (
+            stat.Panel().title(title).unit(unit).datasource(SOURCE).graph_mode(BigValueGraphMode.AREA).height(4).span(3)
+        )
         made.with_panel(panel.with_target(prometheus.Dataquery().expr(query).ref_id("A")))
     for name, panels in ROWS:
         made.with_row(dashboard.Row(name))
@@ -283,7 +300,17 @@ def build() -> dashboard.Dashboard:
 
 def _panel(title: str, description: str, unit: str, queries: Queries) -> timeseries.Panel:
     legend = VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM).show_legend(True)
-    panel = timeseries.Panel().title(title).description(description).unit(unit).min(0).datasource(SOURCE).legend(legend).height(8).span(12)
+    panel = (
+        timeseries.Panel()
+        .title(title)
+        .description(description)
+        .unit(unit)
+        .min(0)
+        .datasource(SOURCE)
+        .legend(legend)
+        .height(8)
+        .span(12)
+    )
     for number, (words, query) in enumerate(queries.items()):
         panel.with_target(prometheus.Dataquery().expr(query).legend_format(words).ref_id(chr(ord("A") + number)))
     return panel

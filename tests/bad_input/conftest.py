@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 from tests.spark.conftest import submitter  # noqa: F401 - a fixture
 from tests.unit.roles.world import World
@@ -36,7 +36,11 @@ class Scene:
 
     def files(self):
         location = self.table.location
-        return {str(path.relative_to(location)): path.read_bytes() for path in location.rglob("*") if path.is_file()} if location.exists() else {}
+        return (
+            {str(path.relative_to(location)): path.read_bytes() for path in location.rglob("*") if path.is_file()}
+            if location.exists()
+            else {}
+        )
 
     def rows(self):
         """The rows, or that the reference reader can't read them either."""
@@ -53,7 +57,10 @@ class Scene:
         return self.world.worker().run_once()
 
     def assert_ended(self, state, reason, *words):
-        """Exactly one entry of the history, in that state, its message one line that starts with the reason and says the words."""
+        """
+        Exactly one entry of the history, in that state, its message one line that starts with the reason and says the
+        words.
+        """
         ((found, message),) = self.world.ended()
         assert found == state, message
         assert message.startswith(f"{reason}: "), message
@@ -64,13 +71,19 @@ class Scene:
             assert word in message, message
 
     def assert_untouched(self, *, components=frozenset()):
-        """Files and rows are what they were; nothing hidden lies there; no transaction, lock or component is left, but of these operations."""
+        """
+        Files and rows are what they were; nothing hidden lies there; no transaction, lock or component is left, but of
+        these operations.
+        """
         assert self.files() == self.before["files"]
         assert self.rows() == self.before["rows"]
         self.assert_nothing_left(components=components)
 
     def assert_nothing_left(self, *, components=frozenset()):
-        """No staging, evidence, lock or transaction of an attempt; components of its own, if any, only of these operations."""
+        """
+        No staging, evidence, lock or transaction of an attempt; components of its own, if any, only of these
+        operations.
+        """
         world = self.world
         assert list(world.folder.rglob(".compactor-*")) == []
         assert list(world.folder.rglob(".evidence-*")) == []

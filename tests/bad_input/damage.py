@@ -1,4 +1,6 @@
-"""How bucket files get broken: bytes changed, cut off or replaced, and tails that say something else than they should."""
+"""
+How bucket files get broken: bytes changed, cut off or replaced, and tails that say something else than they should.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +25,11 @@ def parts(data):
     found = {}
     for number, stripe in enumerate(tail.stripes):
         at = stripe.offset
-        for name, length in (("index", stripe.index_length), ("data", stripe.data_length), ("stripe footer", stripe.footer_length)):
+        for name, length in (
+            ("index", stripe.index_length),
+            ("data", stripe.data_length),
+            ("stripe footer", stripe.footer_length),
+        ):
             found[f"{name} {number}"] = Part(at, at + length)
             at += length
     postscript = len(data) - 1 - data[-1]

@@ -1,4 +1,7 @@
-"""The real command line as a process: one clear line on stderr, the exit code of its kind, no traceback, no password, nothing written."""
+"""
+The real command line as a process: one clear line on stderr, the exit code of its kind, no traceback, no password,
+nothing written.
+"""
 
 import os
 import sqlite3
@@ -10,7 +13,7 @@ import yaml
 
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from tests import forked
 from tests.bad_input import damage
 from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
@@ -37,7 +40,9 @@ class Shell:
     def run(self, *arguments, **environment):
         around = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")}
         return forked.command(
-            ["--config", str(self.folder / "compactor.yaml"), *arguments], environment=around | {"TMPDIR": str(self.folder)} | environment, folder=self.folder
+            ["--config", str(self.folder / "compactor.yaml"), *arguments],
+            environment=around | {"TMPDIR": str(self.folder)} | environment,
+            folder=self.folder,
         )
 
     def fails(self, code, *words, command=("queue",), **environment):
@@ -103,7 +108,9 @@ def test_a_wrong_password(shell, postgres, command):  # noqa: F811 - the fixture
 @pytest.mark.parametrize("command", [("queue",), ("plan", "db.t"), ("run",)], ids=lambda command: command[0])
 @pytest.mark.parametrize("kind", ["empty", "foreign", "older", "not a database"])
 def test_a_metastore_of_unknown_schema(shell, kind, command):
-    """No tables, somebody else's, Hive's with one missing, or no database at all: said what was found; nothing is created."""
+    """
+    No tables, somebody else's, Hive's with one missing, or no database at all: said what was found; nothing is created.
+    """
     path = shell.folder / "other.db"
     if kind == "older":
         path.write_bytes((shell.folder / "metastore.db").read_bytes())
@@ -111,7 +118,13 @@ def test_a_metastore_of_unknown_schema(shell, kind, command):
         path.write_bytes(b"this is no database, it only has the name of one\n" * 100)
     else:
         connection = sqlite3.connect(path)
-        connection.execute({"empty": "SELECT 1", "foreign": "CREATE TABLE invoices (id integer)", "older": "DROP TABLE COMPACTION_QUEUE"}[kind])
+        connection.execute(
+            {
+                "empty": "SELECT 1",
+                "foreign": "CREATE TABLE invoices (id integer)",
+                "older": "DROP TABLE COMPACTION_QUEUE",
+            }[kind]
+        )
         connection.commit()
         connection.close()
     before = path.read_bytes()
@@ -135,7 +148,10 @@ def test_a_metastore_of_unknown_schema(shell, kind, command):
         ("database: {url: 'sqlite:///m.db'}\nworkers: {threads: 2}\n", ("workers",)),
         ("database: {url: 5}\n", ("database.url",)),
         ("database: 5\n", ("database",)),
-        ("database: {url: 'sqlite:///m.db'}\ntxn: {timeout_seconds: 10}\nworker: {heartbeat_seconds: 20}\n", ("heartbeat_seconds", "timeout_seconds")),
+        (
+            "database: {url: 'sqlite:///m.db'}\ntxn: {timeout_seconds: 10}\nworker: {heartbeat_seconds: 20}\n",
+            ("heartbeat_seconds", "timeout_seconds"),
+        ),
         ("database: {url: 'sqlite:///m.db'}\nspark: {master: 'yarn', mode: session, idle_seconds: -1}\n", ("spark.",)),
         ("database: [unclosed\n", ("compactor.yaml",)),
         ("- a\n- list\n", ("compactor.yaml",)),
@@ -143,7 +159,10 @@ def test_a_metastore_of_unknown_schema(shell, kind, command):
     ],
 )
 def test_a_mistake_in_the_settings(shell, text, words):
-    """An unknown key (with what was probably meant), a wrong type, a value out of range, an impossible combination, no YAML: the key or the file is named."""
+    """
+    An unknown key (with what was probably meant), a wrong type, a value out of range, an impossible combination, no
+    YAML: the key or the file is named.
+    """
     (shell.folder / "compactor.yaml").write_text(text, encoding="utf-8")
     for command in (("config", "check"), ("run",)):
         shell.fails(USAGE, *words, command=command)
@@ -194,7 +213,10 @@ def test_nothing_to_do(shell):
         (lambda path: path.rename(path.with_name("bucket_00007")), ("bucket_00007", "bucket 0")),
         (lambda path: damage.copy_below(path, "odd"), ("odd",)),
         (lambda path: (path.parents[1] / "base_x").mkdir(), ("base_x",)),
-        (lambda path: damage.rewrite_tail(path, footer=lambda message: setattr(message, "encryption", b"")), ("bucket_00000", "encrypted")),
+        (
+            lambda path: damage.rewrite_tail(path, footer=lambda message: setattr(message, "encryption", b"")),
+            ("bucket_00000", "encrypted"),
+        ),
     ],
     ids=["truncated", "empty", "a directory", "wrong bucket", "nested", "unknown", "encrypted"],
 )

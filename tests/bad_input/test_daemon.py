@@ -1,4 +1,7 @@
-"""`compactor run` as a process, with real Spark, over a warehouse in which one table is broken: it says so once, and goes on with the others."""
+"""
+`compactor run` as a process, with real Spark, over a warehouse in which one table is broken: it says so once, and goes
+on with the others.
+"""
 
 import contextlib
 import json
@@ -14,8 +17,8 @@ import yaml
 
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
-from compactor.metastore.database import Database
-from compactor.metastore.queue import Queue
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from tests import forked
 from tests.bad_input import damage
 from tests.needs import missing
@@ -27,7 +30,9 @@ BROKEN = {"cut": "corrupt-file", "linked": "unknown-name", "odd": "unknown-name"
 
 
 def break_tables(tables, folder):
-    cut, linked, odd = (next((tables[name].location / "delta_0000002_0000002_0000").glob("bucket_*")) for name in BROKEN)
+    cut, linked, odd = (
+        next((tables[name].location / "delta_0000002_0000002_0000").glob("bucket_*")) for name in BROKEN
+    )
     damage.truncate(cut, 40)
     linked.rename(folder / "elsewhere")
     linked.symlink_to(folder / "elsewhere")
@@ -40,7 +45,10 @@ def ended(url):
 
 
 def test_broken_tables_stop_nobody(tmp_path):
-    """More broken tables than workers, all asked for first: each has one refused entry, the good table is compacted and cleaned, TERM ends with 0."""
+    """
+    More broken tables than workers, all asked for first: each has one refused entry, the good table is compacted and
+    cleaned, TERM ends with 0.
+    """
     if shutil.which("java") is None:
         missing("Spark needs Java, which isn't installed")
     url = f"sqlite:///{tmp_path}/metastore.db"
@@ -67,14 +75,22 @@ def test_broken_tables_stop_nobody(tmp_path):
                     txn.insert(tables[name], [(number, "v")])
         break_tables(tables, tmp_path)
     before = {name: sorted(path.name for path in tables[name].location.rglob("*")) for name in BROKEN}
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {"TMPDIR": str(tmp_path)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {
+        "TMPDIR": str(tmp_path)
+    }
     for name in BROKEN:
-        asked = forked.command(["--config", str(config), "enqueue", f"db.{name}"], environment=environment, folder=tmp_path)
+        asked = forked.command(
+            ["--config", str(config), "enqueue", f"db.{name}"], environment=environment, folder=tmp_path
+        )
         assert asked.returncode == 0, asked.stderr
     log = (tmp_path / "log").open("wb")
     with log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "compactor.cli", "--config", str(config), "run"], stdout=log, stderr=log, env=environment, start_new_session=True
+            [sys.executable, "-m", "compactor.cli", "--config", str(config), "run"],
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
         )
     try:
         wanted = {(name, "refused") for name in BROKEN} | {("good", "succeeded")}

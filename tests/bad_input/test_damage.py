@@ -1,7 +1,8 @@
 """
 Bytes changed where nothing checks them: ORC has no checksums.
 
-What a file says about its keys must agree with itself and with the keys, or the compaction is refused: otherwise a deleted row would come back, or a live one be lost.
+What a file says about its keys must agree with itself and with the keys, or the compaction is refused: otherwise a
+deleted row would come back, or a live one be lost.
 """
 
 import random
@@ -14,7 +15,7 @@ from compactor.errors import CompactorError, CorruptFileError
 from compactor.orc.consistency import check_key_statistics
 from compactor.orc.tail import read_tail
 from compactor.reasons import Reason
-from compactor.storage.local_files import LocalReader
+from compactor.storage.local_fs.files import LocalReader
 from tests.bad_input import damage
 from tests.compacting import Attempt, settings
 from tests.reference.compare import read_table
@@ -26,7 +27,12 @@ FLIPS = 60
 
 def built(warehouse, compression="ZLIB"):
     """Two inserts of two stripes each, and a delete that hits both stripes of the first."""
-    table = warehouse.create_table("db", "t", [("id", "int"), ("v", "string")], parameters={"orc.compress": compression, "orc.stripe.row.count": "20"})
+    table = warehouse.create_table(
+        "db",
+        "t",
+        [("id", "int"), ("v", "string")],
+        parameters={"orc.compress": compression, "orc.stripe.row.count": "20"},
+    )
     for first in (0, 100):
         with warehouse.begin() as txn:
             txn.insert(table, [(first + number, f"v{number}") for number in range(40)])
@@ -49,19 +55,29 @@ def seen(warehouse, table):
 
 def attempt_at(warehouse, table, *, copy, kind="major"):
     """Stripes that nothing hits are copied, however small, or everything is recoded."""
-    return Attempt(warehouse, table, CompactionKind(kind), settings=settings(splice={"min_stripe_bytes": 1 if copy else 64 << 20}))
+    return Attempt(
+        warehouse, table, CompactionKind(kind), settings=settings(splice={"min_stripe_bytes": 1 if copy else 64 << 20})
+    )
 
 
 @pytest.mark.parametrize("kind", ["major", "minor"])
 @pytest.mark.parametrize("directory", [FIRST, DELETES])
 @pytest.mark.parametrize("compression", ["NONE", "ZLIB"])
 def test_no_flipped_bit_changes_what_a_reader_sees(tmp_path, warehouse, compression, directory, kind):
-    """Some of the bits of what describes a file, one at a time: the compaction ends with one line of ours, or the rows are those that were readable before."""
+    """
+    Some of the bits of what describes a file, one at a time: the compaction ends with one line of ours, or the rows are
+    those that were readable before.
+    """
     table = built(warehouse, compression)
     whole = seen(warehouse, table)
     path = bucket(table, directory)
     good = path.read_bytes()
-    places = [at for name, part in damage.parts(good).items() if not name.startswith(("data", "index")) for at in range(part.start, part.stop)]
+    places = [
+        at
+        for name, part in damage.parts(good).items()
+        if not name.startswith(("data", "index"))
+        for at in range(part.start, part.stop)
+    ]
     chosen = random.Random(f"{compression} {directory} {kind}")
     lines = []
     before_all = {path.name for path in table.location.iterdir()}
@@ -98,7 +114,10 @@ CONTRADICTIONS = {
 @pytest.mark.parametrize("what", CONTRADICTIONS)
 @pytest.mark.parametrize("where", ["stripe", "file"])
 def test_contradicting_statistics_are_refused(warehouse, where, what):
-    """Changed in the statistics of one stripe, or of the file, well-formed otherwise: the plan is refused, the file and the contradiction are named."""
+    """
+    Changed in the statistics of one stripe, or of the file, well-formed otherwise: the plan is refused, the file and
+    the contradiction are named.
+    """
     table = built(warehouse)
     column, values = CONTRADICTIONS[what]
 
@@ -116,7 +135,9 @@ def test_contradicting_statistics_are_refused(warehouse, where, what):
     assert FIRST in caught.value.message
 
 
-@pytest.mark.parametrize("keys", [b"1,536870912,19;1,536870912,38;", b"1,536870912,18;1,536870912,39;", b"1,536870912,19;2,536870912,39;"])
+@pytest.mark.parametrize(
+    "keys", [b"1,536870912,19;1,536870912,38;", b"1,536870912,18;1,536870912,39;", b"1,536870912,19;2,536870912,39;"]
+)
 def test_a_key_index_that_contradicts_statistics(warehouse, keys):
     """Delete events and row ranges are found by it."""
     table = built(warehouse)
@@ -131,7 +152,10 @@ def test_a_key_index_that_contradicts_statistics(warehouse, keys):
 
 @pytest.mark.parametrize("directory", [FIRST, DELETES])
 def test_statistics_changed_everywhere_alike_are_found_when_keys_are_decoded(warehouse, directory):
-    """The tail agrees with itself, and not with the rows: found by the task that decodes them, or by planning where no rows could be so."""
+    """
+    The tail agrees with itself, and not with the rows: found by the task that decodes them, or by planning where no
+    rows could be so.
+    """
     table = built(warehouse)
 
     def shift(columns, start):
@@ -152,7 +176,8 @@ def test_statistics_changed_everywhere_alike_are_found_when_keys_are_decoded(war
         check_key_statistics(read_tail(reader))
     attempt = attempt_at(warehouse, table, copy=True)
     with pytest.raises(
-        CorruptFileError, match=r"contradicts itself: stripe 1 has currentTransaction|outside its directory's range|changed before they were written"
+        CorruptFileError,
+        match=r"contradicts itself: stripe 1 has currentTransaction|outside its directory's range|changed before they were written",
     ):
         attempt.compaction.run()
 
@@ -165,13 +190,21 @@ def test_a_copied_stripe_has_a_readable_footer(warehouse):
     for at in range(where.start, where.stop):
         damage.flip(path, at)
     attempt = attempt_at(warehouse, table, copy=True)
-    assert any(segment.action.value == "copy" for output in attempt.compaction.plan().outputs for bucket in output.buckets for segment in bucket.segments)
+    assert any(
+        segment.action.value == "copy"
+        for output in attempt.compaction.plan().outputs
+        for bucket in output.buckets
+        for segment in bucket.segments
+    )
     with pytest.raises(CorruptFileError, match="footer of stripe 1"):
         attempt.compaction.run()
 
 
 def test_values_of_a_copied_stripe_are_carried_over_as_they_are(warehouse):
-    """What copying can't see, as docs/compaction.md says: a changed value stays what every reader read before, neither better nor worse."""
+    """
+    What copying can't see, as docs/compaction.md says: a changed value stays what every reader read before, neither
+    better nor worse.
+    """
     table = built(warehouse, "NONE")
     path = bucket(table, "delta_0000002_0000002_0000")
     data = path.read_bytes()

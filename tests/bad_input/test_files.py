@@ -1,4 +1,7 @@
-"""Bucket files that aren't what they should be, through the Worker and a real Spark session: one refused entry with its reason, and nothing else happens."""
+"""
+Bucket files that aren't what they should be, through the Worker and a real Spark session: one refused entry with its
+reason, and nothing else happens.
+"""
 
 import shutil
 
@@ -34,7 +37,9 @@ def test_flipped_bytes_in_what_describes_a_file(scene, part):
     """Compressed sections don't survive it."""
     path = scene.file()
     where = damage.parts(path.read_bytes())[part]
-    for at in range(where.start + 3 if part != "postscript" else where.start, where.start + min(9, where.stop - where.start)):
+    for at in range(
+        where.start + 3 if part != "postscript" else where.start, where.start + min(9, where.stop - where.start)
+    ):
         damage.flip(path, at)
     scene.remember()
     scene.compact()
@@ -66,7 +71,11 @@ def test_zero_length(scene):
     scene.assert_refused("corrupt-file", "delta_0000001_0000001_0000/bucket_00000", "empty")
 
 
-@pytest.mark.parametrize("data", [b"id,v\n1,one\n" * 50, b"PAR1" + bytes(200) + b"PAR1", bytes(1000), b"ORC"], ids=["text", "parquet", "zeros", "magic"])
+@pytest.mark.parametrize(
+    "data",
+    [b"id,v\n1,one\n" * 50, b"PAR1" + bytes(200) + b"PAR1", bytes(1000), b"ORC"],
+    ids=["text", "parquet", "zeros", "magic"],
+)
 def test_not_orc(scene, data):
     """Whatever somebody copied there."""
     replaced(scene, data)
@@ -85,7 +94,9 @@ def test_a_plain_file_under_the_name_of_a_bucket(scene):
 
 
 def test_wrong_bucket_in_the_name(scene):
-    """A file named bucket_00003 whose rows are of bucket 0: readers would filter them all out, or hit the wrong deletes."""
+    """
+    A file named bucket_00003 whose rows are of bucket 0: readers would filter them all out, or hit the wrong deletes.
+    """
     path = scene.file()
     path.rename(path.with_name("bucket_00003"))
     scene.remember()
@@ -139,7 +150,14 @@ def test_an_unknown_file_beside_the_deltas(scene):
     scene.assert_refused("unknown-name", "notes.txt")
 
 
-@pytest.mark.parametrize("inside", ["base_0000003/base_0000003", "delta_0000001_0000001_0000/delta_0000001_0000001_0000", "delta_0000001_0000001_0000/more"])
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "base_0000003/base_0000003",
+        "delta_0000001_0000001_0000/delta_0000001_0000001_0000",
+        "delta_0000001_0000001_0000/more",
+    ],
+)
 def test_nested_directories(scene, inside):
     """A base in a base is what a careless rename leaves (it moves into the target)."""
     place = scene.table.location / inside
@@ -153,7 +171,11 @@ def test_nested_directories(scene, inside):
 @pytest.mark.parametrize(
     ("columns", "row", "words"),
     [
-        ((("id", "int"), ("v", "string"), ("extra", "bigint")), (1, "x", 5), ("columns that the table doesn't have", "extra")),
+        (
+            (("id", "int"), ("v", "string"), ("extra", "bigint")),
+            (1, "x", 5),
+            ("columns that the table doesn't have", "extra"),
+        ),
         ((("id", "string"), ("v", "string")), ("one", "x"), ("id",)),
         ((("id", "int"), ("v", "array<int>")), (1, [2]), ("v",)),
     ],

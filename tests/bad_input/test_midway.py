@@ -1,4 +1,7 @@
-"""What changes while a compaction is at work: dropped, re-created, rewritten, truncated; full disks, forbidden directories, what earlier attempts left."""
+"""
+What changes while a compaction is at work: dropped, re-created, rewritten, truncated; full disks, forbidden
+directories, what earlier attempts left.
+"""
 
 import os
 import shutil
@@ -8,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from compactor.demo.rows import CatalogRows
-from compactor.engine.session import SparkSubmitter
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from compactor.roles import steps
+from compactor.spark.session.session import SparkSubmitter
 from tests.bad_input import damage
 from tests.bad_input.conftest import Scene
 from tests.compacting import settings
@@ -32,7 +35,10 @@ def at(scene, step, action):
 
 
 COMPACTIONS_OWN = frozenset("c")
-"""The component of a compaction whose table is gone, or another's: no listing of that table proves any more that nothing is left of it."""
+"""
+The component of a compaction whose table is gone, or another's: no listing of that table proves any more that nothing
+is left of it.
+"""
 
 
 def assert_nothing_published(scene, *, components=frozenset()):
@@ -60,14 +66,20 @@ def test_dropped(scene, moment):
     at(scene, moment, drop)
     scene.compact()
     message = assert_nothing_published(scene, components=COMPACTIONS_OWN)
-    assert message.startswith(("input-changed: ", "location-missing: ", "cancelled")) or "gone" in message or "discarded" in message, message
+    assert (
+        message.startswith(("input-changed: ", "location-missing: ", "cancelled"))
+        or "gone" in message
+        or "discarded" in message
+    ), message
     assert not table.location.exists()
     scene.assert_others_go_on()
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_recreated_under_the_same_name(scene, moment):
-    """Another table now, in the same directory, with the same write ids: nothing of the old one is published into it."""
+    """
+    Another table now, in the same directory, with the same write ids: nothing of the old one is published into it.
+    """
     world, table = scene.world, scene.table
 
     def recreate():
@@ -104,7 +116,9 @@ def test_a_file_is_replaced(scene, moment, how):
 
     at(scene, moment, replace)
     sentence = scene.compact()
-    if moment == steps.WORKER_LOCKED and how != "other file":  # before it was listed: what is there counts (the longer file is good, it has the same tail)
+    if (
+        moment == steps.WORKER_LOCKED and how != "other file"
+    ):  # before it was listed: what is there counts (the longer file is good, it has the same tail)
         assert "published" in sentence
         return
     message = assert_nothing_published(scene)
@@ -113,7 +127,10 @@ def test_a_file_is_replaced(scene, moment, how):
 
 
 def test_a_partition_is_rewritten(scene):
-    """INSERT OVERWRITE through Hive, while the job runs: both stand; readers prefer the overwrite, with its higher write id."""
+    """
+    INSERT OVERWRITE through Hive, while the job runs: both stand; readers prefer the overwrite, with its higher write
+    id.
+    """
     world = scene.world
 
     def overwrite():
@@ -159,7 +176,9 @@ def test_a_symbolic_link_appears(scene, tmp_path):
 
 
 def test_tampered_output_is_kept_as_evidence_and_said_so(scene):
-    """A bit changes in what was staged: not published; the directory aside is named in the message; readers pass it over."""
+    """
+    A bit changes in what was staged: not published; the directory aside is named in the message; readers pass it over.
+    """
     world = scene.world
 
     def tamper():
@@ -196,7 +215,9 @@ def small_disk(tmp_path):
     """A file system of 256 KiB, given back afterwards."""
     place = tmp_path / "small"
     place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], capture_output=True, text=True, check=False)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], capture_output=True, text=True, check=False
+    )
     if made.returncode:
         missing(f"a small file system can't be mounted here: {made.stderr.strip()}")
     yield place
@@ -218,7 +239,10 @@ def tight(tmp_path, small_disk, submitter):
 
 
 def test_disk_full(tight, small_disk):
-    """While tasks write: one failed entry with `disk-full`, nothing left of the attempt, everything readable; with room again it succeeds."""
+    """
+    While tasks write: one failed entry with `disk-full`, nothing left of the attempt, everything readable; with room
+    again it succeeds.
+    """
     scene, world, table = tight, tight.world, tight.table
     free = shutil.disk_usage(small_disk).free
 
@@ -238,7 +262,10 @@ def test_disk_full(tight, small_disk):
 
 
 def test_no_room_before_anything_is_written(tight, small_disk):
-    """The entry waits in the queue and says what it needs and what there is; nothing is left of the attempt; with room again it succeeds by itself."""
+    """
+    The entry waits in the queue and says what it needs and what there is; nothing is left of the attempt; with room
+    again it succeeds by itself.
+    """
     scene, world, table = tight, tight.world, tight.table
     scene.remember()
     (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free))
@@ -255,7 +282,10 @@ def test_no_room_before_anything_is_written(tight, small_disk):
 
 
 def test_a_directory_that_nobody_may_write(scene):
-    """Read-only: one refused or failed entry that says what is needed; nothing else. Root may write anywhere, so it is a read-only mount then."""
+    """
+    Read-only: one refused or failed entry that says what is needed; nothing else. Root may write anywhere, so it is a
+    read-only mount then.
+    """
     place = scene.table.location
     if os.geteuid():
         place.chmod(0o555)

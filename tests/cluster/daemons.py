@@ -1,7 +1,8 @@
 """
 Several daemons on one metastore, as processes that can be stopped at a named step and continued.
 
-Each has a host name, a temporary directory and a log of its own: what one knows of another it knows by the database, the warehouse and ZooKeeper.
+Each has a host name, a temporary directory and a log of its own: what one knows of another it knows by the database,
+the warehouse and ZooKeeper.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ import yaml
 from compactor.coordination import SeenMember, open_coordinator
 from compactor.daemon import Daemon
 from compactor.errors import CompactorError
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from compactor.settings import Settings, load_settings
 from tests import forked
 from tests.cluster.network import enter
@@ -31,10 +32,20 @@ from tests.crash.test_kill import PATIENCE, SETTINGS, UNHURRIED, Scene
 SESSION_SECONDS = 1.0
 """Of a daemon whose end is waited for."""
 WATCHING_SECONDS = 10.0
-"""Of those who only look or give orders: the observer and the command line. However busy the machine is, ZooKeeper answers them in time."""
-TIMES = {"txn": {"timeout_seconds": 2}, "members": {"heartbeat_seconds": 0.3}, "worker": {"threads": 1, "poll_seconds": 0.2, "heartbeat_seconds": 0.5}}
+"""
+Of those who only look or give orders: the observer and the command line. However busy the machine is, ZooKeeper answers
+them in time.
+"""
+TIMES = {
+    "txn": {"timeout_seconds": 2},
+    "members": {"heartbeat_seconds": 0.3},
+    "worker": {"threads": 1, "poll_seconds": 0.2, "heartbeat_seconds": 0.5},
+}
 PATIENT_TIMES = TIMES | UNHURRIED
-"""Where no transaction's time-out is waited for: with two seconds, all work beside us that takes the machine for so long would be one."""
+"""
+Where no transaction's time-out is waited for: with two seconds, all work beside us that takes the machine for so long
+would be one.
+"""
 IDLE_SECONDS = 2.0
 
 
@@ -49,7 +60,9 @@ class Running:
     def stopped(self) -> bool:
         """Whether it is stopped by SIGSTOP."""
         with contextlib.suppress(OSError):
-            return Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T"
+            return (
+                Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T"
+            )
         return False
 
     def send(self, number: int) -> None:
@@ -76,7 +89,9 @@ def run(config: Path, stop_at: str | None, skew: float, network: Path | None) ->
     def observe(step: str, _: object) -> None:
         if step == waiting[0]:
             waiting[0] = None
-            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # sent to the process another thread may take it, and this one go on until that one runs
+            signal.pthread_kill(
+                threading.get_ident(), signal.SIGSTOP
+            )  # sent to the process another thread may take it, and this one go on until that one runs
 
     def read() -> Settings:
         return load_settings(config)
@@ -111,9 +126,21 @@ class Fleet(Scene):
     def watching(self) -> dict:
         """Settings of those who only look or give orders."""
         section = self.settings.get("zookeeper")
-        return self.settings if section is None else self.settings | {"zookeeper": section | {"session_timeout_seconds": WATCHING_SECONDS}}
+        return (
+            self.settings
+            if section is None
+            else self.settings | {"zookeeper": section | {"session_timeout_seconds": WATCHING_SECONDS}}
+        )
 
-    def daemon(self, name: str, *, stop_at: str | None = None, skew: float = 0.0, network: Path | None = None, **settings: object) -> Running:
+    def daemon(
+        self,
+        name: str,
+        *,
+        stop_at: str | None = None,
+        skew: float = 0.0,
+        network: Path | None = None,
+        **settings: object,
+    ) -> Running:
         """
         Start one.
 
@@ -126,9 +153,13 @@ class Fleet(Scene):
         home.mkdir(exist_ok=True)
         config = home / "compactor.yaml"
         config.write_text(yaml.safe_dump(self.settings | {"host": name} | settings), encoding="utf-8")
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("COMPACTOR_")} | {"TMPDIR": str(home)}
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("COMPACTOR_")} | {
+            "TMPDIR": str(home)
+        }
         log = home / "log"
-        process = forked.start(self.body, config, stop_at, skew, network, environment=environment, folder=home, out=log, err=log)
+        process = forked.start(
+            self.body, config, stop_at, skew, network, environment=environment, folder=home, out=log, err=log
+        )
         self.processes.append(process)
         running = Running(name, process, log)
         self.daemons.append(running)
@@ -142,7 +173,9 @@ class Fleet(Scene):
                 assert running.process.exitcode is None or running.process.exitcode == -signal.SIGKILL, (
                     f"{running.name} ended before {what}: {running.said()[-4000:]}"
                 )
-            assert time.monotonic() < deadline, f"not {what}:\n" + "\n\n".join(f"{running.name}:\n{running.said()[-5000:]}" for running in self.daemons)
+            assert time.monotonic() < deadline, f"not {what}:\n" + "\n\n".join(
+                f"{running.name}:\n{running.said()[-5000:]}" for running in self.daemons
+            )
             time.sleep(0.05)
 
     def seen(self, name: str) -> SeenMember | None:

@@ -1,11 +1,14 @@
-"""A daemon that is stopped at a named step, succeeded by another, and continued later: how the tests of fencing do it, and what must hold afterwards."""
+"""
+A daemon that is stopped at a named step, succeeded by another, and continued later: how the tests of fencing do it, and
+what must hold afterwards.
+"""
 
 import re
 import signal
 
 from sqlalchemy import text
 
-from compactor.metastore.queue import Queue
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.roles import steps
 from tests.crash.test_kill import ended
 
@@ -19,7 +22,8 @@ def stop_succeed_continue(fleet, step, role=None, servers=None, skew=0.0):
 
     Args:
         role: whose loop goes through the step; None: as its name says.
-        servers: ZooKeeper's, whose leader is killed while the first is stopped, and started again before it is continued.
+        servers: ZooKeeper's, whose leader is killed while the first is stopped, and started again before it is
+            continued.
         skew: seconds by which the first's clock is ahead, and the second's behind.
     """
     stopped = fleet.daemon("first", stop_at=step, skew=skew)
@@ -44,7 +48,10 @@ def stop_succeed_continue(fleet, step, role=None, servers=None, skew=0.0):
 def go_on(fleet, stopped, role):
     before = len(stopped.events())
     stopped.send(signal.SIGCONT)
-    fleet.wait(lambda: any(event.get("role", "").startswith(role) for event in stopped.events()[before:]), "at the end of the cycle that was stopped")
+    fleet.wait(
+        lambda: any(event.get("role", "").startswith(role) for event in stopped.events()[before:]),
+        "at the end of the cycle that was stopped",
+    )
     fleet.wait(lambda: fleet.seen(stopped.name) is not None, "seen again")
     assert_as_if_one(fleet)
 
@@ -58,4 +65,13 @@ def assert_as_if_one(fleet):
     assert fleet.settled()
     assert len(Queue(fleet.metastore).history()) == 1
     with fleet.metastore.reading() as connection:
-        assert connection.scalar(text('SELECT count(*) FROM "TXN_COMPONENTS"' if fleet.metastore.schema.hive_4 else "SELECT count(*) FROM TXN_COMPONENTS")) == 0
+        assert (
+            connection.scalar(
+                text(
+                    'SELECT count(*) FROM "TXN_COMPONENTS"'
+                    if fleet.metastore.schema.hive_4
+                    else "SELECT count(*) FROM TXN_COMPONENTS"
+                )
+            )
+            == 0
+        )

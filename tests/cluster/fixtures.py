@@ -1,12 +1,14 @@
-"""Servers of a cluster as fixtures, each started once for all tests of the process; imported by tests/conftest.py, so that every package may ask for them."""
+"""
+Servers of a cluster as fixtures, each started once for all tests of the process; imported by tests/conftest.py, so that
+every package may ask for them.
+"""
 
 import itertools
 
 import pytest
 
 from compactor.settings.stores import Hdfs
-from compactor.storage.options import StorageOptions
-from compactor.storage.registry import configure, configured, storage_for
+from compactor.storage.registry import StorageOptions, configure, configured, storage_for
 from tests.cluster.hadoop.servers import HadoopServer, UnavailableError
 from tests.needs import missing
 
@@ -42,7 +44,10 @@ def _started(kind, tmp_path_factory, *arguments, conf=None):
 
 @pytest.fixture(scope="session")
 def yarn_server(hdfs_server, tmp_path_factory):
-    """A ResourceManager with the queues default and compaction, and a NodeManager of 4 GiB, over the HDFS server; both share one configuration."""
+    """
+    A ResourceManager with the queues default and compaction, and a NodeManager of 4 GiB, over the HDFS server; both
+    share one configuration.
+    """
     yield from _started("yarn", tmp_path_factory, 1, 4096, conf=hdfs_server.conf)
 
 

@@ -1,5 +1,6 @@
 """
-A Kerberos realm for tests: MIT's KDC on a free loopback port, its database, keytabs and configuration in a folder of their own.
+A Kerberos realm for tests: MIT's KDC on a free loopback port, its database, keytabs and configuration in a folder of
+their own.
 
 Only programs that are given `environment` see it. What can't be had is said by `UnavailableError`.
 """
@@ -71,7 +72,9 @@ class Kdc:
         ):
             found = shutil.which(program, path=_SBIN)
             if found is None:
-                raise UnavailableError(f"a Kerberos realm needs {program}, which isn't installed (in Debian's {package})")
+                raise UnavailableError(
+                    f"a Kerberos realm needs {program}, which isn't installed (in Debian's {package})"
+                )
             self._programs[program] = found
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +97,9 @@ class Kdc:
     def start(self):
         """Start the server, and wait until it listens."""
         with (self.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen([self._programs["krb5kdc"], "-n"], env=os.environ | self.environment, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [self._programs["krb5kdc"], "-n"], env=os.environ | self.environment, stdout=log, stderr=log
+            )
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
@@ -103,7 +108,9 @@ class Kdc:
             except OSError as error:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     self.stop()
-                    raise UnavailableError(f"krb5kdc doesn't start: {(self.folder / 'server.log').read_text(encoding='utf-8')[-500:]}") from error
+                    raise UnavailableError(
+                        f"krb5kdc doesn't start: {(self.folder / 'server.log').read_text(encoding='utf-8')[-500:]}"
+                    ) from error
                 time.sleep(0.05)
 
     def stop(self):
@@ -136,13 +143,24 @@ class Kdc:
 
     def valid(self, cache):
         """Whether a ticket in the cache hasn't run out."""
-        return subprocess.run([self._programs["klist"], "-s", "-c", str(cache)], env=os.environ | self.environment, check=False).returncode == 0
+        return (
+            subprocess.run(
+                [self._programs["klist"], "-s", "-c", str(cache)], env=os.environ | self.environment, check=False
+            ).returncode
+            == 0
+        )
 
     def log(self):
         """What the server wrote of the tickets that it gave."""
         return (self.folder / "kdc.log").read_text(encoding="utf-8", errors="replace")
 
     def _run(self, program, *arguments):
-        done = subprocess.run([self._programs[program], *arguments], env=os.environ | self.environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [self._programs[program], *arguments],
+            env=os.environ | self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             raise UnavailableError(f"{program} {' '.join(arguments)}: {(done.stderr or done.stdout).strip()}")

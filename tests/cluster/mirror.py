@@ -17,7 +17,12 @@ def put(folder: Path, location: str) -> None:
             storage.mkdir(join(location, str(path.relative_to(folder))))
     files = [path for path in folder.rglob("*") if path.is_file()]
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda path: storage.write_small(join(location, str(path.relative_to(folder))), path.read_bytes()), files))
+        list(
+            pool.map(
+                lambda path: storage.write_small(join(location, str(path.relative_to(folder))), path.read_bytes()),
+                files,
+            )
+        )
 
 
 def fetch(location: str, folder: Path) -> None:

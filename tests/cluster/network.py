@@ -1,7 +1,9 @@
 """
-A network that can be cut: a relay between a client and servers, and a network of its own for a process, with one cable to ours.
+A network that can be cut: a relay between a client and servers, and a network of its own for a process, with one cable
+to ours.
 
-The relay stops passing bytes, while both ends' systems go on acknowledging them; of a pulled cable's packets nothing arrives.
+The relay stops passing bytes, while both ends' systems go on acknowledging them; of a pulled cable's packets nothing
+arrives.
 """
 
 import contextlib
@@ -22,7 +24,8 @@ _NUMBERS = itertools.count(os.getpid())
 
 class Relay:
     """
-    Passes bytes between one port of its own and a server's; once cut it passes nothing, in either direction, and nobody is told.
+    Passes bytes between one port of its own and a server's; once cut it passes nothing, in either direction, and nobody
+    is told.
 
     Args:
         target: port of the server on this machine.
@@ -48,7 +51,9 @@ class Relay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._ended = True
         self._open.set()
         for one in (self._listening, *self._sockets):
@@ -114,7 +119,9 @@ class Island:
         try:
             if self._keeper.poll() is not None:
                 assert self._keeper.stderr is not None
-                raise UnavailableError(f"no network namespace can be made: {self._keeper.stderr.read().decode().strip()}")
+                raise UnavailableError(
+                    f"no network namespace can be made: {self._keeper.stderr.read().decode().strip()}"
+                )
             self._cable, self.shore, self.host = _laid("cable", self.process)
             # our end's address stays while the cable is pulled: who listens there goes on
             _ip("address", "add", f"{self.shore}/32", "dev", "lo")
@@ -124,7 +131,9 @@ class Island:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with contextlib.suppress(UnavailableError):
             _ip("address", "del", f"{self.shore}/32", "dev", "lo")
         with contextlib.suppress(UnavailableError):
@@ -153,7 +162,8 @@ class Island:
 
 class SecondCable:
     """
-    Another cable of an island: what listens on our 127.0.0.1 is reached from there by the same address, through this cable alone. Over there nothing can listen on it.
+    Another cable of an island: what listens on our 127.0.0.1 is reached from there by the same address, through this
+    cable alone. Over there nothing can listen on it.
 
     Raises:
         UnavailableError: this machine's settings of the network can't be changed.
@@ -169,7 +179,8 @@ class SecondCable:
             _ip("address", "del", "127.0.0.1/8", "dev", "lo", inside=inside)
             for name, where in ((self._cable, None), ("second", inside)):
                 _run("sh", "-c", f"echo 1 > /proc/sys/net/ipv4/conf/{name}/route_localnet", inside=where)
-            # known for good: otherwise the system would soon say by itself that there is no way, and packets wouldn't be lost without a word
+            # known for good: otherwise the system would soon say by itself that there is no way, and packets wouldn't
+            # be lost without a word
             ours = Path(f"/sys/class/net/{self._cable}/address").read_text(encoding="ascii").strip()
             _ip("neighbour", "replace", self._peer, "lladdr", ours, "dev", "second", "nud", "permanent", inside=inside)
             self.mend()
@@ -178,7 +189,9 @@ class SecondCable:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with contextlib.suppress(UnavailableError):
             _ip("link", "del", self._cable)
 
@@ -203,7 +216,10 @@ def enter(namespace: Path) -> None:
 
 
 def _laid(end: str, inside: int) -> tuple[str, str, str]:
-    """A new cable into another network, where it is called `end`: its name here, and the addresses of our end and of the other. Processes beside us lay some, too."""
+    """
+    A new cable into another network, where it is called `end`: its name here, and the addresses of our end and of the
+    other. Processes beside us lay some, too.
+    """
     while True:
         number = next(_NUMBERS) % 4096
         name = f"cmpct{number}"

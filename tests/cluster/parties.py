@@ -1,4 +1,6 @@
-"""Coordinators of one root in ZooKeeper, watched for two that lead at the same time; and how long tests wait for them."""
+"""
+Coordinators of one root in ZooKeeper, watched for two that lead at the same time; and how long tests wait for them.
+"""
 
 import itertools
 import threading
@@ -6,7 +8,7 @@ import time
 from contextlib import contextmanager
 
 from compactor.coordination import Member, Role
-from compactor.coordination.zookeeper import ZooKeeperCoordinator
+from compactor.coordination.zk.coordinator import ZooKeeperCoordinator
 from compactor.errors import OwnershipLostError
 from compactor.settings import ZooKeeper
 
@@ -38,7 +40,12 @@ class Party:
     """Coordinators of one root, closed at the end; each thread that watches says whether two led at the same time."""
 
     def __init__(self, hosts, **settings):
-        self.settings = {"hosts": hosts, "root": f"/party-{next(NUMBERS)}", "session_timeout_seconds": UNDISTURBED, **settings}
+        self.settings = {
+            "hosts": hosts,
+            "root": f"/party-{next(NUMBERS)}",
+            "session_timeout_seconds": UNDISTURBED,
+            **settings,
+        }
         self.coordinators = []
         self.may_overlap = False
         self._over = threading.Event()
@@ -46,7 +53,9 @@ class Party:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def join(self, name, hosts=None, **settings):
-        coordinator = ZooKeeperCoordinator(ZooKeeper(**(self.settings | settings | ({"hosts": hosts} if hosts else {}))), 0.5)
+        coordinator = ZooKeeperCoordinator(
+            ZooKeeper(**(self.settings | settings | ({"hosts": hosts} if hosts else {}))), 0.5
+        )
         coordinator.join(Member(name, name, 1, "1"), Role)
         self.coordinators.append(coordinator)
         return coordinator

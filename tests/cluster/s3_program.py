@@ -1,5 +1,6 @@
 """
-The S3 server that tests start: `python -m tests.cluster.s3_program PORT`. moto's server, with gaps closed that the tests would fall into.
+The S3 server that tests start: `python -m tests.cluster.s3_program PORT`. moto's server, with gaps closed that the
+tests would fall into.
 
  - whatever is asked of an upload that is over is answered by NoSuchUpload, as Amazon does; moto answers 500
  - CopySourceIfMatch of UploadPartCopy is looked at; moto ignores it

@@ -49,14 +49,19 @@ class S3Server:
 
     def uploads(self, bucket: str) -> list[tuple[str, str]]:
         """Keys and ids of uploads that are neither complete nor given up."""
-        return [(item["Key"], item["UploadId"]) for item in self.client.list_multipart_uploads(Bucket=bucket).get("Uploads", ())]
+        return [
+            (item["Key"], item["UploadId"])
+            for item in self.client.list_multipart_uploads(Bucket=bucket).get("Uploads", ())
+        ]
 
     def upload_tree(self, folder: Path, bucket: str, prefix: str) -> None:
         """Copy a local directory, with markers for directories, as S3A leaves them."""
         self.client.put_object(Bucket=bucket, Key=f"{prefix}/", Body=b"")
         for path in sorted(folder.rglob("*")):
             key = f"{prefix}/{path.relative_to(folder)}"
-            self.client.put_object(Bucket=bucket, Key=f"{key}/" if path.is_dir() else key, Body=b"" if path.is_dir() else path.read_bytes())
+            self.client.put_object(
+                Bucket=bucket, Key=f"{key}/" if path.is_dir() else key, Body=b"" if path.is_dir() else path.read_bytes()
+            )
 
     def download_tree(self, bucket: str, prefix: str, folder: Path) -> None:
         """Copy what is below a prefix to a local directory."""

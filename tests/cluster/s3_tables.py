@@ -51,7 +51,11 @@ class OnS3:
 
     def objects(self):
         """Keys of all objects, hidden ones too, without markers of directories."""
-        keys = (key.removeprefix(f"{self._prefix}/") for key in self.server.keys(BUCKET) if key.startswith(f"{self._prefix}/"))
+        keys = (
+            key.removeprefix(f"{self._prefix}/")
+            for key in self.server.keys(BUCKET)
+            if key.startswith(f"{self._prefix}/")
+        )
         return [key for key in keys if key and not key.endswith("/")]
 
     def read(self, snapshot=None):

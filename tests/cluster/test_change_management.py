@@ -1,5 +1,6 @@
 """
-Tables of replication sources, on a real HDFS: what the Cleaner removes is found again by Hive's own `ReplChangeManager`, under the names that it gives itself.
+Tables of replication sources, on a real HDFS: what the Cleaner removes is found again by Hive's own
+`ReplChangeManager`, under the names that it gives itself.
 """
 
 import contextlib
@@ -72,7 +73,10 @@ def files_of(location, *names):
 
 @pytest.mark.parametrize("cut_off", [None, steps.CLEANER_COMPARED])
 def test_hive_finds_what_was_removed(world, hive, root, hdfs_directory, cut_off):
-    """Each file is gone from its place and is read from the root by name and checksum, and tells where it was; also after a Cleaner that died before it deleted."""
+    """
+    Each file is gone from its place and is read from the root by name and checksum, and tells where it was; also after
+    a Cleaner that died before it deleted.
+    """
     table = world.table(rows=4, insert_only=True)
     before = world.rows(table)
     place = join(hdfs_directory, "warehouse")
@@ -102,12 +106,25 @@ def test_hive_finds_what_was_removed(world, hive, root, hdfs_directory, cut_off)
 
 
 def test_names_are_those_hive_gives(hive, root, hdfs_directory):
-    """The same files, recycled by Hive into its root and by us into another, get the same names; what Hive recycled already is only kept for longer."""
+    """
+    The same files, recycled by Hive into its root and by us into another, get the same names; what Hive recycled
+    already is only kept for longer.
+    """
     storage = storage_for(hdfs_directory)
     ours = join(hdfs_directory, "ours")
     storage.mkdir(ours)
     manager = ChangeManagement(configured().hdfs.model_copy(update={"change_management_root": ours}))
-    names = ["bucket_00000", "bucket_00000_0", "ä b%2F", "n" * 198, "n" * 199, "n" * 200, "m" * 250, ".hidden", "_orc_acid_version"]
+    names = [
+        "bucket_00000",
+        "bucket_00000_0",
+        "ä b%2F",
+        "n" * 198,
+        "n" * 199,
+        "n" * 200,
+        "m" * 250,
+        ".hidden",
+        "_orc_acid_version",
+    ]
     for copy in ("by_hive", "by_us", "again"):
         storage.mkdir(join(hdfs_directory, copy))
         storage.mkdir(join(hdfs_directory, copy, "delta_0000001_0000001_0000"))
@@ -138,7 +155,9 @@ def test_a_root_that_is_not_there_is_refused_before_any_work(world, hive, root, 
     world.enqueue(T)
     world.worker().run_once()
     assert [state for state, _ in world.ended()] == ["refused", "did not initiate"]
-    assert all(message.startswith(f"{Reason.REPLICATION_SOURCE.value}: {root} isn't there") for _, message in world.ended())
+    assert all(
+        message.startswith(f"{Reason.REPLICATION_SOURCE.value}: {root} isn't there") for _, message in world.ended()
+    )
 
 
 def test_another_file_system_is_refused(root):

@@ -1,4 +1,7 @@
-"""The connection to a real ZooKeeper: who is let in, refused and let in again, what is said of servers that aren't there, and how long anybody waits for them."""
+"""
+The connection to a real ZooKeeper: who is let in, refused and let in again, what is said of servers that aren't there,
+and how long anybody waits for them.
+"""
 
 import contextlib
 import gc
@@ -13,7 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from compactor.coordination import Member, Role, open_coordinator
-from compactor.coordination.zookeeper import ZooKeeperCoordinator
+from compactor.coordination.zk.coordinator import ZooKeeperCoordinator
 from compactor.errors import CompactorError, SettingsError, UnreachableError
 from compactor.settings import Settings, ZooKeeper
 from tests import forked
@@ -24,19 +27,28 @@ from tests.needs import missing
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # kazoo leaves sockets open when a handshake fails
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # kazoo leaves sockets open when a handshake fails
 def test_sasl_digest(tmp_path):
-    """Servers that know users by JAAS: the right password leads, a wrong one is told apart from an unreachable server."""
+    """
+    Servers that know users by JAAS: the right password leads, a wrong one is told apart from an unreachable server.
+    """
     if importlib.util.find_spec("puresasl") is None:
         missing("the Python package pure-sasl isn't installed")
     jaas = tmp_path / "jaas.conf"
-    jaas.write_text('Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_compactor="geheim"; };\n', encoding="utf-8")
+    jaas.write_text(
+        'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_compactor="geheim"; };\n',
+        encoding="utf-8",
+    )
     extra = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
     with zookeeper(tmp_path / "servers", java=(f"-Djava.security.auth.login.config={jaas}",), extra=extra) as servers:
         with party(servers, auth="sasl-digest", user="compactor", password="geheim") as those:
             first = those.join("first")
             until(lambda: first.lead(Role.CLEANER), "led")
-        wrong = ZooKeeperCoordinator(ZooKeeper(hosts=servers.hosts, auth="sasl-digest", user="compactor", password="falsch"), 0.5)
+        wrong = ZooKeeperCoordinator(
+            ZooKeeper(hosts=servers.hosts, auth="sasl-digest", user="compactor", password="falsch"), 0.5
+        )
         with pytest.raises(SettingsError, match=r"^zookeeper\.user: ZooKeeper refused our user or password$"):
             wrong.connect()
         del wrong
@@ -46,15 +58,19 @@ def test_sasl_digest(tmp_path):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as above
 def test_who_is_refused_by_sasl_for_a_while_comes_back(tmp_path, monkeypatch):
     """
-    Servers that don't know us after a restart, as with a ticket that ran out: it is said once, and tried again and again without a thread too many. Once they know us
-    we lead, in a new term and without a restart of ours; nothing of the old session is left, and who is refused can be closed.
+    Servers that don't know us after a restart, as with a ticket that ran out: it is said once, and tried again and
+    again without a thread too many. Once they know us we lead, in a new term and without a restart of ours; nothing of
+    the old session is left, and who is refused can be closed.
     """
     if importlib.util.find_spec("puresasl") is None:
         missing("the Python package pure-sasl isn't installed")
     jaas = tmp_path / "jaas.conf"
 
     def known(password):
-        jaas.write_text(f'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_compactor="{password}"; }};\n', encoding="utf-8")
+        jaas.write_text(
+            f'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_compactor="{password}"; }};\n',
+            encoding="utf-8",
+        )
 
     def restart(password):
         servers.kill(0)
@@ -78,7 +94,9 @@ def test_who_is_refused_by_sasl_for_a_while_comes_back(tmp_path, monkeypatch):
         until(lambda: len(tried) > 9, "tried several times")
         assert max(tried) <= with_one
         assert first.why_not_start() == "nothing new is begun: ZooKeeper refused our user or password"
-        assert [line["error"] for line in said if line["log_level"] == "error"] == ["ZooKeeper refused our user or password"]
+        assert [line["error"] for line in said if line["log_level"] == "error"] == [
+            "ZooKeeper refused our user or password"
+        ]
         assert is_over(term)
         restart("geheim")
         assert until(lambda: first.lead(Role.CLEANER), "led again").epoch > term.epoch
@@ -96,7 +114,10 @@ def test_who_is_refused_by_sasl_for_a_while_comes_back(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as above
 def test_tls(tmp_path):
-    """The servers' certificate and name are checked as the settings say, and ours is shown: another authority or name is refused, and so are we without ours."""
+    """
+    The servers' certificate and name are checked as the settings say, and ours is shown: another authority or name is
+    refused, and so are we without ours.
+    """
 
     def openssl(*arguments):
         subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=tmp_path)
@@ -132,23 +153,36 @@ def test_tls(tmp_path):
             first = those.join("first")
             until(lambda: first.lead(Role.CLEANER), "led")
         named = f"localhost:{servers.secure_ports[0]}"
-        with party(named, tls={"enabled": True, "ca_file": tmp_path / "server.pem", "check_hostname": False, **files}) as those:
+        with party(
+            named, tls={"enabled": True, "ca_file": tmp_path / "server.pem", "check_hostname": False, **files}
+        ) as those:
             second = those.join("second")
             until(lambda: second.lead(Role.CLEANER), "led")
         for host, given in (
             (hosts, {"ca_file": tmp_path / "other.pem", **files}),
             (hosts, {"ca_file": tmp_path / "server.pem"}),
-            (hosts, {"ca_file": tmp_path / "server.pem", "cert_file": tmp_path / "other.pem", "key_file": tmp_path / "other.key"}),
+            (
+                hosts,
+                {
+                    "ca_file": tmp_path / "server.pem",
+                    "cert_file": tmp_path / "other.pem",
+                    "key_file": tmp_path / "other.key",
+                },
+            ),
             (named, {"ca_file": tmp_path / "server.pem", **files}),
         ):
             assert refused(tmp_path, host, {"enabled": True, **given}) == "UnreachableError", (host, given)
 
 
 def refused(folder, hosts, tls):
-    """What a process says that tries to connect; one of its own, since kazoo leaves sockets open when a handshake fails."""
+    """
+    What a process says that tries to connect; one of its own, since kazoo leaves sockets open when a handshake fails.
+    """
     out = folder / "out"
     out.unlink(missing_ok=True)
-    trying = forked.start(_connect, hosts, tls, environment=dict(os.environ), folder=folder, out=out, err=folder / "err")
+    trying = forked.start(
+        _connect, hosts, tls, environment=dict(os.environ), folder=folder, out=out, err=folder / "err"
+    )
     trying.join(PATIENCE)
     assert trying.exitcode == 0
     return out.read_text(encoding="utf-8").strip()
@@ -171,8 +205,14 @@ def test_nobody_there_is_one_clear_error():
 
 
 def test_names_that_nobody_has_are_told():
-    """A name that isn't known, and one that can't be: both are named, by who looks and by who joins; kazoo's thread ends by the second one."""
-    for hosts, why in (("nobody.invalid:2181", "Cannot resolve nobody.invalid"), ("a..b:2181", "label empty or too long")):
+    """
+    A name that isn't known, and one that can't be: both are named, by who looks and by who joins; kazoo's thread ends
+    by the second one.
+    """
+    for hosts, why in (
+        ("nobody.invalid:2181", "Cannot resolve nobody.invalid"),
+        ("a..b:2181", "label empty or too long"),
+    ):
         settings = ZooKeeper(hosts=hosts, session_timeout_seconds=6)
         with pytest.raises(UnreachableError, match=f"^ZooKeeper {re.escape(hosts)} can't be reached: .*{why}"):
             ZooKeeperCoordinator(settings, 0.5).connect()
@@ -183,8 +223,15 @@ def test_names_that_nobody_has_are_told():
 
 
 def test_a_host_that_is_off_takes_only_its_share():
-    """Packets to the first of two servers are lost: the other is asked within the session time-out, which would be over otherwise."""
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_server(("127.0.0.1", 0)) as other, contextlib.ExitStack() as queue:
+    """
+    Packets to the first of two servers are lost: the other is asked within the session time-out, which would be over
+    otherwise.
+    """
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as full,
+        socket.create_server(("127.0.0.1", 0)) as other,
+        contextlib.ExitStack() as queue,
+    ):
         for _ in range(2):  # as many as it holds; what comes after isn't answered
             waiting = queue.enter_context(socket.socket())
             waiting.setblocking(False)
@@ -205,13 +252,19 @@ def test_a_host_that_is_off_takes_only_its_share():
 
 
 def test_a_member_that_finds_nobody_says_so_once_and_waits(tmp_path):
-    """Servers that are started later: it says to whom it connects, and once why it can't; nothing is asked, and nothing kept to be asked, until they are there."""
+    """
+    Servers that are started later: it says to whom it connects, and once why it can't; nothing is asked, and nothing
+    kept to be asked, until they are there.
+    """
     servers = Ensemble(tmp_path / "servers")
     with capture_logs() as said, party(servers.hosts, session_timeout_seconds=SHORT) as those:
         first = those.join("first")
         until(lambda: any(line["log_level"] == "error" for line in said), "said")
         assert not first.reached
-        assert first.why_not_start() == f"nothing new is begun: ZooKeeper {servers.hosts} can't be reached: Connection refused"
+        assert (
+            first.why_not_start()
+            == f"nothing new is begun: ZooKeeper {servers.hosts} can't be reached: Connection refused"
+        )
         assert first.present() is None
         assert not first._client._queue
         try:
@@ -219,8 +272,15 @@ def test_a_member_that_finds_nobody_says_so_once_and_waits(tmp_path):
             until(lambda: first.lead(Role.CLEANER), "led")
             assert first.reached
             assert first.why_not_start() is None
-            told = [(line["log_level"], line["event"]) for line in said if "log_level" in line and line["log_level"] != "debug"]
-            assert told[:2] == [("info", "connecting to ZooKeeper"), ("error", "can't take part in elections; goes on trying")]
+            told = [
+                (line["log_level"], line["event"])
+                for line in said
+                if "log_level" in line and line["log_level"] != "debug"
+            ]
+            assert told[:2] == [
+                ("info", "connecting to ZooKeeper"),
+                ("error", "can't take part in elections; goes on trying"),
+            ]
             assert {event for _, event in told[2:]} == {"ZooKeeper"}
         finally:
             those.close()
@@ -231,6 +291,9 @@ def test_a_member_that_finds_nobody_says_so_once_and_waits(tmp_path):
 def test_who_only_looks_waits_a_few_seconds():
     """However long members' sessions are; a shorter one counts."""
     for session, waits in ((600, 5), (20, 5), (2, 2)):
-        settings = Settings(database={"url": "sqlite:////nowhere"}, zookeeper={"hosts": "127.0.0.1:1", "session_timeout_seconds": session})
+        settings = Settings(
+            database={"url": "sqlite:////nowhere"},
+            zookeeper={"hosts": "127.0.0.1:1", "session_timeout_seconds": session},
+        )
         assert open_coordinator(settings, lambda: None, patience_seconds=5)._link.timeout == waits
         assert open_coordinator(settings, lambda: None)._link.timeout == session

@@ -15,9 +15,9 @@ import yaml
 
 from compactor.acid.compaction import CompactionKind
 from compactor.daemon import Daemon
-from compactor.metastore.database import Database
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
 from compactor.roles import steps
 from compactor.settings import Settings
 from tests import forked
@@ -49,7 +49,9 @@ class Paused(Fleet):
 
     def run(self, *arguments):
         environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")}
-        done = forked.command(["--config", str(self.config), "--output", "json", *arguments], environment=environment, folder=self.folder)
+        done = forked.command(
+            ["--config", str(self.config), "--output", "json", *arguments], environment=environment, folder=self.folder
+        )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -93,14 +95,19 @@ class Paused(Fleet):
 def fleet(request, tmp_path):
     """On PostgreSQL; control state in a table of ours, or in ZooKeeper, whose sessions nobody here loses."""
     servers = request.getfixturevalue("zookeeper_1") if request.param == "zookeeper" else None
-    section = {"hosts": servers.hosts, "root": f"/control-{next(_roots)}", "session_timeout_seconds": 20} if servers else None
+    section = (
+        {"hosts": servers.hosts, "root": f"/control-{next(_roots)}", "session_timeout_seconds": 20} if servers else None
+    )
     made = Paused(url_of("4.0.0", request, tmp_path), tmp_path, section)
     yield made
     made.end()
 
 
 def test_a_paused_table_waits_while_others_run(fleet):
-    """Neither queued by the Initiator nor claimed when asked for by hand, and everybody is told why; readiness isn't touched; resumed, it is compacted."""
+    """
+    Neither queued by the Initiator nor claimed when asked for by hand, and everybody is told why; readiness isn't
+    touched; resumed, it is compacted.
+    """
     fleet.run("pause", "--table", "db.t", "--reason", "history is loaded")
     daemons = [fleet.daemon(name) for name in ("first", "second")]
     fleet.wait(lambda: fleet.compacted("u"), "u compacted and cleaned")
@@ -109,9 +116,14 @@ def test_a_paused_table_waits_while_others_run(fleet):
     asked = fleet.run("enqueue", "db.t")
     assert (asked["accepted"], asked["waits"]) == (True, "paused")
     for running in daemons:
-        fleet.wait(lambda running=running: fleet.waits(running, "history is loaded"), f"{running.name} says why it waits")
+        fleet.wait(
+            lambda running=running: fleet.waits(running, "history is loaded"), f"{running.name} says why it waits"
+        )
         fleet.wait(lambda running=running: fleet.ready(running), f"{running.name} is ready")
-        fleet.wait(lambda running=running: 'compactor_paused{scope="table:db.t"} 1.0' in fleet.fetch(running, "/metrics"), f"{running.name} shows it")
+        fleet.wait(
+            lambda running=running: 'compactor_paused{scope="table:db.t"} 1.0' in fleet.fetch(running, "/metrics"),
+            f"{running.name} shows it",
+        )
     (entry,) = fleet.run("queue", "db.t")
     assert (entry["state"], entry["waits"]) == ("initiated", "paused")
     assert entry["waits_because"].endswith("until somebody resumes: history is loaded")
@@ -124,7 +136,10 @@ def test_a_paused_table_waits_while_others_run(fleet):
 
 
 def test_a_pause_cancels_what_runs(fleet):
-    """A compaction that has done its work, and is to be verified: paused with --cancel it is undone and given back, and stays; resumed, it is compacted."""
+    """
+    A compaction that has done its work, and is to be verified: paused with --cancel it is undone and given back, and
+    stays; resumed, it is compacted.
+    """
     fleet.enqueue("t")
     reached, go = threading.Event(), threading.Event()
 
@@ -142,7 +157,10 @@ def test_a_pause_cancels_what_runs(fleet):
         seen = daemon.metrics.registry.get_sample_value
         fleet.wait(lambda: seen("compactor_paused", {"scope": "database:db"}) == 1, "seen")
         cycles = seen("compactor_cycle_duration_seconds_count", {"role": "control"})
-        fleet.wait(lambda: seen("compactor_cycle_duration_seconds_count", {"role": "control"}) > cycles + 1, "told to the worker")
+        fleet.wait(
+            lambda: seen("compactor_cycle_duration_seconds_count", {"role": "control"}) > cycles + 1,
+            "told to the worker",
+        )
         go.set()
         fleet.wait(lambda: seen("compactor_jobs_total", {"kind": "major", "outcome": "given-back"}) == 1, "given back")
         (entry,) = fleet.run("queue")

@@ -1,4 +1,7 @@
-"""Election, membership and control state by a real ZooKeeper: never two leaders, whatever is cut, killed or stopped; and the same interface by the database."""
+"""
+Election, membership and control state by a real ZooKeeper: never two leaders, whatever is cut, killed or stopped; and
+the same interface by the database.
+"""
 
 import json
 import threading
@@ -7,10 +10,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from compactor.coordination import Activity, ConflictError, Connection, Member, Role
-from compactor.coordination.database import DatabaseCoordinator
-from compactor.coordination.zookeeper import ZooKeeperCoordinator
+from compactor.coordination.sql.coordinator import DatabaseCoordinator
+from compactor.coordination.zk.coordinator import ZooKeeperCoordinator
 from compactor.errors import OwnershipLostError, SettingsError, UnreachableError
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from compactor.settings import ZooKeeper
 from tests.cluster.network import Relay
 from tests.cluster.parties import NUMBERS, PATIENCE, SHORT, UNDISTURBED, is_over, party, until
@@ -37,7 +40,10 @@ def test_one_leads_and_the_next_succeeds_at_once(zookeeper_1):
 
 
 def test_who_leaves_lets_go_before_others_can_lead(zookeeper_1, monkeypatch):
-    """The session, with its place in the line, is given back when the terms are over, and no new one begins: the next one leads before our client hears that it ended."""
+    """
+    The session, with its place in the line, is given back when the terms are over, and no new one begins: the next one
+    leads before our client hears that it ended.
+    """
     with party(zookeeper_1) as those:
         first = those.join("first")
         terms = [until(lambda role=role: first.lead(role), "led") for role in Role]
@@ -70,7 +76,10 @@ def test_stepping_back_lets_another_lead(zookeeper_1):
 
 
 def test_an_expired_session_is_noticed(zookeeper_1):
-    """A second client with the same id ends the session: the term is over for good, the other leads, and the first stands in line again."""
+    """
+    A second client with the same id ends the session: the term is over for good, the other leads, and the first stands
+    in line again.
+    """
     with Relay(zookeeper_1.ports[0]) as relay, party(zookeeper_1) as those:
         those.may_overlap = True  # nobody waits for the time-out of a session that somebody else ends; the database's mutex keeps the two apart
         first = those.join("first", f"127.0.0.1:{relay.port}")
@@ -95,7 +104,10 @@ def test_an_expired_session_is_noticed(zookeeper_1):
 
 
 def test_cut_off_it_lets_go_before_the_other_begins(zookeeper_1):
-    """Without any word from the network: SUSPENDED or LOST within the session time-out, nothing new is begun, the term is over; mended it stands in line."""
+    """
+    Without any word from the network: SUSPENDED or LOST within the session time-out, nothing new is begun, the term is
+    over; mended it stands in line.
+    """
     with Relay(zookeeper_1.ports[0]) as relay, party(zookeeper_1, session_timeout_seconds=SHORT) as those:
         first = those.join("first", f"127.0.0.1:{relay.port}")
         term = until(lambda: first.lead(Role.CLEANER), "led")
@@ -115,7 +127,10 @@ def test_cut_off_it_lets_go_before_the_other_begins(zookeeper_1):
 
 
 def test_a_session_shorter_than_asked_for_counts(tmp_path):
-    """The servers grant less than the settings say: a leader that is cut off lets go within what was granted, before the other begins."""
+    """
+    The servers grant less than the settings say: a leader that is cut off lets go within what was granted, before the
+    other begins.
+    """
     granted = 3000
     with (
         zookeeper(tmp_path / "servers", extra={"maxSessionTimeout": str(granted)}) as servers,
@@ -133,7 +148,10 @@ def test_a_session_shorter_than_asked_for_counts(tmp_path):
 
 
 def test_suspended_it_ends_what_it_began_and_begins_nothing(tmp_path):
-    """The only server is killed: the connection is suspended at once, and nothing new may be begun. A term goes on until the session may be over; lost, it is let go."""
+    """
+    The only server is killed: the connection is suspended at once, and nothing new may be begun. A term goes on until
+    the session may be over; lost, it is let go.
+    """
     with zookeeper(tmp_path / "servers") as servers, party(servers, session_timeout_seconds=12) as those:
         first = those.join("first")
         term = until(lambda: first.lead(Role.CLEANER), "led")
@@ -151,7 +169,10 @@ def test_suspended_it_ends_what_it_began_and_begins_nothing(tmp_path):
 
 
 def test_servers_die_and_the_leader_stays_one(zookeeper_3):
-    """The ensemble's leader is killed: sessions go on with the others. Two of three gone: nobody leads, nothing is begun; with a quorum again one leads."""
+    """
+    The ensemble's leader is killed: sessions go on with the others. Two of three gone: nobody leads, nothing is begun;
+    with a quorum again one leads.
+    """
     with party(zookeeper_3, session_timeout_seconds=4) as those:
         first, second = those.join("first"), those.join("second")
         until(lambda: any(one.lead(Role.CLEANER) for one in (first, second)), "led")
@@ -174,7 +195,10 @@ def test_a_stopped_server_is_left(zookeeper_3):
         term = until(lambda: first.lead(Role.CLEANER), "led")
         zookeeper_3.pause(number)
         try:
-            until(lambda: (zookeeper_3.mode((number + 1) % 3), zookeeper_3.mode((number + 2) % 3)).count("leader") == 1, "a new leader among the servers")
+            until(
+                lambda: (zookeeper_3.mode((number + 1) % 3), zookeeper_3.mode((number + 2) % 3)).count("leader") == 1,
+                "a new leader among the servers",
+            )
             assert until(lambda: first.lead(Role.CLEANER), "leads").epoch >= term.epoch
         finally:
             zookeeper_3.resume(number)
@@ -185,7 +209,11 @@ def make(request):
     """Makes coordinators of one place, by ZooKeeper or by PostgreSQL."""
     made, databases = [], []
     if request.param == "zookeeper":
-        settings = ZooKeeper(hosts=request.getfixturevalue("zookeeper_1").hosts, root=f"/party-{next(NUMBERS)}", session_timeout_seconds=UNDISTURBED)
+        settings = ZooKeeper(
+            hosts=request.getfixturevalue("zookeeper_1").hosts,
+            root=f"/party-{next(NUMBERS)}",
+            session_timeout_seconds=UNDISTURBED,
+        )
     else:
         url = request.getfixturevalue("postgres").create("4.0.0")
 
@@ -206,7 +234,9 @@ def make(request):
 
 
 def test_control_state_is_compared_and_set(make):
-    """Whoever read an older version doesn't write over a newer one; who watches is told; a key may lie below another."""
+    """
+    Whoever read an older version doesn't write over a newer one; who watches is told; a key may lie below another.
+    """
     one, other = make(), make()
     one.join(Member("one", "one", 1, "1"), [])
     until(one.present, "joined")
@@ -245,10 +275,22 @@ def test_ten_writers_at_once_lose_nothing(make):
 
 
 def test_old_and_new_versions_read_each_other(make):
-    """Fields that this version doesn't know are ignored and kept, in members' records and in control state; missing ones are empty."""
+    """
+    Fields that this version doesn't know are ignored and kept, in members' records and in control state; missing ones
+    are empty.
+    """
     newer, older = make(), make()
     newer.join(
-        Member("n" * 32, "new-host", 7, "9.0", ("cleaner", "worker"), (Activity("worker-1", True, "a table", "worker.ran"),), {"zone": {"name": "b"}}), []
+        Member(
+            "n" * 32,
+            "new-host",
+            7,
+            "9.0",
+            ("cleaner", "worker"),
+            (Activity("worker-1", True, "a table", "worker.ran"),),
+            {"zone": {"name": "b"}},
+        ),
+        [],
     )
     seen = until(lambda: next(iter(older.members()), None), "seen")
     assert seen.member.extra["zone"] == {"name": "b"}
@@ -257,7 +299,9 @@ def test_old_and_new_versions_read_each_other(make):
     newer.write("pause", {"all": {"reason": "upgrade", "approved_by": "ann"}, "schema": 2}, None)
     older.update("pause", lambda data: {**data, "all": {**data["all"], "reason": "still upgrading"}})
     assert newer.read("pause").data == {"all": {"reason": "still upgrading", "approved_by": "ann"}, "schema": 2}
-    assert Member.of({"instance": "x", "roles": "odd", "doing": [3, {"name": "a", "since": 5}]}) == Member("x", "", 0, "unknown", (), (Activity("a"),))
+    assert Member.of({"instance": "x", "roles": "odd", "doing": [3, {"name": "a", "since": 5}]}) == Member(
+        "x", "", 0, "unknown", (), (Activity("a"),)
+    )
 
 
 def test_what_each_is_doing_is_told(make):
@@ -265,7 +309,12 @@ def test_what_each_is_doing_is_told(make):
     one, other = make(), make()
     one.join(Member("one", "one", 1, "1"), [])
     one.report([Activity("cleaner", True, "db.t", "cleaner.trashed")])
-    until(lambda: [seen.member.doing for seen in other.members()] == [(Activity("cleaner", True, "db.t", "cleaner.trashed"),)], "told")
+    until(
+        lambda: (
+            [seen.member.doing for seen in other.members()] == [(Activity("cleaner", True, "db.t", "cleaner.trashed"),)]
+        ),
+        "told",
+    )
     assert all(seen.heartbeat_age_ms < 30_000 for seen in other.members())
 
 

@@ -1,4 +1,7 @@
-"""Tables in an encryption zone of HDFS, with a real KMS: compacted as any, and of a replication source handed to a change-management root in the same zone, or refused."""
+"""
+Tables in an encryption zone of HDFS, with a real KMS: compacted as any, and of a replication source handed to a
+change-management root in the same zone, or refused.
+"""
 
 import itertools
 from dataclasses import replace
@@ -69,7 +72,9 @@ def on_disk(server):
 @pytest.mark.parametrize("insert_only", [False, True])
 def test_a_table_in_a_zone_is_compacted(warehouse, hdfs, hdfs_directory, kind, insert_only):
     """The rows are the same before and after, and what lies on the DataNode's disk is encrypted."""
-    compact_there(warehouse, build(warehouse, count=500, insert_only=insert_only), hdfs_directory, kind, submitter=InProcess())
+    compact_there(
+        warehouse, build(warehouse, count=500, insert_only=insert_only), hdfs_directory, kind, submitter=InProcess()
+    )
     assert on_disk(hdfs)
     assert b"ORC" not in on_disk(hdfs)
 
@@ -77,7 +82,10 @@ def test_a_table_in_a_zone_is_compacted(warehouse, hdfs, hdfs_directory, kind, i
 @pytest.mark.hive
 @pytest.mark.parametrize(("root", "place"), [(place, place) for place in NAMES], indirect=["root"])
 def test_a_root_in_another_zone_is_refused_before_any_work(world, hive, root, place, hdfs_directory):
-    """The Initiator queues nothing, and the Worker refuses what Hive queued; both name the two zones, and nothing is compacted."""
+    """
+    The Initiator queues nothing, and the Worker refuses what Hive queued; both name the two zones, and nothing is
+    compacted.
+    """
     world.table(rows=4, insert_only=True)
     world.move(hdfs_directory)
     location = join(world.remote, "db.db", "t")
@@ -91,13 +99,18 @@ def test_a_root_in_another_zone_is_refused_before_any_work(world, hive, root, pl
     assert world.states() == []
     assert [state for state, _ in world.ended()] == ["refused", "did not initiate"]
     for _, message in world.ended():
-        assert message.startswith(f"{Reason.REPLICATION_SOURCE.value}: {location} is in encryption zone /warehouse/zone")
+        assert message.startswith(
+            f"{Reason.REPLICATION_SOURCE.value}: {location} is in encryption zone /warehouse/zone"
+        )
         assert f"the change-management root {root} in {NAMES[place]}" in message
 
 
 @pytest.mark.hive
 def test_a_cleaner_whose_root_is_in_another_zone_moves_nothing(world, hive, root, hdfs, hdfs_directory):
-    """The root was set anew after the compaction: a replica finds every file at its place until it is set right, and in the root then."""
+    """
+    The root was set anew after the compaction: a replica finds every file at its place until it is set right, and in
+    the root then.
+    """
     world.table(rows=4, insert_only=True)
     world.move(hdfs_directory)
     location = join(world.remote, "db.db", "t")
@@ -127,7 +140,10 @@ def test_a_cleaner_whose_root_is_in_another_zone_moves_nothing(world, hive, root
 @pytest.mark.parametrize("hive", ["4"], indirect=True)
 @pytest.mark.parametrize("root", ["no zone"], indirect=True)
 def test_what_was_dropped_stays_where_its_files_can_not_be_handed_over(world, root, hdfs_directory):
-    """A dropped table whose directory is an encryption zone of its own: refused before it is moved, with the directory above, and the root, in none."""
+    """
+    A dropped table whose directory is an encryption zone of its own: refused before it is moved, with the directory
+    above, and the root, in none.
+    """
     storage = storage_for(hdfs_directory)
     storage.write_small(join(hdfs_directory, "000000_0"), b"x")
     world.root(hdfs_directory.rpartition("/")[0])

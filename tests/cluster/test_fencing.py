@@ -1,4 +1,7 @@
-"""Stopped at a named step, succeeded by another daemon, continued later: rows, directories, queue and history are as if it had died."""
+"""
+Stopped at a named step, succeeded by another daemon, continued later: rows, directories, queue and history are as if it
+had died.
+"""
 
 import signal
 
@@ -13,7 +16,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(240
 
 @pytest.mark.parametrize("step", OWN_STEPS)
 def test_elected_by_zookeeper(fleet, step):
-    """Its session expires, its transactions end, its claims are given back: the second does everything, the first finds nothing left to do."""
+    """
+    Its session expires, its transactions end, its claims are given back: the second does everything, the first finds
+    nothing left to do.
+    """
     stop_succeed_continue(fleet, step)
 
 
@@ -33,7 +39,10 @@ def test_on_hive_3(fleet, step):
     indirect=["fleet"],
 )
 def test_clearing_up_after_the_dead(fleet, step):
-    """A worker is killed in its work; who clears up after it is stopped, a third one does it all; continued, the second takes nothing away that isn't the dead one's."""
+    """
+    A worker is killed in its work; who clears up after it is stopped, a third one does it all; continued, the second
+    takes nothing away that isn't the dead one's.
+    """
     dead = fleet.daemon("dead", stop_at=steps.WORKER_RAN)
     fleet.wait(dead.stopped, "at work")
     dead.send(signal.SIGKILL)

@@ -1,4 +1,7 @@
-"""Stopped, succeeded, continued, where nothing but the database elects: rows, directories, queue and history are as if it had died."""
+"""
+Stopped, succeeded, continued, where nothing but the database elects: rows, directories, queue and history are as if it
+had died.
+"""
 
 import pytest
 

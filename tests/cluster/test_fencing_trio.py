@@ -1,4 +1,7 @@
-"""Stopped, succeeded, continued, where three ZooKeeper servers elect and their leader dies meanwhile: rows, directories, queue and history are as if it had died."""
+"""
+Stopped, succeeded, continued, where three ZooKeeper servers elect and their leader dies meanwhile: rows, directories,
+queue and history are as if it had died.
+"""
 
 import pytest
 
@@ -10,5 +13,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(240
 @pytest.mark.parametrize("fleet", [("4.0.0", 3)], indirect=True)
 @pytest.mark.parametrize("step", OWN_STEPS)
 def test_whose_leader_dies_meanwhile(fleet, zookeeper_trio, step):
-    """Three ZooKeeper servers, whose leader is killed while the daemon is stopped, on hosts whose clocks differ by a quarter of an hour: the same end."""
+    """
+    Three ZooKeeper servers, whose leader is killed while the daemon is stopped, on hosts whose clocks differ by a
+    quarter of an hour: the same end.
+    """
     stop_succeed_continue(fleet, step, servers=zookeeper_trio, skew=450)

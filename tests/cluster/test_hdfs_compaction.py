@@ -1,4 +1,7 @@
-"""Whole compactions of tables on a real HDFS: the rows are the same before and after, by a reader that shares no code with us."""
+"""
+Whole compactions of tables on a real HDFS: the rows are the same before and after, by a reader that shares no code with
+us.
+"""
 
 from dataclasses import replace
 
@@ -7,11 +10,11 @@ from sqlalchemy import func
 
 from compactor.acid.compaction import CompactionKind
 from compactor.engine.compaction import Compaction
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
-from compactor.roles.cleaner import Cleaner
-from compactor.roles.initiator import Initiator
-from compactor.roles.worker import Worker
+from compactor.roles.cleaner.cleaner import Cleaner
+from compactor.roles.initiator.initiator import Initiator
+from compactor.roles.worker.worker import Worker
 from compactor.storage.location import join, name
 from compactor.storage.registry import storage_for
 from tests.cluster.mirror import fetch, put
@@ -93,7 +96,9 @@ def test_insert_only(warehouse, hdfs_directory):
 
 
 def test_what_belongs_to_the_table_is_carried_over(warehouse, hdfs_directory, hdfs):
-    """Owner, group, permission and access control list of the partition's directory; a file isn't executable by that."""
+    """
+    Owner, group, permission and access control list of the partition's directory; a file isn't executable by that.
+    """
     import hdfs_native
     from hdfs_native import AclEntry
 
@@ -110,7 +115,9 @@ def test_what_belongs_to_the_table_is_carried_over(warehouse, hdfs_directory, hd
     model = client.get_file_info(top)
 
     def acl(path):
-        return sorted((str(e.scope), str(e.type), e.name or "", str(e.permissions)) for e in client.get_acl_status(path).entries)
+        return sorted(
+            (str(e.scope), str(e.type), e.name or "", str(e.permissions)) for e in client.get_acl_status(path).entries
+        )
 
     for path in (f"{top}/{base}", f"{top}/{base}/bucket_00000", f"{top}/{base}/_orc_acid_version"):
         found = client.get_file_info(path)
@@ -141,7 +148,11 @@ class HdfsWorld(World):
         schema = self.database.schema
         for column in (schema.sds.c.location, schema.dbs.c.db_location_uri):
             for prefix in (f"file:{self.folder}/warehouse", f"{self.folder}/warehouse"):
-                self.hive.change(column.table.update().where(column.like(f"{prefix}%")).values({column: func.replace(column, prefix, self.remote)}))
+                self.hive.change(
+                    column.table.update()
+                    .where(column.like(f"{prefix}%"))
+                    .values({column: func.replace(column, prefix, self.remote)})
+                )
 
     def bring_back(self):
         """What lies on HDFS now, to be read here."""
@@ -157,7 +168,10 @@ def world(tmp_path):
 
 @pytest.mark.spark
 def test_the_roles_find_compact_and_clean(world, hdfs_directory, submitter):  # noqa: F811
-    """Initiator, Worker on Spark, and Cleaner on a catalog whose locations are on HDFS: a major, a minor with deletes, obsolete directories removed, rows as ever."""
+    """
+    Initiator, Worker on Spark, and Cleaner on a catalog whose locations are on HDFS: a major, a minor with deletes,
+    obsolete directories removed, rows as ever.
+    """
     world.submitter = Shared(submitter)
     world.services = world.new_services(hdfs={"conf_dir": str(_conf())}, initiator={"thresholds": {"delta_count": 3}})
     plain, kept = world.table("plain", rows=5), world.table("kept", rows=2)

@@ -1,4 +1,7 @@
-"""HDFS in trouble: safe mode, full quotas, DataNodes and NameNodes that die. A compaction goes on, or fails with one line and nothing half-published."""
+"""
+HDFS in trouble: safe mode, full quotas, DataNodes and NameNodes that die. A compaction goes on, or fails with one line
+and nothing half-published.
+"""
 
 import shutil
 import threading
@@ -10,11 +13,10 @@ import pytest
 from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
 from compactor.settings.stores import Hdfs
-from compactor.storage.hdfs_client import require_package
-from compactor.storage.hdfs_connections import connections
+from compactor.storage.hdfs.client import require_package
+from compactor.storage.hdfs.connections import connections
 from compactor.storage.location import join, parent, split
-from compactor.storage.options import StorageOptions
-from compactor.storage.registry import configure, storage_for
+from compactor.storage.registry import StorageOptions, configure, storage_for
 from tests.cluster.mirror import fetch, put
 from tests.cluster.network import Relay
 from tests.cluster.test_hdfs_compaction import Remote, build
@@ -125,7 +127,10 @@ def as_mallory(hdfs, monkeypatch):
 
 
 def test_a_private_directory_beside_the_table_refuses_no_compaction(hdfs_directory, hdfs, as_mallory):
-    """The NameNode counts what is below a directory only for who may look into all of it; a table's and a database's quota are noticed all the same."""
+    """
+    The NameNode counts what is below a directory only for who may look into all of it; a table's and a database's quota
+    are noticed all the same.
+    """
     storage, path = storage_for(hdfs_directory), split(hdfs_directory).path
     for name in ("db", "db/t", "db/t/p=1", "private"):
         storage.mkdir(join(hdfs_directory, name))
@@ -190,7 +195,9 @@ def test_a_datanode_that_dies_while_a_file_is_read(hdfs_directory, hdfs, node):
     configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, replication=2)))
     storage, data = storage_for(hdfs_directory), bytes(range(256)) * (1 << 16)
     storage.write_small(join(hdfs_directory, "f"), data)
-    hdfs.command("replicas", "wait", join(hdfs_directory, "f").removeprefix(hdfs.root), 2)  # the NameNode hears of the second one a little later
+    hdfs.command(
+        "replicas", "wait", join(hdfs_directory, "f").removeprefix(hdfs.root), 2
+    )  # the NameNode hears of the second one a little later
     with storage.open_read(join(hdfs_directory, "f")) as reader:
         pieces = reader.stream(0, reader.size)
         begun = next(pieces)
@@ -203,7 +210,10 @@ def test_a_datanode_that_dies_while_a_file_is_read(hdfs_directory, hdfs, node):
 
 
 def test_no_datanode_left_while_a_file_is_written(hdfs_directory, hdfs):
-    """The file can't be finished: unreachable, in one line, and it is gone. The client itself waits for ever now and then; we don't."""
+    """
+    The file can't be finished: unreachable, in one line, and it is gone. The client itself waits for ever now and then;
+    we don't.
+    """
     configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, rpc_timeout_seconds=5)))
     storage = storage_for(hdfs_directory)
     location = join(hdfs_directory, "f")
@@ -226,7 +236,10 @@ def _finish(writer):
 
 
 def test_a_call_that_hangs_takes_no_connection_from_others(hdfs_directory, hdfs):
-    """Whoever waits for DataNodes may do so for ever; the NameNode answers all others meanwhile, on the connection they have."""
+    """
+    Whoever waits for DataNodes may do so for ever; the NameNode answers all others meanwhile, on the connection they
+    have.
+    """
     configure(StorageOptions(hdfs=Hdfs(conf_dir=hdfs.conf, rpc_timeout_seconds=5)))
     storage = storage_for(hdfs_directory)
     namenode = frozenset({("127.0.0.1", int(hdfs.root.rpartition(":")[2]))})
@@ -272,7 +285,10 @@ def test_a_namenode_that_restarts_during_publication(ready, hdfs):
 
 
 def test_a_namenode_that_stays_away(ready, hdfs, tmp_path):
-    """As often as the configuration says it is asked again; then the file system is unreachable, and nothing was published."""
+    """
+    As often as the configuration says it is asked again; then the file system is unreachable, and nothing was
+    published.
+    """
     attempt, _, _ = ready
     before = visible(attempt.remote)
     impatient = changed(hdfs.conf, tmp_path, {"dfs.client.failover.max.attempts": "1"})
@@ -281,7 +297,14 @@ def test_a_namenode_that_stays_away(ready, hdfs, tmp_path):
     attempt.compaction._storage = attempt.compaction._staging._storage = storage
     hdfs.command("namenode", "stop", 0)
     try:
-        for ask in (storage.list_tree, storage.stat, storage.directories, storage.delete_tree, storage.room, storage.owner):
+        for ask in (
+            storage.list_tree,
+            storage.stat,
+            storage.directories,
+            storage.delete_tree,
+            storage.room,
+            storage.owner,
+        ):
             with pytest.raises(UnreachableError) as caught:
                 ask(attempt.remote)
             one_line(caught.value)
@@ -296,7 +319,10 @@ def test_a_namenode_that_stays_away(ready, hdfs, tmp_path):
 
 
 def test_a_namenode_that_hangs_is_succeeded_by_the_other(ha, tmp_path):
-    """It neither answers nor closes its connection: after the time limit the other one is asked, and what was being done is done once."""
+    """
+    It neither answers nor closes its connection: after the time limit the other one is asked, and what was being done
+    is done once.
+    """
     name = "dfs.namenode.rpc-address.ns1.nn1"
     ha.command("namenode", "activate", 0)
     with Relay(int(ha.setting("hdfs-site.xml", name).rpartition(":")[2])) as relay:

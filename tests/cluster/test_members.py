@@ -1,4 +1,7 @@
-"""Several daemons as their users see them: who is there, who leads, what happens when one is killed, cut off, of another version, or on a host with a wrong clock."""
+"""
+Several daemons as their users see them: who is there, who leads, what happens when one is killed, cut off, of another
+version, or on a host with a wrong clock.
+"""
 
 import itertools
 import json
@@ -10,7 +13,7 @@ from click.testing import CliRunner
 
 from compactor.cli.root import cli
 from compactor.coordination import Role
-from compactor.metastore.queue import Queue
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.roles import steps
 from tests.cluster.daemons import Fleet
 from tests.cluster.network import Relay
@@ -22,10 +25,15 @@ _roots = itertools.count(1)
 
 @pytest.fixture
 def fleet(request, tmp_path):
-    """Daemons on PostgreSQL; by parameter with ZooKeeper (unless told otherwise) or without. A session is over when its daemon is, not when the machine is busy."""
+    """
+    Daemons on PostgreSQL; by parameter with ZooKeeper (unless told otherwise) or without. A session is over when its
+    daemon is, not when the machine is busy.
+    """
     elected = getattr(request, "param", "zookeeper") == "zookeeper"
     servers = request.getfixturevalue("zookeeper_1") if elected else None
-    section = {"hosts": servers.hosts, "root": f"/members-{next(_roots)}", "session_timeout_seconds": 8} if servers else None
+    section = (
+        {"hosts": servers.hosts, "root": f"/members-{next(_roots)}", "session_timeout_seconds": 8} if servers else None
+    )
     made = Fleet(url_of("4.0.0", request, tmp_path), tmp_path, section)
     yield made
     made.end()
@@ -47,18 +55,32 @@ def metrics(running):
     address = next(event["http"] for event in running.events() if event["event"] == "started")
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
+    return {
+        name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    }
 
 
 def test_killed_it_is_succeeded(fleet):
-    """`compactor members` and the metrics show leader and standby, and after SIGKILL the one that is left, which leads."""
+    """
+    `compactor members` and the metrics show leader and standby, and after SIGKILL the one that is left, which leads.
+    """
     first = fleet.daemon("first")
     fleet.wait(lambda: leads_all(fleet, "first"), "led by the first")
     second = fleet.daemon("second")
     fleet.wait(lambda: fleet.seen("second") is not None and fleet.settled(), "settled")
     one, other = listed(fleet)
-    assert (one["host"], one["leads"], one["stands_by"], one["state"]) == ("first", ["initiator", "cleaner", "housekeeper"], [], "alive")
-    assert (other["host"], other["leads"], set(other["stands_by"]), other["state"]) == ("second", [], set(Role), "alive")
+    assert (one["host"], one["leads"], one["stands_by"], one["state"]) == (
+        "first",
+        ["initiator", "cleaner", "housekeeper"],
+        [],
+        "alive",
+    )
+    assert (other["host"], other["leads"], set(other["stands_by"]), other["state"]) == (
+        "second",
+        [],
+        set(Role),
+        "alive",
+    )
     assert one["roles"] == ["housekeeper", "initiator", "cleaner", "worker"]
     assert (one["pid"], other["pid"]) == (first.process.pid, second.process.pid)
     assert {activity["name"] for activity in one["doing"]} >= {"initiator", "cleaner", "housekeeper", "worker-1"}
@@ -75,8 +97,12 @@ def test_killed_it_is_succeeded(fleet):
     first.send(signal.SIGKILL)
     fleet.wait(lambda: leads_all(fleet, "second"), "led by the second")
     fleet.wait(lambda: metrics(second)["compactor_members"] == 1, "counted")
-    fleet.wait(lambda: metrics(second)['compactor_leader{role="cleaner"}'] == 1, "shown as leader")  # ZooKeeper may tell us before it tells the daemon
-    fleet.wait(lambda: metrics(second)['compactor_last_cycle_timestamp_seconds{role="cleaner"}'] > 0, "cleaned by the second")
+    fleet.wait(
+        lambda: metrics(second)['compactor_leader{role="cleaner"}'] == 1, "shown as leader"
+    )  # ZooKeeper may tell us before it tells the daemon
+    fleet.wait(
+        lambda: metrics(second)['compactor_last_cycle_timestamp_seconds{role="cleaner"}'] > 0, "cleaned by the second"
+    )
     assert metrics(second)['compactor_coordination_connection{by="zookeeper",state="connected"}'] == 1
     assert [record["host"] for record in listed(fleet)] == ["second"]
     second.send(signal.SIGTERM)
@@ -86,14 +112,24 @@ def test_killed_it_is_succeeded(fleet):
 
 @pytest.mark.parametrize("fleet", ["database"], indirect=True)
 def test_by_the_database_alone(fleet):
-    """Heartbeats lie in a table of our own: who went without a word is shown as gone, who left isn't shown; both may do cycles, one at a time."""
+    """
+    Heartbeats lie in a table of our own: who went without a word is shown as gone, who left isn't shown; both may do
+    cycles, one at a time.
+    """
     fleet.settings["members"] = {"heartbeat_seconds": 2}
     first, second = fleet.daemon("first"), fleet.daemon("second")
     fleet.wait(lambda: fleet.seen("first") and fleet.seen("second") and fleet.settled(), "settled")
     fleet.wait(lambda: [record["state"] for record in listed(fleet)] == ["alive", "alive"], "both listed")
-    fleet.wait(lambda: sorted(role for record in listed(fleet) for role in record["leads"]) == ["cleaner", "initiator"], "led")
+    fleet.wait(
+        lambda: sorted(role for record in listed(fleet) for role in record["leads"]) == ["cleaner", "initiator"], "led"
+    )
     first.send(signal.SIGKILL)
-    fleet.wait(lambda: [(record["host"], record["state"]) for record in listed(fleet)] == [("first", "gone"), ("second", "alive")], "noticed")
+    fleet.wait(
+        lambda: (
+            [(record["host"], record["state"]) for record in listed(fleet)] == [("first", "gone"), ("second", "alive")]
+        ),
+        "noticed",
+    )
     second.send(signal.SIGTERM)
     assert ended(second.process) == 0
     assert [record["host"] for record in listed(fleet)] == ["first"]
@@ -102,13 +138,23 @@ def test_by_the_database_alone(fleet):
 
 
 def test_cut_off_from_zookeeper_it_lets_go(fleet, zookeeper_1):
-    """The metastore answers it still: it begins nothing and isn't ready, the other leads and does the work; back, it stands by."""
+    """
+    The metastore answers it still: it begins nothing and isn't ready, the other leads and does the work; back, it
+    stands by.
+    """
     with Relay(zookeeper_1.ports[0]) as relay:
         section = fleet.settings["zookeeper"] | {"hosts": f"127.0.0.1:{relay.port}"}
-        first = fleet.daemon("first", zookeeper=section, initiator={"enabled": True, "interval_seconds": 3600, "thresholds": {"delta_count": 100}})
+        first = fleet.daemon(
+            "first",
+            zookeeper=section,
+            initiator={"enabled": True, "interval_seconds": 3600, "thresholds": {"delta_count": 100}},
+        )
         fleet.wait(lambda: leads_all(fleet, "first"), "led by the first")
         relay.cut()
-        fleet.wait(lambda: any(event.get("event", "").startswith("waiting: nothing new is begun") for event in first.events()), "nothing begun")
+        fleet.wait(
+            lambda: any(event.get("event", "").startswith("waiting: nothing new is begun") for event in first.events()),
+            "nothing begun",
+        )
         second = fleet.daemon("second")
         fleet.wait(lambda: leads_all(fleet, "second") and fleet.settled(), "done by the second")
         assert not any("worker.claimed" in str(event.get("step")) for event in first.events())
@@ -126,7 +172,10 @@ def test_cut_off_from_zookeeper_it_lets_go(fleet, zookeeper_1):
 @pytest.mark.parametrize("fleet", ["zookeeper", "database"], indirect=True)
 @pytest.mark.parametrize("step", [steps.WORKER_PUBLISHED, steps.CLEANER_TRASHED])
 def test_clocks_of_hosts_decide_nothing(fleet, step):
-    """Seven minutes ahead and seven behind, more than every time-out: nobody is taken for dead who lives, or the other way round."""
+    """
+    Seven minutes ahead and seven behind, more than every time-out: nobody is taken for dead who lives, or the other way
+    round.
+    """
     first = fleet.daemon("first", stop_at=step, skew=420)
     fleet.wait(first.stopped, "stopped")
     second = fleet.daemon("second", skew=-420)

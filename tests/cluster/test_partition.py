@@ -1,7 +1,8 @@
 """
 A partitioned network: a daemon in a network of its own, whose cable is pulled at a named step while it goes on working.
 
-It reaches its warehouse still, which is the worst that can happen: ZooKeeper and the metastore's database it doesn't. Nobody is told; packets are lost.
+It reaches its warehouse still, which is the worst that can happen: ZooKeeper and the metastore's database it doesn't.
+Nobody is told; packets are lost.
 """
 
 import contextlib
@@ -15,12 +16,12 @@ import pytest
 from sqlalchemy import make_url, text
 
 from compactor.coordination import Member, Role
-from compactor.coordination.clock import elapsed
-from compactor.coordination.zookeeper import ZooKeeperCoordinator
+from compactor.coordination.base import elapsed
+from compactor.coordination.zk.coordinator import ZooKeeperCoordinator
 from compactor.errors import CompactorError, OwnershipLostError
-from compactor.metastore.database import Database
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import QueueState
-from compactor.metastore.queue import Queue
 from compactor.roles import steps
 from compactor.settings import ZooKeeper
 from tests import forked
@@ -71,7 +72,10 @@ def away(fleet, island, zookeeper_1):
                 name,
                 network=island.namespace,
                 database=fleet.settings["database"]
-                | {"url": url.set(host=island.shore, port=database.port).render_as_string(hide_password=False), "connect_timeout_seconds": CONNECT_SECONDS},
+                | {
+                    "url": url.set(host=island.shore, port=database.port).render_as_string(hide_password=False),
+                    "connect_timeout_seconds": CONNECT_SECONDS,
+                },
                 zookeeper=fleet.settings["zookeeper"] | {"hosts": f"{island.shore}:{zookeeper.port}"},
                 **options,
             )
@@ -81,8 +85,8 @@ def away(fleet, island, zookeeper_1):
 
 def cut_succeed_mend(fleet, island, away, step):
     """
-    Cut off the first at a step and let it go on, let the second finish, mend the cable. What the first had committed, or queued, stays as it is and isn't done again;
-    what it hadn't is the second's alone.
+    Cut off the first at a step and let it go on, let the second finish, mend the cable. What the first had committed,
+    or queued, stays as it is and isn't done again; what it hadn't is the second's alone.
     """
     first = away("first", stop_at=step)
     fleet.wait(first.stopped, f"stopped at {step}")
@@ -95,13 +99,25 @@ def cut_succeed_mend(fleet, island, away, step):
     fleet.assert_rows()
     looked = passed(second, steps.INITIATOR_QUEUED)
     fleet.wait(lambda: passed(second, steps.INITIATOR_QUEUED) > looked, "looked at again by the second")
-    told = ("connection was lost", "can't be reached", "or can't tell: it lets go", "no answer", "is lost: the database ended")
-    fleet.wait(lambda: any(word in str(event) for event in first.events()[before:] for word in told), "noticed, with the cable still pulled")
+    told = (
+        "connection was lost",
+        "can't be reached",
+        "or can't tell: it lets go",
+        "no answer",
+        "is lost: the database ended",
+    )
+    fleet.wait(
+        lambda: any(word in str(event) for event in first.events()[before:] for word in told),
+        "noticed, with the cable still pulled",
+    )
     fleet.wait(lambda: fleet.seen("first") is None, "missed")
     island.mend()
     fleet.wait(lambda: fleet.seen("first") is not None, "seen again")
     role = "housekeeper" if step in steps.RECOVERY_STEPS else step.partition(".")[0]
-    fleet.wait(lambda: any(event.get("role", "").startswith(role) for event in first.events()[before:]), "at the end of the cycle that was cut off")
+    fleet.wait(
+        lambda: any(event.get("role", "").startswith(role) for event in first.events()[before:]),
+        "at the end of the cycle that was cut off",
+    )
     assert_as_if_one(fleet)
     for running in (first, second):
         running.send(signal.SIGTERM)
@@ -116,7 +132,10 @@ def cut_succeed_mend(fleet, island, away, step):
 
 
 def found_at(fleet, step):
-    """The base and the entry that the first leaves behind at a step: as far as it must have come, and no further. Nobody else is there."""
+    """
+    The base and the entry that the first leaves behind at a step: as far as it must have come, and no further. Nobody
+    else is there.
+    """
     queue = Queue(fleet.metastore)
     queued, history = queue.entries(), queue.history()
     assert [entry.state for entry in (*queued, *history)] in STATES[step]
@@ -132,7 +151,10 @@ def passed(running, step):
 
 @pytest.mark.parametrize("step", OWN_STEPS)
 def test_cut_off_with_its_warehouse(fleet, island, away, step):
-    """Its session expires, its transaction ends, another one does the work: what it goes on with comes to nothing; with the cable back it stands by."""
+    """
+    Its session expires, its transaction ends, another one does the work: what it goes on with comes to nothing; with
+    the cable back it stands by.
+    """
     cut_succeed_mend(fleet, island, away, step)
 
 
@@ -145,7 +167,10 @@ def test_on_hive_3(fleet, island, away, step):
 
 @pytest.mark.parametrize("step", steps.RECOVERY_STEPS)
 def test_cut_off_while_it_clears_up_after_the_dead(fleet, island, away, step):
-    """A worker is killed in its work; who clears up after it is cut off, another does it all: what the first goes on with takes nothing away that isn't the dead one's."""
+    """
+    A worker is killed in its work; who clears up after it is cut off, another does it all: what the first goes on with
+    takes nothing away that isn't the dead one's.
+    """
     dead = fleet.daemon("dead", stop_at=steps.WORKER_RAN)
     fleet.wait(dead.stopped, "at work")
     dead.send(signal.SIGKILL)
@@ -153,12 +178,23 @@ def test_cut_off_while_it_clears_up_after_the_dead(fleet, island, away, step):
 
 
 def test_no_statement_waits_for_ever(postgres, island, tmp_path):
-    """The cable is pulled while a program asks the database again and again: it is told that nobody answers, and not after the quarter of an hour TCP would take."""
+    """
+    The cable is pulled while a program asks the database again and again: it is told that nobody answers, and not after
+    the quarter of an hour TCP would take.
+    """
     url = make_url(postgres.create("4.0.0"))
     said = tmp_path / "said"
     with Relay(url.port, island.shore) as relay:
         address = url.set(host=island.shore, port=relay.port).render_as_string(hide_password=False)
-        asking = forked.start(_ask, address, island.namespace, environment=dict(os.environ), folder=tmp_path, out=said, err=tmp_path / "err")
+        asking = forked.start(
+            _ask,
+            address,
+            island.namespace,
+            environment=dict(os.environ),
+            folder=tmp_path,
+            out=said,
+            err=tmp_path / "err",
+        )
         try:
             deadline = time.monotonic() + PATIENCE
             while not (said.exists() and "answered" in said.read_text(encoding="utf-8")):
@@ -174,21 +210,32 @@ def test_no_statement_waits_for_ever(postgres, island, tmp_path):
 
 def test_a_server_cut_off_from_the_others_elects_nobody(island, tmp_path):
     """
-    One of three ZooKeeper servers, and a daemon's host with it: it answers for a while, but what it says of leadership isn't taken for true. The daemon has let go when
-    another begins, but for a tick, in which servers tell each other of sessions.
+    One of three ZooKeeper servers, and a daemon's host with it: it answers for a while, but what it says of leadership
+    isn't taken for true. The daemon has let go when another begins, but for a tick, in which servers tell each other of
+    sessions.
     """
     places = [(island.host, island.namespace), (island.shore, None), (island.shore, None)]
     with zookeeper(tmp_path / "servers", 3, extra={"syncLimit": "60"}, places=places) as servers:
         assert servers.leader() != 0
         said = tmp_path / "said"
-        first = forked.start(_lead, servers.address(0), island.namespace, environment=dict(os.environ), folder=tmp_path, out=said, err=tmp_path / "err")
+        first = forked.start(
+            _lead,
+            servers.address(0),
+            island.namespace,
+            environment=dict(os.environ),
+            folder=tmp_path,
+            out=said,
+            err=tmp_path / "err",
+        )
 
         def led():
             """When the first led."""
             whole = said.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
             return [float(line.removeprefix(LEADS)) for line in whole if line.startswith(LEADS)]
 
-        second = ZooKeeperCoordinator(ZooKeeper(hosts=f"{servers.address(1)},{servers.address(2)}", session_timeout_seconds=LEAD_SECONDS), 0.3)
+        second = ZooKeeperCoordinator(
+            ZooKeeper(hosts=f"{servers.address(1)},{servers.address(2)}", session_timeout_seconds=LEAD_SECONDS), 0.3
+        )
         try:
             until(lambda: said.exists() and led(), "the first leads")
             second.join(Member("second", "second", 2, "1"), Role)
@@ -209,7 +256,9 @@ def test_a_server_cut_off_from_the_others_elects_nobody(island, tmp_path):
 def _lead(hosts: str, network: Path) -> None:
     """Say when we lead, as often as that is so."""
     enter(network)
-    coordinator = ZooKeeperCoordinator(ZooKeeper(hosts=hosts, session_timeout_seconds=LEAD_SECONDS), 600)  # only reads, which such a server answers
+    coordinator = ZooKeeperCoordinator(
+        ZooKeeper(hosts=hosts, session_timeout_seconds=LEAD_SECONDS), 600
+    )  # only reads, which such a server answers
     coordinator.join(Member("first", "first", 1, "1"), Role)
     while True:
         if (term := coordinator.lead(Role.CLEANER)) is not None:

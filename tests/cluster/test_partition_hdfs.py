@@ -1,7 +1,9 @@
 """
-A daemon whose cable to HDFS is cut at a named step, NameNode and DataNodes at once, while ZooKeeper and the metastore's database stay within reach.
+A daemon whose cable to HDFS is cut at a named step, NameNode and DataNodes at once, while ZooKeeper and the metastore's
+database stay within reach.
 
-It leads and has its claim, so nobody succeeds it: it must say what is wrong, leave nothing half-published, and go on when the cable is back.
+It leads and has its claim, so nobody succeeds it: it must say what is wrong, leave nothing half-published, and go on
+when the cable is back.
 """
 
 import itertools
@@ -10,9 +12,10 @@ import signal
 import pytest
 from sqlalchemy import func
 
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueState
-from compactor.metastore.queue import Queue
-from compactor.roles import setbacks, steps
+from compactor.roles import steps
+from compactor.roles.worker import backoff
 from compactor.storage.location import join
 from compactor.storage.registry import storage_for
 from tests.cluster.daemons import PATIENT_TIMES, Fleet, run
@@ -32,7 +35,7 @@ PAUSE_SECONDS = 0.5
 
 def impatient(*arguments):
     """A daemon that tries again sooner what was given back."""
-    setbacks.FIRST_SECONDS = PAUSE_SECONDS
+    backoff.FIRST_SECONDS = PAUSE_SECONDS
     run(*arguments)
 
 
@@ -51,12 +54,24 @@ class HdfsFleet(Fleet):
         with self.database.transaction() as connection:
             for column in (schema.sds.c.location, schema.dbs.c.db_location_uri):
                 for prefix in (f"file:{folder}/warehouse", f"{folder}/warehouse"):
-                    connection.execute(column.table.update().where(column.like(f"{prefix}%")).values({column: func.replace(column, prefix, self.remote)}))
+                    connection.execute(
+                        column.table.update()
+                        .where(column.like(f"{prefix}%"))
+                        .values({column: func.replace(column, prefix, self.remote)})
+                    )
         self.place = join(self.remote, str(self.table.location.relative_to(folder / "warehouse")))
 
     def names(self):
         storage = storage_for(self.place)
-        return sorted({path.partition("/")[0] for path in (*storage.directories(self.place), *(file.path for file in storage.list_tree(self.place).files))})
+        return sorted(
+            {
+                path.partition("/")[0]
+                for path in (
+                    *storage.directories(self.place),
+                    *(file.path for file in storage.list_tree(self.place).files),
+                )
+            }
+        )
 
     def assert_rows(self):
         fetch(self.place, self.table.location)
@@ -89,7 +104,12 @@ def start(island, cable, away, hdfs, tmp_path):  # noqa: F811
     conf = changed(hdfs.conf, tmp_path / "impatient", {"dfs.client.failover.max.attempts": "1"})
 
     def daemon(name, **options):
-        return away(name, hdfs={"conf_dir": str(conf), "rpc_timeout_seconds": RPC_SECONDS}, http={"host": island.host, "port": 0}, **options)
+        return away(
+            name,
+            hdfs={"conf_dir": str(conf), "rpc_timeout_seconds": RPC_SECONDS},
+            http={"host": island.host, "port": 0},
+            **options,
+        )
 
     return daemon
 
@@ -97,14 +117,24 @@ def start(island, cable, away, hdfs, tmp_path):  # noqa: F811
 @pytest.mark.parametrize(
     ("step", "how"),
     [
-        *((step, "cut") for step in (steps.WORKER_LISTED, steps.WORKER_STAGED, steps.WORKER_RAN, steps.WORKER_VERIFIED, steps.CLEANER_TRASHED)),
+        *(
+            (step, "cut")
+            for step in (
+                steps.WORKER_LISTED,
+                steps.WORKER_STAGED,
+                steps.WORKER_RAN,
+                steps.WORKER_VERIFIED,
+                steps.CLEANER_TRASHED,
+            )
+        ),
         *((step, "refuse") for step in (steps.WORKER_VERIFIED, steps.CLEANER_TRASHED)),
     ],
 )
 def test_cut_off_from_its_warehouse(fleet, cable, start, step, how):
     """
-    Packets are lost, or refused: it says that HDFS can't be reached. What may have staged something keeps its claim as long as that can't be removed; what hasn't is
-    given back at once, and tried again. Readers see nothing new. With the cable back it is compacted in another attempt; what was half removed is put back, and removed.
+    Packets are lost, or refused: it says that HDFS can't be reached. What may have staged something keeps its claim as
+    long as that can't be removed; what hasn't is given back at once, and tried again. Readers see nothing new. With the
+    cable back it is compacted in another attempt; what was half removed is put back, and removed.
     """
     cut_mend(fleet, cable, start, step, how)
 
@@ -122,7 +152,9 @@ def cut_mend(fleet, cable, start, step, how):
     getattr(cable, how)()
     only.send(signal.SIGCONT)
     fleet.wait(lambda: told(only.events()[before:], step), "told")
-    assert how == "refuse" or "No route" not in str(told(only.events()[before:], step)), "packets weren't lost, but sent back"
+    assert how == "refuse" or "No route" not in str(told(only.events()[before:], step)), (
+        "packets weren't lost, but sent back"
+    )
     assert visible(fleet.place) == seen
     (entry,) = Queue(fleet.metastore).entries()
     assert entry.state in {

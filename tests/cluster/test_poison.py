@@ -1,4 +1,7 @@
-"""As tests/crash/test_poison.py, where ZooKeeper keeps the count: a daemon that starts gives back what the dead one had claimed before it has reached ZooKeeper."""
+"""
+As tests/crash/test_poison.py, where ZooKeeper keeps the count: a daemon that starts gives back what the dead one had
+claimed before it has reached ZooKeeper.
+"""
 
 import itertools
 

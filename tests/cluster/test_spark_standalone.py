@@ -1,4 +1,7 @@
-"""Applications on a standalone cluster: Master and Worker from PySpark's own jars; and on this machine alone, where a killed daemon leaves a driver behind."""
+"""
+Applications on a standalone cluster: Master and Worker from PySpark's own jars; and on this machine alone, where a
+killed daemon leaves a driver behind.
+"""
 
 import os
 import signal
@@ -9,12 +12,12 @@ from contextlib import ExitStack
 import pytest
 import yaml
 
-from compactor.engine.left_over import started_for
-from compactor.engine.session import SparkSubmitter
-from compactor.engine.submit_command import spark_home
-from compactor.engine.submit_mode import ApplicationSubmitter
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueState
-from compactor.metastore.queue import Queue
+from compactor.spark.application.command import spark_home
+from compactor.spark.application.orphans import started_for
+from compactor.spark.application.submitter import ApplicationSubmitter
+from compactor.spark.session.session import SparkSubmitter
 from tests.compacting import compact, settings
 from tests.crash.test_kill import SETTINGS, Scene, ended
 from tests.ports import free_port
@@ -30,15 +33,29 @@ def master(tmp_path_factory):
     port = free_port()
     address = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:
-        _start(stack, folder / "master", ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"], "I have been elected leader")
-        _start(stack, folder / "worker", ["worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "2g", "--webui-port", "0", address], "registered")
+        _start(
+            stack,
+            folder / "master",
+            ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
+            "I have been elected leader",
+        )
+        _start(
+            stack,
+            folder / "worker",
+            ["worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "2g", "--webui-port", "0", address],
+            "registered",
+        )
         yield address
 
 
 def _start(stack, folder, words, ready):
     folder.mkdir()
     log = folder / "log"
-    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(spark_home()), "SPARK_WORKER_DIR": str(folder)}
+    environment = os.environ | {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_WORKER_DIR": str(folder),
+    }
     with log.open("wb") as out:
         line = [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{words[0]}", *words[1:]]
         process = subprocess.Popen(line, stdout=out, stderr=out, env=environment, stdin=subprocess.DEVNULL, cwd=folder)
@@ -55,7 +72,13 @@ def _start(stack, folder, words, ready):
 @pytest.mark.parametrize(("mode", "kind"), [("submit", ApplicationSubmitter), ("session", SparkSubmitter)])
 def test_a_compaction_on_a_standalone_cluster(warehouse, master, mode, kind):
     """The same rows by an application whose driver is here and whose executor is there; its id is the Master's."""
-    section = settings(spark={"mode": mode, "master": master, "conf": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}})
+    section = settings(
+        spark={
+            "mode": mode,
+            "master": master,
+            "conf": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"},
+        }
+    )
     submitter = kind(section)
     seen, end = [], submitter.end
     submitter.end = lambda job: (seen.append(submitter.application(job)), end(job))
@@ -74,7 +97,11 @@ def test_a_compaction_on_a_standalone_cluster(warehouse, master, mode, kind):
 def scene(tmp_path):
     """A daemon with an application for each compaction, on this machine; an embedded metastore."""
     made = Scene(f"sqlite:///{tmp_path}/metastore.db", tmp_path)
-    sections = SETTINGS | {"database": {"url": made.url}, "spark": {"mode": "submit", "master": "local[1]"}, "worker": SETTINGS["worker"] | {"threads": 1}}
+    sections = SETTINGS | {
+        "database": {"url": made.url},
+        "spark": {"mode": "submit", "master": "local[1]"},
+        "worker": SETTINGS["worker"] | {"threads": 1},
+    }
     made.config.write_text(yaml.safe_dump(sections), encoding="utf-8")
     made.unhurried()
     yield made
@@ -82,7 +109,10 @@ def scene(tmp_path):
 
 
 def test_a_killed_daemons_driver_ends_and_the_next_attempt_succeeds(scene):
-    """A driver on this machine outlives its daemon, and goes when the next one has put up the fence; rows are as ever, and no compaction counts as failed."""
+    """
+    A driver on this machine outlives its daemon, and goes when the next one has put up the fence; rows are as ever, and
+    no compaction counts as failed.
+    """
     killed = scene.start(spark=True)
     place = lambda: list(scene.table.location.glob(".compactor-*/application/at-*"))  # noqa: E731
     scene.until(killed, place, "at work")

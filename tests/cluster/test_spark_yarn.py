@@ -1,4 +1,6 @@
-"""Applications on a real YARN: named and queued as asked, the same rows afterwards, ended when nobody wants them any more."""
+"""
+Applications on a real YARN: named and queued as asked, the same rows afterwards, ended when nobody wants them any more.
+"""
 
 import contextlib
 import os
@@ -13,13 +15,13 @@ import yaml
 from click.testing import CliRunner
 
 from compactor.cli.root import cli
-from compactor.engine.archive import build as build_archive
-from compactor.engine.session import SparkSubmitter
-from compactor.engine.submit import BrokenDownError, JobName
-from compactor.engine.submit_mode import ApplicationSubmitter
 from compactor.errors import CancelledError
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueState
-from compactor.metastore.queue import Queue
+from compactor.spark.application.submitter import ApplicationSubmitter
+from compactor.spark.archive import build as build_archive
+from compactor.spark.session.session import SparkSubmitter
+from compactor.spark.submitter import BrokenDownError, JobName
 from compactor.storage.registry import storage_for
 from tests.cluster import yarn as yarn_module
 from tests.cluster.hadoop.servers import UnavailableError
@@ -54,7 +56,13 @@ def yarn(yarn_server, hdfs, monkeypatch):
 
 
 def spark(mode="submit", deploy_mode="client", **conf):
-    return {"mode": mode, "master": "yarn", "deploy_mode": deploy_mode, "queue": "default", "conf": yarn_module.SMALL | conf}
+    return {
+        "mode": mode,
+        "master": "yarn",
+        "deploy_mode": deploy_mode,
+        "queue": "default",
+        "conf": yarn_module.SMALL | conf,
+    }
 
 
 def until(done, what, said=lambda: ""):
@@ -76,7 +84,9 @@ def test_a_compaction_by_what_an_archive_holds(warehouse, hdfs_directory, yarn, 
     """Driver and executors are in the cluster, with a Python that knows nothing of us but what was shipped."""
     base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     nodes = {"spark.executorEnv.COMPACTOR_PYTHON": str(base), "spark.yarn.appMasterEnv.COMPACTOR_PYTHON": str(base)}
-    section = settings(spark=spark(deploy_mode="cluster", **nodes) | {"archive": archive}, hdfs={"conf_dir": str(yarn.conf)})
+    section = settings(
+        spark=spark(deploy_mode="cluster", **nodes) | {"archive": archive}, hdfs={"conf_dir": str(yarn.conf)}
+    )
     submitter = ApplicationSubmitter(section)
     compact_there(warehouse, build(warehouse), hdfs_directory, submitter=submitter, settings=section, entry_id=42)
     submitter.stop()
@@ -84,15 +94,25 @@ def test_a_compaction_by_what_an_archive_holds(warehouse, hdfs_directory, yarn, 
 
 @pytest.mark.parametrize("deploy_mode", ["client", "cluster"])
 def test_a_compaction_is_an_application_of_its_own(warehouse, hdfs_directory, yarn, deploy_mode):
-    """Its name is the mandated one, its queue and memory are as the table asks, its tag is the attempt's; rows are as before, and it has finished."""
+    """
+    Its name is the mandated one, its queue and memory are as the table asks, its tag is the attempt's; rows are as
+    before, and it has finished.
+    """
     section = settings(spark=spark(deploy_mode=deploy_mode), hdfs={"conf_dir": str(yarn.conf)})
     submitter = ApplicationSubmitter(section)
     table = build(warehouse)
     table.parameters["compactor.hive.compactor.job.queue"] = "compaction"
-    attempt, _ = compact_there(warehouse, table, hdfs_directory, submitter=submitter, settings=section, entry_id=41, attempt=f"{deploy_mode}1")
+    attempt, _ = compact_there(
+        warehouse, table, hdfs_directory, submitter=submitter, settings=section, entry_id=41, attempt=f"{deploy_mode}1"
+    )
     submitter.stop()
     (found,) = yarn.applications(f"compactor-41.{deploy_mode}1")
-    assert (found.name, found.queue.removeprefix("root."), found.state, found.final) == ("testhost-compactor-db.t", "compaction", "FINISHED", "SUCCEEDED")
+    assert (found.name, found.queue.removeprefix("root."), found.state, found.final) == (
+        "testhost-compactor-db.t",
+        "compaction",
+        "FINISHED",
+        "SUCCEEDED",
+    )
     assert attempt.compaction.job.wishes.queue == "compaction"
     assert not [name for name in storage_for(hdfs_directory).directories(hdfs_directory) if name.startswith(".")]
 
@@ -100,7 +120,9 @@ def test_a_compaction_is_an_application_of_its_own(warehouse, hdfs_directory, ya
 @pytest.mark.usefixtures("no_session")
 def test_a_session_comes_back_after_its_application_was_killed(yarn):
     """What ran in it may be tried again, and runs in a new application; executors go when they have nothing to do."""
-    submitter = SparkSubmitter(settings(spark=spark("session", **{"spark.dynamicAllocation.executorIdleTimeout": "1s"})))
+    submitter = SparkSubmitter(
+        settings(spark=spark("session", **{"spark.dynamicAllocation.executorIdleTimeout": "1s"}))
+    )
     try:
         assert submitter.run(JobName("n", "1.a"), abs, [-1, -2]) == [1, 2]
         first = submitter.application(JobName("n", "1.a"))
@@ -127,7 +149,10 @@ def test_a_session_comes_back_after_its_application_was_killed(yarn):
 
 @pytest.mark.usefixtures("no_session")
 def test_a_session_for_which_there_is_no_room_can_be_cancelled(yarn, tmp_path):
-    """YARN takes its application and keeps it waiting. Who waits is cancelled all the same; the application, which nobody waits for any more, is ended."""
+    """
+    YARN takes its application and keeps it waiting. Who waits is cancelled all the same; the application, which nobody
+    waits for any more, is ended.
+    """
     half = {"spark.yarn.am.memory": "3500m"}
     holder = ApplicationSubmitter(settings(spark=spark(**IDLE, **half)))
     submitter = SparkSubmitter(settings(spark=spark("session", **half) | {"queue": "compaction"}))
@@ -138,17 +163,26 @@ def test_a_session_for_which_there_is_no_room_can_be_cancelled(yarn, tmp_path):
     ]
     try:
         threads[0].start()
-        until(lambda: [found for found in yarn.applications("compactor-91.a") if found.state == "RUNNING"], "room taken")
+        until(
+            lambda: [found for found in yarn.applications("compactor-91.a") if found.state == "RUNNING"], "room taken"
+        )
         threads[1].start()
         until(lambda: submitter._start is not None, "started")
         start = submitter._start
-        until(lambda: [found for found in yarn.applications(f"compactor-{start.key}") if found.state == "ACCEPTED"], "waiting")
+        until(
+            lambda: [found for found in yarn.applications(f"compactor-{start.key}") if found.state == "ACCEPTED"],
+            "waiting",
+        )
         cancel.set()
         threads[1].join(PATIENCE)
         assert not threads[1].is_alive()
         assert start.wait_until_cleared(PATIENCE)
         (found,) = yarn.applications(f"compactor-{start.key}")
-        assert (found.name, found.queue.removeprefix("root."), found.state) == ("testhost-compactor", "compaction", "KILLED")
+        assert (found.name, found.queue.removeprefix("root."), found.state) == (
+            "testhost-compactor",
+            "compaction",
+            "KILLED",
+        )
     finally:
         release.set()
         cancel.set()
@@ -164,7 +198,10 @@ def cancelled(submitter, job, event):
 
 
 class OnYarn(Scene):
-    """The daemon with an application for each compaction, whose driver is in the cluster; the warehouse is on this machine."""
+    """
+    The daemon with an application for each compaction, whose driver is in the cluster; the warehouse is on this
+    machine.
+    """
 
     def __init__(self, url, folder, **conf):
         super().__init__(url, folder)
@@ -172,8 +209,15 @@ class OnYarn(Scene):
 
     def write(self, **conf):
         """Settings for the next daemon."""
-        own = {"database": {"url": self.url}, "spark": spark(deploy_mode="cluster", **conf), "worker": SETTINGS["worker"] | {"threads": 1}}
-        self.config.write_text(yaml.safe_dump(SETTINGS | {"txn": {"timeout_seconds": 30}, "drain": {"timeout_seconds": 1}} | own), encoding="utf-8")
+        own = {
+            "database": {"url": self.url},
+            "spark": spark(deploy_mode="cluster", **conf),
+            "worker": SETTINGS["worker"] | {"threads": 1},
+        }
+        self.config.write_text(
+            yaml.safe_dump(SETTINGS | {"txn": {"timeout_seconds": 30}, "drain": {"timeout_seconds": 1}} | own),
+            encoding="utf-8",
+        )
 
     def application(self):
         """The id that is stored with the entry that is worked on."""
@@ -206,7 +250,10 @@ def at_work(scene, process):
 
 @pytest.mark.postgres
 def test_a_killed_daemons_application_is_ended_and_the_next_attempt_succeeds(scene, yarn):
-    """The fence first, then the application, by what was stored and by its tag; no compaction counts as failed, rows are as ever."""
+    """
+    The fence first, then the application, by what was stored and by its tag; no compaction counts as failed, rows are
+    as ever.
+    """
     killed = scene.start(spark=True)
     left = at_work(scene, killed)
     os.kill(killed.pid, signal.SIGKILL)
@@ -230,12 +277,17 @@ def test_a_killed_daemons_application_is_ended_and_the_next_attempt_succeeds(sce
 
 @pytest.mark.postgres
 def test_cancel_ends_the_application(scene, yarn):
-    """`compactor cancel --wait` returns when the worker has undone what it did; the entry ended aborted, and the application is over."""
+    """
+    `compactor cancel --wait` returns when the worker has undone what it did; the entry ended aborted, and the
+    application is over.
+    """
     scene.write(**IDLE)
     process = scene.start(spark=True)
     running = at_work(scene, process)
     (entry,) = Queue(scene.metastore).entries(QueueState.WORKING)
-    done = CliRunner().invoke(cli, ["--config", str(scene.config), "cancel", str(entry.id), "--wait", "--timeout", "120"])
+    done = CliRunner().invoke(
+        cli, ["--config", str(scene.config), "cancel", str(entry.id), "--wait", "--timeout", "120"]
+    )
     assert done.exit_code == 0, done.stderr
     assert Queue(scene.metastore).entry(entry.id).state is QueueState.ABORTED
     state = {}

@@ -1,4 +1,7 @@
-"""A rolling upgrade: two versions that are really installed, side by side on one metastore; the queue goes on, and what only one of them knows does no harm."""
+"""
+A rolling upgrade: two versions that are really installed, side by side on one metastore; the queue goes on, and what
+only one of them knows does no harm.
+"""
 
 import itertools
 import signal
@@ -8,9 +11,9 @@ import yaml
 
 from compactor.acid.compaction import CompactionKind
 from compactor.coordination import Role
-from compactor.metastore.database import Database
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
 from compactor.metrics import version
 from tests.cluster.daemons import PATIENT_TIMES, Fleet, Running
 from tests.cluster.versions import CHANGES, NEWER, Installed
@@ -24,7 +27,7 @@ import sys
 from compactor.control.records import HOLDS, Pause, with_pause
 from compactor.control.scope import Scope
 from compactor.coordination import open_coordinator
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from compactor.settings import load_settings
 from pathlib import Path
 
@@ -62,7 +65,11 @@ class Mixed(Fleet):
         home.mkdir()
         config = home / "compactor.yaml"
         config.write_text(
-            yaml.safe_dump(self.settings | {"host": name, "initiator": {"interval_seconds": 0.5, "thresholds": {"delta_count": 1000}}}), encoding="utf-8"
+            yaml.safe_dump(
+                self.settings
+                | {"host": name, "initiator": {"interval_seconds": 0.5, "thresholds": {"delta_count": 1000}}}
+            ),
+            encoding="utf-8",
         )
         process = installed.daemon(config, home, home / "log")
         self.processes.append(process)
@@ -74,7 +81,13 @@ class Mixed(Fleet):
 
     def compacted_by(self, table):
         """The version of the worker that compacted it, once it is cleaned."""
-        return next((entry.worker_version for entry in Queue(self.metastore).history(QueueState.SUCCEEDED, entity=Entity("db", table))), None)
+        return next(
+            (
+                entry.worker_version
+                for entry in Queue(self.metastore).history(QueueState.SUCCEEDED, entity=Entity("db", table))
+            ),
+            None,
+        )
 
     def leads(self, name):
         seen = self.seen(name)
@@ -96,7 +109,9 @@ class Mixed(Fleet):
 def fleet(request, tmp_path):
     """On PostgreSQL; coordinated by the database, or by ZooKeeper."""
     servers = request.getfixturevalue("zookeeper_1") if request.param == "zookeeper" else None
-    section = {"hosts": servers.hosts, "root": f"/upgrade-{next(_roots)}", "session_timeout_seconds": 20} if servers else None
+    section = (
+        {"hosts": servers.hosts, "root": f"/upgrade-{next(_roots)}", "session_timeout_seconds": 20} if servers else None
+    )
     made = Mixed(url_of("4.0.0", request, tmp_path), tmp_path, section)
     yield made
     made.end()
@@ -106,19 +121,25 @@ def lists_both(fleet, installed):
     """Whether the command line of one version lists both daemons, alive and at work."""
     listed = installed.command(fleet.config, "members")
     shown = [(one["host"], one["version"], one["state"]) for one in listed]
-    at_work = all({activity["name"] for activity in one["doing"]} >= {"initiator", "cleaner", "worker-1"} for one in listed)
+    at_work = all(
+        {activity["name"] for activity in one["doing"]} >= {"initiator", "cleaner", "worker-1"} for one in listed
+    )
     return at_work and shown == [("first", fleet.old.number, "alive"), ("second", fleet.new.number, "alive")]
 
 
 def test_rolling_upgrade(fleet):
     """
-    The old one leads and works; the new one stands by, and both list both. Stopped, the old one is succeeded by the new one, which works through what is queued.
-    Then an old one comes back, and somebody pauses by a kind that only the new one knows: it holds the old one's workers entirely, the new one's as it is meant.
+    The old one leads and works; the new one stands by, and both list both. Stopped, the old one is succeeded by the new
+    one, which works through what is queued. Then an old one comes back, and somebody pauses by a kind that only the new
+    one knows: it holds the old one's workers entirely, the new one's as it is meant.
     """
     old, new = fleet.old, fleet.new
     assert old.number != new.number
     first = fleet.start(old, "first")
-    fleet.wait(lambda: fleet.leads("first") or (fleet.settings.get("zookeeper") is None and fleet.seen("first")), "the old one leads")
+    fleet.wait(
+        lambda: fleet.leads("first") or (fleet.settings.get("zookeeper") is None and fleet.seen("first")),
+        "the old one leads",
+    )
     fleet.enqueue("t")
     fleet.wait(lambda: fleet.compacted_by("t"), "compacted and cleaned")
     assert fleet.compacted_by("t") == old.number
@@ -127,7 +148,10 @@ def test_rolling_upgrade(fleet):
     fleet.wait(lambda: fleet.seen("first") and fleet.seen("second"), "both there")
     for installed in (old, new):
         fleet.wait(lambda installed=installed: lists_both(fleet, installed), f"both listed by {installed.number}")
-    fleet.wait(lambda: (seen := fleet.seen("second")) and seen.member.extra["zone"] == {"name": "b"}, "seen with what only the new one tells")
+    fleet.wait(
+        lambda: (seen := fleet.seen("second")) and seen.member.extra["zone"] == {"name": "b"},
+        "seen with what only the new one tells",
+    )
 
     old.command(fleet.config, "pause", "--table", "db.u", "--reason", "until the new one has taken over")
     fleet.enqueue("u")
@@ -141,7 +165,10 @@ def test_rolling_upgrade(fleet):
     fleet.wait(lambda: fleet.seen("third"), "an old one is back")
     new.run(PAUSE, str(fleet.config))
     held = "'owner:ann', which only a newer version understands, is paused"
-    fleet.wait(lambda: any(held in event["event"] for event in third.events() if event.get("role") == "control"), "the old one holds everything")
+    fleet.wait(
+        lambda: any(held in event["event"] for event in third.events() if event.get("role") == "control"),
+        "the old one holds everything",
+    )
     fleet.enqueue("w")
     fleet.wait(lambda: fleet.compacted_by("w"), "compacted and cleaned")
     assert fleet.compacted_by("w") == new.number

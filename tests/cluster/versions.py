@@ -1,8 +1,10 @@
 """
-Two versions of our package installed side by side, each into a folder of its own, and their daemons and command lines as processes.
+Two versions of our package installed side by side, each into a folder of its own, and their daemons and command lines
+as processes.
 
-The older is today's source; the newer is the same with a larger number, a field more in its members' records, and a kind of pause that today's source doesn't know. As
-a program this file is a daemon of whichever version its PYTHONPATH names: `python versions.py SETTINGS`.
+The older is today's source; the newer is the same with a larger number, a field more in its members' records, and a
+kind of pause that today's source doesn't know. As a program this file is a daemon of whichever version its PYTHONPATH
+names: `python versions.py SETTINGS`.
 """
 
 import json
@@ -16,7 +18,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 NEWER = "99.0.0"
 CHANGES = {
     "coordination/model.py": [
-        ('"roles": list(self.roles)}\n        return', '"roles": list(self.roles), "zone": {"name": "b"}}\n        return'),
+        (
+            '"roles": list(self.roles)}\n        return',
+            '"roles": list(self.roles), "zone": {"name": "b"}}\n        return',
+        ),
     ],
     "control/scope.py": [
         ('    TABLE = "table"\n', '    TABLE = "table"\n    OWNER = "owner"\n'),
@@ -35,7 +40,15 @@ class Program:
 
     def __init__(self, command: list[str], environment: dict[str, str], folder: Path, log: Path) -> None:
         with log.open("ab") as out:
-            self._process = subprocess.Popen(command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
         self.pid = self._process.pid
 
     @property
@@ -67,7 +80,9 @@ class Installed:
         shutil.copytree(PROJECT / "compactor", folder / "compactor", ignore=shutil.ignore_patterns("__pycache__"))
         metadata = folder / f"compactor-{number}.dist-info"
         metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: compactor\nVersion: {number}\n", encoding="utf-8")
+        (metadata / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: compactor\nVersion: {number}\n", encoding="utf-8"
+        )
         for name, pairs in (changes or {}).items():
             path = folder / "compactor" / name
             source = path.read_text(encoding="utf-8")
@@ -86,14 +101,22 @@ class Installed:
     def run(self, code: str, *arguments: str) -> str:
         """What a piece of Python prints that is run with this version."""
         done = subprocess.run(
-            [sys.executable, "-c", code, *arguments], env=self.environment(), cwd=self.folder, capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "-c", code, *arguments],
+            env=self.environment(),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def command(self, config: Path, *arguments: str):
         """The answer of the command line."""
-        return json.loads(self.run("from compactor.cli import main; main()", "--config", str(config), "--output", "json", *arguments))
+        return json.loads(
+            self.run("from compactor.cli import main; main()", "--config", str(config), "--output", "json", *arguments)
+        )
 
 
 def _main(config: str) -> int:

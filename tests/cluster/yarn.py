@@ -7,14 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from compactor.engine.submit_command import spark_home
+from compactor.spark.application.command import spark_home
 from tests.cluster.hadoop.servers import HadoopServer
 
 JARS = f"local:{Path(sys.prefix) / 'lib' / f'python{sys.version_info.major}.{sys.version_info.minor}' / 'site-packages' / 'pyspark' / 'jars'}/*"
 HERE = {"SPARK_LOCAL_IP": "127.0.0.1"}
-"""For every process of Spark's: it would take any other address that this machine has, such as one of a cable that another test is about to cut."""
+"""
+For every process of Spark's: it would take any other address that this machine has, such as one of a cable that another
+test is about to cut.
+"""
 SMALL = {
-    **{f"spark.{where}.{name}": value for where in ("yarn.appMasterEnv", "executorEnv") for name, value in HERE.items()},
+    **{
+        f"spark.{where}.{name}": value for where in ("yarn.appMasterEnv", "executorEnv") for name, value in HERE.items()
+    },
     "spark.yarn.jars": JARS,  # nothing of Spark is uploaded
     "spark.executor.memory": "512m",
     "spark.executor.memoryOverhead": "512m",
@@ -59,14 +64,21 @@ class Yarn:
         """
         All of them, or those with a tag, whatever became of them.
 
-        The ResourceManager's own list: Hadoop's command is two JVMs that take seconds of both cores, and tests look again and again.
+        The ResourceManager's own list: Hadoop's command is two JVMs that take seconds of both cores, and tests look
+        again and again.
         """
         rows = [line.split("\t") for line in self.server.command("applications") if line.startswith("application_")]
         return [Application(*cells[:6]) for cells in rows if not tags or set(tags) & set(cells[6].split(","))]
 
     def kill(self, application):
         """As an administrator does."""
-        line = [str(spark_home() / "bin" / "spark-class"), "org.apache.hadoop.yarn.client.cli.ApplicationCLI", "application", "-kill", application]
+        line = [
+            str(spark_home() / "bin" / "spark-class"),
+            "org.apache.hadoop.yarn.client.cli.ApplicationCLI",
+            "application",
+            "-kill",
+            application,
+        ]
         environment = os.environ | self.environment() | {"SPARK_HOME": str(spark_home())}
         subprocess.run(line, capture_output=True, timeout=180, check=True, env=environment)
 

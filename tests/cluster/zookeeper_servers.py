@@ -67,7 +67,9 @@ class Ensemble:
             raise UnavailableError("Java isn't installed")
         self.folder, self.nodes, self._extra, self._java = folder, nodes, dict(extra or {}), java
         ports = free_ports(4 * nodes)
-        self.ports, self._quorum, self._election, self.secure_ports = (ports[i * nodes : (i + 1) * nodes] for i in range(4))
+        self.ports, self._quorum, self._election, self.secure_ports = (
+            ports[i * nodes : (i + 1) * nodes] for i in range(4)
+        )
         self._secure = secure
         self._places = places or [("127.0.0.1", None)] * nodes
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -113,14 +115,28 @@ class Ensemble:
                 lines[f"server.{other + 1}"] = f"{self._places[other][0]}:{self._quorum[other]}:{self._election[other]}"
         config = home / "zoo.cfg"
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
-        options = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.forceSync=no"]
+        options = [
+            "-Xmx96m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dzookeeper.jmx.log4j.disable=true",
+            "-Dzookeeper.forceSync=no",
+        ]
         options += [f"-Dlog4j2.configurationFile={self.folder}/log4j2.properties", *self._java]
         network = self._places[number][1]
         inside = [] if network is None else ["nsenter", f"--net={network}"]
         log = (home / "log").open("ab")
         with log:
             self.processes[number] = subprocess.Popen(
-                [*inside, "java", *options, "-cp", jars(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)],
+                [
+                    *inside,
+                    "java",
+                    *options,
+                    "-cp",
+                    jars(),
+                    "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                    str(config),
+                ],
                 cwd=home,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -141,7 +157,10 @@ class Ensemble:
 
     def mode(self, number: int) -> str:
         """leader, follower, standalone; empty while it doesn't serve."""
-        with contextlib.suppress(OSError), socket.create_connection((self._places[number][0], self.ports[number]), timeout=2) as connection:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((self._places[number][0], self.ports[number]), timeout=2) as connection,
+        ):
             connection.sendall(b"srvr")
             answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
             return next((line.removeprefix("Mode: ") for line in answer.splitlines() if line.startswith("Mode: ")), "")

@@ -1,4 +1,7 @@
-"""TERM to the daemon and everything that it started, at once: as systemd's KillMode=control-group sends it, or a terminal that closes."""
+"""
+TERM to the daemon and everything that it started, at once: as systemd's KillMode=control-group sends it, or a terminal
+that closes.
+"""
 
 import os
 import signal
@@ -11,7 +14,10 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(240)]
 
 
 def test_a_session_that_is_ended_with_the_daemon_fails_no_entry(scene):  # noqa: F811 - the fixture
-    """Spark's JVM dies of it while it works: the entry is undone and given back, nothing is failed, and the next start compacts it."""
+    """
+    Spark's JVM dies of it while it works: the entry is undone and given back, nothing is failed, and the next start
+    compacts it.
+    """
     scene.unhurried()
     process = scene.start(spark=True)
     scene.until(process, lambda: any(event["event"] == "spark session started" for event in scene.events()), "at work")

@@ -1,4 +1,7 @@
-"""The daemon, killed with SIGKILL at each named step of Worker and Cleaner: the next start converges to the same end, and no row changes."""
+"""
+The daemon, killed with SIGKILL at each named step of Worker and Cleaner: the next start converges to the same end, and
+no row changes.
+"""
 
 import contextlib
 import json
@@ -17,9 +20,9 @@ import yaml
 from compactor.acid.compaction import CompactionKind
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
-from compactor.metastore.database import Database
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
 from compactor.roles import steps
 from tests.crash import launcher
 from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
@@ -76,7 +79,9 @@ class Scene:
             txn.insert(table, [(7, "last")])
 
     def unhurried(self) -> None:
-        """Before it is started: where no transaction's time-out is waited for, and Spark takes the machine for itself."""
+        """
+        Before it is started: where no transaction's time-out is waited for, and Spark takes the machine for itself.
+        """
         settings = yaml.safe_load(self.config.read_text(encoding="utf-8"))
         self.config.write_text(yaml.safe_dump(settings | UNHURRIED), encoding="utf-8")
 
@@ -105,7 +110,9 @@ class Scene:
         """Wait for a state of the world; the daemon must not end before."""
         deadline = time.monotonic() + PATIENCE
         while not done():
-            assert process.exitcode is None, f"the daemon ended with {process.exitcode} before {what}:\n{self.said()[-4000:]}"
+            assert process.exitcode is None, (
+                f"the daemon ended with {process.exitcode} before {what}:\n{self.said()[-4000:]}"
+            )
             assert time.monotonic() < deadline, f"not {what}:\n{self.said()[-6000:]}"
             time.sleep(0.05)
 
@@ -133,7 +140,9 @@ class Scene:
             assert_as_expected(self.warehouse, self.table)
 
     def port(self) -> int:
-        return next(int(event["http"].rsplit(":", 1)[1]) for event in reversed(self.events()) if event["event"] == "started")
+        return next(
+            int(event["http"].rsplit(":", 1)[1]) for event in reversed(self.events()) if event["event"] == "started"
+        )
 
 
 def send(process: BaseProcess, number: int) -> None:
@@ -182,7 +191,10 @@ def kill_and_converge(scene: Scene, step: str, *, spark: bool = False) -> None:
 
 
 def given_back_and_compacted(scene: Scene) -> None:
-    """The entry of a daemon that ended in order is in the queue again, nothing failed, nothing hidden stayed; the next start compacts it."""
+    """
+    The entry of a daemon that ended in order is in the queue again, nothing failed, nothing hidden stayed; the next
+    start compacts it.
+    """
     queue = Queue(scene.metastore)
     assert queue.history(QueueState.FAILED) == []
     assert [entry.state for entry in queue.entries()] == [QueueState.INITIATED]
@@ -199,7 +211,13 @@ def test_killed_at_any_step_it_converges(scene, step):
     kill_and_converge(scene, step)
 
 
-SHARED = [steps.WORKER_LOCKED, steps.WORKER_STAGED, steps.WORKER_PUBLISHED, steps.WORKER_COMMITTED, steps.CLEANER_TRASHED]
+SHARED = [
+    steps.WORKER_LOCKED,
+    steps.WORKER_STAGED,
+    steps.WORKER_PUBLISHED,
+    steps.WORKER_COMMITTED,
+    steps.CLEANER_TRASHED,
+]
 
 
 @pytest.mark.postgres
@@ -213,9 +231,14 @@ def test_killed_on_a_shared_metastore_it_converges(scene, step):
 NOTHING_BY_ITSELF = {"thresholds": {"delta_count": 1000, "delta_ratio": 1000.0, "aborted_count": 1000}}
 
 
-@pytest.mark.parametrize(("step", "waits"), [(steps.WORKER_COMMITTED, False), (steps.WORKER_COMMITTED, True), (steps.CLEANER_MARKED, True)])
+@pytest.mark.parametrize(
+    ("step", "waits"), [(steps.WORKER_COMMITTED, False), (steps.WORKER_COMMITTED, True), (steps.CLEANER_MARKED, True)]
+)
 def test_killed_between_two_parts_the_rest_is_done(scene, step, waits):
-    """A compaction that somebody asked for, and that is too large for one: nobody else would look at the table, and all of it is done all the same."""
+    """
+    A compaction that somebody asked for, and that is too large for one: nobody else would look at the table, and all of
+    it is done all the same.
+    """
     rest_is_done(scene, step, waits=waits)
 
 
@@ -242,7 +265,11 @@ def rest_is_done(scene: Scene, step: str, *, waits: bool) -> None:
     scene.config.write_text(yaml.safe_dump(changed), encoding="utf-8")
     before = scene.starts()
     again = scene.start()
-    scene.until(again, lambda: scene.starts() > before and scene.settled() and len(scene.names()) == 1, "settled as one directory")
+    scene.until(
+        again,
+        lambda: scene.starts() > before and scene.settled() and len(scene.names()) == 1,
+        "settled as one directory",
+    )
     assert scene.drain(again) == 0
     scene.assert_rows()
 
@@ -286,12 +313,16 @@ def test_hup_takes_over_what_it_can(scene):
     changed["worker"]["threads"] = 1
     scene.config.write_text(yaml.safe_dump(changed), encoding="utf-8")
     send(process, signal.SIGHUP)
-    scene.until(process, lambda: any(event["event"] == "these settings need a restart" for event in scene.events()), "reloaded")
+    scene.until(
+        process, lambda: any(event["event"] == "these settings need a restart" for event in scene.events()), "reloaded"
+    )
     (reloaded,) = [event for event in scene.events() if event["event"] == "settings reloaded"]
     assert reloaded["changed"] == ["cleaner.interval_seconds"]
     scene.config.write_text("database: 5", encoding="utf-8")
     send(process, signal.SIGHUP)
-    scene.until(process, lambda: any(event["event"] == "settings not reloaded" for event in scene.events()), "refused to reload")
+    scene.until(
+        process, lambda: any(event["event"] == "settings not reloaded" for event in scene.events()), "refused to reload"
+    )
     assert scene.drain(process) == 0
 
 

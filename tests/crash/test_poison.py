@@ -1,4 +1,7 @@
-"""A compaction that takes its daemon down each time it is tried: after three deaths its entry is set aside, and the daemon goes on with the others."""
+"""
+A compaction that takes its daemon down each time it is tried: after three deaths its entry is set aside, and the daemon
+goes on with the others.
+"""
 
 import signal
 
@@ -6,11 +9,11 @@ import pytest
 import yaml
 
 from compactor.acid.compaction import CompactionKind
-from compactor.metastore.database import Database
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
 from compactor.roles import steps
-from compactor.roles.breakdowns import ATTEMPTS
+from compactor.roles.worker.failures import ATTEMPTS
 from tests.crash.test_kill import Scene, ended
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]

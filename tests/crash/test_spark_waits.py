@@ -1,4 +1,6 @@
-"""TERM to a daemon whose Spark never comes, as while YARN's queue is full: it ends in time, and nothing is lost or left."""
+"""
+TERM to a daemon whose Spark never comes, as while YARN's queue is full: it ends in time, and nothing is lost or left.
+"""
 
 import signal
 
@@ -15,7 +17,9 @@ def test_a_daemon_that_waits_for_spark_drains(scene, tmp_path, monkeypatch):  # 
     """What waits is cancelled when the drain's time is over, undone and given back; the next start compacts it."""
     monkeypatch.setenv("SPARK_HOME", str(fake_spark.install(tmp_path / "spark")))
     monkeypatch.setenv("FAKE_SPARK", "wait")
-    scene.config.write_text(yaml.safe_dump(SETTINGS | {"database": {"url": scene.url}, "drain": {"timeout_seconds": 0.1}}), encoding="utf-8")
+    scene.config.write_text(
+        yaml.safe_dump(SETTINGS | {"database": {"url": scene.url}, "drain": {"timeout_seconds": 0.1}}), encoding="utf-8"
+    )
     process = scene.start(spark=True)
     scene.until(process, lambda: list(scene.folder.glob("compactor-spark-*")), "waiting for Spark")
     send(process, signal.SIGTERM)

@@ -1,4 +1,7 @@
-"""What the real Hive 4.0.1 left, put back to life: its metastore in a PostgreSQL database, its warehouse in a folder; and our daemon on both, in this process."""
+"""
+What the real Hive 4.0.1 left, put back to life: its metastore in a PostgreSQL database, its warehouse in a folder; and
+our daemon on both, in this process.
+"""
 
 import re
 import time
@@ -11,9 +14,9 @@ from sqlalchemy import func, select
 from compactor.acid.compaction import CompactionKind
 from compactor.daemon import Daemon
 from compactor.demo.rows import MetastoreLedger
-from compactor.metastore.database import Database
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
 from compactor.settings import Settings
 from tests.compacting import NothingRuns
 from tests.fixtures import hive
@@ -37,7 +40,10 @@ SECTIONS = {
     "host": "here",
     "user": "compactor",
 }
-"""Quick cycles, small stripes are recoded as ever; nobody keeps house, so that what is gone afterwards is Worker's and Cleaner's doing."""
+"""
+Quick cycles, small stripes are recoded as ever; nobody keeps house, so that what is gone afterwards is Worker's and
+Cleaner's doing.
+"""
 
 
 class Shared(NothingRuns):
@@ -105,7 +111,11 @@ class Lab:
         shift = self.database.read(self.database.now_ms) - age_ms - newest
         moved = {"txn_started": txns.c.txn_started + shift, "txn_last_heartbeat": txns.c.txn_last_heartbeat + shift}
         self.hive.change(txns.update().where(txns.c.txn_id > 0).values(moved))
-        self.hive.change(components.update().values(ctc_timestamp=components.c.ctc_timestamp + func.make_interval(0, 0, 0, 0, 0, 0, shift / 1000)))
+        self.hive.change(
+            components.update().values(
+                ctc_timestamp=components.c.ctc_timestamp + func.make_interval(0, 0, 0, 0, 0, 0, shift / 1000)
+            )
+        )
 
     @property
     def hive(self) -> Hive:
@@ -145,7 +155,10 @@ class Lab:
         seen = self.snapshot(table)
         found = []
         for _, path, keys in facts.directories:
-            shown = tuple(None if key == NULL_PARTITION and kind != "string" else key for key, (_, kind) in zip(keys, facts.partition_keys, strict=True))
+            shown = tuple(
+                None if key == NULL_PARTITION and kind != "string" else key
+                for key, (_, kind) in zip(keys, facts.partition_keys, strict=True)
+            )
             rows = read_directory(self.warehouse / path, facts.schema, seen, insert_only=facts.insert_only)
             found.extend((key, (*row, *shown)) for key, row in rows)
         return sorted(found, key=repr)
@@ -161,7 +174,9 @@ class Lab:
     def table_rows(self, name: str, *columns: str):
         """Rows of a metastore table as a sorted list of tuples of text, NULL as None: comparable with a dump's."""
         table = getattr(self.database.schema, name)
-        found = self.database.read(lambda connection: connection.execute(select(*(table.c[column] for column in columns))).all())
+        found = self.database.read(
+            lambda connection: connection.execute(select(*(table.c[column] for column in columns))).all()
+        )
         return sorted(([None if value is None else str(value) for value in row] for row in found), key=repr)
 
     def close(self) -> None:

@@ -1,4 +1,6 @@
-"""The command line and a daemon, each in processes of their own, on the metastore that Hive 4.0.1 left in PostgreSQL."""
+"""
+The command line and a daemon, each in processes of their own, on the metastore that Hive 4.0.1 left in PostgreSQL.
+"""
 
 import json
 import os
@@ -17,7 +19,10 @@ from tests.daemon.lab import OPEN_TXN, PATIENCE, SECTIONS, Lab, printed, until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
-SETTINGS = SECTIONS | {"log": {"format": "json", "level": "info"}, "spark": {"master": "local[1]", "conf": {"spark.ui.enabled": False}}}
+SETTINGS = SECTIONS | {
+    "log": {"format": "json", "level": "info"},
+    "spark": {"master": "local[1]", "conf": {"spark.ui.enabled": False}},
+}
 
 
 @dataclass
@@ -42,10 +47,17 @@ class Site:
 
     @property
     def environment(self):
-        return {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {"TMPDIR": str(self.lab.folder), "NO_COLOR": "1"}
+        return {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {
+            "TMPDIR": str(self.lab.folder),
+            "NO_COLOR": "1",
+        }
 
     def run(self, *arguments, form="json"):
-        done = forked.command(["--config", str(self.config), "--output", form, *arguments], environment=self.environment, folder=self.lab.folder)
+        done = forked.command(
+            ["--config", str(self.config), "--output", form, *arguments],
+            environment=self.environment,
+            folder=self.lab.folder,
+        )
         assert "Traceback" not in done.stderr
         return Answer(done.returncode, done.stdout, done.stderr)
 
@@ -53,7 +65,13 @@ class Site:
         with self.log.open("ab") as log:
             command = [sys.executable, "-m", "compactor.cli", "--config", str(self.config), "run"]
             return subprocess.Popen(
-                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.lab.folder
+                command,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=self.lab.folder,
             )
 
 
@@ -66,7 +84,8 @@ def site(tmp_path, postgres):
 
 def test_from_request_to_history(site):
     """
-    Look, ask, wait, look again: while no daemon runs a request waits; then it is compacted, held back by transaction 97, cleaned when that has ended.
+    Look, ask, wait, look again: while no daemon runs a request waits; then it is compacted, held back by transaction
+    97, cleaned when that has ended.
 
     Exit codes: 0 done, 1 failed, 3 nothing to do, 4 refused, 5 unreachable.
     """
@@ -96,7 +115,9 @@ def test_from_request_to_history(site):
     daemon = site.start()
     try:
         waited = site.run("enqueue", target, "--wait")
-        assert (waited.code, waited.json["state"], waited.json["highest_write_id"]) == (0, "ready for cleaning", 6), waited.err
+        assert (waited.code, waited.json["state"], waited.json["highest_write_id"]) == (0, "ready for cleaning", 6), (
+            waited.err
+        )
         odd = site.run("enqueue", "fx.odd_parts", "--partition", "k=c/d/n=2", "--type", "minor", "--wait")
         assert (odd.code, odd.json["state"]) == (0, "ready for cleaning"), odd.err
         refused = site.run("enqueue", "fx.part_acid/dt=2024-01-03", "--wait")

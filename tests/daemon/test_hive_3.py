@@ -1,4 +1,7 @@
-"""The daemon on a metastore of Hive 3.1 in PostgreSQL: directories without transaction in their names, `_metadata_acid`, cleaning held back by locks alone."""
+"""
+The daemon on a metastore of Hive 3.1 in PostgreSQL: directories without transaction in their names, `_metadata_acid`,
+cleaning held back by locks alone.
+"""
 
 from dataclasses import dataclass
 
@@ -8,9 +11,9 @@ from compactor.acid.compaction import CompactionKind
 from compactor.demo.ledger import COMMITTED
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
-from compactor.metastore.database import Database
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
 from tests.daemon.lab import Shared, pass_cycles, running, until
 from tests.metastore.actor import Hive
 from tests.metastore.servers import UnavailableError
@@ -27,7 +30,10 @@ def change(row):
 
 
 def build(warehouse):
-    """Plain, grown by inserts alone, bucketed, partitioned, converted, insert-only tables; updates, deletes, aborted writers."""
+    """
+    Plain, grown by inserts alone, bucketed, partitioned, converted, insert-only tables; updates, deletes, aborted
+    writers.
+    """
     plain = warehouse.create_table("d", "plain", COLUMNS)
     bucketed = warehouse.create_table("d", "bucketed", COLUMNS, buckets=2, bucket_columns=["id"])
     grown = warehouse.create_table("d", "grown", COLUMNS)
@@ -37,7 +43,15 @@ def build(warehouse):
     warehouse.write_original(migrated, [(1, "old"), (2, "old")])
     warehouse.write_original(migrated, [(3, "old")])
     warehouse.convert(migrated)
-    for table, key in ((plain, None), (grown, None), (bucketed, None), (parts, ["a b"]), (parts, ["c/d"]), (migrated, None), (only, None)):
+    for table, key in (
+        (plain, None),
+        (grown, None),
+        (bucketed, None),
+        (parts, ["a b"]),
+        (parts, ["c/d"]),
+        (migrated, None),
+        (only, None),
+    ):
         for start in (10, 20, 30):
             with warehouse.begin() as txn:
                 txn.insert(table, [(start + number, "new") for number in range(4)], key)
@@ -62,7 +76,9 @@ class World:
 
     @property
     def directories(self):
-        return [(table, name, directory.location) for table in self.tables for name, directory in table.directories.items()]
+        return [
+            (table, name, directory.location) for table in self.tables for name, directory in table.directories.items()
+        ]
 
     def names(self, location):
         return sorted(path.name for path in location.iterdir())
@@ -76,14 +92,19 @@ def world(request, tmp_path_factory, postgres, submitter):
     except UnavailableError as error:
         missing(str(error))
     with Database(url) as database:
-        warehouse = Warehouse(tmp_path_factory.mktemp(request.param) / "warehouse", MetastoreLedger(database), CatalogRows(database))
+        warehouse = Warehouse(
+            tmp_path_factory.mktemp(request.param) / "warehouse", MetastoreLedger(database), CatalogRows(database)
+        )
         made = World(request.param, url, database, warehouse, build(warehouse))
         queue, reader = Queue(database), Hive(database)
         lock = reader.lock("d.plain")
         with running(url, Shared(submitter)) as daemon:
             for table, name, _ in made.directories:
                 assert queue.enqueue(Entity("d", table.name, name), CompactionKind(request.param)).accepted
-            until(lambda: [entry.entity for entry in queue.entries()] in ([Entity("d", "plain")], []), "all but the locked table cleaned")
+            until(
+                lambda: [entry.entity for entry in queue.entries()] in ([Entity("d", "plain")], []),
+                "all but the locked table cleaned",
+            )
             pass_cycles(daemon, "cleaner")
             if queue.entries():
                 assert [entry.state for entry in queue.entries()] == [QueueState.READY_FOR_CLEANING]
@@ -113,8 +134,8 @@ def test_hive_3_reads_the_same(world, hive_3, mode):
 
 def test_directories_have_no_transaction_in_their_names(world):
     """
-    One base with `_metadata_acid`, also where a minor would need two renames, which 3.1 can't make one; one delta where there were but inserts. An aborted write
-    above the result waits for a later compaction.
+    One base with `_metadata_acid`, also where a minor would need two renames, which 3.1 can't make one; one delta where
+    there were but inserts. An aborted write above the result waits for a later compaction.
     """
     for table, _, location in world.directories:
         if table.insert_only and world.kind == "minor":
@@ -128,21 +149,30 @@ def test_directories_have_no_transaction_in_their_names(world):
             assert names == ["delta_0000001_0000003", *above]
         else:
             assert names == [f"base_{high:07d}", *above], table.name
-            assert (location / names[0] / "_metadata_acid").read_text() == '{"thisFileVersion":"0","dataFormat":"compacted"}'
+            assert (
+                location / names[0] / "_metadata_acid"
+            ).read_text() == '{"thisFileVersion":"0","dataFormat":"compacted"}'
 
 
 def test_entries_end_in_states_that_hive_3_knows(world):
     """
-    Succeeded; a minor compaction of an insert-only table, which Hive 3.1 doesn't have, is failed. Locks and components are gone where it is cleaned; those of
-    aborted writes to a partitioned table stay until the whole table is swept, which isn't due here, and those above the result until a later compaction.
+    Succeeded; a minor compaction of an insert-only table, which Hive 3.1 doesn't have, is failed. Locks and components
+    are gone where it is cleaned; those of aborted writes to a partitioned table stay until the whole table is swept,
+    which isn't due here, and those above the result until a later compaction.
     """
     ended = {str(entry.entity): entry.state for entry in Queue(world.database).history()}
     refused = {"d.only"} if world.kind == "minor" else set()
     assert ended == {
-        f"d.{table.name}" + (f"/{name}" if name else ""): QueueState.REFUSED if table.insert_only and refused else QueueState.SUCCEEDED
+        f"d.{table.name}" + (f"/{name}" if name else ""): QueueState.REFUSED
+        if table.insert_only and refused
+        else QueueState.SUCCEEDED
         for table, name, _ in world.directories
     }
     schema, actor = world.database.schema, Hive(world.database)
     assert not actor.rows(schema.hive_locks, "hl_lock_ext_id")
-    assert {f"d.{table}" for (table,) in actor.rows(schema.txn_components, "tc_table")} == {"d.parts", "d.grown", "d.only"}
+    assert {f"d.{table}" for (table,) in actor.rows(schema.txn_components, "tc_table")} == {
+        "d.parts",
+        "d.grown",
+        "d.only",
+    }
     assert {f"d.{table}" for (table,) in actor.rows(schema.completed_txn_components, "ctc_table")} == refused

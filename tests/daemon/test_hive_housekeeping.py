@@ -1,4 +1,7 @@
-"""House kept on the metastore that Hive 4.0.1 left: hundreds of rows go, and no reader sees another row; the silent transaction goes when its time is over."""
+"""
+House kept on the metastore that Hive 4.0.1 left: hundreds of rows go, and no reader sees another row; the silent
+transaction goes when its time is over.
+"""
 
 import pytest
 
@@ -8,7 +11,12 @@ from tests.daemon.lab import OPEN_TXN, TABLES, UNREADABLE, Lab, Shared, pass_cyc
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
-ASKED = [Entity("fx", "aborted"), Entity("fx", "mm_aborted"), Entity("fx", "migrated"), Entity("fx", "part_acid", "dt=2024-01-01")]
+ASKED = [
+    Entity("fx", "aborted"),
+    Entity("fx", "mm_aborted"),
+    Entity("fx", "migrated"),
+    Entity("fx", "part_acid", "dt=2024-01-01"),
+]
 ALWAYS = {"enabled": "always", "interval_seconds": 0.2}
 
 
@@ -30,8 +38,8 @@ def state_of(lab, txn):
 
 def test_a_purge_changes_no_row_and_a_time_out_frees_the_cleaner(lab, submitter):
     """
-    Transaction 97 has been silent for an hour. With a longer time-out it stays open, though everything else that is over is purged around it; with a shorter one
-    it is aborted, and what it held back is cleaned without anybody's help.
+    Transaction 97 has been silent for an hour. With a longer time-out it stays open, though everything else that is
+    over is purged around it; with a shorter one it is aborted, and what it held back is cleaned without anybody's help.
     """
     for entity in ASKED:
         assert lab.queue.enqueue(entity, CompactionKind.MAJOR).accepted
@@ -48,6 +56,8 @@ def test_a_purge_changes_no_row_and_a_time_out_frees_the_cleaner(lab, submitter)
         until(lambda: not lab.queue.entries(), "all cleaned")
         pass_cycles(daemon, "housekeeper")
     assert state_of(lab, OPEN_TXN) == "a"
-    assert {(entry.entity, entry.state) for entry in lab.history().values()} == {(entity, QueueState.SUCCEEDED) for entity in ASKED}
+    assert {(entry.entity, entry.state) for entry in lab.history().values()} == {
+        (entity, QueueState.SUCCEEDED) for entity in ASKED
+    }
     assert not lab.table_rows("hive_locks", "hl_lock_ext_id")
     assert_rows(lab)

@@ -1,9 +1,24 @@
-"""The Initiator on the metastore that Hive 4.0.1 left: it finds by itself what is due, and then nothing more; rows as Hive printed them."""
+"""
+The Initiator on the metastore that Hive 4.0.1 left: it finds by itself what is due, and then nothing more; rows as Hive
+printed them.
+"""
 
 import pytest
 
 from compactor.metastore.model import Entity, QueueState
-from tests.daemon.lab import OPEN_TXN, TABLES, UNREADABLE, Lab, Shared, hive_files, pass_cycles, printed, running, until, without_txn
+from tests.daemon.lab import (
+    OPEN_TXN,
+    TABLES,
+    UNREADABLE,
+    Lab,
+    Shared,
+    hive_files,
+    pass_cycles,
+    printed,
+    running,
+    until,
+    without_txn,
+)
 from tests.fixtures import hive
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -29,7 +44,10 @@ def asked(lab):
 
 
 def settle(lab, daemon):
-    """Wait until nothing is left to work on, and then for full scans that began after that; returns what had been queued before them."""
+    """
+    Wait until nothing is left to work on, and then for full scans that began after that; returns what had been queued
+    before them.
+    """
     pass_cycles(daemon, "initiator", 1)
     until(lambda: not lab.waiting(), "all done by the workers")
     before = asked(lab)
@@ -39,14 +57,19 @@ def settle(lab, daemon):
 
 def test_it_queues_what_is_due_and_then_nothing_more(lab, submitter):
     """
-    Full scans again and again, with thresholds that everything meets: each table and partition that Hive would compact, once; never what Hive would refuse.
+    Full scans again and again, with thresholds that everything meets: each table and partition that Hive would compact,
+    once; never what Hive would refuse.
 
     When transaction 97 has been aborted, its table is due too, and everything is cleaned; then nothing is due any more.
     """
     refused = {
-        Entity("fx", row["CC_TABLE"], row["CC_PARTITION"]) for row in hive.metastore("after-major").rows["COMPLETED_COMPACTIONS"] if row["CC_STATE"] == "c"
+        Entity("fx", row["CC_TABLE"], row["CC_PARTITION"])
+        for row in hive.metastore("after-major").rows["COMPLETED_COMPACTIONS"]
+        if row["CC_STATE"] == "c"
     }
-    everything = {Entity("fx", table.name, partition) for table in TABLES.values() for partition, _, _ in table.directories}
+    everything = {
+        Entity("fx", table.name, partition) for table in TABLES.values() for partition, _, _ in table.directories
+    }
     only_aborted = Entity("fx", "aborted_part", "dt=p3")
     with running(lab.url, Shared(submitter), initiator=EAGER) as daemon:
         first = settle(lab, daemon)

@@ -1,7 +1,9 @@
 """
-The daemon on what Hive 4.0.1 itself left: its metastore in PostgreSQL, its warehouse. What comes out is compared with what Hive's own compactor left there.
+The daemon on what Hive 4.0.1 itself left: its metastore in PostgreSQL, its warehouse. What comes out is compared with
+what Hive's own compactor left there.
 
-The requests are those that Hive was given, in the same order; transaction 97 is open meanwhile, as it was then, and aborted in the end.
+The requests are those that Hive was given, in the same order; transaction 97 is open meanwhile, as it was then, and
+aborted in the end.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from compactor.acid.names import ORIGINALS_FILE
-from compactor.metastore.cleaning import Cleaning
+from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.model import Entity, QueueState
 from compactor.reasons import Reason
 from tests.daemon.lab import (
@@ -80,7 +82,9 @@ def _look(seen, daemon):
     seen.waiting = {entry.id: entry for entry in lab.queue.entries()}
     seen.refused = set(lab.history())
     seen.blockers = {ready.entry.id: ready.blockers for ready in Cleaning(lab.database).ready_for_cleaning()}
-    seen.blocked = daemon.metrics.registry.get_sample_value("compactor_cleaner_blocked_entries", {"reason": Reason.OPEN_TRANSACTION.value})
+    seen.blocked = daemon.metrics.registry.get_sample_value(
+        "compactor_cleaner_blocked_entries", {"reason": Reason.OPEN_TRANSACTION.value}
+    )
     seen.files_waiting = lab.files()
     seen.rows_waiting = {table: lab.rows(table) for table in TABLES}
     seen.components_waiting = lab.table_rows("txn_components", "tc_txnid", "tc_operation_type")
@@ -90,11 +94,17 @@ def _look(seen, daemon):
 def hive_ended(snapshot):
     """How Hive's own compactions ended, by id: (table, partition, state, highest write id)."""
     rows = hive.metastore(snapshot).rows["COMPLETED_COMPACTIONS"]
-    return {int(row["CC_ID"]): (row["CC_TABLE"], row["CC_PARTITION"], row["CC_STATE"], row["CC_HIGHEST_WRITE_ID"]) for row in rows}
+    return {
+        int(row["CC_ID"]): (row["CC_TABLE"], row["CC_PARTITION"], row["CC_STATE"], row["CC_HIGHEST_WRITE_ID"])
+        for row in rows
+    }
 
 
 def test_an_old_open_transaction_holds_back_all_cleaning(done):
-    """As with Hive: whatever isn't refused is ready for cleaning and stays so, no file goes; each entry says that it is transaction 97, and whose that is."""
+    """
+    As with Hive: whatever isn't refused is ready for cleaning and stays so, no file goes; each entry says that it is
+    transaction 97, and whose that is.
+    """
     compacted = {number for number, (_, _, state, _) in hive_ended(done.snapshot).items() if state != "c"}
     assert set(done.waiting) == set(done.blockers) == compacted
     assert {entry.state for entry in done.waiting.values()} == {QueueState.READY_FOR_CLEANING}
@@ -108,7 +118,10 @@ def test_an_old_open_transaction_holds_back_all_cleaning(done):
 
 
 def test_workers_leave_nothing_but_their_result(done):
-    """While cleaning waits: the worker's component and lock are gone, the open writer's are still there; no name of a worker in the queue."""
+    """
+    While cleaning waits: the worker's component and lock are gone, the open writer's are still there; no name of a
+    worker in the queue.
+    """
     assert done.components_waiting == dumped("before", "txn_components", "tc_txnid", "tc_operation_type")
     assert done.locks_waiting == [[str(OPEN_TXN)]]
     assert not [name for name in done.files_waiting if "/.compactor" in name]
@@ -135,15 +148,28 @@ def test_hive_reads_what_is_left(done, hive_4, mode):
         snapshot = done.lab.snapshot(name)
         rows = []
         for _, path, _ in table.directories:
-            rows += hive_4.rows(done.lab.warehouse / path, table.schema, snapshot.write_ids, snapshot.txns, mode=mode, buckets=table.buckets)
+            rows += hive_4.rows(
+                done.lab.warehouse / path,
+                table.schema,
+                snapshot.write_ids,
+                snapshot.txns,
+                mode=mode,
+                buckets=table.buckets,
+            )
         values = [(key, row[: len(table.columns)]) for key, row in printed(name)]
         assert sorted(rows, key=repr) == sorted(values, key=repr), name
 
 
 def test_entries_end_as_hives_own_did(done):
-    """Succeeded where Hive succeeded, with the same highest write id, refused where Hive refused; the one table that Hive fails on succeeds."""
+    """
+    Succeeded where Hive succeeded, with the same highest write id, refused where Hive refused; the one table that Hive
+    fails on succeeds.
+    """
     theirs = hive_ended(done.snapshot)
-    ours = {number: (entry.entity.table, entry.entity.partition, entry.state.code, str(entry.highest_write_id)) for number, entry in done.lab.history().items()}
+    ours = {
+        number: (entry.entity.table, entry.entity.partition, entry.state.code, str(entry.highest_write_id))
+        for number, entry in done.lab.history().items()
+    }
     assert ours.keys() == theirs.keys()
     for number, (table, partition, state, highest) in theirs.items():
         if state == "c":  # Hive notes how far it had looked; we note why
@@ -155,7 +181,10 @@ def test_entries_end_as_hives_own_did(done):
 
 
 def test_directories_are_those_that_hive_left(done):
-    """After cleaning: the same directories, but for the transaction in the name; in full-ACID ones the same files, and the list of replaced originals."""
+    """
+    After cleaning: the same directories, but for the transaction in the name; in full-ACID ones the same files, and the
+    list of replaced originals.
+    """
     found, theirs = without_txn(done.lab.files()), without_txn(hive_files(done.snapshot))
     ours = {path for path in found if not path.endswith(f"/{ORIGINALS_FILE}")}
     assert found - ours == ({f"fx.db/migrated/base_10000003/{ORIGINALS_FILE}"} if done.kind == "major" else set())
@@ -178,11 +207,18 @@ def test_directories_are_those_that_hive_left(done):
 def test_each_result_carries_the_transaction_of_its_entry(done):
     """`_v` is CC_TXN_ID; a compaction that had only to call the Cleaner wrote nothing, as with Hive."""
     entries = {entry.entity: entry for entry in done.lab.history().values()}
-    idle = {Entity("fx", row["CC_TABLE"], row["CC_PARTITION"]) for row in hive.metastore(done.snapshot).rows["COMPLETED_COMPACTIONS"]}
+    idle = {
+        Entity("fx", row["CC_TABLE"], row["CC_PARTITION"])
+        for row in hive.metastore(done.snapshot).rows["COMPLETED_COMPACTIONS"]
+    }
     for table in TABLES.values():
         for partition, path, _ in table.directories:
             entity = Entity("fx", table.name, partition)
-            names = {name.removeprefix(f"{path}/").partition("/")[0] for name in done.lab.files() if name.startswith(f"{path}/")}
+            names = {
+                name.removeprefix(f"{path}/").partition("/")[0]
+                for name in done.lab.files()
+                if name.startswith(f"{path}/")
+            }
             txns = {int(name.partition("_v")[2]) for name in names if "_v" in name}
             assert txns in ({entries[entity].txn_id}, set()), path
             assert bool(txns) == (entries[entity].job_id is not None), path
@@ -192,7 +228,10 @@ def test_each_result_carries_the_transaction_of_its_entry(done):
 
 def test_jobs_are_named_after_what_they_compact(done):
     """`<host>-compactor-<db>.<table>.<partition>`, for each compaction that wrote something."""
-    expected = {".".join(["here-compactor-fx", *filter(None, (entry.entity.table, entry.entity.partition))]) for entry in _with_job(done)}
+    expected = {
+        ".".join(["here-compactor-fx", *filter(None, (entry.entity.table, entry.entity.partition))])
+        for entry in _with_job(done)
+    }
     assert set(done.jobs) == expected
 
 
@@ -201,36 +240,56 @@ def _with_job(done):
 
 
 def test_transaction_tables_are_left_as_hive_leaves_them(done):
-    """Components of committed and of aborted writes, mappings, write sets, locks, history levels: the same rows, the table aside that Hive fails on."""
+    """
+    Components of committed and of aborted writes, mappings, write sets, locks, history levels: the same rows, the table
+    aside that Hive fails on.
+    """
     for name, columns in (
-        ("completed_txn_components", ("ctc_txnid", "ctc_database", "ctc_table", "ctc_partition", "ctc_writeid", "ctc_update_delete")),
+        (
+            "completed_txn_components",
+            ("ctc_txnid", "ctc_database", "ctc_table", "ctc_partition", "ctc_writeid", "ctc_update_delete"),
+        ),
         ("txn_to_write_id", ("t2w_txnid", "t2w_database", "t2w_table", "t2w_writeid")),
         ("next_write_id", ("nwi_database", "nwi_table", "nwi_next")),
         ("write_set", ("ws_database", "ws_table", "ws_partition", "ws_txnid", "ws_commit_id", "ws_operation_type")),
         ("hive_locks", ("hl_lock_ext_id",)),
         ("min_history_level", ("mhl_txnid",)),
     ):
-        theirs = [row for row in dumped(done.snapshot, name, *columns) if name != "completed_txn_components" or UNREADABLE not in row]
+        theirs = [
+            row
+            for row in dumped(done.snapshot, name, *columns)
+            if name != "completed_txn_components" or UNREADABLE not in row
+        ]
         assert done.lab.table_rows(name, *columns) == theirs, name
 
 
 def test_aborted_writes_are_forgotten_once_their_files_are_gone(done):
     """
-    The components of aborted writes go with their directories. Two stay: that of transaction 97, whose table was refused, and that of the partitioned table,
-    for the cleaning of single partitions doesn't prove that no other holds rows of the write (HIVE-21052): that takes a sweep of the table, not yet due.
+    The components of aborted writes go with their directories. Two stay: that of transaction 97, whose table was
+    refused, and that of the partitioned table, for the cleaning of single partitions doesn't prove that no other holds
+    rows of the write (HIVE-21052): that takes a sweep of the table, not yet due.
     """
     left = done.lab.table_rows("txn_components", "tc_txnid", "tc_table", "tc_operation_type", "tc_writeid")
     assert {tuple(row) for row in left} == {("91", "aborted_part", "i", "3"), (str(OPEN_TXN), "open_txn", "i", "2")}
     theirs = dumped(done.snapshot, "txn_components", "tc_txnid", "tc_table", "tc_operation_type", "tc_writeid")
     hives = [row for row in theirs if row not in left and row[1] != UNREADABLE]
-    assert hives == ([["92", "mm_aborted", "i", "2"]] if done.kind == "minor" else [])  # Hive keeps it, though its directory is gone there too
+    assert hives == (
+        [["92", "mm_aborted", "i", "2"]] if done.kind == "minor" else []
+    )  # Hive keeps it, though its directory is gone there too
 
 
 def test_transactions_end_as_hives_own_did(done):
-    """Those from before as in Hive's table; ours of type 3: committed, with a result or because there was nothing to take back; aborted where work failed."""
+    """
+    Those from before as in Hive's table; ours of type 3: committed, with a result or because there was nothing to take
+    back; aborted where work failed.
+    """
     rows = done.lab.table_rows("txns", "txn_id", "txn_state", "txn_type")
-    theirs = [row for row in dumped(done.snapshot, "txns", "txn_id", "txn_state", "txn_type") if int(row[0]) < FIRST_TXN]
+    theirs = [
+        row for row in dumped(done.snapshot, "txns", "txn_id", "txn_state", "txn_type") if int(row[0]) < FIRST_TXN
+    ]
     assert [row for row in rows if int(row[0]) < FIRST_TXN] == theirs
     ours = {int(number): (state, kind) for number, state, kind in rows if int(number) >= FIRST_TXN}
     failed = {entry.txn_id for entry in done.lab.history().values() if entry.state is QueueState.FAILED}
-    assert ours == {number: ("a" if number in failed else "c", "3") for number in range(FIRST_TXN, FIRST_TXN + len(done.asked))}
+    assert ours == {
+        number: ("a" if number in failed else "c", "3") for number in range(FIRST_TXN, FIRST_TXN + len(done.asked))
+    }

@@ -1,4 +1,7 @@
-"""Two daemons on one metastore: what each of them tells Prometheus, by which a leader that gets nowhere is told from a standby that has nothing to do."""
+"""
+Two daemons on one metastore: what each of them tells Prometheus, by which a leader that gets nowhere is told from a
+standby that has nothing to do.
+"""
 
 import contextlib
 
@@ -7,10 +10,10 @@ import pytest
 from compactor.acid.compaction import CompactionKind
 from compactor.coordination import Alone, Role, Term
 from compactor.daemon import Daemon
-from compactor.metastore.cleaning import ReadyEntry
-from compactor.metastore.database import Database
+from compactor.metastore.clean.readers import Blocker
+from compactor.metastore.clean.ready import ReadyEntry
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueEntry, QueueState
-from compactor.metastore.readers import Blocker
 from compactor.reasons import Reason
 from compactor.settings import Settings
 from tests.compacting import InProcess
@@ -50,7 +53,9 @@ class Pair:
     def __init__(self, url: str, stack: contextlib.ExitStack, monkeypatch) -> None:
         self.elected = [Elected(), Elected()]
         self.elected[0].leads = frozenset(Role)
-        monkeypatch.setattr("compactor.roles.services.open_coordinator", lambda settings, _: self.elected[int(settings.host[-1]) - 1])
+        monkeypatch.setattr(
+            "compactor.roles.services.open_coordinator", lambda settings, _: self.elected[int(settings.host[-1]) - 1]
+        )
         self.daemons = []
         for number in (1, 2):
             settings = Settings(database={"url": url}, host=f"edge{number}", **SECTIONS)
@@ -83,7 +88,10 @@ def pair(url, monkeypatch):
 
 
 def test_standing_by_is_no_progress(pair):
-    """The standby is alive and ready, and shows 0 for the roles it never led; what both do both show. When it leads it gets on, and the other one doesn't."""
+    """
+    The standby is alive and ready, and shows 0 for the roles it never led; what both do both show. When it leads it
+    gets on, and the other one doesn't.
+    """
     pair.pass_cycles()
     for role in LED:
         assert (pair.last_cycle(0, role) or 0) > 0
@@ -132,7 +140,10 @@ def test_waiting_for_the_mutex_is_no_progress(pair, url):
 
 
 def test_who_was_the_cleaner_no_longer_tells_who_is_in_the_way(pair):
-    """The figures of a daemon that leads no more would stand for ever, though what they told of was cleaned by another long ago."""
+    """
+    The figures of a daemon that leads no more would stand for ever, though what they told of was cleaned by another
+    long ago.
+    """
     blocked = "cleaner_blocked_entries"
     pair.pass_cycles()
     with pytest.MonkeyPatch.context() as patched:

@@ -1,14 +1,17 @@
 """
-A host for following the guide: one shell in a folder that stands for its file system, with programs in place of those that need a real machine.
+A host for following the guide: one shell in a folder that stands for its file system, with programs in place of those
+that need a real machine.
 
 What is replaced, and by what:
 
 - paths of the guide (`/etc/compactor`, `/opt/compactor`, …) get the folder in front, and so do those in the unit;
-- `useradd` does nothing; `install`, `chown` leave owners out; `runuser -u X` is X to HDFS, and whoever we are to PostgreSQL's trust;
+- `useradd` does nothing; `install`, `chown` leave owners out; `runuser -u X` is X to HDFS, and whoever we are to
+  PostgreSQL's trust;
 - `pip` and `python3 -m venv` aren't run: the environment of the tests takes the place of `/opt/compactor`;
 - `hdfs` is Hadoop's own shell from the jars of the test servers;
 - `journalctl` is the daemon's output, as old as it may be; with `-p warning` the grave lines of it;
-- `systemctl` reads the unit and its drop-ins and does what they say: credentials, environment, ExecStart until READY=1, TERM and the wait.
+- `systemctl` reads the unit and its drop-ins and does what they say: credentials, environment, ExecStart until READY=1,
+  TERM and the wait.
 """
 
 import os
@@ -103,9 +106,18 @@ class Machine:
                 text = text.replace(mark, str(value))  # noqa: PLW2901
             (stubs / name).write_text(text)
             (stubs / name).chmod(0o755)
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("COMPACTOR_", "HADOOP_"))}
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(("COMPACTOR_", "HADOOP_"))
+        }
         path = f"{stubs}:{root}/usr/local/bin:{postgres[0]}:{os.environ['PATH']}"
-        own = {"PATH": path, "PGHOST": "127.0.0.1", "PGPORT": str(postgres[1]), "PGUSER": "hive", "TMPDIR": str(root / "tmp"), "NO_COLOR": "1"}
+        own = {
+            "PATH": path,
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(postgres[1]),
+            "PGUSER": "hive",
+            "TMPDIR": str(root / "tmp"),
+            "NO_COLOR": "1",
+        }
         self._said = (root / "said").open("w+", encoding="utf-8")
         self._shell = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
@@ -120,7 +132,9 @@ class Machine:
 
     def here(self, text: str) -> str:
         """The guide's words with this host's names, longest first."""
-        pattern = "|".join(rf"(?<![\w/.-]){re.escape(name)}(?![\w-])" for name in sorted(self._names, key=len, reverse=True))
+        pattern = "|".join(
+            rf"(?<![\w/.-]){re.escape(name)}(?![\w-])" for name in sorted(self._names, key=len, reverse=True)
+        )
         return re.sub(pattern, lambda found: self._names[found[0]], text)
 
     def follow(self, block: str, typed: str = "") -> str:
@@ -141,7 +155,9 @@ class Machine:
             if line.rstrip() == _END:
                 return "".join(lines)
             lines.append(line)
-        raise AssertionError(f"a command failed of\n{self.here(block)}\nwhich said\n{''.join(lines)}{(self.root / 'said').read_text()[-4000:]}\n{self.log}")
+        raise AssertionError(
+            f"a command failed of\n{self.here(block)}\nwhich said\n{''.join(lines)}{(self.root / 'said').read_text()[-4000:]}\n{self.log}"
+        )
 
     @property
     def log(self) -> str:
@@ -153,7 +169,12 @@ class Machine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        subprocess.run([self.root / "stubs" / "systemctl", "kill", "--signal=KILL", "compactor"], check=False, capture_output=True, timeout=PATIENCE)
+        subprocess.run(
+            [self.root / "stubs" / "systemctl", "kill", "--signal=KILL", "compactor"],
+            check=False,
+            capture_output=True,
+            timeout=PATIENCE,
+        )
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
         self._shell.stdin.close()

@@ -1,4 +1,7 @@
-"""`compactor run` as a service: a process of its own over an embedded metastore, and a service manager's socket that hears it."""
+"""
+`compactor run` as a service: a process of its own over an embedded metastore, and a service manager's socket that hears
+it.
+"""
 
 import contextlib
 import os
@@ -13,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 
 PROJECT = Path(__file__).resolve().parents[2]
 DEPLOY = PROJECT / "deploy"
@@ -103,7 +106,12 @@ def running(folder: Path, environment: dict[str, str] | None = None, **sections)
     command = [sys.executable, "-m", "compactor.cli", "--config", str(config), "run"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=log, env=inherited | {"TMPDIR": str(folder)} | (environment or {}), cwd=PROJECT, start_new_session=True
+            command,
+            stdout=log,
+            stderr=log,
+            env=inherited | {"TMPDIR": str(folder)} | (environment or {}),
+            cwd=PROJECT,
+            start_new_session=True,
         )
     try:
         yield Service(process, folder)

@@ -1,7 +1,9 @@
 """
-systemd, as far as the guide needs it: `systemctl.py ROOT VERB …` does with the one unit what it says, in a folder that stands for a file system.
+systemd, as far as the guide needs it: `systemctl.py ROOT VERB …` does with the one unit what it says, in a folder that
+stands for a file system.
 
-Knows the keys that decide how the daemon is started and ended; what shuts it in (ProtectSystem and the like) is judged by systemd itself in test_systemd.
+Knows the keys that decide how the daemon is started and ended; what shuts it in (ProtectSystem and the like) is judged
+by systemd itself in test_systemd.
 """
 
 import os
@@ -24,7 +26,11 @@ class Unit:
     def __init__(self, root: Path) -> None:
         self.root = root
         folder = root / "etc" / "systemd" / "system"
-        self._lines = [line for file in (folder / UNIT, *sorted((folder / f"{UNIT}.d").glob("*.conf"))) for line in file.read_text().splitlines()]
+        self._lines = [
+            line
+            for file in (folder / UNIT, *sorted((folder / f"{UNIT}.d").glob("*.conf")))
+            for line in file.read_text().splitlines()
+        ]
 
     def all(self, key: str) -> Iterator[str]:
         for line in self._lines:
@@ -42,7 +48,9 @@ class Unit:
         for file in self.all("EnvironmentFile"):
             path = Path(file.removeprefix("-"))
             if path.exists() or not file.startswith("-"):
-                found |= dict(line.split("=", 1) for line in path.read_text().splitlines() if line and not line.startswith("#"))
+                found |= dict(
+                    line.split("=", 1) for line in path.read_text().splitlines() if line and not line.startswith("#")
+                )
         return found
 
 

@@ -24,7 +24,13 @@ def hadolint():
         missing("hadolint isn't installed (deploy/setup deploy)")
 
     def run(recipe: Path):
-        done = subprocess.run([program, "--config", FOLDER / "hadolint.yaml", recipe], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            [program, "--config", FOLDER / "hadolint.yaml", recipe],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
         return done.returncode, done.stdout + done.stderr
 
     return run
@@ -35,7 +41,9 @@ def test_the_recipe_is_clean(hadolint):
     assert hadolint(FOLDER / "Dockerfile") == (0, "")
 
 
-@pytest.mark.parametrize(("line", "code"), [("RUN cd /opt", "DL3003"), ("RUN pip install compactor", "DL3013"), ("USER root", "DL3002")])
+@pytest.mark.parametrize(
+    ("line", "code"), [("RUN cd /opt", "DL3003"), ("RUN pip install compactor", "DL3013"), ("USER root", "DL3002")]
+)
 def test_the_linter_would_say(hadolint, tmp_path, line, code):
     """The test above can fail."""
     (tmp_path / "Dockerfile").write_text(f"{RECIPE}\n{line}\n")
@@ -46,7 +54,11 @@ def test_the_linter_would_say(hadolint, tmp_path, line, code):
 
 def test_what_is_copied_is_sent_and_there():
     """The builder is sent nothing but what the recipe copies from the folder; all of it exists."""
-    copied = {name.removeprefix("./") for line in re.findall(r"^COPY (?!--from)(.*) \S+$", RECIPE, re.MULTILINE) for name in line.split()}
+    copied = {
+        name.removeprefix("./")
+        for line in re.findall(r"^COPY (?!--from)(.*) \S+$", RECIPE, re.MULTILINE)
+        for name in line.split()
+    }
     sent = set(re.findall(r"^!(.*)$", (FOLDER / "Dockerfile.dockerignore").read_text(), re.MULTILINE))
     assert copied == sent
     assert all((PROJECT / name).exists() for name in copied)

@@ -16,14 +16,19 @@ PARTS = [block for language, block in BLOCKS if language == "yaml"]
 
 def test_every_file_it_names_is_there():
     """Files of the project, in commands, text and links."""
-    named = set(re.findall(r"(?<!/)\b(?:deploy|config|tests)/[\w./-]+\w", TEXT)) | {"requirements.lock", "requirements-kerberos.lock"}
+    named = set(re.findall(r"(?<!/)\b(?:deploy|config|tests)/[\w./-]+\w", TEXT)) | {
+        "requirements.lock",
+        "requirements-kerberos.lock",
+    }
     assert len(named) > 5
     assert [name for name in named if not (PROJECT / name).is_file()] == []
     links = [link.partition("#") for link in re.findall(r"\]\(([^)]+)\)", TEXT)]
     assert [page for page, _, _ in links if not (PROJECT / "docs" / page).is_file()] == []
     for page, _, heading in links:
         headings = re.findall(r"^#+ (.*)$", (PROJECT / "docs" / page).read_text(), re.MULTILINE)
-        assert not heading or heading in {re.sub(r"[^\w -]", "", found).lower().replace(" ", "-") for found in headings}, (page, heading)
+        assert not heading or heading in {
+            re.sub(r"[^\w -]", "", found).lower().replace(" ", "-") for found in headings
+        }, (page, heading)
 
 
 def test_its_settings_are_settings(tmp_path):
@@ -36,7 +41,9 @@ def test_its_settings_are_settings(tmp_path):
         if "principal" in values["hdfs"]:
             del values["hdfs"]["user"]  # as its page says
         (tmp_path / "compactor.yaml").write_text(yaml.safe_dump(values))
-        settings = load_settings(tmp_path / "compactor.yaml", {"COMPACTOR_DATABASE__PASSWORD_FILE": "/etc/compactor/database-password"})
+        settings = load_settings(
+            tmp_path / "compactor.yaml", {"COMPACTOR_DATABASE__PASSWORD_FILE": "/etc/compactor/database-password"}
+        )
         assert settings.zookeeper.hosts == "ZK1:2181,ZK2:2181,ZK3:2181"
         assert settings.members.expected == 2
 
@@ -45,7 +52,12 @@ def test_unit_and_guide_mean_the_same_places():
     """Program, settings, password and state directory of the steps are those of the unit."""
     unit = (PROJECT / "deploy" / "systemd" / "compactor.service").read_text()
     password = (PROJECT / "deploy" / "systemd" / "password.conf").read_text()
-    for place in ("/opt/compactor/bin/compactor", "/etc/compactor/compactor.yaml", "/etc/compactor/environment", "/var/lib/compactor"):
+    for place in (
+        "/opt/compactor/bin/compactor",
+        "/etc/compactor/compactor.yaml",
+        "/etc/compactor/environment",
+        "/var/lib/compactor",
+    ):
         assert place in unit
         assert place in TEXT
     assert "/etc/compactor/database-password" in password

@@ -1,7 +1,8 @@
 """
 docs/edge-node.md, followed: its commands as they stand, for two hosts, on PostgreSQL, HDFS, ZooKeeper and YARN.
 
-`tests.deploy.machine` says what stands for a real machine; names of hosts are replaced, and what keeps applications small is set in the environment.
+`tests.deploy.machine` says what stands for a real machine; names of hosts are replaced, and what keeps applications
+small is set in the environment.
 """
 
 import itertools
@@ -17,8 +18,8 @@ from sqlalchemy import func, update
 
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
-from compactor.metastore.database import Database
-from compactor.metastore.queue import Queue
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.storage.location import join
 from compactor.storage.registry import storage_for
 from tests.cluster import yarn as yarn_module
@@ -52,7 +53,10 @@ _roots = itertools.count(1)
 def steps():
     """Number of a step → its blocks, as (language, text)."""
     parts = re.split(r"^## (\d+)\. .*$", GUIDE, flags=re.MULTILINE)
-    return {int(number): re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) for number, text in zip(parts[1::2], parts[2::2], strict=True)}
+    return {
+        int(number): re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        for number, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
 
 
 STEPS = steps()
@@ -72,14 +76,19 @@ def until(done, what, said=lambda: ""):
 
 
 class Site:
-    """The cluster as the guide finds it: a metastore, and a partitioned table of Hive's on HDFS that is nobody else's to write."""
+    """
+    The cluster as the guide finds it: a metastore, and a partitioned table of Hive's on HDFS that is nobody else's to
+    write.
+    """
 
     def __init__(self, postgres, hdfs, zookeeper, folder):  # noqa: F811
         self.postgres, self.hdfs, self.folder = postgres, hdfs, folder
         postgres.sql("postgres", f"ALTER DATABASE {postgres.create('4.0.0').rpartition('/')[2]} RENAME TO metastore")
         self.database = Database(postgres.url("metastore"))
         self.warehouse = Warehouse(folder / "warehouse", MetastoreLedger(self.database), CatalogRows(self.database))
-        self.table = self.warehouse.create_table("sales", "orders", [("id", "int"), ("state", "string")], partition_keys=[("dt", "string")])
+        self.table = self.warehouse.create_table(
+            "sales", "orders", [("id", "int"), ("state", "string")], partition_keys=[("dt", "string")]
+        )
         for number, day in itertools.product(range(3), DAYS):
             with self.warehouse.begin() as txn:
                 txn.insert(self.table, [(number * 10 + i, "new") for i in range(5)], (day,))
@@ -90,7 +99,11 @@ class Site:
         self.location = f"{hdfs.root}{MANAGED}"
         self._move()
         self.zookeeper_root = f"/edge-{next(_roots)}"
-        self.names = {"DB:5432": f"127.0.0.1:{postgres.port}", "ZK1:2181,ZK2:2181,ZK3:2181": zookeeper.hosts, "/etc/hadoop/conf": str(hdfs.conf)}
+        self.names = {
+            "DB:5432": f"127.0.0.1:{postgres.port}",
+            "ZK1:2181,ZK2:2181,ZK3:2181": zookeeper.hosts,
+            "/etc/hadoop/conf": str(hdfs.conf),
+        }
 
     def _move(self):
         """The warehouse to HDFS, and the catalog with it; owned by Hive, closed to others."""
@@ -103,7 +116,11 @@ class Site:
         def change(connection):
             for column in (schema.sds.c.location, schema.dbs.c.db_location_uri):
                 for prefix in (f"file:{here}", here):
-                    connection.execute(update(column.table).where(column.like(f"{prefix}%")).values({column: func.replace(column, prefix, self.location)}))
+                    connection.execute(
+                        update(column.table)
+                        .where(column.like(f"{prefix}%"))
+                        .values({column: func.replace(column, prefix, self.location)})
+                    )
 
         self.database.write(change)
 
@@ -186,14 +203,20 @@ def leader(host, others=()):
 
 
 def look_around(host):
-    """Every page of docs/runbooks: the commands to look with, as they stand but for names; returns how many there were."""
+    """
+    Every page of docs/runbooks: the commands to look with, as they stand but for names; returns how many there were.
+    """
     pages = sorted((PROJECT / "docs" / "runbooks").glob("Compactor*.md"))
-    lines = sorted({line for page in pages for line in page.read_text(encoding="utf-8").split("```")[1].strip().splitlines()})
+    lines = sorted(
+        {line for page in pages for line in page.read_text(encoding="utf-8").split("```")[1].strip().splitlines()}
+    )
     ours = [line for line in lines if not line.startswith(("beeline", "echo srvr"))]  # Hive's client, and nc
     port = host.settings["COMPACTOR_HTTP__PORT"]
     for line in ours:
         here = (
-            line.replace("DB.TABLE/PARTITION", f"sales.orders/dt={DAYS[1]}").replace("DB.TABLE", "sales.orders").replace("localhost:9700", f"localhost:{port}")
+            line.replace("DB.TABLE/PARTITION", f"sales.orders/dt={DAYS[1]}")
+            .replace("DB.TABLE", "sales.orders")
+            .replace("localhost:9700", f"localhost:{port}")
         )
         # nothing found is an answer, too
         host.follow(re.sub(r"\| (grep (?:-\w )*[^|]+)$", r"| { \1 || [ $? = 1 ]; }", here))
@@ -201,7 +224,10 @@ def look_around(host):
 
 
 def test_from_nothing_to_a_pair(site, machine):
-    """Steps 2 to 8: rights, settings, the first daemon and a compaction, the second, stopped and killed leaders, and a compaction by whoever is left."""
+    """
+    Steps 2 to 8: rights, settings, the first daemon and a compaction, the second, stopped and killed leaders, and a
+    compaction by whoever is left.
+    """
     first = machine("edge1")
     (rights,) = shell(2)
     first.follow(rights, typed=TYPED * 2)
@@ -220,7 +246,9 @@ def test_from_nothing_to_a_pair(site, machine):
     first.follow(service)
     until(lambda: leader(first) == "edge1", "led by the first", lambda: first.log)
     assert compacted(first.follow(attempt))
-    until(lambda: [name.partition("_")[0] for name in site.directories(DAYS[0])] == ["base"], "cleaned", lambda: first.log)
+    until(
+        lambda: [name.partition("_")[0] for name in site.directories(DAYS[0])] == ["base"], "cleaned", lambda: first.log
+    )
     assert look_around(first) > 20
 
     second = machine("edge2")
@@ -241,7 +269,9 @@ def test_from_nothing_to_a_pair(site, machine):
     first.follow("systemctl stop compactor")
     site.assert_rows()
     # what was written is Hive's to remove: DROP PARTITION
-    first.follow("HADOOP_USER_NAME=hive hdfs dfs -rm -r -skipTrash /warehouse/tablespace/managed/hive/sales.db/orders/dt=2024-01-01")
+    first.follow(
+        "HADOOP_USER_NAME=hive hdfs dfs -rm -r -skipTrash /warehouse/tablespace/managed/hive/sales.db/orders/dt=2024-01-01"
+    )
 
 
 def compacted(answer):
@@ -260,8 +290,13 @@ def yarn(hdfs_server, hdfs, tmp_path_factory):
 
 
 def test_on_yarn(site, machine, yarn):
-    """Step 6: with the archive on HDFS and the settings as shown, the compaction runs in the cluster, as the user compactor, by what the archive holds."""
-    python = f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"  # one that knows nothing of us
+    """
+    Step 6: with the archive on HDFS and the settings as shown, the compaction runs in the cluster, as the user
+    compactor, by what the archive holds.
+    """
+    python = (
+        f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"  # one that knows nothing of us
+    )
     host = machine("edge1")
     host.follow(shell(2)[0], typed=TYPED * 2)
     host.follow(CLOSED)
@@ -279,7 +314,10 @@ def test_on_yarn(site, machine, yarn):
     host.follow(service)
     assert compacted(host.follow(attempt))
     # one that a busy machine didn't let start in time is followed by another
-    seen = {(application.name, application.user, application.queue.removeprefix("root.")) for application in yarn.applications()}
+    seen = {
+        (application.name, application.user, application.queue.removeprefix("root."))
+        for application in yarn.applications()
+    }
     assert seen == {("edge1-compactor", "compactor", "default")}
     host.follow("systemctl stop compactor")
     site.assert_rows()

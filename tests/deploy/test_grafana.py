@@ -1,4 +1,7 @@
-"""The dashboard: made by its generator, and every query of it finds data in a real Prometheus that scrapes a real daemon at work."""
+"""
+The dashboard: made by its generator, and every query of it finds data in a real Prometheus that scrapes a real daemon
+at work.
+"""
 
 import contextlib
 import json
@@ -15,7 +18,7 @@ import yaml
 
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from tests.deploy.service import DEPLOY, fetch, prepare, running, until
 from tests.needs import missing
 from tests.ports import free_port
@@ -40,7 +43,12 @@ QUERIES = list(targets(DASHBOARD["panels"]))
 def test_the_file_is_what_the_generator_makes():
     """Nobody changed one without the other."""
     made = subprocess.run(
-        [sys.executable, "-c", "import generate; print(generate.text(), end='')"], cwd=FOLDER, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", "import generate; print(generate.text(), end='')"],
+        cwd=FOLDER,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert made.stdout == (FOLDER / "compactor.json").read_text()
 
@@ -79,8 +87,21 @@ def prometheus(folder, target: str):
     config, port = folder / "prometheus.yaml", free_port()
     scraped = [{"job_name": "compactor", "static_configs": [{"targets": [target]}]}]
     rules = str(DEPLOY / "prometheus" / "rules.yaml")
-    config.write_text(yaml.safe_dump({"global": {"scrape_interval": "2s", "evaluation_interval": "2s"}, "scrape_configs": scraped, "rule_files": [rules]}))
-    command = [program, f"--config.file={config}", f"--storage.tsdb.path={folder}/tsdb", f"--web.listen-address=127.0.0.1:{port}"]
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "global": {"scrape_interval": "2s", "evaluation_interval": "2s"},
+                "scrape_configs": scraped,
+                "rule_files": [rules],
+            }
+        )
+    )
+    command = [
+        program,
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder}/tsdb",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
@@ -99,7 +120,10 @@ def ask(address: str, query: str) -> list[float]:
 
 
 def test_every_query_finds_data(tmp_path):
-    """While the daemon compacts and cleans a small warehouse, each query of the dashboard gives numbers at least once, and no alert that pages fires."""
+    """
+    While the daemon compacts and cleans a small warehouse, each query of the dashboard gives numbers at least once, and
+    no alert that pages fires.
+    """
     if shutil.which("java") is None:
         missing("Spark needs Java, which isn't installed")
     port = free_port()
@@ -118,12 +142,17 @@ def test_every_query_finds_data(tmp_path):
 
             def unanswered() -> list[str]:
                 for _, query in QUERIES:
-                    if query not in found and (values := [value for value in ask(address, query) if not math.isnan(value)]):
+                    if query not in found and (
+                        values := [value for value in ask(address, query) if not math.isnan(value)]
+                    ):
                         found[query] = values
                 return [f"{title}: {query}" for title, query in QUERIES if query not in found]
 
             service.until(unanswered, lambda missing_ones: not missing_ones)
-            service.until(lambda: ask(address, 'sum(compactor_jobs_total{outcome="compacted"})'), lambda values: values == [float(TABLES)])
+            service.until(
+                lambda: ask(address, 'sum(compactor_jobs_total{outcome="compacted"})'),
+                lambda values: values == [float(TABLES)],
+            )
             service.until(lambda: ask(address, "sum(up)"), lambda values: values == [1.0])
             assert ask(address, 'ALERTS{severity="critical", alertstate="firing"}') == []
             assert service.stop() == 0

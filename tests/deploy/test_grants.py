@@ -1,4 +1,7 @@
-"""The least SQL rights: the roles' whole life on PostgreSQL as a user who has exactly the script's rights, each of which is used."""
+"""
+The least SQL rights: the roles' whole life on PostgreSQL as a user who has exactly the script's rights, each of which
+is used.
+"""
 
 import re
 from contextlib import ExitStack
@@ -9,18 +12,18 @@ from sqlalchemy import event
 from sqlalchemy.schema import CreateTable
 from structlog.testing import capture_logs
 
-from compactor.coordination import table
-from compactor.coordination.table import StateTable
+from compactor.coordination.sql import table
+from compactor.coordination.sql.table import StateTable
 from compactor.daemon.daemon import Daemon
 from compactor.errors import CompactorError
-from compactor.metastore.cleaning import Cleaning
-from compactor.metastore.database import Database
-from compactor.metastore.queue import Queue
-from compactor.metastore.rests import Rest
-from compactor.metastore.rights import missing_rights
-from compactor.metastore.transactions import Transactions
-from compactor.roles.recovery import Recovery
-from compactor.roles.watch import Watch
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.follow_ups import FollowUp
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
+from compactor.metastore.db.rights import missing_rights
+from compactor.metastore.txn.transactions import Transactions
+from compactor.roles.housekeeper.recovery import Recovery
+from compactor.roles.queue_metrics import QueueMetrics
 from compactor.settings import Settings
 from tests.deploy.service import DEPLOY
 from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
@@ -59,7 +62,11 @@ class Recorder:
 
     def _note(self, _connection, _cursor, statement, *_):
         text = " ".join(statement.replace('"', "").split()).upper()
-        for verb, pattern in (("INSERT", r"INSERT INTO (\w+)"), ("UPDATE", r"^UPDATE (\w+)"), ("DELETE", r"DELETE FROM (\w+)")):
+        for verb, pattern in (
+            ("INSERT", r"INSERT INTO (\w+)"),
+            ("UPDATE", r"^UPDATE (\w+)"),
+            ("DELETE", r"DELETE FROM (\w+)"),
+        ):
             self.used |= {(name, verb) for name in re.findall(pattern, text)}
         if "FOR UPDATE" in text or "FOR SHARE" in text or text.startswith("LOCK TABLE"):
             self.used |= {(name, "UPDATE") for name in re.findall(r"(?:FROM|TABLE) (\w+)", text)}
@@ -108,7 +115,10 @@ def metastore(request, postgres):  # noqa: F811 - pytest's way
 
 
 def test_a_whole_life_with_these_rights_and_none_to_spare(metastore, tmp_path):
-    """Random lives of tables under Initiator, Worker, Cleaner, Housekeeper, recovery, watch and the table of members; every right to write was used, or is used seldom."""
+    """
+    Random lives of tables under Initiator, Worker, Cleaner, Housekeeper, recovery, watch and the table of members;
+    every right to write was used, or is used seldom.
+    """
     url, role, least = metastore
     with ExitStack() as stack:
         admin, theirs = stack.enter_context(Database(url)), stack.enter_context(Database(least))
@@ -117,7 +127,7 @@ def test_a_whole_life_with_these_rights_and_none_to_spare(metastore, tmp_path):
         life = Life(world, SEED)
         life.live()
         life.end()
-        Watch(world.services).run_once()
+        QueueMetrics(world.services).run_once()
         Recovery(world.services).give_back_claims_of_the_dead()
         state = StateTable(theirs)
         state.make()
@@ -137,7 +147,7 @@ def test_what_follows_a_part_that_is_cleaned(metastore):
     """With these rights it is queued, and the note of it taken out of the history."""
     with Database(metastore[2]) as database:
         queue, (entry, txn_id) = Queue(database), working(database)
-        queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id, Rest.WHEN_CLEANED)
+        queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id, FollowUp.WHEN_CLEANED)
         Cleaning(database).mark_cleaned(queue.entry(entry.id))
         answer, settled = queue.rests.ask(entry.id)
         assert (answer.accepted, settled) == (True, True)
@@ -145,10 +155,14 @@ def test_what_follows_a_part_that_is_cleaned(metastore):
 
 
 def test_the_catalog_is_read_only(metastore):
-    """Tables, partitions and columns can't be changed by the daemon's user, whoever takes it over; nor can it make tables."""
+    """
+    Tables, partitions and columns can't be changed by the daemon's user, whoever takes it over; nor can it make tables.
+    """
     url, role, least = metastore
     rights = granted(url, role)
-    assert {right for name, right in rights if name in {"TBLS", "DBS", "SDS", "PARTITIONS", "TABLE_PARAMS", "COLUMNS_V2"}} == {"SELECT"}
+    assert {
+        right for name, right in rights if name in {"TBLS", "DBS", "SDS", "PARTITIONS", "TABLE_PARAMS", "COLUMNS_V2"}
+    } == {"SELECT"}
     with psycopg.connect(least) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute('DELETE FROM "TBLS"')
 
@@ -158,13 +172,19 @@ def test_a_missing_right_is_said_in_one_line(metastore, postgres):  # noqa: F811
     url, role, least = metastore
     name = next(name for name in ('"COMPACTION_QUEUE"', "compaction_queue") if _exists(url, name))
     postgres.sql(url.rpartition("/")[2], f"REVOKE SELECT ON {name} FROM {role}")
-    with Database(least) as database, pytest.raises(CompactorError, match=r"(?i)permission denied for table compaction_queue") as caught:
+    with (
+        Database(least) as database,
+        pytest.raises(CompactorError, match=r"(?i)permission denied for table compaction_queue") as caught,
+    ):
         Queue(database).entries()
     assert "\n" not in str(caught.value)
 
 
 def test_what_is_checked_at_the_start_is_what_the_script_gives(metastore):
-    """The daemon misses nothing after the script, and everything else before it; what it asks for is what is granted, no more and no less."""
+    """
+    The daemon misses nothing after the script, and everything else before it; what it asks for is what is granted, no
+    more and no less.
+    """
     url, role, least = metastore
     with Database(least) as database:
         assert missing_rights(database) == []
@@ -182,7 +202,9 @@ def test_the_daemon_says_at_its_start_which_right_a_new_release_needs(metastore,
     url, role, least = metastore
     missed = next(name for name in ('"TXN_COMPONENTS"', "txn_components") if _exists(url, name))
     postgres.sql(url.rpartition("/")[2], f"REVOKE INSERT ON {missed} FROM {role}")
-    settings = Settings(database={"url": least}, host="here", user="compactor", http={"enabled": False}, worker={"threads": 0})
+    settings = Settings(
+        database={"url": least}, host="here", user="compactor", http={"enabled": False}, worker={"threads": 0}
+    )
     daemon = Daemon(settings, submitter=Inline(), configure_log=False)
     with capture_logs() as said:
         daemon.start()
@@ -199,20 +221,30 @@ def _exists(url: str, name: str) -> bool:
 
 @pytest.fixture
 def in_a_schema(metastore, postgres):  # noqa: F811 - pytest's way
-    """(the owner's address, the role, the role's address): Hive's tables are in a schema `hms` that no search_path names, and nothing is granted."""
+    """
+    (the owner's address, the role, the role's address): Hive's tables are in a schema `hms` that no search_path names,
+    and nothing is granted.
+    """
     url, role, least = metastore
     name = url.rpartition("/")[2]
-    postgres.load(name, f'DROP TABLE "COMPACTOR_STATE"; DROP OWNED BY {role}; ALTER SCHEMA public RENAME TO hms; CREATE SCHEMA public;')
+    postgres.load(
+        name,
+        f'DROP TABLE "COMPACTOR_STATE"; DROP OWNED BY {role}; ALTER SCHEMA public RENAME TO hms; CREATE SCHEMA public;',
+    )
     assert granted(url, role) == set()
     return url, role, least
 
 
 def test_hives_tables_in_a_schema_of_their_own(in_a_schema, postgres):  # noqa: F811 - pytest's way
-    """The script says that it finds none and where they are, and leaves no table behind; with the schema's name it grants, and the daemon finds them as docs/metastore.md says."""
+    """
+    The script says that it finds none and where they are, and leaves no table behind; with the schema's name it grants,
+    and the daemon finds them as docs/metastore.md says.
+    """
     url, role, least = in_a_schema
     name = url.rpartition("/")[2]
     with pytest.raises(
-        RuntimeError, match=r"(?s)no table TXNS of Hive's in database \w+, schema public: nothing was granted.*One is in schema hms: give that by -v schema="
+        RuntimeError,
+        match=r"(?s)no table TXNS of Hive's in database \w+, schema public: nothing was granted.*One is in schema hms: give that by -v schema=",
     ):
         postgres.load(name, f"\\set role {role}\n{SCRIPT}")
     with pytest.raises(RuntimeError, match=r"no table TXNS .* schema \(none\)"):
@@ -245,7 +277,10 @@ def _works(database: Database) -> None:
 
 def test_a_database_that_is_not_the_metastores(postgres):  # noqa: F811 - pytest's way
     """Nothing is made in it."""
-    with pytest.raises(RuntimeError, match=r"(?s)no table TXNS of Hive's in database postgres.*Connect to the database of the metastore"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"(?s)no table TXNS of Hive's in database postgres.*Connect to the database of the metastore",
+    ):
         postgres.load("postgres", f"\\set role whoever\n{SCRIPT}")
     assert not _exists(postgres.url("postgres"), 'public."COMPACTOR_STATE"')
 

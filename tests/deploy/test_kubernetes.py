@@ -44,12 +44,22 @@ def test_a_field_that_kubernetes_does_not_know_is_found():
 
 
 def test_what_is_commented_out_is_valid_too(tmp_path):
-    """ZooKeeper in the settings, Hadoop's and Kerberos' files in the pod: with the comments taken away they are known settings and known fields."""
+    """
+    ZooKeeper in the settings, Hadoop's and Kerberos' files in the pod: with the comments taken away they are known
+    settings and known fields.
+    """
     settings = tmp_path / "compactor.yaml"
-    settings.write_text(re.sub(r"^# (?=(zookeeper|hdfs):$|  \w)", "", (FOLDER / "compactor.yaml").read_text(), flags=re.MULTILINE))
+    settings.write_text(
+        re.sub(r"^# (?=(zookeeper|hdfs):$|  \w)", "", (FOLDER / "compactor.yaml").read_text(), flags=re.MULTILINE)
+    )
     loaded = load_settings(settings, {})
     assert loaded.zookeeper.hosts
-    text = re.sub(r"^( +)# (?=- ?(?:\{|name:)|  (?:configMap|secret):)", r"\1", (FOLDER / "statefulset.yaml").read_text(), flags=re.MULTILINE)
+    text = re.sub(
+        r"^( +)# (?=- ?(?:\{|name:)|  (?:configMap|secret):)",
+        r"\1",
+        (FOLDER / "statefulset.yaml").read_text(),
+        flags=re.MULTILINE,
+    )
     manifest = yaml.safe_load(text)
     validate(manifest)
     pod = manifest["spec"]["template"]["spec"]
@@ -70,7 +80,9 @@ def test_they_select_the_same_pods():
     """Service, budget, network policy, monitor, anti-affinity and StatefulSet mean the same pods."""
     stateful = MANIFESTS["statefulset.yaml"]["spec"]
     assert stateful["template"]["metadata"]["labels"] == LABELS
-    affinity = stateful["template"]["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0]
+    affinity = stateful["template"]["spec"]["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ][0]
     selectors = [
         stateful["selector"]["matchLabels"],
         MANIFESTS["service.yaml"]["spec"]["selector"],
@@ -93,10 +105,16 @@ def test_the_pod_fits_the_daemon_and_the_image():
     assert [port["containerPort"] for port in container["ports"]] == [settings.http.port]
     assert MANIFESTS["service.yaml"]["spec"]["ports"][0]["port"] == settings.http.port
     assert MANIFESTS["networkpolicy.yaml"]["spec"]["ingress"][0]["ports"][0]["port"] == settings.http.port
-    assert MANIFESTS["servicemonitor.yaml"]["spec"]["endpoints"][0]["port"] == MANIFESTS["service.yaml"]["spec"]["ports"][0]["name"]
+    assert (
+        MANIFESTS["servicemonitor.yaml"]["spec"]["endpoints"][0]["port"]
+        == MANIFESTS["service.yaml"]["spec"]["ports"][0]["name"]
+    )
     assert {container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "liveness")} == {"/-/healthy"}
     assert container["readinessProbe"]["httpGet"]["path"] == "/-/ready"
-    assert pod["terminationGracePeriodSeconds"] > settings.drain.timeout_seconds + daemon._CANCEL_SECONDS + daemon._CLOSE_SECONDS
+    assert (
+        pod["terminationGracePeriodSeconds"]
+        > settings.drain.timeout_seconds + daemon._CANCEL_SECONDS + daemon._CLOSE_SECONDS
+    )
     recipe = (DEPLOY / "docker" / "Dockerfile").read_text()
     assert f"USER {pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}" in recipe
     mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}

@@ -27,11 +27,18 @@ def connected(manager, watchdog_seconds=None):
 
 
 def test_the_daemons_life_as_the_manager_hears_it(manager, tmp_path):
-    """Ready once its roles run, a status that tells the queue, signs of life, a reload between RELOADING and READY, and how long the end may take."""
+    """
+    Ready once its roles run, a status that tells the queue, signs of life, a reload between RELOADING and READY, and
+    how long the end may take.
+    """
     with running(tmp_path, {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "600000"}) as service:
-        heard = service.until(manager.heard, lambda found: any(message.get("STATUS", "").startswith("queue: ") for message in found))
+        heard = service.until(
+            manager.heard, lambda found: any(message.get("STATUS", "").startswith("queue: ") for message in found)
+        )
         assert heard[0] == {"READY": "1"}
-        assert [message["STATUS"] for message in heard if "STATUS" in message][-1] == "queue: 0 initiated, 0 working, 0 ready for cleaning"
+        assert [message["STATUS"] for message in heard if "STATUS" in message][
+            -1
+        ] == "queue: 0 initiated, 0 working, 0 ready for cleaning"
         service.until(manager.heard, lambda found: sum("WATCHDOG" in message for message in found) >= 3)
         before, began = len(manager.heard()), time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         service.process.send_signal(signal.SIGHUP)
@@ -46,7 +53,10 @@ def test_the_daemons_life_as_the_manager_hears_it(manager, tmp_path):
 
 
 def test_trouble_ends_the_signs_of_life(manager):
-    """One thread that hasn't completed its cycle is enough: the manager hears why, and no WATCHDOG any more; when it is over they come again."""
+    """
+    One thread that hasn't completed its cycle is enough: the manager hears why, and no WATCHDOG any more; when it is
+    over they come again.
+    """
     there = connected(manager, 1e-6)
     there.report((), "fine")
     there.report(["cleaner has not completed a cycle for 9000 s (limit 3615 s)"], "fine")
@@ -69,7 +79,9 @@ def test_signs_of_life_come_no_more_often_than_needed(manager):
 
 def test_the_watchdog_of_another_process_is_not_ours(manager):
     """WATCHDOG_PID names who was asked."""
-    there = ServiceManager.from_environment({"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "1", "WATCHDOG_PID": "1"})
+    there = ServiceManager.from_environment(
+        {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "1", "WATCHDOG_PID": "1"}
+    )
     there.report((), "fine")
     assert manager.heard() == [{"STATUS": "fine"}]
 
@@ -93,8 +105,13 @@ def test_an_abstract_address():
 
 @pytest.mark.parametrize(("address", "complaints"), [("/nowhere/at/all", 1), ("vsock:2:1234", 1), ("", 0), (None, 0)])
 def test_nobody_listens(address, complaints):
-    """A manager that can't be told is no reason to stop: it is logged once, however much there is to say, and not at all where there is no manager."""
-    there = ServiceManager.from_environment({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1"} if address is not None else {})
+    """
+    A manager that can't be told is no reason to stop: it is logged once, however much there is to say, and not at all
+    where there is no manager.
+    """
+    there = ServiceManager.from_environment(
+        {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1"} if address is not None else {}
+    )
     with capture_logs() as said:
         there.ready()
         there.report((), "fine")

@@ -1,4 +1,7 @@
-"""Alert and recording rules: valid, tried in both directions, built on metrics that exist, each with a page that says what to do."""
+"""
+Alert and recording rules: valid, tried in both directions, built on metrics that exist, each with a page that says what
+to do.
+"""
 
 import re
 import shlex
@@ -22,13 +25,19 @@ FOLDER = DEPLOY / "prometheus"
 RULES = [rule for group in yaml.safe_load((FOLDER / "rules.yaml").read_text())["groups"] for rule in group["rules"]]
 ALERTS = [rule for rule in RULES if "alert" in rule]
 NAMES = sorted({rule["alert"] for rule in ALERTS})
-CASES = [check for case in yaml.safe_load((FOLDER / "rules_test.yaml").read_text())["tests"] for check in case["alert_rule_test"]]
+CASES = [
+    check
+    for case in yaml.safe_load((FOLDER / "rules_test.yaml").read_text())["tests"]
+    for check in case["alert_rule_test"]
+]
 
 
 def promtool(*arguments: object):
     if shutil.which("promtool") is None:
         missing("promtool isn't installed (Debian: apt-get install prometheus)")
-    return subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=FOLDER, timeout=200)
+    return subprocess.run(
+        ["promtool", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=FOLDER, timeout=200
+    )
 
 
 def test_prometheus_takes_the_rules():
@@ -66,8 +75,15 @@ def test_the_pages_may_lie_elsewhere(tmp_path):
     (command,) = re.findall(r"^#\s+(sed -i '.*') rules\.yaml$", text, re.MULTILINE)
     (tmp_path / "rules.yaml").write_text(text)
     subprocess.run([*shlex.split(command), "rules.yaml"], cwd=tmp_path, check=True, timeout=60)
-    rules = [rule for group in yaml.safe_load((tmp_path / "rules.yaml").read_text())["groups"] for rule in group["rules"] if "alert" in rule]
-    assert {rule["annotations"]["runbook_url"] for rule in rules} == {f"https://wiki.example.org/compactor/docs/runbooks/{name}.md" for name in NAMES}
+    rules = [
+        rule
+        for group in yaml.safe_load((tmp_path / "rules.yaml").read_text())["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
+    assert {rule["annotations"]["runbook_url"] for rule in rules} == {
+        f"https://wiki.example.org/compactor/docs/runbooks/{name}.md" for name in NAMES
+    }
     assert promtool("check", "rules", tmp_path / "rules.yaml").returncode == 0
 
 
@@ -75,12 +91,21 @@ def metrics_of_a_daemon() -> set[str]:
     """Names as Prometheus stores them."""
     names = set()
     for family in Metrics().registry.collect():
-        names |= {family.name, f"{family.name}_total", f"{family.name}_count", f"{family.name}_sum", f"{family.name}_bucket", f"{family.name}_info"}
+        names |= {
+            family.name,
+            f"{family.name}_total",
+            f"{family.name}_count",
+            f"{family.name}_sum",
+            f"{family.name}_bucket",
+            f"{family.name}_info",
+        }
     return names
 
 
 def labels_of_a_daemon() -> dict[str, set[str]]:
-    """The labels of each metric, by its name as Prometheus stores it; every series that a case plays is one of these."""
+    """
+    The labels of each metric, by its name as Prometheus stores it; every series that a case plays is one of these.
+    """
     metrics = Metrics()
     found = {"up": set[str](), "process_start_time_seconds": set[str]()}
     for metric in vars(metrics).values():
@@ -127,12 +152,17 @@ def test_there_is_a_page_for_each_alert_and_none_besides():
 
 @pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
 def test_a_page_names_commands_that_exist(page: Path):
-    """What it means, a command to look with, what to do; each `compactor` command is one, with options that it has; links lead somewhere."""
+    """
+    What it means, a command to look with, what to do; each `compactor` command is one, with options that it has; links
+    lead somewhere.
+    """
     text = page.read_text()
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["What it means", "Look", "Do"]
     commands = text.split("```")[1].split("\n")[1:-1]
     assert commands
-    asked = re.findall(r"(?:^|`|\()compactor ([a-z]+)((?: [^`|\n)]*)?)", "\n".join([*commands, text.split("## Do")[1]]), re.MULTILINE)
+    asked = re.findall(
+        r"(?:^|`|\()compactor ([a-z]+)((?: [^`|\n)]*)?)", "\n".join([*commands, text.split("## Do")[1]]), re.MULTILINE
+    )
     for command, rest in asked:
         path = [command, *re.findall(r"^ (check|show)\b", rest)] if command == "config" else [command]
         done = CliRunner().invoke(cli, [*path, "--help"])

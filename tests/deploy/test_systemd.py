@@ -11,7 +11,7 @@ import yaml
 
 from compactor.daemon import daemon
 from compactor.errors import RefusedError, SettingsError
-from compactor.settings.service import Drain
+from compactor.settings.zookeeper import Drain
 from tests import forked
 from tests.deploy.service import DEPLOY
 from tests.needs import missing
@@ -20,7 +20,10 @@ pytestmark = pytest.mark.deploy
 UNIT = DEPLOY / "systemd" / "compactor.service"
 PASSWORD = DEPLOY / "systemd" / "password.conf"
 MOST_EXPOSED = 20
-"""Tenths of systemd's exposure level; 0 is closed, 100 open. What is left: the network, and that files we make are readable."""
+"""
+Tenths of systemd's exposure level; 0 is closed, 100 open. What is left: the network, and that files we make are
+readable.
+"""
 
 
 @pytest.fixture
@@ -36,7 +39,15 @@ def systemd_analyze(tmp_path):
 
     def run(*arguments: str):
         environment = os.environ | {"LC_ALL": "C", "SYSTEMD_UNIT_PATH": f"{tmp_path}:"}
-        done = subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False, timeout=60)
+        done = subprocess.run(
+            ["systemd-analyze", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+            check=False,
+            timeout=60,
+        )
         return done.returncode, done.stdout + done.stderr
 
     return run
@@ -73,7 +84,9 @@ def test_a_key_that_systemd_does_not_know_is_found(systemd_analyze, tmp_path, wh
 
 def test_the_unit_is_closed(systemd_analyze):
     """Systemd's own judgement of what the service could still do."""
-    code, said = systemd_analyze("security", "--offline=yes", f"--threshold={MOST_EXPOSED}", "--no-pager", "./compactor.service")
+    code, said = systemd_analyze(
+        "security", "--offline=yes", f"--threshold={MOST_EXPOSED}", "--no-pager", "./compactor.service"
+    )
     assert code == 0, said
 
 
@@ -82,7 +95,9 @@ def settings_of(unit: Path) -> dict[str, str]:
 
 
 def test_the_end_has_time_for_the_drain():
-    """Systemd's patience exceeds the drain, the cancellation and the end of Spark; KillMode spares Spark's JVM the TERM."""
+    """
+    Systemd's patience exceeds the drain, the cancellation and the end of Spark; KillMode spares Spark's JVM the TERM.
+    """
     unit = settings_of(UNIT)
     minutes = re.fullmatch(r"(\d+)min", unit["TimeoutStopSec"])
     assert minutes is not None
@@ -100,13 +115,18 @@ def test_the_end_has_time_for_the_drain():
     ],
 )
 def test_a_wrong_setting_ends_the_restarts(tmp_path, wrong, said):
-    """The daemon itself ends with what RestartPreventExitStatus names, and one line; a command before it would be started again every 30 seconds for ever."""
+    """
+    The daemon itself ends with what RestartPreventExitStatus names, and one line; a command before it would be started
+    again every 30 seconds for ever.
+    """
     unit = settings_of(UNIT)
     assert not [name for name in unit if name.startswith("Exec") and name not in {"ExecStart", "ExecReload"}]
     assert {SettingsError.exit_code, RefusedError.exit_code} == set(map(int, unit["RestartPreventExitStatus"].split()))
     config = tmp_path / "compactor.yaml"
     config.write_text(yaml.safe_dump({"database": {"url": "sqlite:///none.db"}, "http": {"enabled": False}} | wrong))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {"TMPDIR": str(tmp_path)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {
+        "TMPDIR": str(tmp_path)
+    }
     done = forked.command(["--config", str(config), "run"], environment=environment, folder=tmp_path)
     assert done.returncode == SettingsError.exit_code
     assert said in done.stderr

@@ -9,9 +9,9 @@ import structlog
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from compactor.metastore.database import Database
-from compactor.metastore.handed_out import HandedOut
-from compactor.roles import lookout, older_snapshots
+from compactor.metastore.db.database import Database
+from compactor.metastore.txn.allocated_ids import HandedOut
+from compactor.roles.worker import monitor, older_snapshots
 from tests.counts import count
 from tests.hive.java import UnavailableError as NoJavaError
 from tests.hive.lane import Lane, Statement, Turns
@@ -37,7 +37,12 @@ _STEPS = st.one_of(
     _WRITES,
     _WRITES,
     st.tuples(st.just("start"), _STATEMENTS),
-    st.tuples(st.just("stream"), st.integers(0, 2), _COUNT, st.lists(st.sampled_from([True, False, None]), min_size=2, max_size=3)),
+    st.tuples(
+        st.just("stream"),
+        st.integers(0, 2),
+        _COUNT,
+        st.lists(st.sampled_from([True, False, None]), min_size=2, max_size=3),
+    ),
     st.tuples(st.just("go_on"), _WHICH),
     st.tuples(st.just("finish"), _WHICH, _YES),
     st.tuples(st.just("reap"), _WHICH),
@@ -47,7 +52,19 @@ _STEPS = st.one_of(
     st.tuples(st.just("ask"), st.integers(0, 2), _YES),
     *(
         st.tuples(st.just(role))
-        for role in ("initiate", "work", "work", "clean", "clean", "keep_house", "hive_keeps_house", "restart", "hive_initiates", "hive_cleans", "hive_cleans")
+        for role in (
+            "initiate",
+            "work",
+            "work",
+            "clean",
+            "clean",
+            "keep_house",
+            "hive_keeps_house",
+            "restart",
+            "hive_initiates",
+            "hive_cleans",
+            "hive_cleans",
+        )
     ),
 )
 _TABLES = st.one_of(
@@ -56,7 +73,11 @@ _TABLES = st.one_of(
     st.builds(lambda partitioned: {"partitioned": partitioned, "insert_only": True}, _YES),
 )
 _ROLES = [("initiate",), ("clean",), ("keep_house",), ("hive_keeps_house",)]
-_INSERT, _INSERT_BEGUN, _INSERT_UNDONE = ("write", Statement("insert")), ("start", Statement("insert")), ("write", Statement("insert"), False)
+_INSERT, _INSERT_BEGUN, _INSERT_UNDONE = (
+    ("write", Statement("insert")),
+    ("start", Statement("insert")),
+    ("write", Statement("insert"), False),
+)
 _FORGETS_INSIDE = [("clean",), ("hive_initiates",), ("work",), ("hive_cleans",), ("hive_keeps_house",)]
 """An aborted write among committed ones in the only delta."""
 _COMPACTED = [_INSERT, _INSERT, ("ask", 0, True), ("work",)]
@@ -80,7 +101,8 @@ def _quietly():
 
 def play(version, request, parties, folder):
     """
-    Random histories on the schema of that version: after each step each open reader and a new one see exactly the model's rows with their ROW__IDs.
+    Random histories on the schema of that version: after each step each open reader and a new one see exactly the
+    model's rows with their ROW__IDs.
 
     Args:
         parties: the fixture of `tests.metastore.conftest`.
@@ -99,35 +121,111 @@ def play(version, request, parties, folder):
     @example({"partitioned": False, "originals": 3}, [*[_INSERT] * 3, ("ask", 0, True), ("work",), ("clean",)])
     @example({"partitioned": True}, [*_rolled_back(1), *_ROLES])  # Hive 3.1 stores the name folded
     @example({"partitioned": True}, [*_rolled_back(2), *_ROLES])  # Hive 4 stores it escaped twice
-    @example({"partitioned": True}, [_rolled_back(0)[0], ("start", Statement("insert", dynamic=True)), ("go_on", 0), ("finish", 0, False), *_ROLES])
-    @example({"partitioned": False}, [_rolled_back(0)[0], ("stream", 0, 1, [True, None]), *_ROLES])
-    @example({"partitioned": False}, [_INSERT, ("write", Statement("copy"), False), ("keep_house",), ("hive_keeps_house",), _INSERT])
-    @example({"partitioned": True}, [_INSERT, ("write", Statement("copy"), False), ("keep_house",), ("hive_keeps_house",), _INSERT])
-    @example({"partitioned": True}, [("clean",), ("start", Statement("overwrite", (0, 1))), ("stream", 0, 1, [None, True])])  # none of them leaves a file
-    @example({"partitioned": True}, [("write", Statement("overwrite"), False)])  # Hive 3.1 can't list it until our Cleaner came
-    @example({"partitioned": True}, [_INSERT, ("start", Statement("overwrite")), ("go_on", 0)])  # who reads now waits for its lock
-    @example({"partitioned": True}, [*[_INSERT] * 3, ("hive_initiates",), ("work",), ("hive_cleans",)])
-    @example({"partitioned": False}, [_INSERT, _INSERT, _INSERT_UNDONE, ("ask", 0, False), ("read",), ("work",), ("hive_cleans",)])
-    @example({"partitioned": False}, [*_COMPACTED, ("clean",), _INSERT, ("write", Statement("overwrite"), False), *_COMPACTED[-2:], ("hive_cleans",)])
-    @example({"partitioned": True}, [_INSERT, ("ask", 0, False), ("work",), _INSERT, _INSERT, ("ask", 0, True), ("work",), ("hive_cleans",)])  # fails the first
     @example(
-        {"partitioned": False, "originals": 3}, [_INSERT, ("initiate",), ("hive_initiates",), _INSERT_UNDONE, ("work",), *[("go_on", 0)] * 3]
+        {"partitioned": True},
+        [_rolled_back(0)[0], ("start", Statement("insert", dynamic=True)), ("go_on", 0), ("finish", 0, False), *_ROLES],
+    )
+    @example({"partitioned": False}, [_rolled_back(0)[0], ("stream", 0, 1, [True, None]), *_ROLES])
+    @example(
+        {"partitioned": False},
+        [_INSERT, ("write", Statement("copy"), False), ("keep_house",), ("hive_keeps_house",), _INSERT],
+    )
+    @example(
+        {"partitioned": True},
+        [_INSERT, ("write", Statement("copy"), False), ("keep_house",), ("hive_keeps_house",), _INSERT],
+    )
+    @example(
+        {"partitioned": True}, [("clean",), ("start", Statement("overwrite", (0, 1))), ("stream", 0, 1, [None, True])]
+    )  # none of them leaves a file
+    @example(
+        {"partitioned": True}, [("write", Statement("overwrite"), False)]
+    )  # Hive 3.1 can't list it until our Cleaner came
+    @example(
+        {"partitioned": True}, [_INSERT, ("start", Statement("overwrite")), ("go_on", 0)]
+    )  # who reads now waits for its lock
+    @example({"partitioned": True}, [*[_INSERT] * 3, ("hive_initiates",), ("work",), ("hive_cleans",)])
+    @example(
+        {"partitioned": False},
+        [_INSERT, _INSERT, _INSERT_UNDONE, ("ask", 0, False), ("read",), ("work",), ("hive_cleans",)],
+    )
+    @example(
+        {"partitioned": False},
+        [
+            *_COMPACTED,
+            ("clean",),
+            _INSERT,
+            ("write", Statement("overwrite"), False),
+            *_COMPACTED[-2:],
+            ("hive_cleans",),
+        ],
+    )
+    @example(
+        {"partitioned": True},
+        [_INSERT, ("ask", 0, False), ("work",), _INSERT, _INSERT, ("ask", 0, True), ("work",), ("hive_cleans",)],
     )  # fails the first
-    @example({"partitioned": False, "originals": 3}, [("read",), ("read",), _INSERT, _INSERT_BEGUN])  # Hive 3.1 lists again when it opens an original file
+    @example(
+        {"partitioned": False, "originals": 3},
+        [_INSERT, ("initiate",), ("hive_initiates",), _INSERT_UNDONE, ("work",), *[("go_on", 0)] * 3],
+    )  # fails the first
+    @example(
+        {"partitioned": False, "originals": 3}, [("read",), ("read",), _INSERT, _INSERT_BEGUN]
+    )  # Hive 3.1 lists again when it opens an original file
     @example(
         {"partitioned": False}, [_INSERT_UNDONE, ("ask", 0, True), ("work",), ("hive_cleans",), ("hive_keeps_house",)]
     )  # nothing lies below what was undone
-    @example({"partitioned": False}, [_INSERT, _INSERT_UNDONE, ("ask", 0, True), ("work",), ("hive_cleans",), ("hive_keeps_house",)])
-    @example({"partitioned": False}, [("ask", 0, False), _INSERT_BEGUN, ("work",), ("hive_cleans",)])  # for Hive 3.1 an entry that ends at 0 has no end
-    @example({"partitioned": True}, [*[("stream", 0, 1, [True, True])] * 2, ("write", Statement("overwrite"), False), _INSERT_BEGUN, ("hive_initiates",)])
-    @example({"partitioned": True}, [("stream", 2, 1, [True, False]), ("initiate",), ("initiate",), ("write", Statement("insert", (2,)), True)])
-    @example({"partitioned": False}, [_INSERT_BEGUN, ("stream", 0, 2, [True, False]), ("reap", 0), ("hive_keeps_house",), *_FORGETS_INSIDE])
-    @example({"partitioned": False}, [_INSERT, ("ask", 0, True), ("work",), ("read",), ("hive_cleans",), ("initiate",)])  # an entry that has nothing to clean
-    @example({"partitioned": True}, [_INSERT_BEGUN, _INSERT_BEGUN, _INSERT, ("ask", 0, False), ("work",), ("initiate",)])  # nothing to compact, two times
-    @example({"partitioned": False}, [*[_INSERT] * 5, ("stream", 0, 3, [None, True, True]), ("clean",), ("hive_cleans",), _INSERT, ("initiate",), ("work",)])
+    @example(
+        {"partitioned": False},
+        [_INSERT, _INSERT_UNDONE, ("ask", 0, True), ("work",), ("hive_cleans",), ("hive_keeps_house",)],
+    )
+    @example(
+        {"partitioned": False}, [("ask", 0, False), _INSERT_BEGUN, ("work",), ("hive_cleans",)]
+    )  # for Hive 3.1 an entry that ends at 0 has no end
+    @example(
+        {"partitioned": True},
+        [
+            *[("stream", 0, 1, [True, True])] * 2,
+            ("write", Statement("overwrite"), False),
+            _INSERT_BEGUN,
+            ("hive_initiates",),
+        ],
+    )
+    @example(
+        {"partitioned": True},
+        [("stream", 2, 1, [True, False]), ("initiate",), ("initiate",), ("write", Statement("insert", (2,)), True)],
+    )
+    @example(
+        {"partitioned": False},
+        [_INSERT_BEGUN, ("stream", 0, 2, [True, False]), ("reap", 0), ("hive_keeps_house",), *_FORGETS_INSIDE],
+    )
+    @example(
+        {"partitioned": False}, [_INSERT, ("ask", 0, True), ("work",), ("read",), ("hive_cleans",), ("initiate",)]
+    )  # an entry that has nothing to clean
+    @example(
+        {"partitioned": True}, [_INSERT_BEGUN, _INSERT_BEGUN, _INSERT, ("ask", 0, False), ("work",), ("initiate",)]
+    )  # nothing to compact, two times
+    @example(
+        {"partitioned": False},
+        [
+            *[_INSERT] * 5,
+            ("stream", 0, 3, [None, True, True]),
+            ("clean",),
+            ("hive_cleans",),
+            _INSERT,
+            ("initiate",),
+            ("work",),
+        ],
+    )
     @example(
         {"partitioned": False, "originals": 3},
-        [("ask", 0, True), ("work",), ("stream", 0, 1, [True, False]), ("hive_cleans",), _INSERT, _INSERT, ("hive_initiates",)],
+        [
+            ("ask", 0, True),
+            ("work",),
+            ("stream", 0, 1, [True, False]),
+            ("hive_cleans",),
+            _INSERT,
+            _INSERT,
+            ("hive_initiates",),
+        ],
     )
     def live(table, steps):
         turns = Turns()
@@ -151,7 +249,7 @@ def play(version, request, parties, folder):
             shutil.rmtree(folder / "history")
 
     with Database(url) as database, pytest.MonkeyPatch.context() as patch, _quietly():
-        patch.setattr(lookout, "LOOK_SECONDS", 3600.0)  # a history's steps aren't in its time
+        patch.setattr(monitor, "LOOK_SECONDS", 3600.0)  # a history's steps aren't in its time
         live()
     server.give_back(version, url)
     count(f"histories of Hive {release} in the fast lane with a compaction beside open readers or writers", sum(played))

@@ -1,4 +1,7 @@
-"""Small Java programs of the tests over Hive's own jars: built once by Maven and javac below `.tools/`, and how their JVMs are started."""
+"""
+Small Java programs of the tests over Hive's own jars: built once by Maven and javac below `.tools/`, and how their JVMs
+are started.
+"""
 
 import fcntl
 import hashlib
@@ -18,7 +21,8 @@ class UnavailableError(Exception):
 
 def built(source, profile, *, beside=()):
     """
-    Folder of the class files, and the class path, of the sources and the `pom.xml` in a folder; built when these changed or jars are gone.
+    Folder of the class files, and the class path, of the sources and the `pom.xml` in a folder; built when these
+    changed or jars are gone.
 
     Args:
         profile: the release of Hive, as `pom.xml` calls it.
@@ -37,19 +41,38 @@ def built(source, profile, *, beside=()):
     stamp, classpath = home / "stamp", home / "classpath"
     with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (stamp.exists() and stamp.read_text() == digest and all(map(os.path.exists, classpath.read_text().split(":")))):
+        if not (
+            stamp.exists()
+            and stamp.read_text() == digest
+            and all(map(os.path.exists, classpath.read_text().split(":")))
+        ):
             goal = ["dependency:build-classpath", f"-Dmdep.outputFile={classpath}"]
-            _run(f"the jars of {source.name}, {profile}", ["mvn", "-q", "-B", f"-P{profile}", "-f", source / "pom.xml", *goal])
+            _run(
+                f"the jars of {source.name}, {profile}",
+                ["mvn", "-q", "-B", f"-P{profile}", "-f", source / "pom.xml", *goal],
+            )
             programs = [file for file in files if file.suffix == ".java"]
-            _run(source.name, ["javac", "-nowarn", "-encoding", "UTF-8", "-cp", classpath.read_text(), "-d", home, *programs])
+            _run(
+                source.name,
+                ["javac", "-nowarn", "-encoding", "UTF-8", "-cp", classpath.read_text(), "-d", home, *programs],
+            )
             stamp.write_text(digest)
     return home, classpath.read_text()
 
 
 def java(classpath, *, heap, zone="UTC"):
-    """The start of the command line of a JVM that is small, quick to start and open to Hive 3.1; Hive's log goes nowhere."""
+    """
+    The start of the command line of a JVM that is small, quick to start and open to Hive 3.1; Hive's log goes nowhere.
+    """
     opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
-    command = ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opens, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+    command = [
+        "java",
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        *opens,
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
+    ]
     return [*command, f"-Duser.timezone={zone}", "-cp", classpath]
 
 

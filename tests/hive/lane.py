@@ -1,8 +1,10 @@
 """
-The fast lane: random histories of one table that Hive's own classes write, read and account for, while our roles work on it; no servers.
+The fast lane: random histories of one table that Hive's own classes write, read and account for, while our roles work
+on it; no servers.
 
-Hive's part is in one JVM (`tests.hive.party`): TxnHandler on the metastore's database, OrcRecordUpdater and OrcInputFormat on the files. A model keeps the rows of
-each transaction with their ROW__IDs; what a snapshot shows is what it says of those committed then.
+Hive's part is in one JVM (`tests.hive.party`): TxnHandler on the metastore's database, OrcRecordUpdater and
+OrcInputFormat on the files. A model keeps the rows of each transaction with their ROW__IDs; what a snapshot shows is
+what it says of those committed then.
 """
 
 import itertools
@@ -16,9 +18,9 @@ from sqlalchemy import select
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.row_id import encode
-from compactor.metastore.spelling import spellings
-from compactor.roles.cancellation import DrainedError
-from compactor.roles.older_snapshots import WAIT_SECONDS
+from compactor.metastore.partition_names import spellings
+from compactor.roles.worker.cancellation import DrainedError
+from compactor.roles.worker.older_snapshots import WAIT_SECONDS
 from tests.counts import count
 from tests.hive.party import HiveError
 from tests.metastore.real import RealHive
@@ -36,19 +38,26 @@ _OVERTAKEN = re.compile(
     r"unable to complete cleaning of [^\n]*?\bid[:=](\d+),[^\n]*?highestWriteId[:=](\d+)[^\n]*? Not enough history available[^\n]*/base_(\d+)[_;\s]"
 )
 """
-Hive's Cleaner fails a compaction whose range lies below the base of a later one (AcidUtils.getAcidState), if the earlier base has gone: which, up to where, that base.
+Hive's Cleaner fails a compaction whose range lies below the base of a later one (AcidUtils.getAcidState), if the
+earlier base has gone: which, up to where, that base.
 
 Of Hive 3.1 the Cleaner itself has removed it; of Hive 4 its cleanup after aborts, which also removes what was replaced.
 """
 
-_UNLISTED = re.compile(r"partName:([^,]*),[^\n]*Marking failed to avoid repeated failures[^\n]*Not enough history available[^\n]*/base_(\d+)[_;\s]")
-"""Hive 3.1's Initiator can't list where the only base is that of an INSERT OVERWRITE that didn't commit: which partition, that base."""
+_UNLISTED = re.compile(
+    r"partName:([^,]*),[^\n]*Marking failed to avoid repeated failures[^\n]*Not enough history available[^\n]*/base_(\d+)[_;\s]"
+)
+"""
+Hive 3.1's Initiator can't list where the only base is that of an INSERT OVERWRITE that didn't commit: which partition,
+that base.
+"""
 
 
 @dataclass(frozen=True)
 class Statement:
     """
-    INSERT, UPDATE, DELETE, INSERT OVERWRITE, or "copy": an INSERT into the table from which it reads, of which Hive notes nothing with its lock (LockRequestBuilder).
+    INSERT, UPDATE, DELETE, INSERT OVERWRITE, or "copy": an INSERT into the table from which it reads, of which Hive
+    notes nothing with its lock (LockRequestBuilder).
 
     Args:
         places: indices of `PARTITIONS` it goes to; a static one goes to the first of them.
@@ -103,8 +112,9 @@ class Reader:
 
 class Turns:
     """
-    Cycles of a worker, each in a thread of its own; and the clock of the wait before a first base (`compactor.roles.older_snapshots`, in place of `time`): a worker
-    that waits stands still until the history lets it look again.
+    Cycles of a worker, each in a thread of its own; and the clock of the wait before a first base
+    (`compactor.roles.worker.older_snapshots`, in place of `time`): a worker that waits stands still until the history
+    lets it look again.
     """
 
     def __init__(self) -> None:
@@ -155,7 +165,9 @@ class Lane:
         originals: how many rows it had before it was transactional.
     """
 
-    def __init__(self, database, party, turns, folder: Path, *, partitioned: bool, insert_only: bool = False, originals: int = 0) -> None:
+    def __init__(
+        self, database, party, turns, folder: Path, *, partitioned: bool, insert_only: bool = False, originals: int = 0
+    ) -> None:
         self.world, self.hive = World(database, folder), RealHive(database, party)
         self.party, self.turns = party, turns
         self.world.root(folder / "tables")
@@ -165,14 +177,19 @@ class Lane:
         keys = (("p", "string"),) if partitioned else ()
         parameters = {"transactional_properties": "insert_only" if insert_only else "default", "bucketing_version": "2"}
         columns = (("id", "int"), ("v", "string"))
-        self.tbl_id = self.hive.create_table(NAME, columns=columns, keys=keys, parameters=parameters, location=f"file:{self.location}")
+        self.tbl_id = self.hive.create_table(
+            NAME, columns=columns, keys=keys, parameters=parameters, location=f"file:{self.location}"
+        )
         self.catalogued: list[str | None] = [] if partitioned else [None]
         self.numbers, self.names = itertools.count(1), itertools.count(1)
         self.open: list[Write] = []
         self.done: list[Write] = []
         self.readers: list[Reader] = []
         self.overwritten: set[tuple[str | None, int]] = set()
-        self.originals = [((0, encode(0, 0), number), (next(self.numbers), "old")) for number in range(0 if partitioned else originals)]
+        self.originals = [
+            ((0, encode(0, 0), number), (next(self.numbers), "old"))
+            for number in range(0 if partitioned else originals)
+        ]
         if self.originals:
             rows = [list(value) for _, value in self.originals]
             self.party.call("Lane.plain", {"path": str(self.location / "000000_0"), "rows": rows})
@@ -216,17 +233,34 @@ class Lane:
             self.end(one, commit)
 
     def begin(self, statement):
-        """Open, choose the rows, lock: None where the locks are held by others, or the table takes no such statement."""
+        """
+        Open, choose the rows, lock: None where the locks are held by others, or the table takes no such statement.
+        """
         kind, count, bucket = statement.kind, statement.count, statement.bucket
         if self.insert_only and kind in {"update", "delete"}:
             return None
-        partitions = tuple(PARTITIONS[place] for place in sorted(set(statement.places))) if self.partitioned else (None,)
+        partitions = (
+            tuple(PARTITIONS[place] for place in sorted(set(statement.places))) if self.partitioned else (None,)
+        )
         dynamic = statement.dynamic and self.partitioned and kind != "overwrite"
         if not dynamic:
             partitions = partitions[:1]
         txn = self.hive.begin(age=0)
-        one = Write(txn, self.hive.allocate(txn, NAME), dynamic, partitions=partitions, overwrites=kind == "overwrite", copies=kind == "copy")
-        operation, lock = {"insert": ("i", "r"), "copy": ("s", "r"), "update": ("u", "w"), "delete": ("d", "w"), "overwrite": ("u", "e")}[kind]
+        one = Write(
+            txn,
+            self.hive.allocate(txn, NAME),
+            dynamic,
+            partitions=partitions,
+            overwrites=kind == "overwrite",
+            copies=kind == "copy",
+        )
+        operation, lock = {
+            "insert": ("i", "r"),
+            "copy": ("s", "r"),
+            "update": ("u", "w"),
+            "delete": ("d", "w"),
+            "overwrite": ("u", "e"),
+        }[kind]
         component = self.hive.component(NAME, None if dynamic else partitions[0], lock, operation)
         _, held = self.hive.ask(txn, component | ({"isDynamicPartitionWrite": True} if dynamic else {}))
         if not held:
@@ -240,7 +274,9 @@ class Lane:
             if kind in {"update", "delete"}:
                 free = [(key, value) for key, value in self.visible(partition) if key not in taken]
                 one.deletes += [(partition, key, value) for key, value in free[:: max(1, 3 - count)]]
-            for number in range(new * count if kind != "update" else sum(1 for place, _, _ in one.deletes if place == partition)):
+            for number in range(
+                new * count if kind != "update" else sum(1 for place, _, _ in one.deletes if place == partition)
+            ):
                 key = (one.write_id, encode(bucket, statement), number)
                 one.inserts.append((partition, key, (next(self.numbers), f"{kind}-{txn}")))
         self.open.append(one)
@@ -251,7 +287,11 @@ class Lane:
         if one.phase == 0:
             self._files(one)
         elif one.phase == 1 and self.partitioned:
-            found = [p for p in one.partitions if p in {place for place, _, _ in (*one.inserts, *one.deletes)} or one.overwrites]
+            found = [
+                p
+                for p in one.partitions
+                if p in {place for place, _, _ in (*one.inserts, *one.deletes)} or one.overwrites
+            ]
             fresh = [p for p in found if p not in self.catalogued]
             self.hive.add_partitions(self.tbl_id, fresh)
             self.catalogued += fresh
@@ -276,8 +316,15 @@ class Lane:
                 groups[encode(0, 0)] = ([], [])
             for bucket, (new, old) in sorted(groups.items()):
                 if self.insert_only:
-                    own = directory / (f"base_{one.write_id:07d}" if one.overwrites else f"delta_{one.write_id:07d}_{one.write_id:07d}_0000")
-                    self.party.call("Lane.plain", {"path": str(own / f"{bucket >> 16 & 0xFFF:06d}_0"), "rows": [list(value) for _, value in new]})
+                    own = directory / (
+                        f"base_{one.write_id:07d}"
+                        if one.overwrites
+                        else f"delta_{one.write_id:07d}_{one.write_id:07d}_0000"
+                    )
+                    self.party.call(
+                        "Lane.plain",
+                        {"path": str(own / f"{bucket >> 16 & 0xFFF:06d}_0"), "rows": [list(value) for _, value in new]},
+                    )
                     continue
                 about = {"directory": str(directory), "base": one.overwrites, "min": one.write_id, "max": one.write_id}
                 about |= {"statement": bucket & 0xFFF, "bucket": bucket >> 16 & 0xFFF}
@@ -286,7 +333,10 @@ class Lane:
                 self.party.call("Lane.write", about)
 
     def stream(self, place, count, fates):
-        """A batch of streaming transactions that share a directory; a fate of None is a transaction of the batch that never began. Not into an insert-only table."""
+        """
+        A batch of streaming transactions that share a directory; a fate of None is a transaction of the batch that
+        never began. Not into an insert-only table.
+        """
         if self.insert_only:
             return
         partition = PARTITIONS[place] if self.partitioned else None
@@ -303,8 +353,18 @@ class Lane:
                     self.hive.abort(other.txn)
                 return
             for number in range(count):
-                one.inserts.append((partition, (one.write_id, encode(0, 0), number), (next(self.numbers), f"stream-{one.txn}")))
-        about = {"directory": str(self.directory(partition)), "base": False, "min": low, "max": high, "statement": -1, "bucket": 0, "deletes": []}
+                one.inserts.append(
+                    (partition, (one.write_id, encode(0, 0), number), (next(self.numbers), f"stream-{one.txn}"))
+                )
+        about = {
+            "directory": str(self.directory(partition)),
+            "base": False,
+            "min": low,
+            "max": high,
+            "statement": -1,
+            "bucket": 0,
+            "deletes": [],
+        }
         about["inserts"] = [[one.write_id, list(value)] for one, _ in batch for _, _, value in one.inserts]
         self.party.call("Lane.write", about)
         if self.partitioned and partition not in self.catalogued:
@@ -343,7 +403,9 @@ class Lane:
     def read(self, late=False):
         """A statement begins to read: at once, or (Hive 3.1) it only has its snapshot and its locks."""
         txn = self.hive.begin(age=0, user="reader", kind=2 if self.party.hive_4 else 0)
-        _, held = self.hive.ask(txn, self.hive.component(NAME), *(self.hive.component(NAME, place) for place in self.catalogued if place))
+        _, held = self.hive.ask(
+            txn, self.hive.component(NAME), *(self.hive.component(NAME, place) for place in self.catalogued if place)
+        )
         if not held:
             self.hive.abort(txn)
             return
@@ -368,7 +430,9 @@ class Lane:
 
     def _snapshot(self, txn=0):
         txns, (write_ids,) = self.hive.snapshot(NAME, txn_id=txn)
-        return Reader(f"r{next(self.names)}", txn, txns, write_ids, {place: self.visible(place) for place in self.catalogued})
+        return Reader(
+            f"r{next(self.names)}", txn, txns, write_ids, {place: self.visible(place) for place in self.catalogued}
+        )
 
     def _list(self, reader, places):
         """Whether Hive lists them."""
@@ -389,7 +453,11 @@ class Lane:
 
     def _is_listable(self, place):
         """Hive 3.1 can't list where the only base is that of an INSERT OVERWRITE that didn't commit."""
-        bases = {(place, int(path.name[5:])) for path in self.directory(place).glob("base_*")} if not self.party.hive_4 else set()
+        bases = (
+            {(place, int(path.name[5:])) for path in self.directory(place).glob("base_*")}
+            if not self.party.hive_4
+            else set()
+        )
         if not bases or not bases <= self._rolled_back_bases():
             return True
         self.unlistable.add(place)
@@ -403,14 +471,20 @@ class Lane:
         if place not in reader.listed:
             return []
         found = self._reads(reader, place, "Lane.read", f"{reader.name}/{place}", done)
-        return found and sorted((self._key(write_id, bucket, row), (int(values[0]), values[1])) for write_id, bucket, row, values in found[0])
+        return found and sorted(
+            (self._key(write_id, bucket, row), (int(values[0]), values[1]))
+            for write_id, bucket, row, values in found[0]
+        )
 
     def _key(self, *key):
         """The ROW__ID of a row, if it has one."""
         return () if self.insert_only else key
 
     def _reads(self, reader, place, *call):
-        """Hive's answer, in a list; None, on Hive 3.1: its snapshot is older than a first base that waited for it, and in vain; Hive can't read what is there."""
+        """
+        Hive's answer, in a list; None, on Hive 3.1: its snapshot is older than a first base that waited for it, and in
+        vain; Hive can't read what is there.
+        """
         try:
             return [self.party.call(*call)]
         except HiveError as error:
@@ -448,7 +522,9 @@ class Lane:
         here = [one for one in (*self.readers, *self.open) if one.txn in self.before]
         if sentence is None:
             assert here, f"{self.before} are gone, and yet a compaction waits for them; {self.told}"
-            count(f"looks at older readers and writers of Hive {3 + self.party.hive_4} before a first base in the fast lane")
+            count(
+                f"looks at older readers and writers of Hive {3 + self.party.hive_4} before a first base in the fast lane"
+            )
             return
         self._say(sentence)
         if ": published " in sentence:
@@ -477,7 +553,10 @@ class Lane:
         self.hive.keep_house()
 
     def _come_before_hive(self):
-        """Hive forgets a copy that was undone, and its rows come to life (docs/operations.md): our Cleaner is there earlier."""
+        """
+        Hive forgets a copy that was undone, and its rows come to life (docs/operations.md): our Cleaner is there
+        earlier.
+        """
         if self.unnoted:
             self.clean()
 
@@ -498,9 +577,16 @@ class Lane:
             reader.robbed |= {place for place, there in before.items() if self._there(place) != there}
 
     def _with_aborted_writes(self):
-        """Partitions as Hive noted them; also those that it left for later: a compaction that it cleans ends that (MarkCleanedFunction)."""
+        """
+        Partitions as Hive noted them; also those that it left for later: a compaction that it cleans ends that
+        (MarkCleanedFunction).
+        """
         txns, components = self.hive.schema.txns, self.hive.schema.txn_components
-        aborted = select(components.c.tc_partition).join(txns, txns.c.txn_id == components.c.tc_txnid).where(txns.c.txn_state == "a")
+        aborted = (
+            select(components.c.tc_partition)
+            .join(txns, txns.c.txn_id == components.c.tc_txnid)
+            .where(txns.c.txn_state == "a")
+        )
         return set(self.world.database.read(lambda connection: connection.scalars(aborted).all()))
 
     def _cycle(self, name):
@@ -518,7 +604,10 @@ class Lane:
         self.unlistable |= {place for place, _ in unlisted}
         assert all(above > 0 for above in failed.values()), self.told
         self.overtaken |= failed.keys()
-        count(f"compactions that the Cleaner of Hive {3 + self.party.hive_4} failed below a later base in the fast lane", len(failed))
+        count(
+            f"compactions that the Cleaner of Hive {3 + self.party.hive_4} failed below a later base in the fast lane",
+            len(failed),
+        )
         return grown
 
     def _size(self):
@@ -530,7 +619,9 @@ class Lane:
         if partition in self.catalogued:
             names = {"partitionname": partition} if partition else {}
             major |= self.insert_only and not self.party.hive_4  # which knows no minor one of such a table
-            self.party.call("compact", {"dbname": "db", "tablename": "t", "type": "MAJOR" if major else "MINOR"} | names)
+            self.party.call(
+                "compact", {"dbname": "db", "tablename": "t", "type": "MAJOR" if major else "MINOR"} | names
+            )
 
     def restart(self):
         """Our daemon starts anew."""
@@ -539,7 +630,9 @@ class Lane:
         self._take_over()
 
     def _take_over(self):
-        self.world.configure(initiator={"thresholds": {"delta_count": 3, "aborted_count": 0}}, cleaner={"listing_wait_seconds": 0})
+        self.world.configure(
+            initiator={"thresholds": {"delta_count": 3, "aborted_count": 0}}, cleaner={"listing_wait_seconds": 0}
+        )
         self.initiator, self.worker = self.world.initiator(), self.world.worker()
         self.cleaner, self.housekeeper = self.world.cleaner(), self.world.housekeeper()
 
@@ -587,7 +680,9 @@ class Lane:
                 listed = self._list(fresh, [place])
                 self.found[asked] = self._sees(fresh, place, done=True) if listed else None
             found = self.found[asked]
-            assert found in (rows, None), f"a new reader of {place or 'the table'} sees {_difference(found, rows)}; {self.told}"
+            assert found in (rows, None), (
+                f"a new reader of {place or 'the table'} sees {_difference(found, rows)}; {self.told}"
+            )
         for entry in self.world.services.queue.history():
             said = " ".join(sentence for sentence in self.told if f"compaction {entry.id} of " in sentence)
             # Hive 3.1 itself can't list such a directory
@@ -613,13 +708,16 @@ class Lane:
             del reader.expected[place]
             count("readers whose files the abort cleanup of Hive 4's Cleaner removed in the fast lane")
             return
-        assert found == rows or place not in reader.expected, f"reader {reader.txn} of {place or 'the table'} sees {_difference(found, rows)}; {self.told}"
+        assert found == rows or place not in reader.expected, (
+            f"reader {reader.txn} of {place or 'the table'} sees {_difference(found, rows)}; {self.told}"
+        )
         reader.checked[place] = there
 
     def rest(self):
         """
-        There are two more inserts and a reader, in two of three histories after the open writers, below whom Hive 3.1 compacts nothing, have gone; all is compacted
-        beside those who are there; then writers and readers go home, and the roles run until they have nothing more to do.
+        There are two more inserts and a reader, in two of three histories after the open writers, below whom Hive 3.1
+        compacts nothing, have gone; all is compacted beside those who are there; then writers and readers go home, and
+        the roles run until they have nothing more to do.
         """
         if self.steps % 3:
             self._go_home([one.txn for one in self.open])
@@ -677,16 +775,25 @@ class Lane:
 
     def _waits_rightly(self, entry):
         """
-        An aborted write waits on: for a major compaction, while a stream or the result of a minor may hold its rows among others; for good, where it never had a
-        directory: Hive may have moved one that is missing, so nothing says that it holds no file.
+        An aborted write waits on: for a major compaction, while a stream or the result of a minor may hold its rows
+        among others; for good, where it never had a directory: Hive may have moved one that is missing, so nothing says
+        that it holds no file.
         """
         if entry.kind is not CompactionKind.ABORT_CLEANUP:
             return False
         committed = {one.write_id for one in self.done}
-        names = [path.name.removeprefix("delete_").split("_") for path in self.location.rglob("*delta_*") if path.is_dir()]
-        mixed = any(low != high and not committed.issuperset(range(int(low), int(high) + 1)) for _, low, high, *_ in names)
+        names = [
+            path.name.removeprefix("delete_").split("_") for path in self.location.rglob("*delta_*") if path.is_dir()
+        ]
+        mixed = any(
+            low != high and not committed.issuperset(range(int(low), int(high) + 1)) for _, low, high, *_ in names
+        )
         named = entry.entity.partition
-        places = [place for place in PARTITIONS if named is None or named in spellings(place)] if self.partitioned else [None]
+        places = (
+            [place for place in PARTITIONS if named is None or named in spellings(place)]
+            if self.partitioned
+            else [None]
+        )
         return mixed or (places and not any(self.directory(place).exists() for place in places))
 
     def _go_home(self, txns):

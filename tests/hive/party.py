@@ -1,8 +1,9 @@
 """
 Hive's own TxnHandler, 3.1.3's or 4.0.1's, on a metastore database: the real second party of tests.
 
-A JVM with many clients ("sessions", a thread each) that do what the test says, several at once if it wants, each stopped before every statement to the database if
-it wants that. Any method of Hive's `TxnStore` can be called; structures of Thrift are dictionaries by the fields' names, enumerations their names.
+A JVM with many clients ("sessions", a thread each) that do what the test says, several at once if it wants, each
+stopped before every statement to the database if it wants that. Any method of Hive's `TxnStore` can be called;
+structures of Thrift are dictionaries by the fields' names, enumerations their names.
 """
 
 import contextlib

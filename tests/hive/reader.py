@@ -26,7 +26,8 @@ class JudgeError(Exception):
 
 class HiveReader:
     """
-    Hive's reader of one version: "4" is Hive 4.1.0, "3" is Hive 3.1.3. Use as a context manager; safe to share between tests of one process.
+    Hive's reader of one version: "4" is Hive 4.1.0, "3" is Hive 3.1.3. Use as a context manager; safe to share between
+    tests of one process.
 
     Args:
         zone: of its JVM.
@@ -75,7 +76,12 @@ class HiveReader:
             for line in process.stdout:
                 if line[0] == "R":
                     write_id, bucket, row_id, values = json.loads(line[1:])
-                    found.append(((write_id, bucket, row_id), tuple(from_judge(kind, value) for (_, kind), value in zip(columns, values, strict=True))))
+                    found.append(
+                        (
+                            (write_id, bucket, row_id),
+                            tuple(from_judge(kind, value) for (_, kind), value in zip(columns, values, strict=True)),
+                        )
+                    )
                 elif line[0] == "D":
                     return sorted(found, key=lambda row: row[0])
                 else:

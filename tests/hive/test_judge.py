@@ -1,4 +1,6 @@
-"""Hive's own readers as judges: they see in the fixtures what Hive printed, and in built tables what the builder meant."""
+"""
+Hive's own readers as judges: they see in the fixtures what Hive printed, and in built tables what the builder meant.
+"""
 
 from decimal import Decimal
 
@@ -22,7 +24,10 @@ def unpacked(request, tmp_path_factory):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_hive_4_reads_the_fixtures_as_it_printed_them(unpacked, hive_4, mode):
-    """Every readable full-ACID table, by directory, in all three snapshots: equal to the reference, together equal to the print."""
+    """
+    Every readable full-ACID table, by directory, in all three snapshots: equal to the reference, together equal to the
+    print.
+    """
     snapshot, warehouse = unpacked
     metastore = hive.metastore(snapshot)
     for table in metastore.tables.values():
@@ -30,10 +35,16 @@ def test_hive_4_reads_the_fixtures_as_it_printed_them(unpacked, hive_4, mode):
             continue
         found = []
         for _, path, _ in table.directories:
-            rows = hive_4.rows(warehouse / path, table.schema, table.write_ids, metastore.txns, mode=mode, buckets=table.buckets)
-            assert rows == [(tuple(key), row) for key, row in read(warehouse / path, table.schema, table.write_ids, metastore.txns)], table.name
+            rows = hive_4.rows(
+                warehouse / path, table.schema, table.write_ids, metastore.txns, mode=mode, buckets=table.buckets
+            )
+            assert rows == [
+                (tuple(key), row) for key, row in read(warehouse / path, table.schema, table.write_ids, metastore.txns)
+            ], table.name
             found.extend(rows)
-        assert sorted(found, key=repr) == sorted((_printed(table, row) for row in hive.hive_rows(snapshot, table.name)), key=repr), table.name
+        assert sorted(found, key=repr) == sorted(
+            (_printed(table, row) for row in hive.hive_rows(snapshot, table.name)), key=repr
+        ), table.name
 
 
 def _printed(table, row):
@@ -83,7 +94,10 @@ def build(warehouse):
 
 
 def _rows(low, high):
-    return [(number, Decimal(f"{number}.125"), ["a", None, str(number)], 19000 + number, (1_600_000_000 + number, 5)) for number in range(low, high)]
+    return [
+        (number, Decimal(f"{number}.125"), ["a", None, str(number)], 19000 + number, (1_600_000_000 + number, 5))
+        for number in range(low, high)
+    ]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -101,7 +115,9 @@ def test_hive_3_reads_what_the_builder_wrote(warehouse_3, hive_3, mode):
 def _compare(warehouse, judge, mode):
     for table in build(warehouse):
         snapshot = warehouse.snapshot(table)
-        rows = judge.rows(table.location, schema_of(table), snapshot.write_ids, snapshot.txns, mode=mode, buckets=table.buckets)
+        rows = judge.rows(
+            table.location, schema_of(table), snapshot.write_ids, snapshot.txns, mode=mode, buckets=table.buckets
+        )
         assert rows == expected_rows(warehouse, table)[None], table.name
 
 

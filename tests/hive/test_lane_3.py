@@ -10,5 +10,7 @@ pytestmark = [pytest.mark.hive, pytest.mark.postgres]
 
 @pytest.mark.timeout(0)
 def test_every_snapshot_reads_its_rows(request, parties, tmp_path):  # noqa: F811 - a fixture
-    """Whatever Hive's writers and our roles do, in whatever order: every snapshot reads its rows, by Hive's own reader."""
+    """
+    Whatever Hive's writers and our roles do, in whatever order: every snapshot reads its rows, by Hive's own reader.
+    """
     play("3.1.0", request, parties, tmp_path)

@@ -8,10 +8,11 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind, acid_type, parse_hive_type, to_hive_string
 from compactor.orc.deletes import DeleteEvents
 from compactor.orc.output import OutputFormat
-from compactor.orc.recode import RowFilter, Source, recode, write_delete_events
+from compactor.orc.recode import RowFilter, recode, write_delete_events
+from compactor.orc.rows import StripeSource
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import read_tail
-from compactor.storage.local_files import LocalReader, LocalWriter
+from compactor.storage.local_fs.files import LocalReader, LocalWriter
 from tests import strategies
 from tests.fixtures import hive
 from tests.unit.orc.files import acid_file, delete, insert, opened
@@ -43,7 +44,9 @@ def base(directory, name):
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data(), strategies.row_structs().filter(lambda row: not row.holds((Kind.TIMESTAMP_INSTANT,))))
 def test_hive_sees_no_difference(judge, tmp_path_factory, data, row):
-    """Any columns, any values: the recoded file reads like the source, row by row and in batches; deleted rows are gone."""
+    """
+    Any columns, any values: the recoded file reads like the source, row by row and in batches; deleted rows are gone.
+    """
     values = data.draw(st.lists(strategies.filled(row), min_size=1, max_size=6))
     file = acid_file([insert(RowKey(1, BUCKET, n), value) for n, value in enumerate(values)], row)
     directory = tmp_path_factory.mktemp("rows")
@@ -51,7 +54,7 @@ def test_hive_sees_no_difference(judge, tmp_path_factory, data, row):
     reader, tail = opened(file)
     gone = DeleteEvents.load([opened(acid_file([delete(RowKey(1, BUCKET, 2), 4)]))])
     with LocalWriter(str(base(directory, "after"))) as sink:
-        recode([Source(reader, tail)], OutputFormat(tail.tree), sink, RowFilter(gone))
+        recode([StripeSource(reader, tail)], OutputFormat(tail.tree), sink, RowFilter(gone))
     schema = to_hive_string(tail.row_tree)
     for mode in ("vector", "row"):
         before = judge.rows(directory / "before", schema, mode=mode)
@@ -61,10 +64,14 @@ def test_hive_sees_no_difference(judge, tmp_path_factory, data, row):
 
 
 def test_texts_that_dont_fit_their_type_read_the_same(judge, tmp_path):
-    """A char without padding and too long a varchar, beside a timestamp that needs pyorc: Hive reads the stored bytes as it read them before."""
+    """
+    A char without padding and too long a varchar, beside a timestamp that needs pyorc: Hive reads the stored bytes as
+    it read them before.
+    """
     schema = "struct<t:timestamp,c:char(5),v:varchar(2)>"
     texts = acid_file(
-        [insert(RowKey(1, BUCKET, n), ((-5 - n, 5), "ab"[:n], "abcdef"[:n])) for n in range(6)], parse_hive_type("struct<t:timestamp,c:string,v:string>")
+        [insert(RowKey(1, BUCKET, n), ((-5 - n, 5), "ab"[:n], "abcdef"[:n])) for n in range(6)],
+        parse_hive_type("struct<t:timestamp,c:string,v:string>"),
     )
     output = OutputFormat(acid_type(parse_hive_type(schema)))
     with LocalWriter(str(base(tmp_path, "before"))) as sink:
@@ -73,7 +80,7 @@ def test_texts_that_dont_fit_their_type_read_the_same(judge, tmp_path):
         splicer.finish("insert")
     reader = LocalReader(str(tmp_path / "before" / "base_0000005" / "bucket_00000"))
     with LocalWriter(str(base(tmp_path, "after"))) as sink:
-        recode([Source(reader, read_tail(reader))], output, sink)
+        recode([StripeSource(reader, read_tail(reader))], output, sink)
     for mode in ("vector", "row"):
         before = judge.rows(tmp_path / "before", schema, mode=mode)
         assert len(before) == 6
@@ -81,7 +88,10 @@ def test_texts_that_dont_fit_their_type_read_the_same(judge, tmp_path):
 
 
 def test_hives_own_rows_stay_for_hive(hive_4, tmp_path):
-    """Each insert file of the fixtures, recoded as a base, is read as the original is: old dates, early times, chars, unions, nested nulls."""
+    """
+    Each insert file of the fixtures, recoded as a base, is read as the original is: old dates, early times, chars,
+    unions, nested nulls.
+    """
     warehouse = hive.restore(tmp_path)
     files = [path for path in sorted(warehouse.rglob("bucket_*")) if "delete_delta" not in path.parent.name]
     assert len(files) > 40
@@ -93,20 +103,30 @@ def test_hives_own_rows_stay_for_hive(hive_4, tmp_path):
         original, again = base(tmp_path, f"{number}-original"), base(tmp_path, f"{number}-again")
         original.write_bytes(path.read_bytes())
         with LocalWriter(str(again)) as sink:
-            recode([Source(reader, tail)], OutputFormat(tail.tree), sink)
+            recode([StripeSource(reader, tail)], OutputFormat(tail.tree), sink)
         schema = to_hive_string(tail.row_tree)
         for mode in ("vector", "row"):
-            assert hive_4.rows(again.parents[1], schema, mode=mode) == hive_4.rows(original.parents[1], schema, mode=mode), path
+            assert hive_4.rows(again.parents[1], schema, mode=mode) == hive_4.rows(
+                original.parents[1], schema, mode=mode
+            ), path
 
 
 @pytest.mark.parametrize("mode", ["vector", "row"])
 def test_delete_events_beside_a_union(judge, tmp_path, mode):
-    """Delete events of a table with a union column are written by pyorc; Hive reads them, and the right rows are gone."""
-    file = acid_file([insert(RowKey(1, BUCKET, n), (n, n if n % 2 else "x")) for n in range(4)], parse_hive_type("struct<id:int,u:uniontype<int,string>>"))
+    """
+    Delete events of a table with a union column are written by pyorc; Hive reads them, and the right rows are gone.
+    """
+    file = acid_file(
+        [insert(RowKey(1, BUCKET, n), (n, n if n % 2 else "x")) for n in range(4)],
+        parse_hive_type("struct<id:int,u:uniontype<int,string>>"),
+    )
     spliced(base(tmp_path, "t"), file)
     _, tail = opened(file)
     (tmp_path / "t" / "delete_delta_0000006_0000007").mkdir()
     events = DeleteEvents.load([opened(acid_file([delete(RowKey(1, BUCKET, n), 6) for n in (0, 2)]))])
     with LocalWriter(str(tmp_path / "t" / "delete_delta_0000006_0000007" / "bucket_00000")) as sink:
         write_delete_events(events, OutputFormat(tail.tree), sink)
-    assert [key for key, _ in judge.rows(tmp_path / "t", "struct<id:int,u:uniontype<int,string>>", mode=mode)] == [(1, BUCKET, 1), (1, BUCKET, 3)]
+    assert [key for key, _ in judge.rows(tmp_path / "t", "struct<id:int,u:uniontype<int,string>>", mode=mode)] == [
+        (1, BUCKET, 1),
+        (1, BUCKET, 3),
+    ]

@@ -1,4 +1,6 @@
-"""Files that Hive 3 and 4 didn't write: each reads the same for Hive after a compaction, or is refused by its true reason."""
+"""
+Files that Hive 3 and 4 didn't write: each reads the same for Hive after a compaction, or is refused by its true reason.
+"""
 
 import shutil
 
@@ -9,7 +11,7 @@ from compactor.acid.types import to_hive_string
 from compactor.errors import CompactorError, RefusedError
 from compactor.orc.tail import read_tail
 from compactor.reasons import Reason
-from compactor.storage.local_files import LocalReader
+from compactor.storage.local_fs.files import LocalReader
 from tests.compacting import compact_directory
 from tests.hive.java import UnavailableError
 from tests.hive.reader import HiveReader, JudgeError
@@ -66,7 +68,10 @@ def test_every_release_of_java_orc(hive_4, tmp_path, release):
 
 
 def old_table(release, location, columns):
-    """2,000 rows as a table of an old Hive had them: columns without names and, before 1.2, stripes without a zone. More rows, and 0.12 can't write its own runs."""
+    """
+    2,000 rows as a table of an old Hive had them: columns without names and, before 1.2, stripes without a zone. More
+    rows, and 0.12 can't write its own runs.
+    """
     row = schema([(f"_col{number}", kind) for number, (_, kind) in enumerate(columns)])
     made(release, location / "000000_0", "Asia/Kolkata", row, 2_000, 4, by=write_as_hive)
 
@@ -90,7 +95,11 @@ def test_every_release_of_hive_whose_writer_was_its_own(hive_4, tmp_path, releas
     [
         ("0.11.0", "decimal", "decimals have no precision"),  # each value has a scale of its own
         ("0.12.0", "decimal", "decimals have no precision"),
-        ("0.11.0", "map<string,int>", "may hold NULL among the keys of a map"),  # it notes which values there are for each column
+        (
+            "0.11.0",
+            "map<string,int>",
+            "may hold NULL among the keys of a map",
+        ),  # it notes which values there are for each column
         ("0.11.0", "uniontype<int,string>", "may hold NULL in a union"),
     ],
 )
@@ -110,7 +119,9 @@ def test_text_that_hive_2_cut_inside_a_letter(hive_4, tmp_path):
     assert hive_4.rows(tmp_path, schema(columns)) == before
 
 
-@pytest.mark.parametrize("name", ["col.dot.orc", "orc-file-presto-string.orc", "orc-file-no-double-statistic.orc", "orc_split_elim.orc"])
+@pytest.mark.parametrize(
+    "name", ["col.dot.orc", "orc-file-presto-string.orc", "orc-file-no-double-statistic.orc", "orc_split_elim.orc"]
+)
 def test_apaches_examples(hive_4, tmp_path, apache, name):
     """Files of Presto and others, as they come with Apache ORC's own tests."""
     shutil.copy(apache[name], tmp_path / "000000_0")
@@ -123,7 +134,9 @@ def test_apaches_examples(hive_4, tmp_path, apache, name):
 def test_a_file_of_hive_0_11_is_refused_for_its_decimals(tmp_path, apache):
     """They have no precision: each value has a scale of its own, which the C++ library cuts to six digits."""
     shutil.copy(apache["orc-file-11-format.orc"], tmp_path / "000000_0")
-    columns = [(name, kind.replace("decimal(0,0)", "decimal(38,10)")) for name, kind in columns_of(tmp_path / "000000_0")]
+    columns = [
+        (name, kind.replace("decimal(0,0)", "decimal(38,10)")) for name, kind in columns_of(tmp_path / "000000_0")
+    ]
     with pytest.raises(RefusedError, match="decimals have no precision") as refused:
         compact_directory(tmp_path, columns)
     assert refused.value.reason is Reason.SCHEMA_MISMATCH
@@ -159,7 +172,9 @@ def test_null_among_the_keys_of_a_map_is_refused(odd):
     assert refused.value.reason is Reason.UNSUPPORTED_FORMAT
 
 
-@pytest.mark.parametrize("name", ["nanos-1000000000-0", "nanos-1000000000-1", "nanos-2000000007-0", "nanos-2000000007-1"])
+@pytest.mark.parametrize(
+    "name", ["nanos-1000000000-0", "nanos-1000000000-1", "nanos-2000000007-0", "nanos-2000000007-1"]
+)
 def test_nanoseconds_beyond_a_second_are_refused(hive_4, odd, name):
     """Hive's reader fails over them; recoding would make valid timestamps of them."""
     columns = [("id", "int"), ("t", "timestamp"), ("l", "array<timestamp>")]
@@ -170,9 +185,14 @@ def test_nanoseconds_beyond_a_second_are_refused(hive_4, odd, name):
     assert refused.value.reason is Reason.CORRUPT_FILE
 
 
-@pytest.mark.parametrize("file", ["struct<ID:int,n:struct<foo:int>>", "struct<id:int,n:struct<Foo:int>>", "struct<_col0:int,_col1:struct<Foo:int>>"])
+@pytest.mark.parametrize(
+    "file",
+    ["struct<ID:int,n:struct<foo:int>>", "struct<id:int,n:struct<Foo:int>>", "struct<_col0:int,_col1:struct<Foo:int>>"],
+)
 def test_names_in_other_letters_are_refused(hive_4, tmp_path, file):
-    """Hive finds columns and fields by their very letters, and shows NULL else: values must not appear by a compaction."""
+    """
+    Hive finds columns and fields by their very letters, and shows NULL else: values must not appear by a compaction.
+    """
     columns = [("id", "int"), ("n", "struct<foo:int>")]
     with (tmp_path / "000000_0").open("wb") as sink, pyorc.Writer(sink, file) as writer:
         writer.write((1, (5,)))

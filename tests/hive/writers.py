@@ -1,7 +1,9 @@
 """
-Plain Java ORC and old Hives, of several releases, as writers of files: other programs than Hive 3 and 4, in any time zone.
+Plain Java ORC and old Hives, of several releases, as writers of files: other programs than Hive 3 and 4, in any time
+zone.
 
-Built by Maven and javac below `.tools/`, a class path for each release. Apache ORC's own example files come with the tests of its library.
+Built by Maven and javac below `.tools/`, a class path for each release. Apache ORC's own example files come with the
+tests of its library.
 """
 
 import subprocess
@@ -21,7 +23,10 @@ OLD_HIVES = {
     "1.2.2": _NEWER,
     "2.1.1": _NEWER,
 }
-"""Releases of Hive whose ORC writer was its own, and the types that came after the first of them (decimals with a precision)."""
+"""
+Releases of Hive whose ORC writer was its own, and the types that came after the first of them (decimals with a
+precision).
+"""
 
 
 def write(release, *arguments):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from tests.hive.java import UnavailableError as NoJavaError
 from tests.hive.party import Party
 from tests.metastore.actor import Hive
@@ -117,7 +117,10 @@ def shared_hive_4(shared_database_4, parties):
 
 @pytest.fixture(scope="session")
 def parties():
-    """Hive's TxnHandler on a database, by the schema's version and URL; databases are lent again and again, and so are the JVMs over them."""
+    """
+    Hive's TxnHandler on a database, by the schema's version and URL; databases are lent again and again, and so are the
+    JVMs over them.
+    """
     running = {}
 
     def party(version, url):

@@ -1,8 +1,8 @@
 """Queue entries as workers leave them along their way."""
 
 from compactor.acid.compaction import CompactionKind
-from compactor.metastore.queue import Queue
-from compactor.metastore.transactions import Transactions
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.txn.transactions import Transactions
 from tests.metastore.actor import T
 
 MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR

@@ -5,7 +5,7 @@ A step makes what it needs and doesn't find (`World`); None: it can't be had in 
 """
 
 from compactor.metastore.model import QueueState
-from compactor.metastore.transactions import TxnState
+from compactor.metastore.txn.transactions import TxnState
 from tests.metastore.steps import Step
 from tests.metastore.world import HIVES, OURS
 
@@ -69,7 +69,9 @@ def _allocate(world):
 
 
 def _lock(world, *components, txn_id=0):
-    return {"component": list(components), "user": "bob", "hostname": "client", "agentInfo": "test"} | ({"txnid": txn_id} if txn_id else {})
+    return {"component": list(components), "user": "bob", "hostname": "client", "agentInfo": "test"} | (
+        {"txnid": txn_id} if txn_id else {}
+    )
 
 
 def _lock_to_write(world):
@@ -128,8 +130,17 @@ def _add_partitions(world):
     if number is None:
         return None
     (write,) = world.txns[number].writes
-    request = {"txnid": number, "writeid": write.write_id, "dbname": "db", "tablename": "u", "partitionnames": list(world.u.partitions)}
-    return Step(("addDynamicPartitions", request | {"operationType": "INSERT"}), lambda _: write.noted.update(world.u.partitions))
+    request = {
+        "txnid": number,
+        "writeid": write.write_id,
+        "dbname": "db",
+        "tablename": "u",
+        "partitionnames": list(world.u.partitions),
+    }
+    return Step(
+        ("addDynamicPartitions", request | {"operationType": "INSERT"}),
+        lambda _: write.noted.update(world.u.partitions),
+    )
 
 
 def _list(world):
@@ -140,7 +151,9 @@ def _list(world):
         assert not committed & unfinished
 
         def ask():
-            missing = {number for number in world.before[0] - unfinished if world.txns[number].state is not TxnState.COMMITTED}
+            missing = {
+                number for number in world.before[0] - unfinished if world.txns[number].state is not TxnState.COMMITTED
+            }
             assert not missing, f"Hive takes transactions {missing} for committed"
 
         world.afterwards.append(ask)
@@ -154,7 +167,9 @@ def _list(world):
 def _compact(world):
     place, partition = world.place()
     database, table = place.name.split(".")
-    request = {"dbname": database, "tablename": table, "type": "MAJOR"} | ({"partitionname": partition} if partition else {})
+    request = {"dbname": database, "tablename": table, "type": "MAJOR"} | (
+        {"partitionname": partition} if partition else {}
+    )
     return Step(("compact", request), lambda answer: world.known.add(answer["id"]) if answer["accepted"] else None)
 
 
@@ -235,7 +250,9 @@ def _revoke(*call):
 
     def revoke(world):
         (world.working if world.drawn % 2 else world.claimed)(by=OURS)
-        return Step(call, touches=frozenset(entry.id for entry in world.queue.entries(QueueState.INITIATED, QueueState.WORKING)))
+        return Step(
+            call, touches=frozenset(entry.id for entry in world.queue.entries(QueueState.INITIATED, QueueState.WORKING))
+        )
 
     return revoke
 
@@ -276,20 +293,37 @@ def _of_ready(method, **more):
 
 def _clean_aborts(world):
     """Hive 4's Cleaner has removed what was aborted in a table without partitions."""
-    if world.t not in {write.place for txn in world.txns.values() if txn.state is TxnState.ABORTED for write in txn.writes}:
+    if world.t not in {
+        write.place for txn in world.txns.values() if txn.state is TxnState.ABORTED for write in txn.writes
+    }:
         number = world.write(world.t, None, "static")
         if number is None:
             return None
         world.abort(number)
     gone = world.sweep(world.t, *world.aborts.lists(world.t.entity())).gone
     database, table = world.t.name.split(".")
-    info = {"id": 0, "dbname": database, "tableName": table, "type": "ABORT_TXN_CLEANUP", "state": "r", "writeIds": sorted(gone)}
+    info = {
+        "id": 0,
+        "dbname": database,
+        "tableName": table,
+        "type": "ABORT_TXN_CLEANUP",
+        "state": "r",
+        "writeIds": sorted(gone),
+    }
     return Step(("markCleaned", info))
 
 
 def _put_off_aborts(world):
     database, table = world.t.name.split(".")
-    info = {"id": 0, "dbname": database, "tableName": table, "type": "ABORT_TXN_CLEANUP", "state": "r", "retryRetention": 300_000, "errorMessage": "test"}
+    info = {
+        "id": 0,
+        "dbname": database,
+        "tableName": table,
+        "type": "ABORT_TXN_CLEANUP",
+        "state": "r",
+        "retryRetention": 300_000,
+        "errorMessage": "test",
+    }
     return Step(("setCleanerRetryRetentionTimeOnError", info))
 
 
@@ -337,11 +371,19 @@ def _alone(world):
 def _drop(world):
     if _alone(world) is None:
         return None
-    gone = frozenset(entry.id for entry in [*world.queue.entries(), *world.queue.history()] if entry.entity == world.t.entity())
+    gone = frozenset(
+        entry.id for entry in [*world.queue.entries(), *world.queue.history()] if entry.entity == world.t.entity()
+    )
     world.known -= gone
     database, table = world.t.name.split(".")
     world.hive.drop_table(world.t.tbl_id)
-    facts = {"catName": "hive", "dbName": database, "tableName": table, "tableType": "MANAGED_TABLE", "parameters": {"transactional": "true"}}
+    facts = {
+        "catName": "hive",
+        "dbName": database,
+        "tableName": table,
+        "tableType": "MANAGED_TABLE",
+        "parameters": {"transactional": "true"},
+    }
     world.dropping = True
     return Step(("cleanupRecords", "TABLE", {"name": database, "catalogName": "hive"}, facts, None), touches=gone)
 

@@ -1,7 +1,8 @@
 """
 What our roles ask of the metastore, each call with what is known after it, as `hives_steps`.
 
-Every one of them asks whose an entry is: what it answers is so, whatever Hive did meanwhile, but for what Hive does without asking.
+Every one of them asks whose an entry is: what it answers is so, whatever Hive did meanwhile, but for what Hive does
+without asking.
 """
 
 from sqlalchemy import select
@@ -9,10 +10,10 @@ from sqlalchemy import select
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
 from compactor.errors import OwnershipLostError, RefusedError, RetryableError
-from compactor.metastore.forgetting import Proof
+from compactor.metastore.clean.purge import Proof
 from compactor.metastore.housekeeping import Duty
 from compactor.metastore.model import QueueState
-from compactor.metastore.transactions import TxnState
+from compactor.metastore.txn.transactions import TxnState
 from tests.metastore.steps import Step
 from tests.metastore.world import HIVES, OURS
 
@@ -37,7 +38,11 @@ _SLOW = _only(RetryableError)
 
 
 def _open(world):
-    return Step(lambda: world.transactions.open_compaction("ann", "edge"), lambda number: world.opened([number], compaction=True), _SLOW)
+    return Step(
+        lambda: world.transactions.open_compaction("ann", "edge"),
+        lambda number: world.opened([number], compaction=True),
+        _SLOW,
+    )
 
 
 def _attempt(world):
@@ -65,7 +70,10 @@ def _end_empty(world):
         return None
     attempt, _ = prepared
     world.attempts.remove(attempt)
-    return Step(lambda: world.transactions.end_empty(attempt.txn_id), lambda done: world.committed.add(attempt.txn_id) if done else None)
+    return Step(
+        lambda: world.transactions.end_empty(attempt.txn_id),
+        lambda done: world.committed.add(attempt.txn_id) if done else None,
+    )
 
 
 def _snapshot(world):
@@ -86,7 +94,9 @@ def _lock(world):
         assert world.locked_out is not place, "an exclusive lock of Hive's and ours are held together"
         world.locks.release(number)
 
-    return Step(lambda: world.locks.acquire_shared(place.entity(partition), 0, "ann", "edge"), then, _only(RefusedError))
+    return Step(
+        lambda: world.locks.acquire_shared(place.entity(partition), 0, "ann", "edge"), then, _only(RefusedError)
+    )
 
 
 def _lock_in_transaction(world):
@@ -172,11 +182,17 @@ def _commit(world):
         assert held, f"compaction {attempt.number} was committed by a worker that had lost it"
         world.ended(attempt)
         now = _is(world, attempt.number, QueueState.READY_FOR_CLEANING, QueueState.SUCCEEDED)
-        assert attempt.number in world.touched or not world.hive_4 or (now.txn_id == attempt.txn_id and now.next_txn_id is not None), now
+        assert (
+            attempt.number in world.touched
+            or not world.hive_4
+            or (now.txn_id == attempt.txn_id and now.next_txn_id is not None)
+        ), now
 
     def failed(error):
         _LOST(error)
-        assert attempt.txn_id is None or world.transactions.state(attempt.txn_id) is not TxnState.COMMITTED, f"{error}, and it was committed"
+        assert attempt.txn_id is None or world.transactions.state(attempt.txn_id) is not TxnState.COMMITTED, (
+            f"{error}, and it was committed"
+        )
 
     return Step(lambda: world.queue.mark_compacted_and_commit(attempt.entry, OURS, attempt.txn_id), then, failed)
 
@@ -194,7 +210,9 @@ def _undo(world):
             attempt.files = False
             txns = ValidTxnList(attempt.txn_id, (), (attempt.txn_id,))
             entity = attempt.place.entity()
-            world.queue.forget_attempt(Proof(entity, attempt.place.tbl_id, attempt.partition, frozenset({"file:/w"}), 1, txns, frozenset()))
+            world.queue.forget_attempt(
+                Proof(entity, attempt.place.tbl_id, attempt.partition, frozenset({"file:/w"}), 1, txns, frozenset())
+            )
         world.queue.give_back(attempt.entry)
 
     def over(_):
@@ -285,7 +303,7 @@ def _ready(world):
 
 
 def _judged(world, item):
-    """The lists under which the Cleaner decides; as `roles.cleaner`."""
+    """The lists under which the Cleaner decides; as `roles.cleaner.cleaner`."""
     if item.txns is not None:
         return item.txns, world.cleaning.write_ids(item)
     txns = world.transactions.valid_txns()
@@ -327,7 +345,7 @@ def _note_unnamed(world):
 
 
 def _clean_aborts(world):
-    """A visit of the abort cleaner to every table; as `roles.abort_cleaner`."""
+    """A visit of the abort cleaner to every table; as `roles.cleaner.aborts`."""
     number = world.writer(world.choose(["unnamed", "static", "dynamic"]))
     if number is not None:
         world.abort(number)
@@ -352,7 +370,9 @@ def _clean_aborts(world):
 
 def _in_catalog(world, table):
     tbls = world.database.schema.tbls.c
-    found = world.database.read(lambda connection: connection.scalar(select(tbls.tbl_id).where(tbls.tbl_name == table.table)))
+    found = world.database.read(
+        lambda connection: connection.scalar(select(tbls.tbl_id).where(tbls.tbl_name == table.table))
+    )
     return next((place for place in (world.t, world.u) if place.tbl_id == found), None)
 
 
@@ -395,7 +415,9 @@ STEPS_3 = {
     "commit": _commit,
     "undo": _undo,
     "mark failed": _end_otherwise(lambda queue, entry: queue.mark_failed(entry, "test"), QueueState.FAILED),
-    "mark refused": _end_otherwise(lambda queue, entry: queue.mark_refused(entry, "test"), QueueState.REFUSED, QueueState.FAILED),
+    "mark refused": _end_otherwise(
+        lambda queue, entry: queue.mark_refused(entry, "test"), QueueState.REFUSED, QueueState.FAILED
+    ),
     "give back": _end_otherwise(lambda queue, entry: queue.give_back(entry), QueueState.INITIATED, QueueState.WORKING),
     "give back Hive's": _give_back_hives,
     "cancel": _cancel,

@@ -1,7 +1,7 @@
 """Proofs for tests that have no directories: as if a sweep had found nothing of what is aborted by now."""
 
-from compactor.metastore.aborts import Aborts
-from compactor.metastore.forgetting import Proof
+from compactor.metastore.clean.aborts import Aborts
+from compactor.metastore.clean.purge import Proof
 from tests.metastore.actor import T
 
 

@@ -1,6 +1,6 @@
 """Finished compactions that wait for the Cleaner."""
 
-from compactor.metastore.snapshots import COMPACTION
+from compactor.metastore.txn.snapshots import COMPACTION
 
 
 def compacted(database, hive, entity="db.t", *, write_id=1, kind="a", next_txn=None):
@@ -11,7 +11,14 @@ def compacted(database, hive, entity="db.t", *, write_id=1, kind="a", next_txn=N
     newest = max(number for (number,) in hive.rows(database.schema.txns, "txn_id"))
     hive.commit(txn_id)
     committed = database.read(database.now_ms) - 60_000
-    values = {"state": "r", "type": kind, "highest_write_id": write_id, "txn_id": txn_id, "next_txn_id": next_txn or newest, "commit_time": committed}
+    values = {
+        "state": "r",
+        "type": kind,
+        "highest_write_id": write_id,
+        "txn_id": txn_id,
+        "next_txn_id": next_txn or newest,
+        "commit_time": committed,
+    }
     return hive.queued(entity, **values), txn_id
 
 

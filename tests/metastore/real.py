@@ -1,5 +1,6 @@
 """
-A Hive client as `tests.metastore.actor` plays it, done by Hive's own TxnHandler: what it leaves in the tables is what Hive leaves there.
+A Hive client as `tests.metastore.actor` plays it, done by Hive's own TxnHandler: what it leaves in the tables is what
+Hive leaves there.
 
 Catalog objects are made by plain rows, as there. Ages are set afterwards, for Hive has no clock but the database's.
 """
@@ -8,10 +9,24 @@ from sqlalchemy import update
 
 from tests.metastore.actor import Hive
 
-_KINDS = ("DEFAULT", "REPL_CREATED", "READ_ONLY", "COMPACTION", "MATER_VIEW_REBUILD", "SOFT_DELETE", "REBALANCE_COMPACTION")
+_KINDS = (
+    "DEFAULT",
+    "REPL_CREATED",
+    "READ_ONLY",
+    "COMPACTION",
+    "MATER_VIEW_REBUILD",
+    "SOFT_DELETE",
+    "REBALANCE_COMPACTION",
+)
 _LOCKS = {"r": "SHARED_READ", "w": "SHARED_WRITE", "e": "EXCLUSIVE", "x": "EXCL_WRITE"}
 _OPERATIONS = {"i": "INSERT", "u": "UPDATE", "d": "DELETE", "n": "NO_TXN", "s": "SELECT"}
-_PURGES_3 = ("performTimeOuts", "cleanEmptyAbortedTxns", "cleanTxnToWriteIdTable", "performWriteSetGC", "purgeCompactionHistory")
+_PURGES_3 = (
+    "performTimeOuts",
+    "cleanEmptyAbortedTxns",
+    "cleanTxnToWriteIdTable",
+    "performWriteSetGC",
+    "purgeCompactionHistory",
+)
 _PURGES_4 = (
     "performTimeOuts",
     "cleanEmptyAbortedAndCommittedTxns",
@@ -40,7 +55,9 @@ class RealHive(Hive):
 
     def begin(self, *, age=60_000, kind=0, silent=None, user="bob", host="client"):
         """Open a transaction; `silent`: heartbeated so long ago."""
-        request = {"num_txns": 1, "user": user, "hostname": host} | ({"txn_type": _KINDS[kind]} if self.party.hive_4 else {})
+        request = {"num_txns": 1, "user": user, "hostname": host} | (
+            {"txn_type": _KINDS[kind]} if self.party.hive_4 else {}
+        )
         if _KINDS[kind] == "REPL_CREATED":
             request |= {"replPolicy": "db.*", "replSrcTxnIds": [1]}
         (txn_id,) = self.party.call("openTxns", request)["txn_ids"]
@@ -54,12 +71,15 @@ class RealHive(Hive):
     def allocate(self, txn_id, name="db.t"):
         """A write id for the transaction."""
         database, table = name.split(".")
-        (found,) = self.party.call("allocateTableWriteIds", {"dbName": database, "tableName": table, "txnIds": [txn_id]})["txnToWriteIds"]
+        (found,) = self.party.call(
+            "allocateTableWriteIds", {"dbName": database, "tableName": table, "txnIds": [txn_id]}
+        )["txnToWriteIds"]
         return found["writeId"]
 
     def touch(self, txn_id, name="db.t", partition=None, *, operation="i", write_id=None, kind=None):
         """
-        The transaction locks what it is going to write, as a statement does that names its partition; returns the write id.
+        The transaction locks what it is going to write, as a statement does that names its partition; returns the write
+        id.
 
         Args:
             kind: of the lock; otherwise Hive's default for the operation.
@@ -71,9 +91,15 @@ class RealHive(Hive):
         return write_id
 
     def touch_dynamic(self, txn_id, name="db.t", partitions=(), *, operation="i"):
-        """The same by a statement that finds its partitions while it runs: the lock is the table's, the partitions are added when it ends; returns the write id."""
+        """
+        The same by a statement that finds its partitions while it runs: the lock is the table's, the partitions are
+        added when it ends; returns the write id.
+        """
         write_id = self.allocate(txn_id, name)
-        self.ask(txn_id, self.component(name, None, "r" if operation == "i" else "w", operation) | {"isDynamicPartitionWrite": True})
+        self.ask(
+            txn_id,
+            self.component(name, None, "r" if operation == "i" else "w", operation) | {"isDynamicPartitionWrite": True},
+        )
         if partitions:
             self.add_partitions_written(txn_id, write_id, name, partitions, operation=operation)
         return write_id
@@ -81,7 +107,13 @@ class RealHive(Hive):
     def add_partitions_written(self, txn_id, write_id, name, partitions, *, operation="i"):
         """`addDynamicPartitions`."""
         database, table = name.split(".")
-        request = {"txnid": txn_id, "writeid": write_id, "dbname": database, "tablename": table, "partitionnames": list(partitions)}
+        request = {
+            "txnid": txn_id,
+            "writeid": write_id,
+            "dbname": database,
+            "tablename": table,
+            "partitionnames": list(partitions),
+        }
         self.party.call("addDynamicPartitions", request | {"operationType": _OPERATIONS[operation]})
 
     def commit(self, txn_id):
@@ -101,12 +133,23 @@ class RealHive(Hive):
         """One component of a lock request; `db.` is the database."""
         database, table = name.split(".")
         level = "PARTITION" if partition else "TABLE" if table else "DB"
-        names = {"dbname": database} | ({"tablename": table} if table else {}) | ({"partitionname": partition} if partition else {})
-        return names | {"type": _LOCKS[kind], "level": level, "operationType": _OPERATIONS[operation], "isTransactional": True}
+        names = (
+            {"dbname": database}
+            | ({"tablename": table} if table else {})
+            | ({"partitionname": partition} if partition else {})
+        )
+        return names | {
+            "type": _LOCKS[kind],
+            "level": level,
+            "operationType": _OPERATIONS[operation],
+            "isTransactional": True,
+        }
 
     def ask(self, txn_id, *components):
         """Ask for locks; returns (lock id, whether they are held)."""
-        request = {"component": list(components), "user": "bob", "hostname": "client", "agentInfo": "test"} | ({"txnid": txn_id} if txn_id else {})
+        request = {"component": list(components), "user": "bob", "hostname": "client", "agentInfo": "test"} | (
+            {"txnid": txn_id} if txn_id else {}
+        )
         answer = self.party.call("lock", request)
         return answer["lockid"], answer["state"] == "ACQUIRED"
 
@@ -129,7 +172,10 @@ class RealHive(Hive):
 
     def held(self, number, txn_id=0):
         """`checkLock`: whether a lock that waited is held now."""
-        return self.party.call("checkLock", {"lockid": number} | ({"txnid": txn_id} if txn_id else {}))["state"] == "ACQUIRED"
+        return (
+            self.party.call("checkLock", {"lockid": number} | ({"txnid": txn_id} if txn_id else {}))["state"]
+            == "ACQUIRED"
+        )
 
     def unlock(self, number):
         self.party.call("unlock", {"lockid": number})
@@ -141,7 +187,9 @@ class RealHive(Hive):
         txns = self.party.call(f"{self._lists}.createValidReadTxnList", self.party.call("getOpenTxns"), txn_id)
         asked = {"fullTableNames": list(names), "validTxnList": txns}
         found = self.party.call("getValidWriteIds", asked)["tblValidWriteIds"] if names else []
-        lists = {one["fullTableName"]: self.party.call(f"{self._lists}.createValidReaderWriteIdList", one) for one in found}
+        lists = {
+            one["fullTableName"]: self.party.call(f"{self._lists}.createValidReaderWriteIdList", one) for one in found
+        }
         return txns, [lists[name] for name in names]
 
     # Hive's own threads
@@ -153,10 +201,18 @@ class RealHive(Hive):
 
     def claim(self, worker="w"):
         """The queue's next entry for one of Hive's workers: a CompactionInfo by its fields, or None."""
-        return self.party.call("findNextToCompact", {"workerId": worker, "workerVersion": "4.0.1"} if self.party.hive_4 else worker)
+        return self.party.call(
+            "findNextToCompact", {"workerId": worker, "workerVersion": "4.0.1"} if self.party.hive_4 else worker
+        )
 
     def forget_table(self, name, tbl_type="MANAGED_TABLE"):
         """`cleanupRecords`, as the metastore does when a table is dropped."""
         database, table = name.split(".")
-        facts = {"catName": "hive", "dbName": database, "tableName": table, "tableType": tbl_type, "parameters": {"transactional": "true"}}
+        facts = {
+            "catName": "hive",
+            "dbName": database,
+            "tableName": table,
+            "tableType": tbl_type,
+            "parameters": {"transactional": "true"},
+        }
         self.party.call("cleanupRecords", "TABLE", {"name": database, "catalogName": "hive"}, facts, None)

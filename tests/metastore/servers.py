@@ -1,7 +1,8 @@
 """
 A PostgreSQL server for tests, in a folder of its own, with databases made from Hive's own schema scripts.
 
-The scripts come from Hive's release archives by Maven and are kept below `.tools/`. What can't be had is said by `UnavailableError`.
+The scripts come from Hive's release archives by Maven and are kept below `.tools/`. What can't be had is said by
+`UnavailableError`.
 """
 
 import contextlib
@@ -24,7 +25,10 @@ from tests.ports import free_port
 PROJECT = Path(__file__).resolve().parents[2]
 ARCHIVES = {
     "3.1.0": ("org.apache.hive:hive-standalone-metastore:3.1.3", "hive-standalone-metastore-3.1.3-bin.tar.gz"),
-    "4.0.0": ("org.apache.hive:hive-standalone-metastore-server:4.0.1", "hive-standalone-metastore-server-4.0.1-bin.tar.gz"),
+    "4.0.0": (
+        "org.apache.hive:hive-standalone-metastore-server:4.0.1",
+        "hive-standalone-metastore-server-4.0.1-bin.tar.gz",
+    ),
 }
 COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 USER = "hive"
@@ -48,7 +52,9 @@ def schema_script(version: str) -> Path:
     if script.is_file():
         return script
     if shutil.which("mvn") is None:
-        raise UnavailableError("Maven isn't installed (Debian: apt-get install maven): Hive's schema scripts can't be fetched")
+        raise UnavailableError(
+            "Maven isn't installed (Debian: apt-get install maven): Hive's schema scripts can't be fetched"
+        )
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -119,7 +125,9 @@ class PostgresServer:
             self.port = free_port()
             self._options = f"-p {self.port} -k {self._home} -c listen_addresses=127.0.0.1 -c fsync=off -c full_page_writes=off -c max_connections=200"
             try:
-                self._run("pg_ctl", "-D", self._data, "-w", "-t", "60", "-l", self._home / "log", "-o", self._options, "start")
+                self._run(
+                    "pg_ctl", "-D", self._data, "-w", "-t", "60", "-l", self._home / "log", "-o", self._options, "start"
+                )
                 break
             except UnavailableError:
                 if attempt == 4:
@@ -132,7 +140,14 @@ class PostgresServer:
         postmaster = (self._data / "postmaster.pid").read_text(encoding="ascii").split("\n", 1)[0]
         script = 'read line || { kill -QUIT "$1"; sleep 2; rm -rf "$2"; }'
         command = ["sh", "-c", script, "guard", postmaster, str(self._home)]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
 
     def go_away(self) -> None:
         """Break off every connection, and let nobody in."""
@@ -165,7 +180,10 @@ class PostgresServer:
         return self.url(name)
 
     def borrow(self, version: str) -> str:
-        """As `create`, but perhaps one that was used before and is as new again; for those who leave its tables as they are."""
+        """
+        As `create`, but perhaps one that was used before and is as new again; for those who leave its tables as they
+        are.
+        """
         idle = self._idle.setdefault(version, [])
         return idle.pop() if idle else self.create(version)
 
@@ -190,13 +208,23 @@ class PostgresServer:
         """The statements that bring every table of a database back to what its schema script left in it."""
         statements = ["SET session_replication_role = replica"]
         with psycopg.connect(host="127.0.0.1", port=self.port, user=USER, dbname=template) as connection:
-            names = [name for (name,) in connection.execute("SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")]
+            names = [
+                name
+                for (name,) in connection.execute(
+                    "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
+                )
+            ]
             for name in names:
                 statements.append(f"DELETE FROM {name}")
                 rows = connection.execute(f"SELECT row_to_json(t)::text FROM {name} t").fetchall()
                 literals = [row.replace("'", "''") for (row,) in rows]
-                statements += [f"INSERT INTO {name} SELECT * FROM json_populate_record(NULL::{name}, '{literal}')" for literal in literals]
-            sequences = connection.execute("SELECT quote_ident(sequencename) FROM pg_sequences WHERE schemaname = 'public'").fetchall()
+                statements += [
+                    f"INSERT INTO {name} SELECT * FROM json_populate_record(NULL::{name}, '{literal}')"
+                    for literal in literals
+                ]
+            sequences = connection.execute(
+                "SELECT quote_ident(sequencename) FROM pg_sequences WHERE schemaname = 'public'"
+            ).fetchall()
             statements += [f"ALTER SEQUENCE {name} RESTART" for (name,) in sequences]
         return ";\n".join(statements)
 
@@ -208,21 +236,47 @@ class PostgresServer:
 
     def load(self, database: str, script: str) -> None:
         """Run a script by psql: dumps hold its meta-commands."""
-        command = [str(self._bin / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", database]
+        command = [
+            str(self._bin / "psql"),
+            "-X",
+            "-q",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-U",
+            USER,
+            "-d",
+            database,
+        ]
         done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"psql: {done.stderr}")
 
     def sql(self, database: str, statement: str) -> None:
-        with psycopg.connect(host="127.0.0.1", port=self.port, user=USER, dbname=database, autocommit=True) as connection:
+        with psycopg.connect(
+            host="127.0.0.1", port=self.port, user=USER, dbname=database, autocommit=True
+        ) as connection:
             connection.execute(statement)  # type: ignore[call-overload]
 
     def _run(self, program: str, *arguments: object) -> None:
-        as_account = {"user": self._account, "group": pwd.getpwnam(self._account).pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+        as_account = (
+            {"user": self._account, "group": pwd.getpwnam(self._account).pw_gid, "extra_groups": []}
+            if os.geteuid() == 0
+            else {}
+        )
         # the server inherits these handles and outlives pg_ctl: a pipe would never end
         with (self._home / "output").open("w+") as output:
             done = subprocess.run(
-                [str(self._bin / program), *map(str, arguments)], cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False, **as_account
+                [str(self._bin / program), *map(str, arguments)],
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                check=False,
+                **as_account,
             )
             output.seek(0)
             if done.returncode:

@@ -1,4 +1,7 @@
-"""Two calls to one database, statement by statement, in a chosen order: Hive's by its own gate, ours by an event of the engine."""
+"""
+Two calls to one database, statement by statement, in a chosen order: Hive's by its own gate, ours by an event of the
+engine.
+"""
 
 import queue
 import threading
@@ -89,7 +92,8 @@ class InTurn:
 
 def interleave(url, calls, turns):
     """
-    Run calls (`Stepped`, or a gated `tests.hive.party.Pending`) to their ends; returns how many statements were ordered.
+    Run calls (`Stepped`, or a gated `tests.hive.party.Pending`) to their ends; returns how many statements were
+    ordered.
 
     A call that waits for a lock of another is passed over until it has it.
 

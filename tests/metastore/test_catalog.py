@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import event
 
+from compactor.metastore.candidates import Initiating
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.database import Database
-from compactor.metastore.initiating import Initiating
-from compactor.metastore.model import Column, Entity, Place
-from compactor.metastore.transactions import Transactions
+from compactor.metastore.db.database import Database
+from compactor.metastore.model import CatalogPlace, Column, Entity
+from compactor.metastore.txn.transactions import Transactions
 from tests.fixtures.hive import metastore_sql
 from tests.metastore.actor import P, T
 
@@ -17,12 +17,23 @@ def test_a_table_is_described_in_full(database, hive):
     columns = (("b", "array<struct<x:int>>"), ("a", "varchar(3)"))
     parameters = {"transactional_properties": "insert_only"}
     hive.create_table(
-        columns=columns, keys=(("p", "string"),), buckets=4, sort=("a",), parameters=parameters, database_parameters={"no_auto_compaction": "true"}
+        columns=columns,
+        keys=(("p", "string"),),
+        buckets=4,
+        sort=("a",),
+        parameters=parameters,
+        database_parameters={"no_auto_compaction": "true"},
     )
     table = Catalog(database).find_table("DB", "T")
     assert table.columns == tuple(Column(*column) for column in columns)
     assert table.partition_keys == (Column("p", "string"),)
-    assert (table.buckets, table.sorted, table.insert_only, table.full_acid, table.partitioned) == (4, True, True, False, True)
+    assert (table.buckets, table.sorted, table.insert_only, table.full_acid, table.partitioned) == (
+        4,
+        True,
+        True,
+        False,
+        True,
+    )
     assert (table.location, table.owner, table.table_type) == ("file:/w/db.db/t", "ann", "MANAGED_TABLE")
     assert table.input_format.endswith("OrcInputFormat")
     assert table.serde.endswith("OrcSerde")
@@ -46,16 +57,24 @@ def test_unbucketed_is_0(database, hive):
 
 def test_a_partition_is_described_in_full(database, hive):
     """Name, location, its own columns and all parameters."""
-    hive.add_partitions(hive.create_table(keys=(("p", "int"),)), ["p=1"], parameters={"numRows": "3", "no_cleanup": "true"})
+    hive.add_partitions(
+        hive.create_table(keys=(("p", "int"),)), ["p=1"], parameters={"numRows": "3", "no_cleanup": "true"}
+    )
     catalog = Catalog(database)
     partition = catalog.find_partition(catalog.find_table("db", "t"), "p=1")
-    assert (partition.name, partition.location, partition.columns) == ("p=1", "file:/w/db.db/t/p=1", (Column("a", "int"),))
+    assert (partition.name, partition.location, partition.columns) == (
+        "p=1",
+        "file:/w/db.db/t/p=1",
+        (Column("a", "int"),),
+    )
     assert partition.parameters == {"numRows": "3", "no_cleanup": "true"}
 
 
 def test_many_at_once_leave_out_what_is_missing(database, hive):
     """Facts of existing tables and partitions; what is missing isn't in the answer; statistics aren't either."""
-    hive.add_partitions(hive.create_table(keys=(("p", "int"),)), ["p=1"], parameters={"numRows": "3", "no_cleanup": "true"})
+    hive.add_partitions(
+        hive.create_table(keys=(("p", "int"),)), ["p=1"], parameters={"numRows": "3", "no_cleanup": "true"}
+    )
     hive.create_table("other.u")
     entities = [P, T, Entity("db", "t", "p=2"), Entity("other", "u"), Entity("db", "absent"), Entity("absent", "t")]
     catalog = Catalog(database)
@@ -67,15 +86,28 @@ def test_many_at_once_leave_out_what_is_missing(database, hive):
 
 
 def test_places_are_the_short_form_of_facts(database, hive):
-    """The same tables and partitions as in the facts, with where they lie; parameters are asked for by partition, statistics left out."""
-    hive.add_partitions(hive.create_table(keys=(("p", "int"),)), ["p=1", "p=3"], parameters={"numRows": "3", "no_cleanup": "true"})
+    """
+    The same tables and partitions as in the facts, with where they lie; parameters are asked for by partition,
+    statistics left out.
+    """
+    hive.add_partitions(
+        hive.create_table(keys=(("p", "int"),)), ["p=1", "p=3"], parameters={"numRows": "3", "no_cleanup": "true"}
+    )
     hive.create_table("other.u")
-    entities = [P, T, Entity("db", "t", "p=2"), Entity("db", "t", "p=3"), Entity("other", "u"), Entity("db", "absent"), Entity("absent", "t", "p=1")]
+    entities = [
+        P,
+        T,
+        Entity("db", "t", "p=2"),
+        Entity("db", "t", "p=3"),
+        Entity("other", "u"),
+        Entity("db", "absent"),
+        Entity("absent", "t", "p=1"),
+    ]
     catalog = Catalog(database)
     facts, places = catalog.facts_for(entities), catalog.places_for(entities)
     assert set(places) == {P, T, Entity("db", "t", "p=3"), Entity("other", "u")}
     for entity, (table, partition) in facts.items():
-        assert places[entity] == Place.of(table, partition)
+        assert places[entity] == CatalogPlace.of(table, partition)
     assert catalog.parameters_of([places[P].part_id]) == {places[P].part_id: {"no_cleanup": "true"}}
 
 
@@ -114,7 +146,9 @@ def written_by_hive(postgres, tmp_path_factory):
 
 @pytest.mark.postgres
 def test_hives_own_catalog_is_read(written_by_hive):
-    """The tables that Hive made: kinds, buckets, partitions with odd names, columns that were added or widened later."""
+    """
+    The tables that Hive made: kinds, buckets, partitions with odd names, columns that were added or widened later.
+    """
     catalog = Catalog(written_by_hive)
     tables = {name: catalog.find_table("fx", name) for name in catalog.table_names("fx")}
     assert len(tables) == 19
@@ -122,11 +156,18 @@ def test_hives_own_catalog_is_read(written_by_hive):
     assert tables["bucketed"].buckets == 4
     assert tables["bucketed"].bucket_columns == ("id",)
     assert (
-        tables["evolved"].columns == (Column("id", "int"), Column("n", "bigint"), Column("s", "string"), Column("d", "decimal(8,2)"))
+        tables["evolved"].columns
+        == (Column("id", "int"), Column("n", "bigint"), Column("s", "string"), Column("d", "decimal(8,2)"))
         or tables["evolved"].columns
     )
     odd = catalog.partition_names(tables["odd_parts"])
-    assert {"k=a b/n=1", "k=c%2Fd/n=2", "k=e%3Df%25%3A%23%22%27/n=3", "k=ü雪/n=4", "k=g/n=__HIVE_DEFAULT_PARTITION__"} < set(odd)
+    assert {
+        "k=a b/n=1",
+        "k=c%2Fd/n=2",
+        "k=e%3Df%25%3A%23%22%27/n=3",
+        "k=ü雪/n=4",
+        "k=g/n=__HIVE_DEFAULT_PARTITION__",
+    } < set(odd)
     found = catalog.facts_for(Entity("fx", "odd_parts", name) for name in odd)
     assert {partition.name for _, partition in found.values()} == set(odd)
 

@@ -6,18 +6,21 @@ from sqlalchemy.exc import IntegrityError
 
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import RefusedError
-from compactor.metastore.aborts import Aborts
-from compactor.metastore.cleaning import Cleaning
-from compactor.metastore.forgetting import NOTED
+from compactor.metastore.clean.aborts import Aborts
+from compactor.metastore.clean.purge import NOTED
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.housekeeping import Housekeeping
-from compactor.metastore.queue import Queue
-from compactor.metastore.transactions import Transactions
+from compactor.metastore.txn.transactions import Transactions
 from tests.metastore.actor import P, T
 from tests.metastore.proofs import proof
 
 
 def test_aborts_are_grouped_and_due_by_count_or_age(database, hive):
-    """Groups with more components than the threshold or older than the age; young few are left alone; a negative age switches that ground off."""
+    """
+    Groups with more components than the threshold or older than the age; young few are left alone; a negative age
+    switches that ground off.
+    """
     for _ in range(3):
         hive.fail_write("db.t", "p=1", age=1000)
     hive.fail_write("db.t", "p=2", age=90_000_000)
@@ -30,7 +33,10 @@ def test_aborts_are_grouped_and_due_by_count_or_age(database, hive):
 
 
 def test_aborts_are_judged_below_open_writers(database, hive):
-    """Directories are judged below the first open writer of the table, whatever partition it named; its write id and later ones are left alone."""
+    """
+    Directories are judged below the first open writer of the table, whatever partition it named; its write id and later
+    ones are left alone.
+    """
     _, aborted = hive.fail_write("db.t", "p=1")
     opened = hive.begin()
     write_id = hive.touch(opened, "db.t", "p=2")
@@ -42,7 +48,10 @@ def test_aborts_are_judged_below_open_writers(database, hive):
 
 
 def test_cleaned_aborts_are_forgotten(database, hive):
-    """What was proven to be gone is forgotten, whatever partition its rows name, and without a trace in the history; what came later isn't."""
+    """
+    What was proven to be gone is forgotten, whatever partition its rows name, and without a trace in the history; what
+    came later isn't.
+    """
     hive.create_table()
     hive.fail_write("db.t", "p=ABC")
     swept = proof(database)
@@ -74,7 +83,10 @@ def test_a_proof_is_of_one_table(database, hive):
 
 
 def test_a_table_that_becomes_another_one_meanwhile(database, hive):
-    """It was the one that was swept when its rows were read, and isn't any more when they are deleted: all of it is undone."""
+    """
+    It was the one that was swept when its rows were read, and isn't any more when they are deleted: all of it is
+    undone.
+    """
     hive.create_table()
     hive.fail_write()
     swept = proof(database)
@@ -93,7 +105,10 @@ def test_a_table_that_becomes_another_one_meanwhile(database, hive):
 
 
 def test_one_partition_proves_nothing_about_a_write(database_4, hive_4):
-    """Hive names the partitions of a write wrongly, or not all of them: the look at one tells only of compactions of that one."""
+    """
+    Hive names the partitions of a write wrongly, or not all of them: the look at one tells only of compactions of that
+    one.
+    """
     hive_4.create_table()
     hive_4.fail_write("db.t", "p=1")
     for partition in ("p=1", "p=2"):
@@ -101,7 +116,10 @@ def test_one_partition_proves_nothing_about_a_write(database_4, hive_4):
         hive_4.touch(txn, "db.t", partition, operation="c", write_id=1)
         hive_4.abort(txn)
     Aborts(database_4).forget([], proof(database_4, partition="p=1"))
-    assert set(hive_4.rows(database_4.schema.txn_components, "tc_partition", "tc_operation_type")) >= {("p=1", "i"), ("p=2", "c")}
+    assert set(hive_4.rows(database_4.schema.txn_components, "tc_partition", "tc_operation_type")) >= {
+        ("p=1", "i"),
+        ("p=2", "c"),
+    }
     assert ("p=1", "c") not in hive_4.rows(database_4.schema.txn_components, "tc_partition", "tc_operation_type")
 
 
@@ -126,7 +144,9 @@ def test_what_hive_left_out_is_added(database, hive, partitioned):
     assert is_kept()
     assert aborts.note_unnamed() == 1
     assert aborts.note_unnamed() == 0
-    assert hive.rows(database.schema.txn_components, "tc_txnid", "tc_partition", "tc_writeid") == [(txn, None, write_id)]
+    assert hive.rows(database.schema.txn_components, "tc_txnid", "tc_partition", "tc_writeid") == [
+        (txn, None, write_id)
+    ]
     assert is_kept()
     assert aborts.forget(aborts.groups(0, -1), proof(database)) == 1
     assert aborts.note_unnamed() == 0
@@ -147,7 +167,10 @@ def test_a_note_leaves_what_hive_says_of_an_abort(database_4, hive_4):
 
 
 def test_what_hive_3_left_out_survives_its_own_purge(database_3, hive_3):
-    """Hive 3.1's Initiator deletes aborted transactions without components each cycle: one that it has chosen before ours were added stays all the same."""
+    """
+    Hive 3.1's Initiator deletes aborted transactions without components each cycle: one that it has chosen before ours
+    were added stays all the same.
+    """
     txn = hive_3.begin()
     hive_3.allocate(txn)
     hive_3.abort(txn)
@@ -158,7 +181,10 @@ def test_what_hive_3_left_out_survives_its_own_purge(database_3, hive_3):
 
 
 def test_a_group_that_failed_is_put_off_longer_each_time(database, hive):
-    """Five minutes, then ten; meanwhile it isn't listed. On 4.x in Hive's own row, which ordinary entries don't mind; success removes it."""
+    """
+    Five minutes, then ten; meanwhile it isn't listed. On 4.x in Hive's own row, which ordinary entries don't mind;
+    success removes it.
+    """
     hive.create_table()
     hive.fail_write()
     aborts = Aborts(database)
@@ -170,7 +196,9 @@ def test_a_group_that_failed_is_put_off_longer_each_time(database, hive):
     assert Cleaning(database).ready_for_cleaning() == []
     assert Queue(database).enqueue(T, CompactionKind.MAJOR).accepted
     queue = database.schema.compaction_queue
-    assert hive.rows(queue, "cq_state", "cq_retry_retention", "cq_error_message", where=queue.c.cq_type == "c") == [("r", 300_000, "disk gone")]
+    assert hive.rows(queue, "cq_state", "cq_retry_retention", "cq_error_message", where=queue.c.cq_type == "c") == [
+        ("r", 300_000, "disk gone")
+    ]
     hive.change(update(queue).where(queue.c.cq_type == "c").values(cq_commit_time=1))
     (again,) = aborts.groups(0, -1)
     assert aborts.retry_later([again], "still") == 600_000
@@ -191,7 +219,9 @@ def test_all_groups_of_a_table_are_put_off_in_a_few_statements(database_4, hive_
     hive_4.change(update(queue).values(cq_commit_time=1))
     again = [group for group in aborts.groups(0, -1) if group.entity.whole_table() == T]
     statements = []
-    event.listen(database_4.engine, "before_cursor_execute", listener := lambda *arguments: statements.append(arguments[2]))
+    event.listen(
+        database_4.engine, "before_cursor_execute", listener := lambda *arguments: statements.append(arguments[2])
+    )
     assert aborts.retry_later(again, "still") == 300_000
     event.remove(database_4.engine, "before_cursor_execute", listener)
     assert len(statements) < 15
@@ -208,14 +238,24 @@ def test_all_groups_of_a_table_are_put_off_in_a_few_statements(database_4, hive_
 
 
 def test_a_table_is_given_with_all_its_groups(database, hive):
-    """So many tables at a time, those with the oldest first: what is left out of one would be swept and put off once more."""
+    """
+    So many tables at a time, those with the oldest first: what is left out of one would be swept and put off once more.
+    """
     for number, table in enumerate(("db.t", "db.u", "db.t", "db.v", "db.t")):
         hive.fail_write(table, f"p={number}", age=1_000_000 - number)
-    assert [str(group.entity) for group in Aborts(database).groups(0, -1, limit=2)] == ["db.t/p=0", "db.t/p=2", "db.t/p=4", "db.u/p=1"]
+    assert [str(group.entity) for group in Aborts(database).groups(0, -1, limit=2)] == [
+        "db.t/p=0",
+        "db.t/p=2",
+        "db.t/p=4",
+        "db.u/p=1",
+    ]
 
 
 def test_a_vanished_table_is_forgotten_with_its_write_ids(database, hive):
-    """Of a table that isn't in the catalog nothing is forgotten while a later one of that name would go on with its write ids."""
+    """
+    Of a table that isn't in the catalog nothing is forgotten while a later one of that name would go on with its write
+    ids.
+    """
     hive.fail_write()
     aborts, schema = Aborts(database), database.schema
     groups = aborts.groups(0, -1)

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import update
 
 from compactor.errors import OwnershipLostError
-from compactor.metastore.cleaning import Cleaning
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueState
-from compactor.metastore.queue import Queue
 from tests.metastore.proofs import proof
 from tests.metastore.ready import compacted, judged
 
@@ -25,7 +25,9 @@ def test_lists_end_at_what_the_entry_covered(database_4, hive_4):
 
 
 def test_cleaned_is_history_and_forgets_what_was_covered(database, hive):
-    """Succeeded in the history; completed components up to the write id are gone, later ones and other partitions' stay."""
+    """
+    Succeeded in the history; completed components up to the write id are gone, later ones and other partitions' stay.
+    """
     hive.write("db.t", "p=1")
     _, covered = hive.write("db.t", "p=2")
     _, later = hive.write("db.t", "p=1")
@@ -56,7 +58,10 @@ def test_what_is_not_ready_any_more_is_not_cleaned(database, hive):
 
 
 def test_cleaned_forgets_what_is_proven_and_nothing_else(database, hive):
-    """Components of aborted transactions of which the sweep found nothing go; those of open ones, later ones, and ids that still have rows stay."""
+    """
+    Components of aborted transactions of which the sweep found nothing go; those of open ones, later ones, and ids that
+    still have rows stay.
+    """
     hive.create_table()
     _, first = hive.fail_write()
     _, held = hive.fail_write()
@@ -82,7 +87,10 @@ def test_without_proof_no_aborted_write_is_forgotten(database, hive):
 
 
 def test_a_whole_table_entry_leaves_commits_of_partitions_alone(database, hive):
-    """An entry without partition on a partitioned table forgets only commits that name no partition: Hive's own statement would hit all of them."""
+    """
+    An entry without partition on a partitioned table forgets only commits that name no partition: Hive's own statement
+    would hit all of them.
+    """
     hive.write("db.t", "p=1")
     number, _ = compacted(database, hive, "db.t", write_id=99)
     Cleaning(database).mark_cleaned(Queue(database).entry(number))
@@ -124,7 +132,9 @@ def test_soft_deletes_name_their_location(database_4, hive_4):
     txn_id = hive_4.begin(kind=5)
     hive_4.commit(txn_id)
     properties = "2:8:location11:file:/w/old7:ifPurge4:true"
-    number = hive_4.queued(state="r", highest_write_id=3, txn_id=txn_id, next_txn_id=txn_id, commit_time=1, tblproperties=properties)
+    number = hive_4.queued(
+        state="r", highest_write_id=3, txn_id=txn_id, next_txn_id=txn_id, commit_time=1, tblproperties=properties
+    )
     ready = judged(Cleaning(database_4), number)
     assert ready.blockers == ()
     assert ready.entry.location == "file:/w/old"

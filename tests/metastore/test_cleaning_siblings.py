@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.errors import RetryableError
-from compactor.metastore.cleaning import Cleaning
+from compactor.metastore.clean.ready import Cleaning
 from compactor.reasons import Reason
 from tests.metastore.ready import compacted, judged, reasons
 
@@ -12,7 +12,10 @@ P1, P2 = "db.t/p=1", "db.t/p=2"
 
 
 def test_a_later_compaction_of_an_idle_partition_reaches_no_higher(database_3, hive_3):
-    """Its entry covers what the whole table had reached, but it could only join what lies there: whoever began before it ended still reads its inputs."""
+    """
+    Its entry covers what the whole table had reached, but it could only join what lies there: whoever began before it
+    ended still reads its inputs.
+    """
     for _ in range(3):
         hive_3.write("db.t", "p=1")
     earlier, _ = compacted(database_3, hive_3, P1, write_id=3)
@@ -28,7 +31,10 @@ def test_a_later_compaction_of_an_idle_partition_reaches_no_higher(database_3, h
 
 
 def test_who_began_before_a_compaction_that_reaches_higher_holds_back_that_one_alone(database_3, hive_3):
-    """Its result isn't seen under what the earlier one covers: where compactions never stop, the earlier ones are cleaned all the same."""
+    """
+    Its result isn't seen under what the earlier one covers: where compactions never stop, the earlier ones are cleaned
+    all the same.
+    """
     hive_3.write("db.t", "p=1")
     earlier, _ = compacted(database_3, hive_3, P1, write_id=1)
     cleaning = Cleaning(database_3)
@@ -41,7 +47,10 @@ def test_who_began_before_a_compaction_that_reaches_higher_holds_back_that_one_a
 
 
 def test_nothing_is_cleaned_beside_a_compaction_at_work(database, hive):
-    """On 3.1 its result may be there at any moment; on 4.x nobody sees it before it commits. Another partition's is no matter."""
+    """
+    On 3.1 its result may be there at any moment; on 4.x nobody sees it before it commits. Another partition's is no
+    matter.
+    """
     number, _ = compacted(database, hive, P1)
     hive.queued(P2, state="w")
     assert reasons(Cleaning(database), number) == []

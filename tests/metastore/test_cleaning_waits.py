@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import delete, update
 
-from compactor.metastore.cleaning import Cleaning
-from compactor.metastore.properties import encode_properties
-from compactor.metastore.queue import Queue
-from compactor.metastore.snapshots import COMPACTION, READ_ONLY
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.properties import encode_properties
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.txn.snapshots import COMPACTION, READ_ONLY
 from compactor.reasons import Reason
 from tests.metastore.ready import compacted, judged, reasons
 
@@ -26,7 +26,10 @@ def test_with_nobody_reading_it_is_cleaned(database, hive):
 
 
 def test_a_reader_from_before_the_commit_holds_it_back(database_4, hive_4):
-    """A transaction that was open at the commit may read the old files: named with user, host and age. One that began later doesn't."""
+    """
+    A transaction that was open at the commit may read the old files: named with user, host and age. One that began
+    later doesn't.
+    """
     reader = hive_4.begin(user="carl", kind=READ_ONLY)
     number, _ = compacted(database_4, hive_4)
     cleaning = Cleaning(database_4)
@@ -39,7 +42,10 @@ def test_a_reader_from_before_the_commit_holds_it_back(database_4, hive_4):
 
 
 def test_the_newest_transaction_at_the_commit_counts(database_4, hive_4):
-    """CQ_NEXT_TXN_ID is the highest id at the commit: if just that one is the smallest open, it may still read the old files."""
+    """
+    CQ_NEXT_TXN_ID is the highest id at the commit: if just that one is the smallest open, it may still read the old
+    files.
+    """
     txn_id = hive_4.begin(kind=COMPACTION)
     reader = hive_4.begin()
     hive_4.commit(txn_id)
@@ -58,7 +64,10 @@ def test_a_young_transaction_row_is_no_proof(database_4, hive_4):
 
 
 def test_a_reader_who_saw_the_compaction_open_caps_what_is_visible(database_4, hive_4):
-    """By MIN_HISTORY_LEVEL an open transaction saw the compaction open: its output counts for nothing, and the entry waits, whatever CQ_NEXT_TXN_ID says."""
+    """
+    By MIN_HISTORY_LEVEL an open transaction saw the compaction open: its output counts for nothing, and the entry
+    waits, whatever CQ_NEXT_TXN_ID says.
+    """
     number, txn_id = compacted(database_4, hive_4)
     reader = hive_4.begin()
     history = database_4.schema.min_history_level
@@ -70,7 +79,10 @@ def test_a_reader_who_saw_the_compaction_open_caps_what_is_visible(database_4, h
 
 
 def test_what_became_visible_later_is_not_counted(database_4, hive_4):
-    """A compaction of the same table that was committed after this one isn't visible in this one's lists: a reader in between needs this one's output."""
+    """
+    A compaction of the same table that was committed after this one isn't visible in this one's lists: a reader in
+    between needs this one's output.
+    """
     number, own = compacted(database_4, hive_4)
     later, second = compacted(database_4, hive_4)
     ready = judged(Cleaning(database_4), number)
@@ -99,7 +111,10 @@ def test_an_entry_whose_transaction_is_open_waits(database_4, hive_4):
 
 @pytest.mark.parametrize("vanished", [False, True])
 def test_an_entry_whose_transaction_was_rolled_back_is_to_be_failed(database_4, hive_4, vanished):
-    """Its transaction aborted, or gone without ever setting CQ_NEXT_TXN_ID: nothing may be deleted for it, and it must not block others for ever."""
+    """
+    Its transaction aborted, or gone without ever setting CQ_NEXT_TXN_ID: nothing may be deleted for it, and it must not
+    block others for ever.
+    """
     txn_id = hive_4.begin(kind=COMPACTION)
     hive_4.abort(txn_id)
     if vanished:
@@ -126,12 +141,17 @@ def test_a_rebalance_is_taken_as_committed(database_4, hive_4):
 
 @pytest.mark.parametrize("kind", ["rebalance", "a directory to remove"])
 def test_who_came_while_its_own_transaction_was_open_is_waited_for(database_4, hive_4, kind):
-    """Neither entry has CQ_NEXT_TXN_ID: who counts is who is there at the first look after the end of its transaction, not at the last one before it."""
+    """
+    Neither entry has CQ_NEXT_TXN_ID: who counts is who is there at the first look after the end of its transaction, not
+    at the last one before it.
+    """
     txn_id = hive_4.begin(kind=6)
     if kind == "rebalance":
         number = hive_4.queued(state="r", type="r", highest_write_id=1, txn_id=txn_id)
     else:
-        number = hive_4.queued(state="r", txn_id=txn_id, tblproperties=encode_properties({"location": "file:/w/db.db/t"}))
+        number = hive_4.queued(
+            state="r", txn_id=txn_id, tblproperties=encode_properties({"location": "file:/w/db.db/t"})
+        )
     cleaning = Cleaning(database_4)
     assert Reason.NOT_YET_COMMITTED in reasons(cleaning, number)
     reader = hive_4.begin()
@@ -160,7 +180,10 @@ def test_an_entry_of_an_older_hive_waits_for_all_who_are_there(database_4, hive_
 
 
 def test_retention_keeps_files_after_the_commit(database, hive):
-    """For readers without transaction files stay for a while after the commit; on 3.1, which notes no time, after the entry was first seen."""
+    """
+    For readers without transaction files stay for a while after the commit; on 3.1, which notes no time, after the
+    entry was first seen.
+    """
     number, _ = compacted(database, hive)
     cleaning = Cleaning(database)
     assert reasons(cleaning, number, retention_ms=NEVER_MS) == [Reason.RETENTION]
@@ -181,7 +204,10 @@ def test_a_failed_cleaning_is_put_off(database_4, hive_4):
 
 @pytest.mark.parametrize("partition", ["p=1", None])
 def test_a_lock_from_the_beginning_holds_it_back_on_hive_3(database_3, hive_3, partition):
-    """On 3.1 whoever held a lock on the partition, or on its table as a whole, when the entry was first seen must let go; later ones don't matter."""
+    """
+    On 3.1 whoever held a lock on the partition, or on its table as a whole, when the entry was first seen must let go;
+    later ones don't matter.
+    """
     number, _ = compacted(database_3, hive_3, "db.t/p=1")
     held = hive_3.lock("db.t", partition)
     hive_3.lock("db.t", "p=2")
@@ -195,7 +221,10 @@ def test_a_lock_from_the_beginning_holds_it_back_on_hive_3(database_3, hive_3, p
 
 
 def test_a_transaction_from_the_beginning_holds_it_back_on_hive_3(database_3, hive_3):
-    """On 3.1 a query has its snapshot before any lock tells of it: whoever was open when the entry was first seen must end; there may always be later ones."""
+    """
+    On 3.1 a query has its snapshot before any lock tells of it: whoever was open when the entry was first seen must
+    end; there may always be later ones.
+    """
     number, _ = compacted(database_3, hive_3)
     reader = hive_3.begin(user="ann")
     cleaning = Cleaning(database_3)
@@ -211,7 +240,10 @@ def test_a_transaction_from_the_beginning_holds_it_back_on_hive_3(database_3, hi
 
 
 def test_a_restart_forgets_and_waits_again(database_3, hive_3):
-    """Another Cleaner knows nothing of the first's memory: it waits for whoever is there when it looks, which is only slower."""
+    """
+    Another Cleaner knows nothing of the first's memory: it waits for whoever is there when it looks, which is only
+    slower.
+    """
     number, _ = compacted(database_3, hive_3)
     cleaning = Cleaning(database_3)
     assert reasons(cleaning, number) == []
@@ -231,7 +263,10 @@ def test_a_lock_without_transaction_counts_on_hive_4_too(database_4, hive_4):
 
 
 def test_who_registered_other_tables_does_not_hold_this_one_back(database_4, hive_4):
-    """Where clients register what they read (MIN_HISTORY_WRITE_ID), a long reader of another table doesn't matter; one that registered this one, or nothing, does."""
+    """
+    Where clients register what they read (MIN_HISTORY_WRITE_ID), a long reader of another table doesn't matter; one
+    that registered this one, or nothing, does.
+    """
     elsewhere, here, unknown = (hive_4.begin() for _ in range(3))
     hive_4.register(elsewhere, "db.other", 99)
     hive_4.register(here, "db.t", 99)
@@ -257,7 +292,10 @@ def test_who_holds_a_lock_here_counts_whatever_it_registered(database_4, hive_4)
 
 
 def test_a_young_gap_is_no_reader_of_another_table(database_4, hive_4):
-    """A transaction whose row is about to appear may turn out to read this table, though all that can be seen have registered others."""
+    """
+    A transaction whose row is about to appear may turn out to read this table, though all that can be seen have
+    registered others.
+    """
     elsewhere = hive_4.begin()
     hive_4.register(elsewhere, "db.other", 99)
     unseen = hive_4.begin()

@@ -12,10 +12,18 @@ from sqlalchemy import insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.errors import CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, SettingsError, UnreachableError
-from compactor.metastore import database as database_module
-from compactor.metastore.database import Database
-from compactor.metastore.dialects import SQLite
+from compactor.errors import (
+    CompactorError,
+    OutcomeUnknownError,
+    OwnershipLostError,
+    RefusedError,
+    RetryableError,
+    SettingsError,
+    UnreachableError,
+)
+from compactor.metastore.db import database as database_module
+from compactor.metastore.db.database import Database
+from compactor.metastore.db.dialects import SQLite
 from compactor.reasons import Reason
 from tests.metastore.servers import GUARDED, PASSWORD
 
@@ -32,11 +40,17 @@ def message_of(action, kind):
 def kill(postgres, database):
     """Cut every connection of the package to a database, as a failing server or firewall does."""
     name = str(database).rpartition("/")[2]
-    postgres.sql("postgres", f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'compactor'")
+    postgres.sql(
+        "postgres",
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'compactor'",
+    )
 
 
 def test_the_schema_is_recognised_by_its_tables(database):
-    """Each metastore is taken for the generation it is; on PostgreSQL 3.1 names are lower case, everywhere else quoted upper case."""
+    """
+    Each metastore is taken for the generation it is; on PostgreSQL 3.1 names are lower case, everywhere else quoted
+    upper case.
+    """
     schema = database.schema
     assert schema.version is (LayoutVersion.HIVE_4 if schema.txn_lock_tbl is not None else LayoutVersion.HIVE_3)
     assert schema.txns.name == ("TXNS" if schema.hive_4 else "txns")
@@ -54,7 +68,9 @@ def test_an_empty_database_is_refused(postgres):
 @pytest.mark.postgres
 def test_a_schema_between_generations_is_refused(altered_database, postgres):
     """A schema that lacks a column of its generation is refused, naming the column."""
-    postgres.sql(str(altered_database).rpartition("/")[2], 'ALTER TABLE "COMPACTION_QUEUE" DROP COLUMN "CQ_COMMIT_TIME"')
+    postgres.sql(
+        str(altered_database).rpartition("/")[2], 'ALTER TABLE "COMPACTION_QUEUE" DROP COLUMN "CQ_COMMIT_TIME"'
+    )
     altered_database.close()
     with pytest.raises(RefusedError, match=r"COMPACTION_QUEUE\.CQ_COMMIT_TIME") as caught:
         altered_database.connect()
@@ -94,7 +110,11 @@ def test_a_missing_database_is_one_line(postgres):
 
 @pytest.mark.parametrize(
     ("url", "words"),
-    [("oracle://x/y", "oracle isn't supported"), ("nonsense", "not a database address"), ("sqlite://", "SQLite needs a file")],
+    [
+        ("oracle://x/y", "oracle isn't supported"),
+        ("nonsense", "not a database address"),
+        ("sqlite://", "SQLite needs a file"),
+    ],
 )
 def test_a_wrong_url_is_a_settings_error(url, words):
     """A URL that can't be meant is a mistake in the settings, not an outage."""
@@ -119,11 +139,17 @@ def test_a_file_that_is_no_database_is_one_line(tmp_path):
 def test_sqlite_serves_one_process(tmp_path):
     """While one process has the file, another one gets one line naming the first; reading alone is allowed."""
     path = tmp_path / "one.db"
-    program = "from compactor.metastore.database import Database\nimport sys\ntry: Database(sys.argv[1], read_only=len(sys.argv) > 2).connect()\nexcept Exception as e: print(e)"
+    program = "from compactor.metastore.db.database import Database\nimport sys\ntry: Database(sys.argv[1], read_only=len(sys.argv) > 2).connect()\nexcept Exception as e: print(e)"
     with Database(f"sqlite:///{path}", create=True), Database(f"sqlite:///{path}"):
-        other = subprocess.run([sys.executable, "-c", program, f"sqlite:///{path}"], capture_output=True, text=True, check=True)
-        reader = subprocess.run([sys.executable, "-c", program, f"sqlite:///{path}", "read"], capture_output=True, text=True, check=True)
-    after = subprocess.run([sys.executable, "-c", program, f"sqlite:///{path}"], capture_output=True, text=True, check=True)
+        other = subprocess.run(
+            [sys.executable, "-c", program, f"sqlite:///{path}"], capture_output=True, text=True, check=True
+        )
+        reader = subprocess.run(
+            [sys.executable, "-c", program, f"sqlite:///{path}", "read"], capture_output=True, text=True, check=True
+        )
+    after = subprocess.run(
+        [sys.executable, "-c", program, f"sqlite:///{path}"], capture_output=True, text=True, check=True
+    )
     assert "is in use by another process (process " in other.stdout
     assert "stop that one first, or use PostgreSQL for several" in other.stdout
     assert (reader.stdout, after.stdout) == ("", "")
@@ -173,13 +199,20 @@ def test_writers_take_turns(database):
 
 def test_a_transaction_in_a_transaction_is_an_error_not_a_hang(tmp_path):
     """On SQLite a nested writing transaction would wait for itself; it raises instead."""
-    with Database(f"sqlite:///{tmp_path}/x.db", create=True) as database, pytest.raises(RuntimeError, match="wait for itself"):
+    with (
+        Database(f"sqlite:///{tmp_path}/x.db", create=True) as database,
+        pytest.raises(RuntimeError, match="wait for itself"),
+    ):
         database.write(lambda _: database.write(lambda connection: connection))
 
 
 def test_a_mutex_keeps_others_out(database):
     """While a mutex is held, another one who wants it gives up after the time it was given."""
-    with database.mutex("Cleaner"), pytest.raises(RetryableError, match="mutex Cleaner is held"), database.mutex("Cleaner", wait_seconds=0.1):
+    with (
+        database.mutex("Cleaner"),
+        pytest.raises(RetryableError, match="mutex Cleaner is held"),
+        database.mutex("Cleaner", wait_seconds=0.1),
+    ):
         raise AssertionError
     with database.mutex("Cleaner", wait_seconds=0.1):
         pass
@@ -194,7 +227,10 @@ def test_mutexes_of_different_names_do_not_meet(database):
 
 
 def test_a_mutex_keeps_a_value_on_hive_4(database):
-    """The start of the last completed cycle is stored with the mutex; 3.1 finds rows by the value 0, so there it stays 0. There is one row a name."""
+    """
+    The start of the last completed cycle is stored with the mutex; 3.1 finds rows by the value 0, so there it stays 0.
+    There is one row a name.
+    """
     with database.mutex("Initiator") as mutex:
         assert mutex.value == 0
         mutex.keep(42)
@@ -214,14 +250,23 @@ def test_the_mutex_is_the_row_that_hive_locks(shared_database, postgres):
     name = str(shared_database).rpartition("/")[2]
     with psycopg.connect(host="127.0.0.1", port=postgres.port, user="hive", dbname=name) as hive:
         hive.execute(f"SELECT * FROM {table} WHERE {key} = 'Initiator' FOR UPDATE")
-        with pytest.raises(RetryableError, match="another process"), shared_database.mutex("Initiator", wait_seconds=0.1):
+        with (
+            pytest.raises(RetryableError, match="another process"),
+            shared_database.mutex("Initiator", wait_seconds=0.1),
+        ):
             raise AssertionError
 
 
 @pytest.mark.postgres
 def test_a_lost_mutex_is_noticed(shared_database, postgres):
-    """The server ended the transaction that held it: whoever asks is told so, before and at the end, and others may have it."""
-    with pytest.raises(OwnershipLostError, match="mutex Initiator is lost"), shared_database.mutex("Initiator") as mutex:  # noqa: PT012
+    """
+    The server ended the transaction that held it: whoever asks is told so, before and at the end, and others may have
+    it.
+    """
+    with (  # noqa: PT012 - the mutex says so again when it is given back
+        pytest.raises(OwnershipLostError, match="mutex Initiator is lost"),
+        shared_database.mutex("Initiator") as mutex,
+    ):
         mutex.check()
         kill(postgres, shared_database)
         with pytest.raises(OwnershipLostError, match="mutex Initiator is lost"):
@@ -233,7 +278,10 @@ def test_a_lost_mutex_is_noticed(shared_database, postgres):
 
 @pytest.mark.postgres
 def test_a_silent_transaction_is_ended_and_a_mutex_says_something_in_time(shared_database):
-    """What a stopped process had locked is free after idle_transaction_seconds, though its connection lives; a mutex that is held by a living one stays."""
+    """
+    What a stopped process had locked is free after idle_transaction_seconds, though its connection lives; a mutex that
+    is held by a living one stays.
+    """
     url = shared_database.engine.url.render_as_string(hide_password=False)
     with Database(url, idle_transaction_seconds=2) as database:
         counter = database.schema.next_lock_id
@@ -241,7 +289,9 @@ def test_a_silent_transaction_is_ended_and_a_mutex_says_something_in_time(shared
         with pytest.raises(RetryableError), database.transaction() as silent:  # noqa: PT012
             silent.execute(update(counter).values(nl_next=7))
             with database.mutex("Cleaner") as mutex, shared_database.transaction() as waiting:
-                waiting.execute(update(counter).values(nl_next=counter.c.nl_next + 1))  # waits until the server has ended the silent one
+                waiting.execute(
+                    update(counter).values(nl_next=counter.c.nl_next + 1)
+                )  # waits until the server has ended the silent one
                 ended.set()
                 mutex.check()
             silent.execute(select(counter.c.nl_next))
@@ -291,7 +341,9 @@ def test_a_deadlock_is_retried(shared_database):
     """Of two transactions that wait for each other one is rolled back by the server, and made again."""
     aux = shared_database.schema.aux_table
     for name in ("x", "y"):
-        shared_database.write(lambda connection, name=name: connection.execute(insert(aux).values(mt_key1=name, mt_key2=0)).rowcount)
+        shared_database.write(
+            lambda connection, name=name: connection.execute(insert(aux).values(mt_key1=name, mt_key2=0)).rowcount
+        )
     both = threading.Barrier(2, timeout=30)
     results = []
 
@@ -319,13 +371,19 @@ def test_a_deadlock_is_retried(shared_database):
 @pytest.mark.postgres
 def test_other_errors_are_one_line(shared_database):
     """An error of the database that nobody foresaw comes as one line."""
-    line = message_of(lambda: shared_database.read(lambda connection: connection.execute(text("SELECT nothing FROM nowhere"))), CompactorError)
+    line = message_of(
+        lambda: shared_database.read(lambda connection: connection.execute(text("SELECT nothing FROM nowhere"))),
+        CompactorError,
+    )
     assert 'relation "nowhere" does not exist' in line
 
 
 @pytest.mark.parametrize("connections", [3, 7])
 def test_when_none_is_free_it_is_unreachable(database, monkeypatch, connections):
-    """All connections of the process are in use: whoever looks, writes or wants a mutex hears so in one line, after a while; and all of them can be had."""
+    """
+    All connections of the process are in use: whoever looks, writes or wants a mutex hears so in one line, after a
+    while; and all of them can be had.
+    """
     monkeypatch.setattr(database_module, "WAIT_SECONDS", 0.2)
     with Database(database.engine.url.render_as_string(hide_password=False), connections=connections).connect() as few:
         with contextlib.ExitStack() as stack:
@@ -343,7 +401,10 @@ def test_when_none_is_free_it_is_unreachable(database, monkeypatch, connections)
 
 @pytest.mark.postgres
 def test_who_waits_for_a_locked_table_keeps_nobody_from_a_connection(shared_database, monkeypatch):
-    """A table is locked for longer than one waits for a connection, by VACUUM FULL for instance: with one for each, those who wait for it get their answer at last."""
+    """
+    A table is locked for longer than one waits for a connection, by VACUUM FULL for instance: with one for each, those
+    who wait for it get their answer at last.
+    """
     monkeypatch.setattr(database_module, "WAIT_SECONDS", 0.2)
     many = 12
     url = shared_database.engine.url.render_as_string(hide_password=False)
@@ -352,11 +413,18 @@ def test_who_waits_for_a_locked_table_keeps_nobody_from_a_connection(shared_data
     answers = []
 
     def waiting(connection):
-        return connection.scalar(text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"))
+        return connection.scalar(
+            text(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+        )
 
     with Database(url, connections=many + 1) as database:
         threads = [
-            threading.Thread(target=lambda: answers.append(database.read(lambda connection: connection.execute(select(queue)).all()))) for _ in range(many)
+            threading.Thread(
+                target=lambda: answers.append(database.read(lambda connection: connection.execute(select(queue)).all()))
+            )
+            for _ in range(many)
         ]
         with shared_database.transaction() as vacuum:
             vacuum.execute(text(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))
@@ -383,7 +451,10 @@ def test_who_waits_for_a_locked_table_keeps_nobody_from_a_connection(shared_data
     ],
 )
 def test_what_the_server_lacks_is_nobodys_fault(shared_database_4, state, kind):
-    """Without room, memory or connections, or as a standby, the server is away for what was asked, and a cancelled statement may be repeated; a division by zero isn't."""
+    """
+    Without room, memory or connections, or as a standby, the server is away for what was asked, and a cancelled
+    statement may be repeated; a division by zero isn't.
+    """
 
     def fail():
         with shared_database_4.transaction() as connection:
@@ -401,14 +472,20 @@ def test_a_full_disk_is_nobodys_fault(tmp_path):
 
         def fill(connection):
             connection.execute(text("PRAGMA max_page_count = 1"))  # no less than there are
-            connection.execute(insert(aux), [{"mt_key1": f"x{number}", "mt_key2": 0, "mt_comment": "y" * 250} for number in range(1000)])
+            connection.execute(
+                insert(aux),
+                [{"mt_key1": f"x{number}", "mt_key2": 0, "mt_comment": "y" * 250} for number in range(1000)],
+            )
 
         assert "can't do it now: database or disk is full" in message_of(lambda: database.write(fill), UnreachableError)
         assert database.read(lambda connection: connection.execute(select(aux.c.mt_key1)).all()) == []
 
 
 def test_a_file_that_somebody_holds_is_one_line(tmp_path, monkeypatch):
-    """Another program is in an SQLite file that isn't in WAL mode yet: that it can't be turned to it is said in one line, as every other error is."""
+    """
+    Another program is in an SQLite file that isn't in WAL mode yet: that it can't be turned to it is said in one line,
+    as every other error is.
+    """
     path = tmp_path / "held.db"
     with Database(f"sqlite:///{path}", create=True):
         pass
@@ -421,7 +498,10 @@ def test_a_file_that_somebody_holds_is_one_line(tmp_path, monkeypatch):
 
 @pytest.mark.postgres
 def test_who_goes_on_after_a_loss_is_told_the_same(shared_database, postgres):
-    """The connection is lost, and whoever used it overlooks that: the next step, and the commit, say that it was lost and that nothing happened."""
+    """
+    The connection is lost, and whoever used it overlooks that: the next step, and the commit, say that it was lost and
+    that nothing happened.
+    """
     aux = shared_database.schema.aux_table
 
     def lose(connection):

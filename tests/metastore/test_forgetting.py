@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.metastore.aborts import Aborts
+from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.housekeeping import Duty, Housekeeping
 from compactor.metastore.model import Entity
 from tests.metastore.proofs import proof
@@ -21,7 +21,13 @@ def aborts(shared_database):
 def drop(hive, tbl_id):
     """Hive's call, its first half done."""
     hive.drop_table(tbl_id)
-    facts = {"catName": "hive", "dbName": "db", "tableName": "t", "tableType": "MANAGED_TABLE", "parameters": {"transactional": "true"}}
+    facts = {
+        "catName": "hive",
+        "dbName": "db",
+        "tableName": "t",
+        "tableType": "MANAGED_TABLE",
+        "parameters": {"transactional": "true"},
+    }
     return half(hive, "cleanupRecords", "TABLE", {"name": "db", "catalogName": "hive"}, facts, None)
 
 
@@ -54,7 +60,10 @@ def forget_all(database, aborts, table, tbl_id):
 
 
 def test_what_was_noted_while_its_table_was_dropped_is_forgotten(shared_database, shared_hive, aborts):
-    """A component that was added as Hive dropped the table names no write id of the next one of that name: the first sweep of that one forgets it."""
+    """
+    A component that was added as Hive dropped the table names no write id of the next one of that name: the first sweep
+    of that one forgets it.
+    """
     dropping_id = shared_hive.create_table()
     unnamed(shared_hive)
     dropping = drop(shared_hive, dropping_id)
@@ -67,7 +76,10 @@ def test_what_was_noted_while_its_table_was_dropped_is_forgotten(shared_database
 
 @pytest.mark.parametrize("again", [False, True])
 def test_what_was_noted_while_its_table_was_renamed_stays_aborted(shared_database, shared_hive, aborts, again):
-    """Under the old name, where perhaps another table is by now, nothing is left to forget; under the new one the write stays known until that is swept."""
+    """
+    Under the old name, where perhaps another table is by now, nothing is left to forget; under the new one the write
+    stays known until that is swept.
+    """
     tbl_id = shared_hive.create_table()
     unnamed(shared_hive)
     renaming = rename(shared_hive, tbl_id)

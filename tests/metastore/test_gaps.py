@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import delete, func, select, text, update
 
 from compactor.errors import CompactorError
-from compactor.metastore.handed_out import OPENING_MS, SETTLED_MS, HandedOut
 from compactor.metastore.housekeeping import Housekeeping
-from compactor.metastore.snapshots import snapshots_for
-from compactor.metastore.transactions import Transactions
+from compactor.metastore.txn.allocated_ids import OPENING_MS, SETTLED_MS, HandedOut
+from compactor.metastore.txn.snapshots import snapshots_for
+from compactor.metastore.txn.transactions import Transactions
 
 PAUSE = SETTLED_MS / 1000
 
@@ -28,7 +28,11 @@ def busy(database_4, hive_4):
 
     def pass_by():
         txns = database_4.schema.txns
-        hive_4.change(update(txns).where(txns.c.txn_id > 0).values(txn_started=database_4.now - 250 * (finished[-1] - txns.c.txn_id)))
+        hive_4.change(
+            update(txns)
+            .where(txns.c.txn_id > 0)
+            .values(txn_started=database_4.now - 250 * (finished[-1] - txns.c.txn_id))
+        )
 
     pass_by()
     return finished, pass_by
@@ -36,32 +40,47 @@ def busy(database_4, hive_4):
 
 @pytest.fixture
 def purged(database_4, hive_4, busy):
-    """The same just after Hive forgot what it forgets: what is committed below a committed one that is a second old. All are finished."""
+    """
+    The same just after Hive forgot what it forgets: what is committed below a committed one that is a second old. All
+    are finished.
+    """
     finished, pass_by = busy
     pass_by()
     txns = database_4.schema.txns
-    newest = database_4.read(lambda connection: connection.scalar(select(func.max(txns.c.txn_id)).where(txns.c.txn_started < database_4.now - OPENING_MS)))
+    newest = database_4.read(
+        lambda connection: connection.scalar(
+            select(func.max(txns.c.txn_id)).where(txns.c.txn_started < database_4.now - OPENING_MS)
+        )
+    )
     assert hive_4.change(delete(txns).where(txns.c.txn_state == "c", txns.c.txn_id < newest)) > 5
     return finished
 
 
 def test_what_hive_just_forgot_is_committed(database_4, purged):
-    """What Hive forgot isn't open for the second in which the row above it is not yet two seconds old: a table would be refused as all held back, one time in ten."""
+    """
+    What Hive forgot isn't open for the second in which the row above it is not yet two seconds old: a table would be
+    refused as all held back, one time in ten.
+    """
     assert take(database_4).gaps > 0  # who looks for the first time, and once, can't know
     seen = Transactions(database_4).valid_txns()
     assert [txn_id for txn_id in purged if not seen.is_valid(txn_id)] == []
 
 
 def test_who_looked_lately_knows_at_once(database_4, busy, request, monkeypatch):
-    """A daemon that saw the ids two seconds ago needs no second look, and its bound for what is finished doesn't fall back to nothing."""
+    """
+    A daemon that saw the ids two seconds ago needs no second look, and its bound for what is finished doesn't fall back
+    to nothing.
+    """
     finished, _ = busy
     transactions = Transactions(database_4)
     before = transactions.min_open()
     transactions.keep_up()
     later = time.monotonic() + PAUSE
-    clock = SimpleNamespace(monotonic=lambda: later, sleep=pytest.fail)  # for these two modules alone: threads of others sleep
-    monkeypatch.setattr("compactor.metastore.snapshots.time", clock)
-    monkeypatch.setattr("compactor.metastore.transactions.time", clock)
+    clock = SimpleNamespace(
+        monotonic=lambda: later, sleep=pytest.fail
+    )  # for these two modules alone: threads of others sleep
+    monkeypatch.setattr("compactor.metastore.txn.snapshots.time", clock)
+    monkeypatch.setattr("compactor.metastore.txn.transactions.time", clock)
     request.getfixturevalue("purged")
     seen = transactions.valid_txns()
     assert [txn_id for txn_id in finished if not seen.is_valid(txn_id)] == []
@@ -117,8 +136,8 @@ def test_ids_that_went_back_make_forget():
 @pytest.mark.postgres
 def test_no_row_vouches_for_one_that_waited_less(shared_database_4, shared_hive_4):
     """
-    Two openers waited for the lock table; the one that took the higher id commits first, and its row is as old as its wait. Nobody compacts, or forgets, as if the
-    other one were committed: who wants to know waits until it has its row.
+    Two openers waited for the lock table; the one that took the higher id commits first, and its row is as old as its
+    wait. Nobody compacts, or forgets, as if the other one were committed: who wants to know waits until it has its row.
     """
     database, hive = shared_database_4, shared_hive_4
     hive.write()

@@ -1,13 +1,15 @@
-"""Claims through a gate: what may not begin is left, the next that may is taken, and jobs at a time are counted exactly."""
+"""
+Claims through a gate: what may not begin is left, the next that may is taken, and jobs at a time are counted exactly.
+"""
 
 from compactor.acid.compaction import CompactionKind
 from compactor.control.judge import Judge, Situation
 from compactor.control.records import Holds, Pause
-from compactor.control.scope import Scope, Selection
-from compactor.control.spending import Budget
+from compactor.control.scope import Scope, ScopeFilter
+from compactor.control.spending import SpendingBudget
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.requests import Request
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
-from compactor.metastore.requests import Request
 from tests.metastore.actor import run_all
 
 MAJOR = CompactionKind.MAJOR
@@ -23,7 +25,10 @@ def enqueue(queue, *entities, pool=None):
 
 
 def test_the_oldest_that_may_is_taken(database):
-    """A paused table's entries stay initiated; the others go in their order; when only paused ones are left, nothing is claimed, and the gate knows why."""
+    """
+    A paused table's entries stay initiated; the others go in their order; when only paused ones are left, nothing is
+    claimed, and the gate knows why.
+    """
     queue = Queue(database)
     _, second, _, fourth = enqueue(queue, ("a", "t", "p=1"), ("b", "t"), ("a", "t", "p=2"), ("c", "t"))
     gate = judge("table:a.*").gate()
@@ -76,10 +81,15 @@ def test_thousands_of_paused_partitions_are_one_question(database):
 
 
 def test_never_more_at_a_time_than_a_budget_allows(shared_database):
-    """Eight workers that claim and give back at once: of the table's entries never more than two are being worked on; other tables aren't held up."""
+    """
+    Eight workers that claim and give back at once: of the table's entries never more than two are being worked on;
+    other tables aren't held up.
+    """
     queue = Queue(shared_database)
-    enqueue(queue, *(("a", "t", f"p={number}") for number in range(20)), *(("b", "t", f"p={number}") for number in range(4)))
-    budget = Budget("two", Selection(tables=("a.*",)), jobs=2)
+    enqueue(
+        queue, *(("a", "t", f"p={number}") for number in range(20)), *(("b", "t", f"p={number}") for number in range(4))
+    )
+    budget = SpendingBudget("two", ScopeFilter(tables=("a.*",)), jobs=2)
     running, others = [], []
 
     def work(name):
@@ -101,7 +111,9 @@ def test_never_more_at_a_time_than_a_budget_allows(shared_database):
 def test_no_entry_is_claimed_twice_through_a_gate(shared_database):
     """Six workers claiming at once share a queue without overlap, in spite of all wanting the oldest."""
     queue = Queue(shared_database)
-    enqueue(queue, *(("a", "t", f"p={number}") for number in range(5)), *(("b", "t", f"p={number}") for number in range(20)))
+    enqueue(
+        queue, *(("a", "t", f"p={number}") for number in range(5)), *(("b", "t", f"p={number}") for number in range(20))
+    )
     claimed = []
 
     def work(name):

@@ -3,12 +3,12 @@
 import pytest
 from sqlalchemy import delete, insert, update
 
-from compactor.metastore.history import Retention
+from compactor.metastore.candidates import Initiating
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.retention import Retention
 from compactor.metastore.housekeeping import MUTEXES, Duty, Housekeeping
-from compactor.metastore.initiating import Initiating
-from compactor.metastore.queue import Queue
-from compactor.metastore.snapshots import snapshots_for
-from compactor.metastore.transactions import Transactions, TxnState
+from compactor.metastore.txn.snapshots import snapshots_for
+from compactor.metastore.txn.transactions import Transactions, TxnState
 from tests.metastore.actor import T
 from tests.metastore.proofs import clear
 
@@ -17,12 +17,19 @@ DAY_MS = 24 * HOUR_MS
 
 
 def test_silent_transactions_are_aborted(database, hive):
-    """Transactions silent for longer than the time-out are aborted; heartbeated ones and replication's, which has days, aren't."""
+    """
+    Transactions silent for longer than the time-out are aborted; heartbeated ones and replication's, which has days,
+    aren't.
+    """
     silent, alive = hive.begin(silent=400_000), hive.begin(age=400_000, silent=1000)
     replicating = hive.begin(kind=1, silent=400_000)
     assert Housekeeping(database).time_outs(300_000) == 1
     transactions = Transactions(database)
-    assert [transactions.state(txn_id) for txn_id in (silent, alive, replicating)] == [TxnState.ABORTED, TxnState.OPEN, TxnState.OPEN]
+    assert [transactions.state(txn_id) for txn_id in (silent, alive, replicating)] == [
+        TxnState.ABORTED,
+        TxnState.OPEN,
+        TxnState.OPEN,
+    ]
 
 
 def test_silent_locks_are_dropped(database, hive):
@@ -50,7 +57,10 @@ def test_a_heartbeat_in_the_meantime_saves(database, hive, monkeypatch):
 
 
 def test_empty_transactions_are_forgotten(database, hive):
-    """Aborted ones without components go, and on 4.x committed ones; those with components, open ones and whatever lies above the first open one stay."""
+    """
+    Aborted ones without components go, and on 4.x committed ones; those with components, open ones and whatever lies
+    above the first open one stay.
+    """
     hive.write()
     empty = hive.begin()
     hive.abort(empty)
@@ -66,7 +76,10 @@ def test_empty_transactions_are_forgotten(database, hive):
 
 
 def test_the_newest_row_always_stays(database_4, hive_4):
-    """On 4.x the newest transaction's row is where the high watermark is read: it survives every purge, and so the watermark."""
+    """
+    On 4.x the newest transaction's row is where the high watermark is read: it survives every purge, and so the
+    watermark.
+    """
     for _ in range(3):
         hive_4.write()
     before = Transactions(database_4).valid_txns().high_watermark
@@ -75,7 +88,10 @@ def test_the_newest_row_always_stays(database_4, hive_4):
 
 
 def test_forgetting_changes_no_snapshot_of_a_clock_that_goes_back(database_4, hive_4):
-    """The clock of a metastore that fails over may go back some seconds, and a reader's may have begun before the purge: no finished transaction becomes a gap that counts as open."""
+    """
+    The clock of a metastore that fails over may go back some seconds, and a reader's may have begun before the purge:
+    no finished transaction becomes a gap that counts as open.
+    """
     hive_4.fail_write(age=100_000)
     for age in range(90, 0, -1):
         hive_4.write(age=1000 * age)
@@ -104,7 +120,11 @@ def test_forgetting_changes_no_snapshot(database, hive):
     def validity():
         txns = transactions.valid_txns()
         ids = transactions.valid_write_ids("db.t", txns)
-        return [txns.is_valid(number) for number in range(1, 12)], [ids.is_valid(number) for number in range(1, 12)], ids.aborted
+        return (
+            [txns.is_valid(number) for number in range(1, 12)],
+            [ids.is_valid(number) for number in range(1, 12)],
+            ids.aborted,
+        )
 
     before = validity()
     housekeeping = Housekeeping(database)
@@ -114,7 +134,10 @@ def test_forgetting_changes_no_snapshot(database, hive):
 
 
 def test_mappings_go_below_everything_unfinished(database, hive):
-    """Mappings of finished transactions below the first open and the first aborted one go; aborted ones' stay, and whatever lies above."""
+    """
+    Mappings of finished transactions below the first open and the first aborted one go; aborted ones' stay, and
+    whatever lies above.
+    """
     hive.create_table()
     first, _ = hive.write()
     aborted, _ = hive.fail_write()
@@ -131,7 +154,10 @@ def test_mappings_go_below_everything_unfinished(database, hive):
 
 
 def test_an_open_transaction_keeps_its_mapping_whatever_the_history_tables_say(database_4, hive_4):
-    """With MIN_HISTORY_LEVEL empty, as an installation that switched it off leaves it, an open transaction's mapping stays: forgotten it would count as committed."""
+    """
+    With MIN_HISTORY_LEVEL empty, as an installation that switched it off leaves it, an open transaction's mapping
+    stays: forgotten it would count as committed.
+    """
     opened = hive_4.begin()
     hive_4.touch(opened)
     hive_4.change(delete(database_4.schema.min_history_level))
@@ -141,7 +167,10 @@ def test_an_open_transaction_keeps_its_mapping_whatever_the_history_tables_say(d
 
 
 def test_a_larger_write_id_is_not_forgotten_before_a_smaller_one(database, hive):
-    """A reader takes the largest write id that has a mapping for its high watermark: forgetting a larger one first would hide its rows."""
+    """
+    A reader takes the largest write id that has a mapping for its high watermark: forgetting a larger one first would
+    hide its rows.
+    """
     early, hold, late = hive.begin(), hive.begin(), hive.begin()
     hive.touch(late)
     largest = hive.touch(early)
@@ -158,14 +187,23 @@ def test_conflict_records_go_when_nobody_can_conflict(database, hive):
     write_set = database.schema.write_set
     opened = hive.begin()
     for commit_id in (opened - 1, opened):
-        row = {"ws_database": "db", "ws_table": "t", "ws_txnid": commit_id, "ws_commit_id": commit_id, "ws_operation_type": "u"}
+        row = {
+            "ws_database": "db",
+            "ws_table": "t",
+            "ws_txnid": commit_id,
+            "ws_commit_id": commit_id,
+            "ws_operation_type": "u",
+        }
         hive.change(insert(write_set).values(row))
     assert Housekeeping(database).purge_write_set() == 1
     assert hive.rows(write_set, "ws_commit_id") == [(opened,)]
 
 
 def test_duplicates_go_and_the_newest_of_each_kind_stay(database, hive):
-    """Per partition the newest commit, and the newest that updated, are kept; the Initiator still finds the same partitions and write ids."""
+    """
+    Per partition the newest commit, and the newest that updated, are kept; the Initiator still finds the same
+    partitions and write ids.
+    """
     for operation in "iuiuii":
         hive.write("db.t", "p=1", operation=operation)
     hive.write("db.t", "p=2")
@@ -174,7 +212,10 @@ def test_duplicates_go_and_the_newest_of_each_kind_stay(database, hive):
     hive.begin()
     Housekeeping(database).remove_duplicate_components()
     completed = database.schema.completed_txn_components
-    assert hive.rows(completed, "ctc_writeid", "ctc_update_delete", where=completed.c.ctc_partition == "p=1") == [(4, "Y"), (6, "N")]
+    assert hive.rows(completed, "ctc_writeid", "ctc_update_delete", where=completed.c.ctc_partition == "p=1") == [
+        (4, "Y"),
+        (6, "N"),
+    ]
     assert {candidate.entity: candidate.newest_write_id for candidate in Initiating(database).candidates()} == before
 
 
@@ -190,7 +231,10 @@ def test_history_keeps_the_newest_of_each_state(database, hive):
 
 
 def test_history_forgets_failures_that_were_made_up_for(database, hive):
-    """An old failure goes when a major compaction succeeded later; a minor one makes up for minor ones only; young failures stay."""
+    """
+    An old failure goes when a major compaction succeeded later; a minor one makes up for minor ones only; young
+    failures stay.
+    """
     now = database.read(database.now_ms)
     old = now - 8 * DAY_MS
     gone = hive.finished("db.a", state="f", start=old)
@@ -235,7 +279,7 @@ def test_every_duty_runs_on_an_empty_metastore(database):
 
 def test_the_embedded_database_has_only_us(tmp_path, request):
     """Nobody else can do the housekeeping of an embedded database: every duty is ours."""
-    from compactor.metastore.database import Database
+    from compactor.metastore.db.database import Database
 
     with Database(f"sqlite:///{tmp_path}/x.db", create=True) as database:
         assert all(finding.ours for finding in Housekeeping(database).who_does_it().values())
@@ -251,7 +295,9 @@ def test_duties_that_are_done_are_not_ours(shared_database_4, shared_hive_4):
 
 @pytest.mark.postgres
 def test_duties_left_undone_are_found(shared_database_4, shared_hive_4):
-    """What has been due for long and is still there shows that nobody does it: each duty is told by its own evidence."""
+    """
+    What has been due for long and is still there shows that nobody does it: each duty is told by its own evidence.
+    """
     hive, schema = shared_hive_4, shared_database_4.schema
     for _ in range(3):
         hive.write(age=5 * HOUR_MS)
@@ -286,14 +332,19 @@ def test_an_aborted_transaction_with_files_is_never_forgotten(database, hive):
     aborted, _ = hive.fail_write(age=100 * DAY_MS)
     for _ in range(3):
         hive.write(age=99 * DAY_MS)
-    hive.change(update(database.schema.txns).where(database.schema.txns.c.txn_id == aborted).values(txn_last_heartbeat=1))
+    hive.change(
+        update(database.schema.txns).where(database.schema.txns.c.txn_id == aborted).values(txn_last_heartbeat=1)
+    )
     for duty in Duty:
         Housekeeping(database).run(duty)
     assert aborted in Transactions(database).valid_txns().aborted
 
 
 def test_mappings_stay_for_whoever_saw_their_transaction_open(database, hive):
-    """A reader that began while a writer was open may ask for its lists only now: what the writer wrote isn't committed for it. When the reader ends, the mapping goes."""
+    """
+    A reader that began while a writer was open may ask for its lists only now: what the writer wrote isn't committed
+    for it. When the reader ends, the mapping goes.
+    """
     writer = hive.begin()
     write_id = hive.touch(writer)
     reader = hive.begin()
@@ -308,7 +359,10 @@ def test_mappings_stay_for_whoever_saw_their_transaction_open(database, hive):
 
 
 def test_a_mapping_stays_above_a_smaller_one_that_stays(database, hive):
-    """Write ids needn't ascend with transactions: the largest mapping found is the high watermark, and one that is committed mustn't fall above it."""
+    """
+    Write ids needn't ascend with transactions: the largest mapping found is the high watermark, and one that is
+    committed mustn't fall above it.
+    """
     early, late = hive.begin(), hive.begin()
     of_late, of_early = hive.touch(late), hive.touch(early)
     hive.commit(early)

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import delete, event
 
-from compactor.metastore.initiating import Initiating
+from compactor.metastore.candidates import Initiating
 from compactor.metastore.model import Entity, QueueState
 from tests.metastore.actor import P, T
 
@@ -15,17 +15,28 @@ def names(candidates):
 
 
 def test_everything_uncleaned_is_a_candidate(database, hive):
-    """Each table and partition with commits, with its newest write id, transaction and count; dynamic-partition rows are their table's own."""
+    """
+    Each table and partition with commits, with its newest write id, transaction and count; dynamic-partition rows are
+    their table's own.
+    """
     hive.write("db.t", "p=1")
     txn_id, write_id = hive.write("db.t", "p=1")
     hive.write("db.t", None)
     found = {candidate.entity: candidate for candidate in Initiating(database).candidates()}
     assert set(found) == {P, T}
-    assert (found[P].newest_write_id, found[P].newest_txn_id, found[P].commits, found[P].aborted_count) == (write_id, txn_id, 2, 0)
+    assert (found[P].newest_write_id, found[P].newest_txn_id, found[P].commits, found[P].aborted_count) == (
+        write_id,
+        txn_id,
+        2,
+        0,
+    )
 
 
 def test_only_what_was_written_since_the_last_look(database, hive):
-    """Of an earlier look's candidates only those come back that were written to since, however old the transaction's start."""
+    """
+    Of an earlier look's candidates only those come back that were written to since, however old the transaction's
+    start.
+    """
     hive.write("db.old")
     slow = hive.begin(age=10 * HOUR_MS)
     hive.touch(slow, "db.slow")
@@ -38,7 +49,10 @@ def test_only_what_was_written_since_the_last_look(database, hive):
 
 
 def test_nothing_is_lost_when_a_cycle_failed(database, hive):
-    """A look whose cycle didn't complete moves nothing: asked again from where an earlier one reached, everything since then is told again."""
+    """
+    A look whose cycle didn't complete moves nothing: asked again from where an earlier one reached, everything since
+    then is told again.
+    """
     initiating = Initiating(database)
     completed = initiating.look(None).reached
     hive.write("db.new", age=0)
@@ -67,15 +81,21 @@ def test_what_ends_while_a_look_is_taken_is_told_by_the_next(shared_database, sh
 
 
 def unnamed(hive, name, *, age=60_000):
-    """Begin an INSERT into a table from which it reads: it has a write id, and neither a component nor, later, a commit of one."""
+    """
+    Begin an INSERT into a table from which it reads: it has a write id, and neither a component nor, later, a commit of
+    one.
+    """
     txn = hive.begin(age=age)
     return txn, hive.allocate(txn, name)
 
 
 @pytest.mark.parametrize("few", [1000, 0])
 def test_a_write_without_a_component_is_told_by_its_id(database, hive, monkeypatch, few):
-    """A look returns such a write of a table without partitions once: when it has ended, however long it ran; none that had ended before the first look."""
-    monkeypatch.setattr("compactor.metastore.initiating._FEW", few)
+    """
+    A look returns such a write of a table without partitions once: when it has ended, however long it ran; none that
+    had ended before the first look.
+    """
+    monkeypatch.setattr("compactor.metastore.candidates._FEW", few)
     for name in ("db.t", "db.u", "db.v"):
         hive.create_table(name)
     hive.create_table("db.p", keys=(("p", "string"),))
@@ -126,7 +146,10 @@ def test_others_can_be_asked_for(database, hive):
 
 @pytest.mark.parametrize("more", [0, 1200])
 def test_asking_for_others_brings_nothing_else(database, hive, more):
-    """Beside new writes come those that were asked for, partition by partition, however many they are; not what else was written before."""
+    """
+    Beside new writes come those that were asked for, partition by partition, however many they are; not what else was
+    written before.
+    """
     for name, partition in (("db.t", "p=1"), ("db.t", "p=2"), ("db.t", None), ("db.u", None), ("other.t", "p=1")):
         hive.write(name, partition)
     initiating = Initiating(database)
@@ -137,7 +160,10 @@ def test_asking_for_others_brings_nothing_else(database, hive, more):
 
 
 def test_what_failed_or_did_not_initiate_is_told_again(database, hive):
-    """An entity whose newest compaction failed or didn't initiate is looked at without a new write; one that succeeded since isn't."""
+    """
+    An entity whose newest compaction failed or didn't initiate is looked at without a new write; one that succeeded
+    since isn't.
+    """
     for name, states in (("db.a", "sf"), ("db.b", "sa"), ("db.c", "fs")):
         hive.write(name)
         for state in states:
@@ -148,7 +174,10 @@ def test_what_failed_or_did_not_initiate_is_told_again(database, hive):
 
 
 def test_aborts_are_counted_beside_commits(database, hive):
-    """A candidate knows how many aborted components it has and when the oldest started; leftovers of compactions don't count."""
+    """
+    A candidate knows how many aborted components it has and when the oldest started; leftovers of compactions don't
+    count.
+    """
     hive.write("db.t", "p=1")
     hive.fail_write("db.t", "p=1", age=9 * HOUR_MS)
     failed, _ = hive.fail_write("db.t", "p=1", age=1000)
@@ -160,16 +189,23 @@ def test_aborts_are_counted_beside_commits(database, hive):
     assert (found["db.u"].aborted_count, found["db.u"].newest_write_id) == (1, 0)
 
 
-@pytest.mark.parametrize(("count", "age_ms", "told"), [(0, None, True), (5, 10 * HOUR_MS, False), (5, HOUR_MS, True), (5, -1, False)])
+@pytest.mark.parametrize(
+    ("count", "age_ms", "told"), [(0, None, True), (5, 10 * HOUR_MS, False), (5, HOUR_MS, True), (5, -1, False)]
+)
 def test_aborts_alone_can_be_bounded(database, hive, count, age_ms, told):
-    """What only aborts brought up is left out when it has neither more components nor an older transaction than asked for."""
+    """
+    What only aborts brought up is left out when it has neither more components nor an older transaction than asked for.
+    """
     hive.fail_write(age=2 * HOUR_MS)
     found = Initiating(database).look(None, aborted_count=count, aborted_age_ms=age_ms).candidates
     assert names(found) == (["db.t"] if told or age_ms is None else [])
 
 
 def test_aborts_that_a_ready_entry_covers_do_not_count(database, hive):
-    """Below the write id of an entry that is ready for cleaning, aborts are as good as gone; above it they count; other partitions aren't affected."""
+    """
+    Below the write id of an entry that is ready for cleaning, aborts are as good as gone; above it they count; other
+    partitions aren't affected.
+    """
     _, covered = hive.fail_write("db.t", "p=1")
     hive.fail_write("db.t", "p=1")
     hive.fail_write("db.t", "p=2")
@@ -188,7 +224,10 @@ def test_what_is_in_the_queue_is_said(database, hive):
     hive.queued("db.b", state="w", worker_id="x", start=1)
     hive.queued("db.c", state="r", highest_write_id=4)
     hive.queued("db.c", state="r", highest_write_id=7)
-    found = {str(candidate.entity): (candidate.active, candidate.ready_for_cleaning_hwm) for candidate in Initiating(database).candidates()}
+    found = {
+        str(candidate.entity): (candidate.active, candidate.ready_for_cleaning_hwm)
+        for candidate in Initiating(database).candidates()
+    }
     assert found == {"db.a": (QueueState.INITIATED, None), "db.b": (QueueState.WORKING, None), "db.c": (None, 7)}
 
 
@@ -202,7 +241,10 @@ def test_candidates_take_few_statements(database, hive):
     assert len(statements) < 12
 
 
-@pytest.mark.parametrize(("states", "blocked"), [("ff", True), ("sff", True), ("ffs", False), ("fsf", False), ("f", False), ("faf", True), ("", False)])
+@pytest.mark.parametrize(
+    ("states", "blocked"),
+    [("ff", True), ("sff", True), ("ffs", False), ("fsf", False), ("f", False), ("faf", True), ("", False)],
+)
 def test_what_keeps_failing_is_blocked(database, hive, states, blocked):
     """Blocked when the newest two that ended all failed; notes that something didn't initiate don't count."""
     now = database.read(database.now_ms)
@@ -241,7 +283,10 @@ def test_hives_last_cycle_is_known(database_4):
 
 
 def test_purged_transactions_do_not_hide_commits(database_4, hive_4):
-    """What was committed after a look is told, though the rows of its transaction and of all before it have been purged meanwhile."""
+    """
+    What was committed after a look is told, though the rows of its transaction and of all before it have been purged
+    meanwhile.
+    """
     initiating = Initiating(database_4)
     hive_4.write("db.a", age=5 * HOUR_MS)
     reached = initiating.look(None).reached

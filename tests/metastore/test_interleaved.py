@@ -1,9 +1,10 @@
 """
 Hive's TxnHandler and ours on one database, statement by statement in any order.
 
-Whatever the order, what `truths` says is so: no id is handed out twice; what was committed is valid and stays so, what is open isn't, nor what was rolled back
-while its rows may lie in files; an entry of the queue is in one place and one worker's, and changes together with its transaction; nothing is cleaned beside
-who was there at the commit, nor forgotten that has to be compacted; no exclusive lock is held beside another, no lock after its transaction.
+Whatever the order, what `truths` says is so: no id is handed out twice; what was committed is valid and stays so, what
+is open isn't, nor what was rolled back while its rows may lie in files; an entry of the queue is in one place and one
+worker's, and changes together with its transaction; nothing is cleaned beside who was there at the commit, nor
+forgotten that has to be compacted; no exclusive lock is held beside another, no lock after its transaction.
 """
 
 import itertools
@@ -15,9 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from compactor.errors import CompactorError
-from compactor.metastore.database import Database
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
-from compactor.metastore.queue import Queue
 from tests.counts import count
 from tests.hive.party import HiveError
 from tests.metastore import hives_steps, our_steps, truths
@@ -29,7 +30,14 @@ from tests.metastore.world import World
 
 pytestmark = [pytest.mark.hive, pytest.mark.postgres]
 EXAMPLES = 24
-_WRONG_CALLS = {"NoSuchFieldException", "NoSuchMethodException", "IllegalArgumentException", "ClassCastException", "NullPointerException", "Ended"}
+_WRONG_CALLS = {
+    "NoSuchFieldException",
+    "NoSuchMethodException",
+    "IllegalArgumentException",
+    "ClassCastException",
+    "NullPointerException",
+    "Ended",
+}
 ON_THE_SAME_ROWS = {
     "open": ("commit", "snapshot", "empty-transactions", "look for ready"),
     "commit": ("snapshot", "write-id-mappings", "duplicate-components", "time-outs"),
@@ -58,13 +66,34 @@ ON_THE_SAME_ROWS = {
     "put off cleaning": ("mark cleaned", "put off cleaning"),
     "clean aborts": ("clean aborts", "forget", "note unnamed", "put off aborts", "mark cleaned"),
     "put off aborts": ("put off aborts", "clean aborts", "mark cleaned"),
-    "time outs": ("commit", "heartbeat", "undo", "withdraw", "end empty", "lock in transaction", "store state", "time-outs"),
+    "time outs": (
+        "commit",
+        "heartbeat",
+        "undo",
+        "withdraw",
+        "end empty",
+        "lock in transaction",
+        "store state",
+        "time-outs",
+    ),
     "purge empty": ("note unnamed", "clean aborts", "forget", "abort", "empty-transactions", "undo"),
     "purge mappings": ("clean aborts", "write-id-mappings", "snapshot"),
     "remove duplicates": ("mark cleaned", "duplicate-components"),
     "purge history": ("mark failed", "mark cleaned", "history"),
     "drop": ("clean aborts", "note unnamed", "forget", "mark cleaned", "commit", "enqueue"),
-    "rename": ("clean aborts", "note unnamed", "forget", "mark cleaned", "enqueue", "claim", "lock", "commit", "store state", "history", "cancel"),
+    "rename": (
+        "clean aborts",
+        "note unnamed",
+        "forget",
+        "mark cleaned",
+        "enqueue",
+        "claim",
+        "lock",
+        "commit",
+        "store state",
+        "history",
+        "cancel",
+    ),
 }
 """Of Hive's steps those of ours that may meet them."""
 _NOTHING, _LOOK = Step(lambda: None), Step(("getOpenTxns",))
@@ -120,7 +149,11 @@ class Life(RuleBasedStateMachine):
         truths.check(world)
         self.sound = True
 
-    @rule(which=st.integers(0, 2), how=st.sampled_from(["static", "update", "dynamic", "unnamed"]), end=st.sampled_from(["commit", "abort", "silence", None]))
+    @rule(
+        which=st.integers(0, 2),
+        how=st.sampled_from(["static", "update", "dynamic", "unnamed"]),
+        end=st.sampled_from(["commit", "abort", "silence", None]),
+    )
     def write(self, which, how, end):
         """A transaction of Hive's that has locked what it writes, perhaps to its end."""
         self.world.drawn = which
@@ -141,7 +174,11 @@ class Life(RuleBasedStateMachine):
 def steps_of(hive_4):
     """Hive's, ours, and the pairs that may meet."""
     hives, our = (hives_steps.STEPS_4, our_steps.STEPS_4) if hive_4 else (hives_steps.STEPS_3, our_steps.STEPS_3)
-    return hives, our, [(one, other) for one, others in ON_THE_SAME_ROWS.items() for other in others if one in hives and other in our]
+    return (
+        hives,
+        our,
+        [(one, other) for one, others in ON_THE_SAME_ROWS.items() for other in others if one in hives and other in our],
+    )
 
 
 def life_of(hive_4):
@@ -149,7 +186,9 @@ def life_of(hive_4):
     hives, our, pairs = steps_of(hive_4)
 
     class Both(Life):
-        @rule(theirs=st.sampled_from(list(hives)), ours=st.sampled_from(list(our)), drawn=st.integers(0, 11), turns=_TURNS)
+        @rule(
+            theirs=st.sampled_from(list(hives)), ours=st.sampled_from(list(our)), drawn=st.integers(0, 11), turns=_TURNS
+        )
         def both(self, theirs, ours, drawn, turns):
             """Any two."""
             self.play(hives[theirs], our[ours], drawn, turns)
@@ -172,8 +211,13 @@ def test_both_at_once(version, request, postgres, parties):
     life.lend = staticmethod(lambda: _lend(version, postgres, parties))
     asked = request.config.getoption("--histories")
     phases = [phase for phase in Phase if phase is not Phase.explain]  # it traces each line
-    kept = {"max_examples": asked or EXAMPLES, "derandomize": not asked}  # the same lives each time, and others where more are asked for
-    lives = settings(**kept, stateful_step_count=12, database=None, suppress_health_check=list(HealthCheck), phases=phases)
+    kept = {
+        "max_examples": asked or EXAMPLES,
+        "derandomize": not asked,
+    }  # the same lives each time, and others where more are asked for
+    lives = settings(
+        **kept, stateful_step_count=12, database=None, suppress_health_check=list(HealthCheck), phases=phases
+    )
     run_state_machine_as_test(life, settings=lives)
     count("deadlocks of the two", _deadlocks(postgres, version))
 
@@ -182,7 +226,10 @@ def test_both_at_once(version, request, postgres, parties):
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("version", ["4.0.0", "3.1.0"])
 def test_every_pair(version, postgres, parties):
-    """Each two steps that may meet, two times on end, in three orders of their statements: what random lives find by chance."""
+    """
+    Each two steps that may meet, two times on end, in three orders of their statements: what random lives find by
+    chance.
+    """
     life = life_of(version == "4.0.0")
     life.lend = staticmethod(lambda: _lend(version, postgres, parties))
     hives, our, pairs = steps_of(version == "4.0.0")
@@ -207,7 +254,9 @@ def _lend(version, postgres, parties):
 
 @pytest.mark.timeout(0)
 def test_a_reader_that_lists_while_a_compaction_is_committed(real_hive_4):
-    """Whoever opens and then takes the compaction for open is among those for whom the Cleaner waits, in whatever order."""
+    """
+    Whoever opens and then takes the compaction for open is among those for whom the Cleaner waits, in whatever order.
+    """
     database, party = real_hive_4.database, real_hive_4.party
     numbers = itertools.count()
 
@@ -226,7 +275,11 @@ def test_a_reader_that_lists_while_a_compaction_is_committed(real_hive_4):
 
         reader = InTurn(lambda _: begin("openTxns", {"num_txns": 1, "user": "ann", "hostname": "client"}), look)
         ours = Stepped(database, lambda: Queue(database).mark_compacted_and_commit(entry, entry.worker_id, txn_id))
-        interleave(database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False), [reader, ours], turns)
+        interleave(
+            database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False),
+            [reader, ours],
+            turns,
+        )
         ours.result()
         sees_it_open = txn_id in reader.result()["open_txns"]
         count("snapshots taken while a compaction was committed")
@@ -239,6 +292,8 @@ def _deadlocks(postgres, version):
     """As the server counts them, all of which both have dealt with."""
     url = postgres.borrow(version)
     with psycopg.connect(url) as connection:
-        (found,) = connection.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
+        (found,) = connection.execute(
+            "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        ).fetchone()
     postgres.give_back(version, url)
     return found

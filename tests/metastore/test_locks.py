@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import update
 
 from compactor.errors import OwnershipLostError, RefusedError
-from compactor.metastore.locks import Locks
 from compactor.metastore.model import Entity
+from compactor.metastore.txn.locks import Locks
 from tests.metastore.actor import P, T, run_all
 
 
@@ -17,8 +17,20 @@ def test_a_lock_is_a_granted_shared_read(database, hive):
     locks = Locks(database)
     free, bound = locks.acquire_shared(P, 0, "ann", "edge"), locks.acquire_shared(P, txn_id, "ann", "edge")
     table = database.schema.hive_locks
-    columns = ("hl_lock_ext_id", "hl_txnid", "hl_db", "hl_table", "hl_partition", "hl_lock_state", "hl_lock_type", "hl_user")
-    assert hive.rows(table, *columns) == [(free, 0, "db", "t", "p=1", "a", "r", "ann"), (bound, txn_id, "db", "t", "p=1", "a", "r", "ann")]
+    columns = (
+        "hl_lock_ext_id",
+        "hl_txnid",
+        "hl_db",
+        "hl_table",
+        "hl_partition",
+        "hl_lock_state",
+        "hl_lock_type",
+        "hl_user",
+    )
+    assert hive.rows(table, *columns) == [
+        (free, 0, "db", "t", "p=1", "a", "r", "ann"),
+        (bound, txn_id, "db", "t", "p=1", "a", "r", "ann"),
+    ]
     beats = dict(hive.rows(table, "hl_lock_ext_id", "hl_last_heartbeat"))
     assert beats[bound] == 0
     assert beats[free] > 0
@@ -27,14 +39,19 @@ def test_a_lock_is_a_granted_shared_read(database, hive):
 @pytest.mark.parametrize("kind", ["r", "w", "x"])
 def test_readers_and_writers_do_not_block(database, hive, kind):
     """Only an exclusive lock is in the way of a shared one."""
-    hive.lock("db.t", "p=1", kind="w" if kind == "x" and not database.schema.hive_4 else kind)  # 3.1 has no exclusive writers
+    hive.lock(
+        "db.t", "p=1", kind="w" if kind == "x" and not database.schema.hive_4 else kind
+    )  # 3.1 has no exclusive writers
     assert Locks(database).acquire_shared(P, 0, "ann", "edge")
 
 
 @pytest.mark.parametrize("state", ["a", "w"])
 @pytest.mark.parametrize(("name", "partition"), [("db.t", "p=1"), ("db.t", None), ("db.", None)])
 def test_an_exclusive_lock_blocks_and_nothing_stays(database, hive, name, partition, state):
-    """Exclusive on the partition, its table or its database, held or waiting: refused, naming it; no row is left, the id counter unmoved."""
+    """
+    Exclusive on the partition, its table or its database, held or waiting: refused, naming it; no row is left, the id
+    counter unmoved.
+    """
     standing = hive.lock(name, partition, kind="e", state=state)
     with pytest.raises(RefusedError, match=rf"lock {standing} \(exclusive.*by bob@client"):
         Locks(database).acquire_shared(P, 0, "ann", "edge")

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import update
 
 from compactor.errors import OwnershipLostError
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.requests import Request
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
-from compactor.metastore.requests import Request
 from tests.metastore.actor import P, T, run_all
 from tests.metastore.entries import MAJOR, MINOR, claimed
 
@@ -19,14 +19,22 @@ def test_the_oldest_is_claimed_first(database):
     first = queue.enqueue(T, MAJOR).id
     queue.enqueue(P, MINOR)
     entry = queue.claim("compactor-edge-1", "1.0")
-    assert (entry.id, entry.entity, entry.kind, entry.state, entry.worker_id) == (first, T, MAJOR, QueueState.WORKING, "compactor-edge-1")
+    assert (entry.id, entry.entity, entry.kind, entry.state, entry.worker_id) == (
+        first,
+        T,
+        MAJOR,
+        QueueState.WORKING,
+        "compactor-edge-1",
+    )
     assert entry.start_ms is not None
     assert queue.claim("compactor-edge-2", "1.0").entity == P
     assert queue.claim("compactor-edge-2", "1.0") is None
 
 
 def test_entries_are_passed_over(database):
-    """Those of `without`, and those that aren't `among`, however many they are: the next one is taken, the oldest first."""
+    """
+    Those of `without`, and those that aren't `among`, however many they are: the next one is taken, the oldest first.
+    """
     queue = Queue(database)
     queue.enqueue_all([Request(Entity("db", "t", f"p={number}"), MAJOR) for number in range(400)])
     numbers = sorted(entry.id for entry in queue.entries())
@@ -43,7 +51,10 @@ def test_unknown_kinds_are_left_alone(database, hive):
     queue = Queue(database)
     assert queue.claim("compactor-edge-1", "1") is None
     assert queue.entries() == []
-    assert [(entry.id, entry.entity, entry.type, entry.state) for entry in queue.foreign()] == [(first, T, "*", "i"), (second, Entity("db", "x"), "a", "?")]
+    assert [(entry.id, entry.entity, entry.type, entry.state) for entry in queue.foreign()] == [
+        (first, T, "*", "i"),
+        (second, Entity("db", "x"), "a", "?"),
+    ]
 
 
 def test_what_our_workers_cannot_do_is_left_to_hives(database, hive):
@@ -55,7 +66,10 @@ def test_what_our_workers_cannot_do_is_left_to_hives(database, hive):
 
 
 def test_pools_are_kept_apart(database_4, hive_4):
-    """A worker of a pool takes its pool's entries only; one without takes those without a pool, and what waited half a day for its own."""
+    """
+    A worker of a pool takes its pool's entries only; one without takes those without a pool, and what waited half a day
+    for its own.
+    """
     queue = Queue(database_4)
     plain = queue.enqueue(T, MAJOR).id
     pooled = queue.enqueue(P, MAJOR, pool="night").id
@@ -86,7 +100,10 @@ def test_no_entry_is_claimed_twice(shared_database):
 
 
 def test_a_claim_given_back_is_anybodys(database):
-    """Given back, an entry is initiated without worker and start, and is claimed again; giving back twice is fine, giving back another's claim isn't."""
+    """
+    Given back, an entry is initiated without worker and start, and is claimed again; giving back twice is fine, giving
+    back another's claim isn't.
+    """
     entry = claimed(database)
     queue = Queue(database)
     queue.give_back(entry)
@@ -98,7 +115,10 @@ def test_a_claim_given_back_is_anybodys(database):
 
 
 def test_a_later_claim_by_the_same_worker_is_not_given_back(database, hive):
-    """Given back and claimed again meanwhile, as workers' names are used again: the second claim stands, whoever still believes in the first."""
+    """
+    Given back and claimed again meanwhile, as workers' names are used again: the second claim stands, whoever still
+    believes in the first.
+    """
     entry = claimed(database)
     hive.change(update(database.schema.compaction_queue).values(cq_start=entry.start_ms + 1000))
     with pytest.raises(OwnershipLostError):

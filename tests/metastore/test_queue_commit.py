@@ -1,4 +1,7 @@
-"""A compaction's commit: what it covers is stored before, entry and transaction change together, and a lost answer is looked up."""
+"""
+A compaction's commit: what it covers is stored before, entry and transaction change together, and a lost answer is
+looked up.
+"""
 
 import threading
 
@@ -6,21 +9,32 @@ import pytest
 from sqlalchemy import delete, update
 
 from compactor.errors import OutcomeUnknownError, OwnershipLostError
-from compactor.metastore.committing import committed
+from compactor.metastore.compaction_queue.commits import committed
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
-from compactor.metastore.transactions import Transactions, TxnState
+from compactor.metastore.txn.transactions import Transactions, TxnState
 from tests.metastore.actor import P, run_all
 from tests.metastore.entries import claimed, working
 
 
 def test_what_a_compaction_covers_is_stored_with_its_component(database, hive):
-    """The write id and run-as user are stored; on 4.x with the transaction and its `c` component, once however often it is repeated."""
+    """
+    The write id and run-as user are stored; on 4.x with the transaction and its `c` component, once however often it is
+    repeated.
+    """
     entry, txn_id = working(database, P)
     Queue(database).set_compactor_state(entry, txn_id, 6, "ann")
     found = Queue(database).entry(entry.id)
     assert (found.highest_write_id, found.run_as, found.txn_id) == (6, "ann", txn_id)
-    components = hive.rows(database.schema.txn_components, "tc_txnid", "tc_database", "tc_table", "tc_partition", "tc_operation_type", "tc_writeid")
+    components = hive.rows(
+        database.schema.txn_components,
+        "tc_txnid",
+        "tc_database",
+        "tc_table",
+        "tc_partition",
+        "tc_operation_type",
+        "tc_writeid",
+    )
     assert components == ([(txn_id, "db", "t", "p=1", "c", 6)] if database.schema.hive_4 else [])
 
 
@@ -42,14 +56,22 @@ def test_a_job_id_fits_its_column(database):
 
 
 def test_a_finished_compaction_is_handed_to_the_cleaner(database, hive):
-    """Ready for cleaning without worker; on 4.x committed with the highest transaction and the time, its component and locks gone, nothing in the completed."""
+    """
+    Ready for cleaning without worker; on 4.x committed with the highest transaction and the time, its component and
+    locks gone, nothing in the completed.
+    """
     entry, txn_id = working(database)
     if database.schema.hive_4:
         hive.lock(txn_id=txn_id)
         later = hive.begin()
     Queue(database).mark_compacted_and_commit(entry, entry.worker_id, txn_id)
     found = Queue(database).entry(entry.id)
-    assert (found.state, found.worker_id, found.start_ms, found.highest_write_id) == (QueueState.READY_FOR_CLEANING, None, entry.start_ms, 5)
+    assert (found.state, found.worker_id, found.start_ms, found.highest_write_id) == (
+        QueueState.READY_FOR_CLEANING,
+        None,
+        entry.start_ms,
+        5,
+    )
     assert hive.rows(database.schema.completed_txn_components, "ctc_txnid") == []
     if database.schema.hive_4:
         assert found.next_txn_id == later
@@ -72,7 +94,10 @@ def test_an_aborted_transaction_is_not_committed(database_4, hive_4):
 
 @pytest.mark.parametrize("loss", ["revoked", "claimed by another", "dropped"])
 def test_whoever_lost_the_entry_commits_nothing(database, hive, loss):
-    """After a revoke, another's claim or a DROP TABLE, marking compacted raises, and on 4.x the transaction stays open for its owner to abort."""
+    """
+    After a revoke, another's claim or a DROP TABLE, marking compacted raises, and on 4.x the transaction stays open for
+    its owner to abort.
+    """
     entry, txn_id = working(database)
     queue = database.schema.compaction_queue
     match loss:
@@ -90,7 +115,9 @@ def test_whoever_lost_the_entry_commits_nothing(database, hive, loss):
 
 
 def test_a_commit_for_another_transaction_than_the_entrys_is_refused(database_4):
-    """An entry that was claimed again by the same worker belongs to its new transaction; the old attempt's commit fails."""
+    """
+    An entry that was claimed again by the same worker belongs to its new transaction; the old attempt's commit fails.
+    """
     entry, old = working(database_4)
     new = Transactions(database_4).open_compaction("ann", "edge")
     Queue(database_4).set_compactor_state(entry, new, 5, "ann")
@@ -102,7 +129,10 @@ def test_a_commit_for_another_transaction_than_the_entrys_is_refused(database_4)
 @pytest.mark.postgres
 @pytest.mark.parametrize("rival", ["revoke", "abort"])
 def test_commit_against_revoke_or_abort_has_one_winner(shared_database_4, rival):
-    """Committing while somebody revokes the claim, or aborts the transaction: either all of the commit happened or nothing of it."""
+    """
+    Committing while somebody revokes the claim, or aborts the transaction: either all of the commit happened or nothing
+    of it.
+    """
     for number in range(8):
         one_race(shared_database_4, Entity("db", "t", f"p={number}"), rival)
 
@@ -140,7 +170,10 @@ def one_race(database, entity, rival):
 
 @pytest.mark.postgres
 def test_a_commit_whose_answer_was_lost_is_looked_up(shared_database, monkeypatch):
-    """When the connection dies as the commit's answer is due, the tables say whether it happened: here it did, once; and nothing is raised."""
+    """
+    When the connection dies as the commit's answer is due, the tables say whether it happened: here it did, once; and
+    nothing is raised.
+    """
     entry, txn_id = working(shared_database)
     lose_the_answer(shared_database, monkeypatch, before=False)
     Queue(shared_database).mark_compacted_and_commit(entry, entry.worker_id, txn_id)
@@ -158,7 +191,10 @@ def test_a_commit_that_never_arrived_is_made_again(shared_database, monkeypatch)
 
 @pytest.mark.parametrize("end", ["mark_refused", "mark_failed"])
 def test_a_commit_is_known_by_what_it_wrote_however_the_entry_ended(database_4, monkeypatch, end):
-    """No answer came; until the tables are read again the Cleaner has refused or failed the entry, and the transaction is forgotten: committed all the same."""
+    """
+    No answer came; until the tables are read again the Cleaner has refused or failed the entry, and the transaction is
+    forgotten: committed all the same.
+    """
     entry, txn_id = working(database_4)
     queue, write, txns = Queue(database_4), database_4.write, database_4.schema.txns
 
@@ -175,7 +211,10 @@ def test_a_commit_is_known_by_what_it_wrote_however_the_entry_ended(database_4, 
 
 
 def test_what_hive_failed_was_not_committed(database_4, hive_4):
-    """Where no commit wrote its number Hive's markFailed writes 0 into the history: that of an attempt that was rolled back, and is forgotten, is no proof of a commit."""
+    """
+    Where no commit wrote its number Hive's markFailed writes 0 into the history: that of an attempt that was rolled
+    back, and is forgotten, is no proof of a commit.
+    """
     entry, txn_id = working(database_4)
     Transactions(database_4).abort(txn_id, "test")
     if database_4.embedded:

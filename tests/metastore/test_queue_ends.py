@@ -5,15 +5,17 @@ from sqlalchemy import update
 
 from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import OwnershipLostError
-from compactor.metastore.forgetting import Proof
+from compactor.metastore.clean.purge import Proof
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueState
-from compactor.metastore.queue import Queue
 from tests.metastore.actor import P, T
 from tests.metastore.entries import MAJOR, claimed, working
 
 
 def test_a_failure_goes_into_the_history(database):
-    """A failed entry leaves the queue and is found in the history with its message, cut of what a database can't store."""
+    """
+    A failed entry leaves the queue and is found in the history with its message, cut of what a database can't store.
+    """
     entry = claimed(database)
     Queue(database).mark_failed(entry, "disk\0 full")
     (found,) = Queue(database).history()
@@ -25,10 +27,16 @@ def test_a_failure_goes_into_the_history(database):
 
 @pytest.mark.parametrize("end", ["refused", "aborted"])
 def test_hive_3_is_told_of_a_failure(database, hive, end):
-    """Hive 3.1 knows no such state: its row says failed, and ours with its message lies in CC_META_INFO, cut to what that holds; nothing of Hive 4's is there."""
+    """
+    Hive 3.1 knows no such state: its row says failed, and ours with its message lies in CC_META_INFO, cut to what that
+    holds; nothing of Hive 4's is there.
+    """
     queue, entry = Queue(database), claimed(database)
     (queue.mark_refused if end == "refused" else queue.mark_aborted)(entry, "sorted-table: " + "é" * 3000)
-    ((found,), ((code, told),)) = queue.history(), hive.rows(database.schema.completed_compactions, "cc_state", "cc_meta_info")
+    ((found,), ((code, told),)) = (
+        queue.history(),
+        hive.rows(database.schema.completed_compactions, "cc_state", "cc_meta_info"),
+    )
     assert (found.state.value, found.error_message[:15]) == (end, "sorted-table: é")
     hive_4 = database.schema.hive_4
     assert (code, told is None) == (QueueState(end).code if hive_4 else "f", hive_4)
@@ -49,7 +57,9 @@ def test_a_lost_entry_is_not_marked(database, hive):
 
 @pytest.mark.parametrize(("believed", "found"), [("i", "r"), ("r", "i"), ("i", "w")])
 def test_an_entry_that_nobody_has_is_not_marked_in_another_state(database, hive, believed, found):
-    """Initiated and ready for cleaning look alike but for their state: what went on meanwhile isn't ended, nor stopped."""
+    """
+    Initiated and ready for cleaning look alike but for their state: what went on meanwhile isn't ended, nor stopped.
+    """
     number = hive.queued(state=believed, start=1, highest_write_id=1)
     queue = Queue(database)
     entry = queue.entry(number)
@@ -80,7 +90,10 @@ def test_only_what_nobody_began_is_cancelled(database):
 
 
 def test_an_attempt_is_forgotten_only_when_aborted(database_4, hive_4):
-    """The component of an aborted compaction can be deleted, that of an open one stays; other components of the table stay too."""
+    """
+    The component of an aborted compaction can be deleted, that of an open one stays; other components of the table stay
+    too.
+    """
     entry, txn_id = working(database_4)
     hive_4.create_table()
     hive_4.fail_write()

@@ -6,30 +6,59 @@ import pytest
 from sqlalchemy import insert
 
 from compactor.errors import UsageError
+from compactor.metastore.compaction_queue.properties import decode_properties, encode_properties
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.requests import Request
 from compactor.metastore.model import Entity
-from compactor.metastore.properties import decode_properties, encode_properties
-from compactor.metastore.queue import Queue
-from compactor.metastore.requests import Request
 from tests.metastore.actor import P, T, run_all
 from tests.metastore.entries import MAJOR, MINOR
 
 
 def test_a_request_is_stored_as_hive_stores_it(database, hive):
     """State i, type a, names in lower case, properties in Hive's form; who asked and when on Hive 4; nothing else."""
-    answer = Queue(database).enqueue(Entity("DB", "T", "p=A b"), MAJOR, properties={"a": "bc"}, pool="x", initiator_id="edge-manual", initiator_version="1")
+    answer = Queue(database).enqueue(
+        Entity("DB", "T", "p=A b"),
+        MAJOR,
+        properties={"a": "bc"},
+        pool="x",
+        initiator_id="edge-manual",
+        initiator_version="1",
+    )
     assert answer.accepted
     queue = database.schema.compaction_queue
-    shared = ("cq_id", "cq_database", "cq_table", "cq_partition", "cq_state", "cq_type", "cq_tblproperties", "cq_worker_id", "cq_highest_write_id")
+    shared = (
+        "cq_id",
+        "cq_database",
+        "cq_table",
+        "cq_partition",
+        "cq_state",
+        "cq_type",
+        "cq_tblproperties",
+        "cq_worker_id",
+        "cq_highest_write_id",
+    )
     assert hive.rows(queue, *shared) == [(answer.id, "db", "t", "p=A b", "i", "a", "1:1:a2:bc", None, None)]
     if database.schema.hive_4:
-        ((enqueued, *rest),) = hive.rows(queue, "cq_enqueue_time", "cq_pool_name", "cq_initiator_id", "cq_initiator_version", "cq_retry_retention", "cq_txn_id")
+        ((enqueued, *rest),) = hive.rows(
+            queue,
+            "cq_enqueue_time",
+            "cq_pool_name",
+            "cq_initiator_id",
+            "cq_initiator_version",
+            "cq_retry_retention",
+            "cq_txn_id",
+        )
         assert rest == ["x", "edge-manual", "1", 0, None]
         assert abs(enqueued - database.read(database.now_ms)) < 60_000
 
 
-@pytest.mark.parametrize("properties", [{}, {"a": ""}, {"ключ": "雪😀", "b:1": "3:x"}, {"Location": "file:/w/x", "purge": "true"}])
+@pytest.mark.parametrize(
+    "properties", [{}, {"a": ""}, {"ключ": "雪😀", "b:1": "3:x"}, {"Location": "file:/w/x", "purge": "true"}]
+)
 def test_properties_come_back(database, properties):
-    """Properties read back equal those asked for, whatever their characters: lengths count UTF-16 units as Java's do."""
+    """
+    Properties read back equal those asked for, whatever their characters: lengths count UTF-16 units as Java's do.
+    """
     Queue(database).enqueue(T, MAJOR, properties=properties)
     assert Queue(database).entries()[0].properties == properties
 
@@ -55,7 +84,10 @@ def test_properties_that_do_not_fit_are_refused(database):
 
 @pytest.mark.parametrize("state", ["i", "w"])
 def test_what_is_underway_is_not_queued_again(database, hive, state):
-    """An entry initiated or working, of whatever kind, stands in the way of another for the same partition, and of no other partition."""
+    """
+    An entry initiated or working, of whatever kind, stands in the way of another for the same partition, and of no
+    other partition.
+    """
     standing = hive.queued("db.t/p=1", state=state, type="i")
     queue = Queue(database)
     answer = queue.enqueue(P, MAJOR)
@@ -65,7 +97,10 @@ def test_what_is_underway_is_not_queued_again(database, hive, state):
 
 
 def test_what_is_ready_for_cleaning_at_the_same_write_id_is_not_queued_again_on_hive_4(database, hive):
-    """Ready for cleaning at what a compaction would cover now: nothing to do on 4.x; 3.1 doesn't look. After another write it is accepted."""
+    """
+    Ready for cleaning at what a compaction would cover now: nothing to do on 4.x; 3.1 doesn't look. After another write
+    it is accepted.
+    """
     _, write_id = hive.write()
     hive.queued(state="r", highest_write_id=write_id)
     queue = Queue(database)
@@ -76,10 +111,15 @@ def test_what_is_ready_for_cleaning_at_the_same_write_id_is_not_queued_again_on_
 
 
 def test_many_requests_at_once_get_an_answer_each(database, hive):
-    """In one call: new ones are queued with ids in their order, the second of two alike points to the first, standing ones to what stands."""
+    """
+    In one call: new ones are queued with ids in their order, the second of two alike points to the first, standing ones
+    to what stands.
+    """
     standing = hive.queued("db.t/p=1")
     others = [Entity("db", "t", f"p={number}") for number in range(10, 2010)]
-    answers = Queue(database).enqueue_all([Request(T, MAJOR), Request(P, MINOR), Request(T, MINOR), *(Request(other, MINOR) for other in others)])
+    answers = Queue(database).enqueue_all(
+        [Request(T, MAJOR), Request(P, MINOR), Request(T, MINOR), *(Request(other, MINOR) for other in others)]
+    )
     assert [answer.accepted for answer in answers[:3]] == [True, False, False]
     assert (answers[1].id, answers[2].id) == (standing, answers[0].id)
     assert [answer.id for answer in answers[3:]] == list(range(answers[0].id + 1, answers[0].id + 2001))

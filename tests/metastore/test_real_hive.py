@@ -3,7 +3,7 @@
 import pytest
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.metastore.snapshots import snapshots_for
+from compactor.metastore.txn.snapshots import snapshots_for
 from tests.hive.party import HiveError
 
 pytestmark = pytest.mark.hive
@@ -20,9 +20,9 @@ def test_a_write_is_seen_when_it_is_committed(real_hive):
     database = real_hive.database
     seen = database.read(snapshots_for(database).take)
     assert seen.as_seen_by(None) == ValidTxnList.parse(txns)
-    assert database.read(lambda connection: snapshots_for(database).write_ids(connection, ["db.t"], seen.as_seen_by(None)))["db.t"] == ValidWriteIdList.parse(
-        write_ids
-    )
+    assert database.read(
+        lambda connection: snapshots_for(database).write_ids(connection, ["db.t"], seen.as_seen_by(None))
+    )["db.t"] == ValidWriteIdList.parse(write_ids)
 
 
 def test_names_of_static_partitions_stand_as_hive_stores_them(real_hive):
@@ -42,7 +42,9 @@ def test_what_hive_throws_comes_back(real_hive):
 
 def test_calls_in_two_sessions_are_under_way_at_once(real_hive):
     """A call that stands before a statement lets the other client's pass."""
-    pending = real_hive.party.begin("openTxns", {"num_txns": 1, "user": "ann", "hostname": "client"}, session="other", gated=True)
+    pending = real_hive.party.begin(
+        "openTxns", {"num_txns": 1, "user": "ann", "hostname": "client"}, session="other", gated=True
+    )
     statements = [pending.at()]
     mine = real_hive.begin()
     real_hive.commit(mine)

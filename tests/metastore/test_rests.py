@@ -3,12 +3,12 @@
 import pytest
 from sqlalchemy import update
 
-from compactor.metastore.cleaning import Cleaning
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.follow_ups import FollowUp, noted
+from compactor.metastore.compaction_queue.properties import decode_properties, with_property, without_property
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.requests import PROPERTIES_LIMIT
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.properties import decode_properties, with_property, without_property
-from compactor.metastore.queue import Queue
-from compactor.metastore.requests import PROPERTIES_LIMIT
-from compactor.metastore.rests import Rest, noted
 from tests.metastore.actor import T, run_all
 from tests.metastore.entries import MAJOR, MINOR, working
 
@@ -32,7 +32,7 @@ def initiated(database):
 
 def test_the_rest_is_asked_for_once(database):
     """Noted with the commit; queued and struck out in one transaction; then there is nothing more to do."""
-    first, queue = part(database, Rest.NOW), Queue(database)
+    first, queue = part(database, FollowUp.NOW), Queue(database)
     assert [entry.id for entry in queue.rests.noted(history=False)] == [first]
     answer, settled = queue.rests.ask(first)
     assert (answer.accepted, settled) == (True, True)
@@ -43,8 +43,10 @@ def test_the_rest_is_asked_for_once(database):
 
 
 def test_where_it_needs_the_room_the_cleaner_comes_first(database):
-    """The note goes into the history with its row, as Hive's Cleaner takes it there, and is found and struck out there."""
-    first, queue = part(database, Rest.WHEN_CLEANED), Queue(database)
+    """
+    The note goes into the history with its row, as Hive's Cleaner takes it there, and is found and struck out there.
+    """
+    first, queue = part(database, FollowUp.WHEN_CLEANED), Queue(database)
     assert queue.rests.ask(first) == (None, False)
     cleaned(database, first)
     assert queue.rests.noted(history=False) == []
@@ -58,7 +60,7 @@ def test_where_it_needs_the_room_the_cleaner_comes_first(database):
 @pytest.mark.parametrize(("other", "enough"), [(MAJOR, True), (MINOR, False)])
 def test_what_is_in_the_way(database, other, enough):
     """An entry that does as much settles it; another one has it wait."""
-    first, queue = part(database, Rest.NOW), Queue(database)
+    first, queue = part(database, FollowUp.NOW), Queue(database)
     assert queue.enqueue(T, other).accepted
     answer, settled = queue.rests.ask(first)
     assert (answer.accepted, settled) == (False, enough)
@@ -67,11 +69,18 @@ def test_what_is_in_the_way(database, other, enough):
 
 @pytest.mark.parametrize("text", [None, "1:4:note14:compactor.rest"])
 def test_who_was_stopped_asks_for_nothing_a_second_time(database, monkeypatch, text):
-    """Between its look and its turn another asked, and that entry is over by now; whatever else the row's properties hold, such as the note's own name."""
+    """
+    Between its look and its turn another asked, and that entry is over by now; whatever else the row's properties hold,
+    such as the note's own name.
+    """
     entry, txn_id = working(database)
     queue, table = Queue(database), database.schema.compaction_queue
-    database.write(lambda connection: connection.execute(update(table).where(table.c.cq_id == entry.id).values(cq_tblproperties=text)))
-    queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id, Rest.NOW)
+    database.write(
+        lambda connection: connection.execute(
+            update(table).where(table.c.cq_id == entry.id).values(cq_tblproperties=text)
+        )
+    )
+    queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id, FollowUp.NOW)
     look = queue.rests._in_the_way
 
     def stopped(connection, request):
@@ -97,7 +106,7 @@ def test_nothing_is_noted_where_nothing_follows(database):
                 update(database.schema.compaction_queue).where(column.cq_id == entry.id).values(cq_tblproperties=text)
             )
         )
-        queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id, Rest.NOW)
+        queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id, FollowUp.NOW)
         assert queue.entry(entry.id).state is QueueState.READY_FOR_CLEANING
     assert queue.rests.noted(history=True) == []
 
@@ -111,10 +120,12 @@ def test_of_many_who_ask_one_does(shared_database):
 
 
 def one_race(database, entity):
-    first, queue = part(database, Rest.NOW, entity), Queue(database)
+    first, queue = part(database, FollowUp.NOW, entity), Queue(database)
     answers = []
     run_all([*[lambda: answers.append(queue.rests.ask(first)) for _ in range(3)], lambda: cleaned(database, first)])
-    if not any(answer is not None and answer.accepted for answer, _ in answers):  # each met the row while it moved: the next look settles it
+    if not any(
+        answer is not None and answer.accepted for answer, _ in answers
+    ):  # each met the row while it moved: the next look settles it
         answers.append(queue.rests.ask(first))
     assert sum(answer is not None and answer.accepted for answer, _ in answers) == 1
     assert initiated(database).count((entity, MAJOR)) == 1
@@ -131,7 +142,7 @@ def one_race(database, entity):
 )
 def test_other_properties_stay_as_they_stand(text, with_note):
     """Null values too, which reading alone doesn't tell from empty ones."""
-    assert noted(text, Rest.NOW) == with_note
+    assert noted(text, FollowUp.NOW) == with_note
     assert decode_properties(with_note)[REST] == "now"
     assert without_property(with_note, REST) == (None if text is None else without_property(text, REST))
     assert with_property(with_note, REST, "now") == with_note
@@ -140,4 +151,4 @@ def test_other_properties_stay_as_they_stand(text, with_note):
 @pytest.mark.parametrize("text", ["x", "1:", "1:5:ab", "2:1:a1:b"])
 def test_what_can_not_be_read_is_not_noted_in(text):
     """It would be lost."""
-    assert noted(text, Rest.NOW) is None
+    assert noted(text, FollowUp.NOW) is None

@@ -1,15 +1,18 @@
-"""Names of partitions as Hive stored them: found as candidates, met by locks, forgotten after cleaning; what is stored is what real Hives were seen to store."""
+"""
+Names of partitions as Hive stored them: found as candidates, met by locks, forgotten after cleaning; what is stored is
+what real Hives were seen to store.
+"""
 
 import pytest
 
 from compactor.errors import RefusedError
-from compactor.metastore.cleaning import Cleaning
-from compactor.metastore.initiating import Initiating
-from compactor.metastore.locks import Locks
+from compactor.metastore.candidates import Initiating
+from compactor.metastore.clean.readers import read_readers
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity
-from compactor.metastore.queue import Queue
-from compactor.metastore.readers import read_readers
-from compactor.metastore.spelling import folded, is_plain, spellings, stored_as
+from compactor.metastore.partition_names import folded, is_plain, spellings, stored_as
+from compactor.metastore.txn.locks import Locks
 from tests.metastore.actor import Hive
 from tests.metastore.ready import compacted
 
@@ -53,7 +56,10 @@ def test_hive_stores_what_is_said_here(shared_database, real_hive):
 
 @pytest.mark.hive
 def test_our_locks_and_hives_wait_for_each_other(shared_database, real_hive):
-    """The real handler lets an exclusive lock on a static partition wait for ours; ours is refused while Hive holds one; on another partition neither is."""
+    """
+    The real handler lets an exclusive lock on a static partition wait for ours; ours is refused while Hive holds one;
+    on another partition neither is.
+    """
     names = [name for name, *_ in STORED]
     real_hive.add_partitions(real_hive.create_table(keys=(("k", "string"),)), names)
     locks = Locks(shared_database)
@@ -79,7 +85,10 @@ def hive(database):
     return Hive(database)
 
 
-@pytest.mark.parametrize(("name", "plain"), [("dt=2024-01-01/h=7", True), ("p=ABC", True), ("p=abc", False), ("p=a%3Ab", False), ("P=1", True)])
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [("dt=2024-01-01/h=7", True), ("p=ABC", True), ("p=abc", False), ("p=a%3Ab", False), ("P=1", True)],
+)
 def test_plain_names_mean_one_partition(name, plain):
     """Nothing else is stored as dates, numbers and capitals are; lower case and escapes may be another's."""
     assert is_plain(name) is plain
@@ -99,12 +108,21 @@ def test_static_writes_are_candidates_of_their_partition(database, hive, odd):
         hive.write("db.t", stored(name, database))
         hive.fail_write("db.t", stored(name, database))
     initiating = Initiating(database)
-    for look in (initiating.look(None), initiating.look(1), initiating.look(10_000, also=[Entity("db", "t", name) for name in odd])):
-        assert {(found.entity.partition, found.commits, found.aborted_count) for found in look.candidates} == {(name, 1, 1) for name in odd}
+    for look in (
+        initiating.look(None),
+        initiating.look(1),
+        initiating.look(10_000, also=[Entity("db", "t", name) for name in odd]),
+    ):
+        assert {(found.entity.partition, found.commits, found.aborted_count) for found in look.candidates} == {
+            (name, 1, 1) for name in odd
+        }
 
 
 def test_all_that_may_be_meant_are_candidates(database, hive):
-    """`p=abc` on Hive 3.1 may stand for any of three; what was stored of one under two names is counted together, and what is in no catalog keeps its name."""
+    """
+    `p=abc` on Hive 3.1 may stand for any of three; what was stored of one under two names is counted together, and what
+    is in no catalog keeps its name.
+    """
     hive.add_partitions(hive.create_table(keys=(("p", "string"),)), ["p=ABC", "p=Abc", "p=abc"])
     for name in ("p=ABC", "p=abc", "p=gone"):
         hive.write("db.t", name)
@@ -113,7 +131,9 @@ def test_all_that_may_be_meant_are_candidates(database, hive):
 
 
 def test_locks_meet_however_the_name_is_stored(database, hive, odd):
-    """Hive's exclusive lock on a static partition bars ours, and keeps the Cleaner waiting; another partition's doesn't."""
+    """
+    Hive's exclusive lock on a static partition bars ours, and keeps the Cleaner waiting; another partition's doesn't.
+    """
     locks = Locks(database)
     for name in odd:
         entity = Entity("db", "t", name)
@@ -121,13 +141,19 @@ def test_locks_meet_however_the_name_is_stored(database, hive, odd):
         with pytest.raises(RefusedError, match="is locked"):
             locks.acquire_shared(entity, 0, "ann", "edge")
         assert [held.lock_id for held in locks.held(entity)] == [lock]
-        assert [held.lock_id for held in database.read(lambda connection: read_readers(connection, database)).locks_on(entity)] == [lock]
+        assert [
+            held.lock_id
+            for held in database.read(lambda connection: read_readers(connection, database)).locks_on(entity)
+        ] == [lock]
         assert locks.held(Entity("db", "t", "k=other")) == []
         hive.unlock(lock)
 
 
 def test_our_lock_has_the_name_that_hive_compares(database, odd):
-    """A DROP PARTITION waits for it: Hive looks for the name as its own lock() stores it. Heartbeat and release are of the whole."""
+    """
+    A DROP PARTITION waits for it: Hive looks for the name as its own lock() stores it. Heartbeat and release are of the
+    whole.
+    """
     locks = Locks(database)
     for name in odd:
         number = locks.acquire_shared(Entity("db", "t", name), 0, "ann", "edge")
@@ -144,7 +170,9 @@ def test_commits_under_other_names_are_forgotten(database, hive, odd):
         hive.write("db.t", stored(name, database))
     hive.write("db.t", "k=other")
     for name in odd:
-        Cleaning(database).mark_cleaned(Queue(database).entry(compacted(database, hive, f"db.t/{name}", write_id=99)[0]))
+        Cleaning(database).mark_cleaned(
+            Queue(database).entry(compacted(database, hive, f"db.t/{name}", write_id=99)[0])
+        )
     assert hive.rows(database.schema.completed_txn_components, "ctc_partition") == [("k=other",)]
 
 
@@ -154,6 +182,8 @@ def test_commits_that_may_be_another_partitions_stay(database, hive):
     for name in ("p=abc", "p=ABC", "p=a%253Ab"):
         hive.write("db.t", name)
     for name in ("p=abc", "p=a%253Ab", "p=ABC"):
-        Cleaning(database).mark_cleaned(Queue(database).entry(compacted(database, hive, f"db.t/{name}", write_id=99)[0]))
+        Cleaning(database).mark_cleaned(
+            Queue(database).entry(compacted(database, hive, f"db.t/{name}", write_id=99)[0])
+        )
     left = {name for (name,) in hive.rows(database.schema.completed_txn_components, "ctc_partition")}
     assert left == ({"p=a%253Ab"} if database.schema.hive_4 else {"p=abc"})

@@ -8,20 +8,24 @@ from sqlalchemy import delete, func, select
 
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import OwnershipLostError, RefusedError
-from compactor.metastore.database import Database
-from compactor.metastore.handed_out import SETTLED_MS
-from compactor.metastore.snapshots import COMPACTION, READ_ONLY, Hive4Snapshots, snapshots_for
-from compactor.metastore.transactions import Transactions, TxnState
+from compactor.metastore.db.database import Database
+from compactor.metastore.txn.allocated_ids import SETTLED_MS
+from compactor.metastore.txn.snapshots import COMPACTION, READ_ONLY, Hive4Snapshots, snapshots_for
+from compactor.metastore.txn.transactions import Transactions, TxnState
 from tests.metastore.actor import Hive, run_all
 
 
 def test_a_compaction_transaction_is_open_typed_and_seen_by_others(database_4, hive_4):
-    """An opened COMPACTION transaction has Hive's type, our name, a history row, and is in every snapshot's open list."""
+    """
+    An opened COMPACTION transaction has Hive's type, our name, a history row, and is in every snapshot's open list.
+    """
     transactions = Transactions(database_4)
     older = hive_4.begin()
     txn_id = transactions.open_compaction("ann", "edge")
     txns = database_4.schema.txns
-    assert hive_4.rows(txns, "txn_state", "txn_type", "txn_user", "txn_host", where=txns.c.txn_id == txn_id) == [("o", COMPACTION, "ann", "edge")]
+    assert hive_4.rows(txns, "txn_state", "txn_type", "txn_user", "txn_host", where=txns.c.txn_id == txn_id) == [
+        ("o", COMPACTION, "ann", "edge")
+    ]
     history = database_4.schema.min_history_level
     assert hive_4.rows(history, "mhl_min_open_txnid", where=history.c.mhl_txnid == txn_id) == [(older,)]
     assert transactions.valid_txns().open == (older, txn_id)
@@ -68,7 +72,10 @@ def test_a_compaction_does_not_read_its_own_output(database_4, hive_4):
 
 
 def test_a_young_gap_counts_as_open_and_an_old_one_as_committed(database_4, hive_4):
-    """An id without row below a row younger than two seconds may be about to be committed: it is open. Below an older row it is a hole."""
+    """
+    An id without row below a row younger than two seconds may be about to be committed: it is open. Below an older row
+    it is a hole.
+    """
     old_hole, _ = hive_4.begin(age=60_000), hive_4.begin(age=50_000)
     young_hole, newest = hive_4.begin(age=0), hive_4.begin(age=0)
     for hole in (old_hole, young_hole):
@@ -81,8 +88,13 @@ def test_a_young_gap_counts_as_open_and_an_old_one_as_committed(database_4, hive
 
 
 def test_one_snapshot_has_one_clock(tmp_path):
-    """Time goes on while a snapshot's rows are fetched. A transaction that settles meanwhile isn't old where rows are chosen and young where they are judged: all below it would be a gap."""
-    database = Database(f"sqlite:///{tmp_path}/metastore.db", create=True)  # a server's clock stands still within a transaction
+    """
+    Time goes on while a snapshot's rows are fetched. A transaction that settles meanwhile isn't old where rows are
+    chosen and young where they are judged: all below it would be a gap.
+    """
+    database = Database(
+        f"sqlite:///{tmp_path}/metastore.db", create=True
+    )  # a server's clock stands still within a transaction
     hive = Hive(database)
     hive.fail_write(age=80_000)
     for _ in range(3):
@@ -90,7 +102,9 @@ def test_one_snapshot_has_one_clock(tmp_path):
     settling, _ = hive.write(age=0)
     hive.write(age=0)
     txns = database.schema.txns
-    hive.change(delete(txns).where(txns.c.txn_id == 0))  # as a purge does: the first row to be fetched is then one that isn't committed
+    hive.change(
+        delete(txns).where(txns.c.txn_id == 0)
+    )  # as a purge does: the first row to be fetched is then one that isn't committed
     [(started,)] = hive.rows(txns, "txn_started", where=txns.c.txn_id == settling)
     ticks = itertools.count(started + SETTLED_MS - 5, 10)
     snapshots = Hive4Snapshots(database)
@@ -122,7 +136,10 @@ def test_readers_hold_files_but_are_in_no_list(database_4, hive_4):
 
 
 def test_write_ids_follow_their_transactions(database, hive):
-    """Open and aborted transactions' write ids are exceptions; the high watermark is the highest allocated below the snapshot."""
+    """
+    Open and aborted transactions' write ids are exceptions; the high watermark is the highest allocated below the
+    snapshot.
+    """
     _, first = hive.write()
     _, aborted = hive.fail_write()
     opened = hive.touch(hive.begin())
@@ -145,7 +162,10 @@ def test_a_compactor_stops_below_the_first_open_write_id(database, hive):
 
 
 def test_write_ids_end_with_the_snapshots_own(database, hive):
-    """What only transactions above a list's high watermark allocated is above the high watermark, as in Hive's own lists; not open below it."""
+    """
+    What only transactions above a list's high watermark allocated is above the high watermark, as in Hive's own lists;
+    not open below it.
+    """
     _, write_id = hive.write()
     transactions = Transactions(database)
     before = transactions.valid_txns()
@@ -210,7 +230,10 @@ def test_a_heartbeat_of_an_ended_transaction_says_so(database, hive):
 
 
 def test_an_abort_keeps_components_and_drops_locks(database, hive):
-    """After an abort locks and history rows are gone; components and the write id's mapping stay: they mark the files as aborted."""
+    """
+    After an abort locks and history rows are gone; components and the write id's mapping stay: they mark the files as
+    aborted.
+    """
     txn_id = hive.begin()
     hive.touch(txn_id)
     hive.lock(txn_id=txn_id)
@@ -252,7 +275,10 @@ def test_stale_history_rows_hold_nothing_back(database, hive):
 
 @pytest.mark.postgres
 def test_what_was_committed_never_becomes_open(shared_database_4):
-    """While many open and end transactions at once, no id that one snapshot counted as committed is open or aborted in a later one: gaps are told apart."""
+    """
+    While many open and end transactions at once, no id that one snapshot counted as committed is open or aborted in a
+    later one: gaps are told apart.
+    """
     ended = threading.Event()
     snapshots = []
 
@@ -280,7 +306,10 @@ def test_what_was_committed_never_becomes_open(shared_database_4):
 
 
 def test_a_transaction_without_components_ends_as_committed(database_4, hive_4):
-    """Nothing was marked under it, so there is nothing to roll back: it holds nobody up, its locks and history rows are gone, and it isn't shown as aborted."""
+    """
+    Nothing was marked under it, so there is nothing to roll back: it holds nobody up, its locks and history rows are
+    gone, and it isn't shown as aborted.
+    """
     transactions = Transactions(database_4)
     txn_id = transactions.open_compaction("ann", "edge")
     hive_4.lock("db.t", txn_id=txn_id)

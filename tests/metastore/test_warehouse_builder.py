@@ -1,4 +1,7 @@
-"""The builder's rows, on each kind of metastore: what it writes is what our own readers of those tables understand, and equals a ledger in memory."""
+"""
+The builder's rows, on each kind of metastore: what it writes is what our own readers of those tables understand, and
+equals a ledger in memory.
+"""
 
 import pytest
 from sqlalchemy import func, select
@@ -10,7 +13,7 @@ from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Column, Entity
-from compactor.metastore.transactions import Transactions
+from compactor.metastore.txn.transactions import Transactions
 from tests.model.histories import History
 from tests.reference.compare import assert_as_expected
 
@@ -33,7 +36,9 @@ def test_snapshots_equal_those_of_the_metastore_package(database, built, tmp_pat
     reader = transactions.valid_write_ids("h.t", txns)
     snapshot = built.snapshot(history.table)
     assert snapshot.write_ids == twin.warehouse.snapshot(twin.table).write_ids == str(reader)
-    assert built.compactor_snapshot(history.table).write_ids == str(CompactorWriteIdList.from_reader(ValidWriteIdList.parse(snapshot.write_ids)))
+    assert built.compactor_snapshot(history.table).write_ids == str(
+        CompactorWriteIdList.from_reader(ValidWriteIdList.parse(snapshot.write_ids))
+    )
     assert str(transactions.compactor_write_ids("h.t", txns)) == built.compactor_snapshot(history.table).write_ids
     if database.schema.version is LayoutVersion.HIVE_4:
         assert snapshot.txns == str(txns)
@@ -58,8 +63,16 @@ def test_tables_and_partitions_are_found(database, built):
     built.add_columns(table, [("n", "bigint")])
     catalog = Catalog(database)
     facts = catalog.find_table("shop", "orders")
-    assert (facts.columns, facts.partition_keys) == ((Column("id", "int"), Column("v", "array<string>"), Column("n", "bigint")), (Column("day", "string"),))
-    assert (facts.buckets, facts.bucket_columns, facts.full_acid, facts.location) == (2, ("id",), True, f"file:{table.location}")
+    assert (facts.columns, facts.partition_keys) == (
+        (Column("id", "int"), Column("v", "array<string>"), Column("n", "bigint")),
+        (Column("day", "string"),),
+    )
+    assert (facts.buckets, facts.bucket_columns, facts.full_acid, facts.location) == (
+        2,
+        ("id",),
+        True,
+        f"file:{table.location}",
+    )
     assert facts.parameters["orc.compress"] == "SNAPPY"
     assert sorted(catalog.partition_names(facts)) == ["day=2024%2F01", "day=__HIVE_DEFAULT_PARTITION__"]
     partition = catalog.find_partition(facts, "day=2024%2F01")
@@ -69,7 +82,10 @@ def test_tables_and_partitions_are_found(database, built):
 
 
 def test_commit_and_abort_leave_the_rows_hive_leaves(database, built):
-    """Committed components move to COMPLETED_TXN_COMPONENTS, aborted ones stay; 3.1 deletes the TXNS row of a commit; locks go with their transaction."""
+    """
+    Committed components move to COMPLETED_TXN_COMPONENTS, aborted ones stay; 3.1 deletes the TXNS row of a commit;
+    locks go with their transaction.
+    """
     table = built.create_table("shop", "orders", [("id", "int")])
     with built.begin() as txn:
         txn.insert(table, [(1,), (2,)])
@@ -80,13 +96,25 @@ def test_commit_and_abort_leave_the_rows_hive_leaves(database, built):
     lost.abort()
     held.insert(table, [(4,)])
     schema = database.schema
-    done, open_ones, locks, txns = schema.completed_txn_components, schema.txn_components, schema.hive_locks, schema.txns
+    done, open_ones, locks, txns = (
+        schema.completed_txn_components,
+        schema.txn_components,
+        schema.hive_locks,
+        schema.txns,
+    )
     with database.reading() as connection:
-        assert connection.execute(select(done.c.ctc_writeid, done.c.ctc_update_delete).order_by(done.c.ctc_writeid)).all() == [(1, "N"), (2, "Y")]
-        assert connection.execute(select(open_ones.c.tc_writeid, open_ones.c.tc_operation_type).order_by(open_ones.c.tc_writeid)).all() == [(3, "i"), (4, "i")]
+        assert connection.execute(
+            select(done.c.ctc_writeid, done.c.ctc_update_delete).order_by(done.c.ctc_writeid)
+        ).all() == [(1, "N"), (2, "Y")]
+        assert connection.execute(
+            select(open_ones.c.tc_writeid, open_ones.c.tc_operation_type).order_by(open_ones.c.tc_writeid)
+        ).all() == [(3, "i"), (4, "i")]
         assert connection.execute(select(locks.c.hl_txnid, locks.c.hl_lock_type)).all() == [(held.id, "r")]
         states = dict(connection.execute(select(txns.c.txn_id, txns.c.txn_state).where(txns.c.txn_id > 0)).all())
-        assert states == ({1: "c", 2: "c"} if database.schema.version is LayoutVersion.HIVE_4 else {}) | {lost.id: "a", held.id: "o"}
+        assert states == ({1: "c", 2: "c"} if database.schema.version is LayoutVersion.HIVE_4 else {}) | {
+            lost.id: "a",
+            held.id: "o",
+        }
         assert connection.scalar(select(func.count()).select_from(schema.write_set)) == 1
 
 
@@ -102,4 +130,7 @@ def test_a_dropped_table_is_gone(database, built):
     assert not table.location.exists()
     built.create_table("shop", "t", [("id", "int")])
     assert Catalog(database).find_table("shop", "t").tbl_id != before
-    assert Catalog(database).facts_for([Entity("shop", "keeper")])[Entity("shop", "keeper")][0].location == f"file:{keeper.location}"
+    assert (
+        Catalog(database).facts_for([Entity("shop", "keeper")])[Entity("shop", "keeper")][0].location
+        == f"file:{keeper.location}"
+    )

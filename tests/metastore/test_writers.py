@@ -2,22 +2,32 @@
 
 import pytest
 
-from compactor.metastore.cleaning import Cleaning
-from compactor.metastore.properties import encode_properties
-from compactor.metastore.queue import Queue
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.properties import encode_properties
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.reasons import Reason
 
 
 def writers(database, hive, partition="p=1", *, txn_id=None):
     """Reasons and sentences for a request to remove this partition of `db.t`, or the table itself."""
     properties = encode_properties({"location": "file:/w/db.db/t"})
-    number = hive.queued("db.t" + (f"/{partition}" if partition else ""), state="r", txn_id=txn_id, tblproperties=properties)
+    number = hive.queued(
+        "db.t" + (f"/{partition}" if partition else ""), state="r", txn_id=txn_id, tblproperties=properties
+    )
     return [(blocker.reason, blocker.sentence) for blocker in Cleaning(database).writers(Queue(database).entry(number))]
 
 
 @pytest.mark.parametrize(
     ("stored", "name"),
-    [(None, "p=1"), ("p=1", "p=1"), ("p=abc", "p=ABC"), ("t=10%253A00", "t=10%3A00"), ("p=1", "p=1/q=2"), ("db@t@p=1", "p=1/q=2"), ("p=7", None)],
+    [
+        (None, "p=1"),
+        ("p=1", "p=1"),
+        ("p=abc", "p=ABC"),
+        ("t=10%253A00", "t=10%3A00"),
+        ("p=1", "p=1/q=2"),
+        ("db@t@p=1", "p=1/q=2"),
+        ("p=7", None),
+    ],
 )
 def test_a_component_that_may_mean_it_counts(database, hive, stored, name):
     """Folded as by Hive 3.1, escaped twice as by 4.0, a part of the keys, or none; of a whole table any."""
@@ -31,16 +41,25 @@ def test_a_component_that_may_mean_it_counts(database, hive, stored, name):
 
 
 def test_a_write_id_alone_counts(database, hive):
-    """A dynamic insert has a write id, a reader's lock on the table, and no component before its end; a stream has no lock yet for its next transactions."""
+    """
+    A dynamic insert has a write id, a reader's lock on the table, and no component before its end; a stream has no lock
+    yet for its next transactions.
+    """
     dynamic, next_of_stream = hive.begin(), hive.begin()
     hive.allocate(dynamic)
     hive.lock("db.t", txn_id=dynamic)
     hive.allocate(next_of_stream)
-    assert [f"transaction {txn} " in sentence for txn, (_, sentence) in zip((dynamic, next_of_stream), writers(database, hive), strict=True)] == [True, True]
+    assert [
+        f"transaction {txn} " in sentence
+        for txn, (_, sentence) in zip((dynamic, next_of_stream), writers(database, hive), strict=True)
+    ] == [True, True]
 
 
 def test_who_names_other_partitions_only_does_not_count(database, hive):
-    """Otherwise a table that is always written to would keep what was dropped for ever; a lock on more than those partitions counts again."""
+    """
+    Otherwise a table that is always written to would keep what was dropped for ever; a lock on more than those
+    partitions counts again.
+    """
     txn_id = hive.begin()
     hive.touch(txn_id, "db.t", "p=2")
     hive.lock("db.t", "p=2", txn_id=txn_id)

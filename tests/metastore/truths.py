@@ -8,10 +8,10 @@ from sqlalchemy import update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.metastore.cleaning import Cleaning
+from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.housekeeping import Duty
 from compactor.metastore.model import QueueState
-from compactor.metastore.transactions import TxnState
+from compactor.metastore.txn.transactions import TxnState
 from compactor.reasons import Reason
 
 _IN_TURN = {Reason.EARLIER_ENTRY, Reason.COMPACTION_ABORTED, Reason.AT_WORK, Reason.RETENTION}
@@ -34,9 +34,13 @@ def check(world):
             assert theirs.is_valid(number), f"transaction {number} was committed"
     for attempt in world.attempts:
         if attempt.files and attempt.txn_id is not None and world.txns[attempt.txn_id].state is TxnState.ABORTED:
-            assert not theirs.is_valid(attempt.txn_id), f"what compaction {attempt.number} wrote under transaction {attempt.txn_id} came to life"
+            assert not theirs.is_valid(attempt.txn_id), (
+                f"what compaction {attempt.number} wrote under transaction {attempt.txn_id} came to life"
+            )
     for place, written in zip((world.t, world.u), lists, strict=True):
-        _check_writes(world, place, ValidWriteIdList.parse(written), world.transactions.valid_write_ids(place.name, ours))
+        _check_writes(
+            world, place, ValidWriteIdList.parse(written), world.transactions.valid_write_ids(place.name, ours)
+        )
     _check_locks(world)
     _check_queue(world)
     _check_ready(world)
@@ -44,7 +48,9 @@ def check(world):
 
 
 def _check_writes(world, place, theirs, ours):
-    owners = {write.write_id: (txn, write) for txn in world.txns.values() for write in txn.writes if write.place is place}
+    owners = {
+        write.write_id: (txn, write) for txn in world.txns.values() for write in txn.writes if write.place is place
+    }
     for write_id in range(1, max(theirs.high_watermark, ours.high_watermark) + 2):
         assert ours.is_valid(write_id) == theirs.is_valid(write_id), (write_id, ours, theirs)
         if write_id <= theirs.high_watermark:
@@ -66,7 +72,11 @@ def _check_locks(world):
     assert not left, f"locks of ended transactions: {left}"
     held = [lock for lock in locks if lock.state == "a"]
     for alone in (lock for lock in held if lock.kind == "e"):
-        beside = [lock for lock in held if lock.lock_id != alone.lock_id and lock.txn_id != alone.txn_id and _meet(alone, lock)]
+        beside = [
+            lock
+            for lock in held
+            if lock.lock_id != alone.lock_id and lock.txn_id != alone.txn_id and _meet(alone, lock)
+        ]
         assert not beside, f"{alone} and {beside} are held together"
     level = world.hive.schema.min_history_level
     if level is not None:
@@ -79,7 +89,11 @@ def _check_queue(world):
     assert world.known <= set(shown), f"entries are nowhere: {world.known - set(shown)}"
     entries = world.queue.entries()
     assert all((entry.state is QueueState.WORKING) <= (entry.worker_id is not None) for entry in entries), entries
-    done = [entry for entry in entries if entry.state is QueueState.READY_FOR_CLEANING and entry.kind is not CompactionKind.ABORT_CLEANUP]
+    done = [
+        entry
+        for entry in entries
+        if entry.state is QueueState.READY_FOR_CLEANING and entry.kind is not CompactionKind.ABORT_CLEANUP
+    ]
     unclaimed = [entry for entry in done if entry.start_ms is None and entry.id not in world.spoilt]
     assert not unclaimed, f"committed after it was taken from its worker: {unclaimed}"
     active = [entry.entity for entry in entries if entry.state in _ACTIVE]
@@ -90,7 +104,9 @@ def _check_queue(world):
         if entry.txn_id is None or entry.id in world.spoilt or entry.txn_id not in world.txns:
             continue
         committed = world.txns[entry.txn_id].state is TxnState.COMMITTED
-        assert committed == (entry.next_txn_id is not None), f"{entry} and its transaction, {world.txns[entry.txn_id].state}"
+        assert committed == (entry.next_txn_id is not None), (
+            f"{entry} and its transaction, {world.txns[entry.txn_id].state}"
+        )
 
 
 def _check_ready(world):
@@ -121,17 +137,26 @@ def _check_candidates(world):
         place = world.place_of(entry.entity.whole_table())
         key = (place, entry.entity.partition)
         world.covered[key] = max(world.covered.get(key, 0), entry.highest_write_id or 0)
-    found = world.hive.party.call("findPotentialCompactions", 10_000, 1 << 40) if world.hive_4 else world.hive.party.call("findPotentialCompactions", 10_000)
+    found = (
+        world.hive.party.call("findPotentialCompactions", 10_000, 1 << 40)
+        if world.hive_4
+        else world.hive.party.call("findPotentialCompactions", 10_000)
+    )
     stored = {(f"{one['dbname']}.{one['tableName']}", (one["partName"] or "").lower()) for one in found}
     for txn in world.txns.values():
         for write in txn.writes if txn.state is TxnState.COMMITTED else ():
             for partition in write.noted:
                 if write.write_id > world.covered.get((write.place, partition), 0):
-                    assert (write.place.name, (partition or "").lower()) in stored, f"write {write.write_id} of {write.place.name} {partition} is forgotten"
+                    assert (write.place.name, (partition or "").lower()) in stored, (
+                        f"write {write.write_id} of {write.place.name} {partition} is forgotten"
+                    )
 
 
 def end(world):
-    """All have gone home: nothing of what was rolled back is left over, nothing waits that nobody comes for, and what was committed is valid."""
+    """
+    All have gone home: nothing of what was rolled back is left over, nothing waits that nobody comes for, and what was
+    committed is valid.
+    """
     for number in world.open_txns():
         world.abort(number)
     for number in world.plain_locks():
@@ -147,7 +172,11 @@ def end(world):
         world.housekeeping.run(duty)
     assert not world.hive.rows(txns, "txn_id", where=txns.c.txn_state == "a"), "an aborted transaction is never purged"
     check(world)
-    waits = [item for item in Cleaning(world.database).ready_for_cleaning() if {blocker.reason for blocker in item.blockers} - _IN_TURN]
+    waits = [
+        item
+        for item in Cleaning(world.database).ready_for_cleaning()
+        if {blocker.reason for blocker in item.blockers} - _IN_TURN
+    ]
     assert not waits, f"nobody is there, and it waits: {waits}"
 
 
@@ -169,4 +198,6 @@ def _forget_all(world):
 def _meet(one, other):
     if one.database != other.database or other.table is None:
         return False  # a lock on the database hinders no exclusive one below it
-    return one.table == other.table and (one.partition is None or other.partition is None or one.partition == other.partition)
+    return one.table == other.table and (
+        one.partition is None or other.partition is None or one.partition == other.partition
+    )

@@ -1,8 +1,9 @@
 """
-What is true on a database on which Hive's TxnHandler and ours work: transactions, what may lie in files, entries of the queue; `truths` says what must be so of it.
+What is true on a database on which Hive's TxnHandler and ours work: transactions, what may lie in files, entries of the
+queue; `truths` says what must be so of it.
 
-There are no files here. A write has some in each partition it named from its beginning until a cleaner removes them, an attempt of a compaction from when its state is
-stored; what removes them looks at the lists that the real one looks at.
+There are no files here. A write has some in each partition it named from its beginning until a cleaner removes them, an
+attempt of a compaction from when its state is stored; what removes them looks at the lists that the real one looks at.
 """
 
 from collections.abc import Callable
@@ -13,14 +14,14 @@ from sqlalchemy import select, update
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList
 from compactor.errors import RefusedError
-from compactor.metastore.aborts import Aborts
-from compactor.metastore.cleaning import Cleaning
-from compactor.metastore.forgetting import Proof
+from compactor.metastore.clean.aborts import Aborts
+from compactor.metastore.clean.purge import Proof
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.housekeeping import Housekeeping
-from compactor.metastore.locks import Locks
 from compactor.metastore.model import Entity, QueueEntry, QueueState
-from compactor.metastore.queue import Queue
-from compactor.metastore.transactions import Transactions, TxnState
+from compactor.metastore.txn.locks import Locks
+from compactor.metastore.txn.transactions import Transactions, TxnState
 from tests.counts import count
 from tests.hive.party import HiveError
 
@@ -48,7 +49,8 @@ class Write:
     Args:
         files: partitions in which its rows may lie.
         noted: partitions that Hive's components name.
-        lost: Hive noted nothing of it, and purged its transaction before our Cleaner looked: nothing is known of it any more (docs/operations.md).
+        lost: Hive noted nothing of it, and purged its transaction before our Cleaner looked: nothing is known of it any
+            more (docs/operations.md).
     """
 
     place: Place
@@ -159,13 +161,18 @@ class World:
         A transaction of Hive's that writes; None when it can't have its lock.
 
         Args:
-            how: "static", "update", "dynamic" (its partitions are told at its end), or "unnamed": Hive notes nothing of an INSERT into the table from which it reads.
+            how: "static", "update", "dynamic" (its partitions are told at its end), or "unnamed": Hive notes nothing of
+                an INSERT into the table from which it reads.
         """
         number = self.begin()
         dynamic = how == "dynamic"
-        write = self.allocated(number, place, self.hive.allocate(number, place.name), place.partitions if dynamic else {partition})
+        write = self.allocated(
+            number, place, self.hive.allocate(number, place.name), place.partitions if dynamic else {partition}
+        )
         operation = {"unnamed": "s", "update": "u"}.get(how, "i")
-        component = self.hive.component(place.name, None if dynamic else partition, "w" if how == "update" else "r", operation)
+        component = self.hive.component(
+            place.name, None if dynamic else partition, "w" if how == "update" else "r", operation
+        )
         if not self.hive.ask(number, component | {"isDynamicPartitionWrite": dynamic})[1]:
             write.files.clear()
             self.abort(number)
@@ -225,7 +232,11 @@ class World:
 
     def claimed(self, *, by, fresh=False):
         """An entry with a worker that has stored nothing yet, perhaps a new one; None: there is no other."""
-        found = [] if fresh else [one for one in self._at_work(by) if not one.stored and one.txn_id is None and one.lock_id is None]
+        found = (
+            []
+            if fresh
+            else [one for one in self._at_work(by) if not one.stored and one.txn_id is None and one.lock_id is None]
+        )
         if found:
             return self.choose(found)
         if self.asked() is None:
@@ -252,13 +263,17 @@ class World:
         """Something to compact: its writers come to their ends, or a new one does."""
         if self.transactions.compactor_write_ids(place.name, self.transactions.valid_txns()).high_watermark:
             return
-        writers = [number for number in self.open(writing=True) if place in {write.place for write in self.txns[number].writes}]
+        writers = [
+            number for number in self.open(writing=True) if place in {write.place for write in self.txns[number].writes}
+        ]
         for number in writers or [self.write(place, place.partitions[0], "static")]:
             if number is not None:
                 self.commit(number)
 
     def prepared(self, *, by, fresh=False):
-        """A claimed entry that has its transaction (4.x) and lock, and what it is going to cover; None: it can't be had."""
+        """
+        A claimed entry that has its transaction (4.x) and lock, and what it is going to cover; None: it can't be had.
+        """
         attempt = self.claimed(by=by, fresh=fresh)
         if attempt is None or attempt.place not in (self.t, self.u):
             return None
@@ -272,7 +287,9 @@ class World:
                 attempt.txn_id = self.transactions.open_compaction("ann", "edge", agent=OURS)
                 self.opened([attempt.txn_id], compaction=True)
             try:
-                attempt.lock_id = self.locks.acquire_shared(attempt.place.entity(attempt.partition), attempt.txn_id or 0, "ann", "edge")
+                attempt.lock_id = self.locks.acquire_shared(
+                    attempt.place.entity(attempt.partition), attempt.txn_id or 0, "ann", "edge"
+                )
             except RefusedError:
                 self.leave(attempt)
                 return None
@@ -311,7 +328,11 @@ class World:
     def hives_state(self, attempt, highest):
         """How Hive's worker says it."""
         attempt.info |= {"highestWriteId": highest}
-        return ("updateCompactorState", attempt.info, attempt.txn_id) if self.hive_4 else ("setCompactionHighestWriteId", attempt.info, highest)
+        return (
+            ("updateCompactorState", attempt.info, attempt.txn_id)
+            if self.hive_4
+            else ("setCompactionHighestWriteId", attempt.info, highest)
+        )
 
     def working(self, *, by, fresh=False):
         """An attempt that has written, perhaps a new one."""
@@ -347,7 +368,9 @@ class World:
     def _ended_well(self):
         """What is ready, but for what Hive's worker has marked and not committed yet: nobody cleans that."""
         opened = self.open_txns()
-        return [item for item in self.cleaning.ready_for_cleaning() if not item.failed and item.entry.txn_id not in opened]
+        return [
+            item for item in self.cleaning.ready_for_cleaning() if not item.failed and item.entry.txn_id not in opened
+        ]
 
     def ended(self, attempt):
         """It was committed."""
@@ -375,7 +398,12 @@ class World:
                 if write.place is place and write_ids.is_aborted(write.write_id) and write.write_id not in held:
                     write.files -= set(place.partitions) if whole else {partition}
         for attempt in self.attempts:
-            if attempt.place is place and attempt.txn_id and txns.is_aborted(attempt.txn_id) and (whole or attempt.partition == partition):
+            if (
+                attempt.place is place
+                and attempt.txn_id
+                and txns.is_aborted(attempt.txn_id)
+                and (whole or attempt.partition == partition)
+            ):
                 attempt.files = False
         gone = frozenset(write_ids.aborted) - left
         return Proof(place.entity(), place.tbl_id, partition, frozenset({"file:/w"}), 1, txns, gone)
@@ -386,12 +414,20 @@ class World:
         return self.proofs[-1]
 
     def clean_as_hive(self, item):
-        """Hive's Cleaner removes what an entry made obsolete, and what was aborted there below its end, under all that is finished."""
+        """
+        Hive's Cleaner removes what an entry made obsolete, and what was aborted there below its end, under all that is
+        finished.
+        """
         entry = item.entry
         txns = self.transactions.valid_txns()
         place = self.place_of(entry.entity.whole_table())
         reader = self.transactions.valid_write_ids(place.name, txns)
-        self.sweep(place, item.txns or txns, CleanerWriteIdList.from_reader(reader, entry.highest_write_id or 0), partition=entry.entity.partition)
+        self.sweep(
+            place,
+            item.txns or txns,
+            CleanerWriteIdList.from_reader(reader, entry.highest_write_id or 0),
+            partition=entry.entity.partition,
+        )
 
     def rename(self, name):
         """The catalog has another name for the first table."""
@@ -416,8 +452,9 @@ class World:
         """
         What the two calls of the next step tell:
 
-        `committed`, `alive`: transactions. `abort_later`: those that are ended after it. `locked_out`: the table that Hive has for itself. `taken`: claimed entries.
-        `dropping`: the first table is being dropped. `purging`: what is empty is purged by Hive. `touched`: `Step.touches` of Hive's. `afterwards`: to be asked at its end.
+        `committed`, `alive`: transactions. `abort_later`: those that are ended after it. `locked_out`: the table that
+        Hive has for itself. `taken`: claimed entries. `dropping`: the first table is being dropped. `purging`: what is
+        empty is purged by Hive. `touched`: `Step.touches` of Hive's. `afterwards`: to be asked at its end.
         """
         self.committed: set[int] = set()
         self.alive: set[int] = set()
@@ -470,7 +507,9 @@ class World:
                     if write.files and not write.lost and self.purging and number not in self.named:
                         write.lost = True
                         count("writes of which Hive noted nothing, purged by Hive")
-            assert number not in self.alive or txn.state is TxnState.OPEN, f"transaction {number} was heartbeated, and is {txn.state}"
+            assert number not in self.alive or txn.state is TxnState.OPEN, (
+                f"transaction {number} was heartbeated, and is {txn.state}"
+            )
         self._note_ready()
         for ask in self.afterwards:
             ask()

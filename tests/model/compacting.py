@@ -1,7 +1,8 @@
 """
 One compaction of a built or restored directory through the engine, with whatever submitter; no metastore, no queue.
 
-What the worker does around the engine is done here in the plainest way: a transaction of its own that is open while it runs and committed after.
+What the worker does around the engine is done here in the plainest way: a transaction of its own that is open while it
+runs and committed after.
 """
 
 import shutil
@@ -15,7 +16,7 @@ from compactor.errors import RefusedError
 from compactor.metastore.model import Entity, PartitionFacts
 from compactor.reasons import Reason
 from compactor.settings import Settings
-from compactor.storage.local import LocalStorage
+from compactor.storage.local_fs.driver import LocalStorage
 from tests import compacting
 
 NOT_WORTH_IT = {Reason.NOT_ENOUGH, Reason.NO_FIXED_POINT, Reason.DUPLICATE_RANGE, Reason.LIMIT_EXCEEDED}
@@ -94,7 +95,9 @@ class Engine:
         except RefusedError as error:
             if txn:
                 ledger.abort(txn)
-            hive_3_minor = table.insert_only and kind == "minor" and not hive_4 and error.reason is Reason.UNSUPPORTED_KIND
+            hive_3_minor = (
+                table.insert_only and kind == "minor" and not hive_4 and error.reason is Reason.UNSUPPORTED_KIND
+            )
             if error.reason not in NOT_WORTH_IT and not hive_3_minor:
                 raise AssertionError(f"{history}: {error.reason}: {error}\n{history.tale()}") from error
             return f"{kind} of {name}: refused, {error.reason.value}"
@@ -103,7 +106,10 @@ class Engine:
         return f"{kind} of {name}: {', '.join(published.directories)}"
 
     def clean(self, history):
-        """For `History.run`: delete what the snapshot of now calls obsolete or wholly aborted; whoever had an older one has gone."""
+        """
+        For `History.run`: delete what the snapshot of now calls obsolete or wholly aborted; whoever had an older one
+        has gone.
+        """
         gone = []
         snapshot = history.warehouse.snapshot(history.table)
         for directory in history.table.directories.values():

@@ -1,8 +1,10 @@
 """
-Random lives of one table, from a seed: what Hive's writers do to it, in any order, with a compaction or a cleaning whenever a hook is given.
+Random lives of one table, from a seed: what Hive's writers do to it, in any order, with a compaction or a cleaning
+whenever a hook is given.
 
-A history keeps what each of its snapshots must see, from the builder's books and not from files; `check` reads the files under every snapshot that a reader may
-still hold. Failing seeds are replayed by `History(warehouse, seed)` alone: every choice comes from its dice.
+A history keeps what each of its snapshots must see, from the builder's books and not from files; `check` reads the
+files under every snapshot that a reader may still hold. Failing seeds are replayed by `History(warehouse, seed)` alone:
+every choice comes from its dice.
 """
 
 import random
@@ -20,7 +22,13 @@ from tests.reference.reader import NotEnoughHistoryError, Txns, WriteIds, select
 
 KINDS = ("plain", "partitioned", "bucketed", "migrated", "insert-only", "streamed")
 MORE_COLUMNS = [("extra", "bigint"), ("label", "varchar(12)"), ("flags", "array<boolean>")]
-COLUMNS = [("id", "int"), ("name", "string"), ("amount", "decimal(20,4)"), ("at", "timestamp"), ("spot", "struct<x:double,tags:map<string,int>>")]
+COLUMNS = [
+    ("id", "int"),
+    ("name", "string"),
+    ("amount", "decimal(20,4)"),
+    ("at", "timestamp"),
+    ("spot", "struct<x:double,tags:map<string,int>>"),
+]
 
 
 @dataclass(frozen=True)
@@ -77,16 +85,24 @@ class History:
         self._open = []  # transactions, or (batch, index) of streaming
         self._more = list(MORE_COLUMNS)
         make = self.warehouse.create_table
-        parameters = self.dice.choice([{}, {"orc.compress": "SNAPPY"}, {"orc.row.index.stride": "1000"}, {"orc.compress": "NONE"}])
+        parameters = self.dice.choice(
+            [{}, {"orc.compress": "SNAPPY"}, {"orc.row.index.stride": "1000"}, {"orc.compress": "NONE"}]
+        )
         parameters |= self.dice.choice([{}, {"orc.stripe.row.count": "5"}, {"orc.stripe.row.count": "17"}])
         if self.kind == "partitioned":
-            self.table = make("h", "t", COLUMNS, partition_keys=[("day", "string"), ("n", "int")], parameters=parameters)
+            self.table = make(
+                "h", "t", COLUMNS, partition_keys=[("day", "string"), ("n", "int")], parameters=parameters
+            )
         elif self.kind == "bucketed":
-            self.table = make("h", "t", COLUMNS, buckets=self.dice.randint(2, 4), bucket_columns=["id"], parameters=parameters)
+            self.table = make(
+                "h", "t", COLUMNS, buckets=self.dice.randint(2, 4), bucket_columns=["id"], parameters=parameters
+            )
         elif self.kind == "migrated":
             self.table = make("h", "t", COLUMNS, transactional=False, parameters=parameters)
             for _ in range(self.dice.randint(1, 12)):
-                self.warehouse.write_original(self.table, self._rows(self.dice.randint(1, 30)), bucket=self.dice.choice([0, 0, 0, 1]))
+                self.warehouse.write_original(
+                    self.table, self._rows(self.dice.randint(1, 30)), bucket=self.dice.choice([0, 0, 0, 1])
+                )
             self.warehouse.convert(self.table)
         else:
             self.table = make("h", "t", COLUMNS, insert_only=self.kind == "insert-only", parameters=parameters)
@@ -126,25 +142,38 @@ class History:
     def remember(self) -> Remembered:
         """Take a snapshot as a reader that starts now."""
         rows = expected_rows(self.warehouse, self.table)
-        self.remembered.append(Remembered(len(self.told), self.warehouse.snapshot(self.table), rows, len(self.table.columns)))
+        self.remembered.append(
+            Remembered(len(self.told), self.warehouse.snapshot(self.table), rows, len(self.table.columns))
+        )
         return self.remembered[-1]
 
     def check(self) -> None:
-        """Every remembered snapshot, and one taken now, must see its rows; whoever still reads must find the files listed at the start."""
+        """
+        Every remembered snapshot, and one taken now, must see its rows; whoever still reads must find the files listed
+        at the start.
+        """
         gone = [(one.moment, str(file)) for one in self.remembered for file in one.files if not file.exists()]
         assert not gone, f"{self}: files of a reader were removed: {gone}\n{self.tale()}"
         newest = self.remember()
         for one in {(one.snapshot, one.columns): one for one in self.remembered}.values():
             for name, rows in one.rows.items():
                 try:
-                    seen = read_directory(self.table.directories[name].location, schema_of(self.table), one.snapshot, insert_only=self.table.insert_only)
+                    seen = read_directory(
+                        self.table.directories[name].location,
+                        schema_of(self.table),
+                        one.snapshot,
+                        insert_only=self.table.insert_only,
+                    )
                 except NotEnoughHistoryError:
-                    # Hive 3.1 refuses a snapshot from before the oldest base, of whichever kind, as soon as there is one
+                    # Hive 3.1 refuses a snapshot from before the oldest base, of whichever kind, as soon as there is
+                    # one
                     if one is newest or self.warehouse.ledger.layout is LayoutVersion.HIVE_4:
                         raise
                     continue
                 wanted = [(key, (*row, *[None] * (len(self.table.columns) - one.columns))) for key, row in rows]
-                assert sorted(seen, key=repr) == sorted(wanted, key=repr), f"{self}: {name}, snapshot of moment {one.moment}: {one.snapshot}\n{self.tale()}"
+                assert sorted(seen, key=repr) == sorted(wanted, key=repr), (
+                    f"{self}: {name}, snapshot of moment {one.moment}: {one.snapshot}\n{self.tale()}"
+                )
 
     def _reader(self, readers):
         held = [one for one in self.remembered if one.reader is not None]
@@ -155,7 +184,9 @@ class History:
             return f"the reader of moment {gone.moment} leaves"
         name = readers.come(self)
         taken = self.remember()
-        files = [file for directory in self.table.directories.values() for file in self._listed(directory, taken.snapshot)]
+        files = [
+            file for directory in self.table.directories.values() for file in self._listed(directory, taken.snapshot)
+        ]
         self.remembered[-1] = replace(taken, reader=name, files=frozenset(files))
         return f"a reader comes: {name}"
 
@@ -163,7 +194,11 @@ class History:
     def _listed(directory, snapshot):
         """What a reader opens; a table that it can't read (Hive 3.1, no base for its snapshot) has nothing to lose."""
         try:
-            chosen = select(directory.location, WriteIds.parse(snapshot.write_ids), Txns.parse(snapshot.txns) if snapshot.txns is not None else None)
+            chosen = select(
+                directory.location,
+                WriteIds.parse(snapshot.write_ids),
+                Txns.parse(snapshot.txns) if snapshot.txns is not None else None,
+            )
         except NotEnoughHistoryError:
             return []
         found = [one.path for one in (chosen.base, *chosen.deltas) if one]
@@ -189,13 +224,19 @@ class History:
             acts += [self._update, self._update, self._delete, self._delete, self._merge, self._stream]
         if self.kind == "streamed":
             acts += [self._stream] * 5
-        if self.hives_compactions and not self.table.insert_only and self.warehouse.ledger.layout is LayoutVersion.HIVE_4:
+        if (
+            self.hives_compactions
+            and not self.table.insert_only
+            and self.warehouse.ledger.layout is LayoutVersion.HIVE_4
+        ):
             acts = [self._insert, self._stream, self._stream, self._stream, self._delete] + [self._merge_files] * 3
         if self._open:
             acts += [lambda: self._end(commit=self.dice.random() < 0.6)] * 3
         elif self.table.directories:  # these take an exclusive lock
             acts += [self._overwrite]
-            if self.dice.random() < 0.4 and self.warehouse.ledger.layout is LayoutVersion.HIVE_4:  # 3.1 removes files under its readers
+            if (
+                self.dice.random() < 0.4 and self.warehouse.ledger.layout is LayoutVersion.HIVE_4
+            ):  # 3.1 removes files under its readers
                 acts += [self._truncate]
             if self._more and self.dice.random() < 0.5 and not self.table.insert_only:
                 acts += [self._add_column]
@@ -214,7 +255,9 @@ class History:
         txn = self.warehouse.begin()
         modulus, rest = self.dice.randint(2, 7), self.dice.randrange(7)
         stamp = self.dice.randrange(1000)
-        count = txn.update(self.table, lambda row: row[0] % modulus == rest, lambda row: (row[0], f"changed {stamp}", *row[2:]))
+        count = txn.update(
+            self.table, lambda row: row[0] % modulus == rest, lambda row: (row[0], f"changed {stamp}", *row[2:])
+        )
         return f"update of {count}: {self._outcome(txn)}"
 
     def _delete(self):
@@ -233,7 +276,9 @@ class History:
 
     def _stream(self):
         count = self.dice.randint(1, 4)
-        batch = self.warehouse.stream(self.table, [self._rows(self.dice.randint(0, 12)) for _ in range(count)], self._partition())
+        batch = self.warehouse.stream(
+            self.table, [self._rows(self.dice.randint(0, 12)) for _ in range(count)], self._partition()
+        )
         outcomes = []
         for index in range(count):
             outcome = self.dice.choice(["commit", "commit", "abort", "open"])
@@ -246,7 +291,8 @@ class History:
 
     def _merge_files(self):
         """
-        Hive's own merge compaction (`tests.hive_merge`): rows of aborted write ids stay, and only their ids' being known hides them.
+        Hive's own merge compaction (`tests.hive_merge`): rows of aborted write ids stay, and only their ids' being
+        known hides them.
 
         Where it refuses, or loses rows by itself (a base below, a stream over the watermark), nothing is done.
         """
@@ -254,7 +300,10 @@ class History:
         if name is None and None not in self.table.directories:
             return "merge of nothing"
         location = self.table.directories[name].location
-        snapshot, ids = self.warehouse.snapshot(self.table), WriteIds.parse(self.warehouse.snapshot(self.table).write_ids)
+        snapshot, ids = (
+            self.warehouse.snapshot(self.table),
+            WriteIds.parse(self.warehouse.snapshot(self.table).write_ids),
+        )
         chosen = select(location, ids, Txns.parse(snapshot.txns))
         deltas = [one for one in chosen.deltas if one.high < ids.lowest_open]
         reached = max((one.high for one in deltas), default=0)
@@ -264,9 +313,17 @@ class History:
             return f"merge of {name}: not for this"
         txn = self.warehouse.ledger.open()
         target = location / f"delta_0000001_{reached:07d}_v{txn:07d}"
-        buckets = {int(file.name.split("_")[1]) for one in deltas for file in one.path.glob("bucket_*") if not file.name.endswith("_flush_length")}
+        buckets = {
+            int(file.name.split("_")[1])
+            for one in deltas
+            for file in one.path.glob("bucket_*")
+            if not file.name.endswith("_flush_length")
+        }
         joined = [
-            join_files([file for one in deltas for file in sorted(one.path.glob(f"bucket_{bucket:05d}*"))], target / f"bucket_{bucket:05d}")
+            join_files(
+                [file for one in deltas for file in sorted(one.path.glob(f"bucket_{bucket:05d}*"))],
+                target / f"bucket_{bucket:05d}",
+            )
             for bucket in sorted(buckets)
         ]
         if not joined or not all(joined):
@@ -347,4 +404,6 @@ class History:
             spot,
         )
         more = {"extra": dice.randrange(10**12), "label": f"l{self._next}", "flags": [True, None, False]}
-        return row + tuple(more[name] for name, _ in self.table.columns[len(COLUMNS) :]) if hasattr(self, "table") else row
+        return (
+            row + tuple(more[name] for name, _ in self.table.columns[len(COLUMNS) :]) if hasattr(self, "table") else row
+        )

@@ -1,4 +1,7 @@
-"""Random histories through the engine without Spark: its tasks run one after another in this process, so that many seeds are cheap."""
+"""
+Random histories through the engine without Spark: its tasks run one after another in this process, so that many seeds
+are cheap.
+"""
 
 import pytest
 

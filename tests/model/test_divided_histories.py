@@ -1,11 +1,13 @@
-"""Random histories whose compactions are divided by tiny limits: readers see the same rows as if nothing had been divided."""
+"""
+Random histories whose compactions are divided by tiny limits: readers see the same rows as if nothing had been divided.
+"""
 
 import pytest
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.demo.ledger import MemoryLedger
 from compactor.demo.warehouse import Warehouse
-from compactor.planning.memory import EVENT_BYTES
+from compactor.planning.limits import EVENT_BYTES
 from tests.compacting import InProcess
 from tests.model.compacting import Engine, settings
 from tests.model.histories import KINDS, History
@@ -20,7 +22,10 @@ LIMITS = [
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("limits", LIMITS, ids=["two deltas", "three deltas", "little room"])
 def test_no_snapshot_loses_a_row_to_a_part(tmp_path, kind, limits):
-    """Parts in between, of either kind, on both layouts; everything that readers may still hold is checked after each step."""
+    """
+    Parts in between, of either kind, on both layouts; everything that readers may still hold is checked after each
+    step.
+    """
     layout = list(LayoutVersion)[limits.get("deltas", 0) % 2]
     history = History(Warehouse(tmp_path / "warehouse", MemoryLedger(layout)), 4711, kind)
     engine = Engine(InProcess(), settings(limits=limits))

@@ -1,4 +1,7 @@
-"""The random histories themselves: what was asked of the builder is what its files hold, under every snapshot taken on the way."""
+"""
+The random histories themselves: what was asked of the builder is what its files hold, under every snapshot taken on the
+way.
+"""
 
 import pytest
 

@@ -1,5 +1,6 @@
 """
-Random histories under the daemon's own roles over a real metastore: Hive's writers write, queries come and go, Workers compact, the Cleaner cleans.
+Random histories under the daemon's own roles over a real metastore: Hive's writers write, queries come and go, Workers
+compact, the Cleaner cleans.
 
 Promises tested: no row changes for any snapshot; no reader loses a file that it has listed.
 """
@@ -13,7 +14,14 @@ from tests.metastore.conftest import _database, _parameters, postgres  # noqa: F
 from tests.model.histories import KINDS, History
 from tests.unit.roles.world import World
 
-ENOUGH = ("not-enough", "not enough", "duplicate-range", "would-not-change-anything", "no minor compaction of those", "partition-missing")
+ENOUGH = (
+    "not-enough",
+    "not enough",
+    "duplicate-range",
+    "would-not-change-anything",
+    "no minor compaction of those",
+    "partition-missing",
+)
 """Words of the refusals that a random request may meet."""
 
 
@@ -31,7 +39,9 @@ class Life:
         """Enqueue and work until the queue is empty."""
         world = self.world
         world.settle_time()
-        asked = world.services.queue.enqueue(Entity(history.table.database, history.table.name, name), CompactionKind(kind))
+        asked = world.services.queue.enqueue(
+            Entity(history.table.database, history.table.name, name), CompactionKind(kind)
+        )
         worker = world.worker()
         said = []
         while (line := worker.run_once()) != "nothing is queued":
@@ -75,11 +85,16 @@ def live(world, *, seed, kind=None, steps=30, stripe=1, hives_compactions=False)
 
 
 def left_behind(history):
-    """Directories next to the result, and anything of ours. Original files under a base of TRUNCATE or of an overwrite are nobody's to remove: no list has them."""
+    """
+    Directories next to the result, and anything of ours. Original files under a base of TRUNCATE or of an overwrite are
+    nobody's to remove: no list has them.
+    """
     found = {}
     hidden = any(line.startswith(("truncate", "overwrite", "load data overwrite")) for line in history.told)
     for name, directory in history.table.directories.items():
-        names = sorted(path.name for path in directory.location.iterdir() if not (hidden and parse_original_file(path.name)))
+        names = sorted(
+            path.name for path in directory.location.iterdir() if not (hidden and parse_original_file(path.name))
+        )
         if len(names) > 1:
             found[name] = names
     return found
@@ -109,7 +124,10 @@ def test_no_row_and_no_file_is_lost(world, kind):
 
 @pytest.mark.parametrize("seed", [803, 808])
 def test_results_of_hives_merge_compaction_are_compacted_and_cleaned(hive_4, seed):
-    """Lives of Hive 4's tables in which Hive joins files too, rows of aborted write ids included: every snapshot reads its rows, whoever compacts and cleans."""
+    """
+    Lives of Hive 4's tables in which Hive joins files too, rows of aborted write ids included: every snapshot reads its
+    rows, whoever compacts and cleans.
+    """
     history = live(hive_4, seed=seed, kind="streamed", steps=40, hives_compactions=True)
     assert any(line.startswith("merge of None: delta_") for line in history.told)
 

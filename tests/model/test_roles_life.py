@@ -1,8 +1,9 @@
 """
-Random lives of tables under all roles at once, on each kind of metastore: writers, aborts, readers that stay, compactions of both kinds, cleaning, housekeeping.
+Random lives of tables under all roles at once, on each kind of metastore: writers, aborts, readers that stay,
+compactions of both kinds, cleaning, housekeeping.
 
-After every step each reader still reads what it read when it began, and a new one reads what was committed; at the end everything is compacted and cleaned, and
-the Initiator has nothing more to do.
+After every step each reader still reads what it read when it began, and a new one reads what was committed; at the end
+everything is compacted and cleaned, and the Initiator has nothing more to do.
 """
 
 import os
@@ -60,7 +61,9 @@ class Life:
             if self.draw.random() < 0.5:
                 txn.delete(self.table, lambda row: row[0] % 4 == wanted, self.partition())
             else:
-                txn.update(self.table, lambda row: row[0] % 4 == wanted, lambda row: (row[0], "changed"), self.partition())
+                txn.update(
+                    self.table, lambda row: row[0] % 4 == wanted, lambda row: (row[0], "changed"), self.partition()
+                )
         return None
 
     def abort(self):
@@ -90,13 +93,19 @@ class Life:
 
     def sees(self, snapshot):
         """
-        What a reader must go on seeing: on Hive 4 the rows, however often it looks; on 3.1 the files that it chose when it began.
+        What a reader must go on seeing: on Hive 4 the rows, however often it looks; on 3.1 the files that it chose when
+        it began.
 
-        (A 3.1 reader that looks again may find that the only base is too new for its snapshot: it has no visibility suffix. So it looks once.)
+        (A 3.1 reader that looks again may find that the only base is too new for its snapshot: it has no visibility
+        suffix. So it looks once.)
         """
         if self.world.services.hive_4:
             return {name: rows for name, rows in read_table(self.world.warehouse, self.table, snapshot).items() if rows}
-        return [(path, path.stat().st_size) for directory in self.table.directories.values() for path in self.chosen(directory.location, snapshot)]
+        return [
+            (path, path.stat().st_size)
+            for directory in self.table.directories.values()
+            for path in self.chosen(directory.location, snapshot)
+        ]
 
     def chosen(self, location, snapshot):
         listing = self.world.services.storage(str(location)).list_tree(str(location))
@@ -148,7 +157,11 @@ class Life:
             if self.world.services.hive_4:
                 assert self.sees(snapshot) == rows, (what, f"reader {txn}", self.told)
             else:
-                assert [(path, path.stat().st_size) for path, _ in rows if path.exists()] == rows, (what, f"reader {txn}", self.told)
+                assert [(path, path.stat().st_size) for path, _ in rows if path.exists()] == rows, (
+                    what,
+                    f"reader {txn}",
+                    self.told,
+                )
         self.world.settle_time()
         self.world.assert_rows(self.table)
         bad = [entry for entry in self.world.ended() if entry[0] in {"failed", "did not initiate"}]

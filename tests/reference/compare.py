@@ -19,7 +19,10 @@ def read_directory(location, schema, snapshot, *, insert_only=False):
 def read_table(warehouse, table, snapshot=None):
     """Rows of every directory, by partition name, under a snapshot (now, unless given)."""
     chosen = snapshot or warehouse.snapshot(table)
-    return {name: read_directory(directory.location, schema_of(table), chosen, insert_only=table.insert_only) for name, directory in table.directories.items()}
+    return {
+        name: read_directory(directory.location, schema_of(table), chosen, insert_only=table.insert_only)
+        for name, directory in table.directories.items()
+    }
 
 
 def expected_rows(warehouse, table):
@@ -27,7 +30,9 @@ def expected_rows(warehouse, table):
     kinds = [parse_type(kind) for _, kind in table.columns]
     found = {}
     for name, rows in warehouse.expected(table).items():
-        pairs = [(() if table.insert_only else tuple(key), tuple(map(canonical, kinds, row))) for key, row in rows.items()]
+        pairs = [
+            (() if table.insert_only else tuple(key), tuple(map(canonical, kinds, row))) for key, row in rows.items()
+        ]
         found[name] = sorted(pairs, key=repr) if table.insert_only else sorted(pairs, key=lambda pair: pair[0])
     return found
 

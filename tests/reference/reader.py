@@ -1,5 +1,6 @@
 """
-The reference: which rows, with which ROW__IDs, a Hive reader sees in a directory under a snapshot. Row by row, slow, and sharing no code with the package.
+The reference: which rows, with which ROW__IDs, a Hive reader sees in a directory under a snapshot. Row by row, slow,
+and sharing no code with the package.
 
 Its own reading of names, of valid lists, of the choice of directories and of delete events; pyorc opens the files.
 Source: Hive's AcidUtils.getAcidState, OrcRawRecordMerger, ValidReaderWriteIdList, ValidReadTxnList.
@@ -48,7 +49,11 @@ class WriteIds:
         return write_id <= self.high and write_id not in self.opened and write_id not in self.aborted
 
     def any_valid(self, low: int, high: int) -> bool:
-        return any(self.valid(one) for one in range(low, min(high, self.high) + 1)) if high - low < 100_000 else self._wide(low, high)
+        return (
+            any(self.valid(one) for one in range(low, min(high, self.high) + 1))
+            if high - low < 100_000
+            else self._wide(low, high)
+        )
 
     def all_aborted(self, low: int, high: int) -> bool:
         return high - low < len(self.aborted) and all(one in self.aborted for one in range(low, high + 1))
@@ -135,12 +140,18 @@ def read_insert_only(directory: Path, schema: str, write_ids: str, txns: str | N
             content = _open(file)
             found.extend(_project(content.columns, content.rows, columns))
         else:
-            found.extend(tuple(_from_text(kind, cell) for (_, kind), cell in zip(columns, line.split("\x01"), strict=True)) for line in _lines(file))
+            found.extend(
+                tuple(_from_text(kind, cell) for (_, kind), cell in zip(columns, line.split("\x01"), strict=True))
+                for line in _lines(file)
+            )
     return sorted(found, key=repr)
 
 
 def select(directory: Path, write_ids: WriteIds, txns: Txns | None) -> Selection:
-    """Choose base, deltas and originals as Hive's getAcidState does (INSERT OVERWRITE bases count only when their own write id is committed)."""
+    """
+    Choose base, deltas and originals as Hive's getAcidState does (INSERT OVERWRITE bases count only when their own
+    write id is committed).
+    """
     chosen = Selection()
     candidates: list[Directory] = []
     originals: list[Path] = []
@@ -162,12 +173,16 @@ def select(directory: Path, write_ids: WriteIds, txns: Txns | None) -> Selection
             continue
         if oldest is None or parsed.high < oldest.high:
             oldest = parsed
-        if _base_counts(parsed, write_ids) and (chosen.base is None or (parsed.high, _compacted(parsed)) >= (chosen.base.high, _compacted(chosen.base))):
+        if _base_counts(parsed, write_ids) and (
+            chosen.base is None or (parsed.high, _compacted(parsed)) >= (chosen.base.high, _compacted(chosen.base))
+        ):
             chosen.base = parsed
     if chosen.base is None and oldest is not None and (_compacted(oldest) or txns is None):
         raise NotEnoughHistoryError(f"the oldest base is {oldest.path}")
     if chosen.base is None:
-        chosen.originals = sorted((file for one in originals for file in ([one] if one.is_file() else _visible_files(one))), key=str)
+        chosen.originals = sorted(
+            (file for one in originals for file in ([one] if one.is_file() else _visible_files(one))), key=str
+        )
     _walk(chosen, candidates, write_ids)
     return chosen
 
@@ -177,7 +192,11 @@ def _walk(chosen: Selection, candidates: list[Directory], write_ids: WriteIds) -
     statement = -1
     previous: Directory | None = None
     for one in sorted(candidates, key=lambda one: (one.low, -one.high, one.statement, str(one.path))):
-        same = previous is not None and (one.low, one.high, one.statement) == (previous.low, previous.high, previous.statement)
+        same = previous is not None and (one.low, one.high, one.statement) == (
+            previous.low,
+            previous.high,
+            previous.statement,
+        )
         if one.high > current:
             if write_ids.any_valid(current + 1, one.high):
                 chosen.deltas.append(one)
@@ -196,12 +215,18 @@ def _row_sources(
         sources.append((0, -1, _raw_rows(selection.originals, 0, 0, columns)))
     if selection.base:
         sources.append((0, -1, _directory_rows(selection.base, columns, None)))
-    sources.extend((one.low, one.statement, _directory_rows(one, columns, valid)) for one in selection.deltas if one.kind == "delta")
+    sources.extend(
+        (one.low, one.statement, _directory_rows(one, columns, valid))
+        for one in selection.deltas
+        if one.kind == "delta"
+    )
     assert directory.is_dir()
     return sources
 
 
-def _directory_rows(one: Directory, columns: list[tuple[str, Type]], valid: WriteIds | None) -> list[tuple[RowId, tuple[Any, ...]]]:
+def _directory_rows(
+    one: Directory, columns: list[tuple[str, Type]], valid: WriteIds | None
+) -> list[tuple[RowId, tuple[Any, ...]]]:
     files = _visible_files(one.path)
     raw = [file for file in files if re.fullmatch(r"\d+_\d+(_copy_\d+)?", file.name) and not _is_acid(file)]
     if raw:
@@ -214,11 +239,17 @@ def _directory_rows(one: Directory, columns: list[tuple[str, Type]], valid: Writ
             continue
         if file.name.endswith("_flush_length"):
             continue
-        found.extend(_acid_rows(file, columns, valid, streaming=one.kind == "delta" and one.low != one.high and not one.visibility))
+        found.extend(
+            _acid_rows(
+                file, columns, valid, streaming=one.kind == "delta" and one.low != one.high and not one.visibility
+            )
+        )
     return found
 
 
-def _acid_rows(file: Path, columns: list[tuple[str, Type]], valid: WriteIds | None, *, streaming: bool) -> list[tuple[RowId, tuple[Any, ...]]]:
+def _acid_rows(
+    file: Path, columns: list[tuple[str, Type]], valid: WriteIds | None, *, streaming: bool
+) -> list[tuple[RowId, tuple[Any, ...]]]:
     content = _open(file, logical=streaming)
     if not content.acid:
         raise ValueError(f"{file} has no ACID columns")
@@ -247,7 +278,9 @@ def _delete_events(delta: Directory, valid: WriteIds) -> set[RowId]:
     return found
 
 
-def _raw_rows(files: list[Path], write_id: int, statement: int, columns: list[tuple[str, Type]]) -> list[tuple[RowId, tuple[Any, ...]]]:
+def _raw_rows(
+    files: list[Path], write_id: int, statement: int, columns: list[tuple[str, Type]]
+) -> list[tuple[RowId, tuple[Any, ...]]]:
     found: list[tuple[RowId, tuple[Any, ...]]] = []
     count: Counter[int] = Counter()
     for file in sorted(files, key=str):
@@ -278,18 +311,35 @@ def _project(file_columns: dict[str, Type], rows: list[Any], columns: list[tuple
     kinds = list(file_columns.values())
     places: list[tuple[int | None, Type]] = []
     for position, (name, kind) in enumerate(columns):
-        place = (position if position < len(names) else None) if positional else names.index(name.lower()) if name.lower() in names else None
+        place = (
+            (position if position < len(names) else None)
+            if positional
+            else names.index(name.lower())
+            if name.lower() in names
+            else None
+        )
         if place is not None:
             _check_convertible(kinds[place], kind)
         places.append((place, kind))
-    return [tuple(None if place is None else _value(kinds[place], kind, row[place]) for place, kind in places) for row in rows]
+    return [
+        tuple(None if place is None else _value(kinds[place], kind, row[place]) for place, kind in places)
+        for row in rows
+    ]
 
 
 def _value(stored: Type, wanted: Type, value: Any) -> Any:
     if stored.kind == wanted.kind == "struct" and stored.names != wanted.names and value is not None:
-        by_name = dict(zip((name.lower() for name in stored.names), zip(stored.children, value, strict=True), strict=True))
+        by_name = dict(
+            zip((name.lower() for name in stored.names), zip(stored.children, value, strict=True), strict=True)
+        )
         return tuple(
-            _value(*((by_name[name.lower()][0], child, by_name[name.lower()][1]) if name.lower() in by_name else (child, child, None)))
+            _value(
+                *(
+                    (by_name[name.lower()][0], child, by_name[name.lower()][1])
+                    if name.lower() in by_name
+                    else (child, child, None)
+                )
+            )
             for name, child in zip(wanted.names, wanted.children, strict=True)
         )
     return canonical(wanted, value)

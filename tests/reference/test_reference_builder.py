@@ -80,8 +80,12 @@ def test_overwrite_and_truncate_hide_what_was_before(warehouse):
 
 
 def test_buckets_partitions_and_merge(warehouse):
-    """Several statements of one transaction, over partitions and buckets, among them rows that the same transaction wrote."""
-    table = warehouse.create_table("d", "t", COLUMNS, partition_keys=[("k", "string")], buckets=3, bucket_columns=["id"])
+    """
+    Several statements of one transaction, over partitions and buckets, among them rows that the same transaction wrote.
+    """
+    table = warehouse.create_table(
+        "d", "t", COLUMNS, partition_keys=[("k", "string")], buckets=3, bucket_columns=["id"]
+    )
     with warehouse.begin() as txn:
         txn.insert(table, [(number, "x", f"a=/{number % 2}") for number in range(20)])
     with warehouse.begin() as txn:
@@ -126,7 +130,9 @@ def test_a_snapshot_below_the_oldest_base_has_not_enough_history(tmp_path):
     """With only a compacted base above the snapshot, reading fails instead of losing rows."""
     warehouse = Warehouse(tmp_path / "warehouse", MemoryLedger())
     table = warehouse.create_table("d", "t", COLUMNS)
-    files.write_acid(table.location / "base_0000005_v0000009" / "bucket_00000", table.columns, [(0, 1, 536870912, 0, 1, (1, "a"))])
+    files.write_acid(
+        table.location / "base_0000005_v0000009" / "bucket_00000", table.columns, [(0, 1, 536870912, 0, 1, (1, "a"))]
+    )
     with pytest.raises(NotEnoughHistoryError):
         read(table.location, schema_of(table), "d.t:3:9223372036854775807::", "9:9223372036854775807::")
 
@@ -137,6 +143,13 @@ def test_compacted_directories_need_their_transaction(tmp_path):
     table = warehouse.create_table("d", "t", COLUMNS)
     with warehouse.begin() as txn:
         txn.insert(table, numbered(0, 2))
-    files.write_acid(table.location / "base_0000001_v0000002" / "bucket_00000", table.columns, [(0, 1, 536870912, 0, 1, (0, "row 0"))])
-    old, new = (read(table.location, schema_of(table), "d.t:1:9223372036854775807::", txns) for txns in ("2:2:2:", "2:9223372036854775807::"))
+    files.write_acid(
+        table.location / "base_0000001_v0000002" / "bucket_00000",
+        table.columns,
+        [(0, 1, 536870912, 0, 1, (0, "row 0"))],
+    )
+    old, new = (
+        read(table.location, schema_of(table), "d.t:1:9223372036854775807::", txns)
+        for txns in ("2:2:2:", "2:9223372036854775807::")
+    )
     assert (len(old), len(new)) == (2, 1)

@@ -1,9 +1,9 @@
 """
 One comparable form for column values, whoever read them: pyorc, Hive's Java readers, or Hive's own JDBC output.
 
-A canonical value is hashable and exact: int, str, bool; floats as hexadecimal text; dates and timestamps as the text Hive shows (hybrid calendar: Julian
-before 1582-10-15); decimals as Decimal; char without padding; binary as hexadecimal text; arrays and structs as tuples; maps as sorted pairs;
-unions as ("union", tag, value).
+A canonical value is hashable and exact: int, str, bool; floats as hexadecimal text; dates and timestamps as the text
+Hive shows (hybrid calendar: Julian before 1582-10-15); decimals as Decimal; char without padding; binary as hexadecimal
+text; arrays and structs as tuples; maps as sorted pairs; unions as ("union", tag, value).
 """
 
 import datetime as dt
@@ -72,7 +72,9 @@ def canonical(kind: Type, value: Any) -> Any:
         case "array":
             return tuple(canonical(kind.children[0], one) for one in value)
         case "map":
-            return _pairs((canonical(kind.children[0], key), canonical(kind.children[1], one)) for key, one in value.items())
+            return _pairs(
+                (canonical(kind.children[0], key), canonical(kind.children[1], one)) for key, one in value.items()
+            )
         case "struct":
             return tuple(canonical(child, one) for child, one in zip(kind.children, value, strict=True))
         case "uniontype":
@@ -94,7 +96,10 @@ def from_jdbc(kind: Type, text: str | None) -> Any:
 
 
 def from_judge(kind: Type, value: Any) -> Any:
-    """What our Java judge prints: primitives as text (floats as the hexadecimal of their bits), arrays and structs as lists, maps as lists of pairs."""
+    """
+    What our Java judge prints: primitives as text (floats as the hexadecimal of their bits), arrays and structs as
+    lists, maps as lists of pairs.
+    """
     if value is None:
         return None
     match kind.kind:
@@ -143,7 +148,9 @@ def _from_json(kind: Type, value: Any) -> Any:
         case "array":
             return tuple(_from_json(kind.children[0], one) for one in value)
         case "map":
-            return _pairs((_from_json(kind.children[0], key), _from_json(kind.children[1], one)) for key, one in value.items())
+            return _pairs(
+                (_from_json(kind.children[0], key), _from_json(kind.children[1], one)) for key, one in value.items()
+            )
         case "struct":
             return tuple(_from_json(child, value[name]) for name, child in zip(kind.names, kind.children, strict=True))
     return _primitive_from_text(kind, value if isinstance(value, str) else json.dumps(value))

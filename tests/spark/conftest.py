@@ -2,9 +2,9 @@
 
 import pytest
 
-from compactor.engine.java import require_java
-from compactor.engine.session import SparkSubmitter
 from compactor.errors import UnreachableError
+from compactor.spark.java import require_java
+from compactor.spark.session.session import SparkSubmitter
 from tests.compacting import settings
 from tests.needs import missing
 

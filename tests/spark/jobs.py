@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
-from compactor.engine.tasks import run_task
+from compactor.engine.tasks.buckets import run_task
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 
@@ -35,7 +35,11 @@ def crash(_):
 def pool_and_group(_):
     """What Spark says about the job that this task belongs to."""
     context = TaskContext.get()
-    return context.getLocalProperty("spark.scheduler.pool"), context.getLocalProperty("spark.jobGroup.id"), context.getLocalProperty("spark.job.description")
+    return (
+        context.getLocalProperty("spark.scheduler.pool"),
+        context.getLocalProperty("spark.jobGroup.id"),
+        context.getLocalProperty("spark.job.description"),
+    )
 
 
 def wait_for(paths):

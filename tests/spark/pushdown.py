@@ -1,4 +1,7 @@
-"""Run as a program: Java's ORC reader pushes predicates down on a file of Java and C++ stripes; prints how often the answer differed, and how much was skipped."""
+"""
+Run as a program: Java's ORC reader pushes predicates down on a file of Java and C++ stripes; prints how often the
+answer differed, and how much was skipped.
+"""
 
 import datetime as dt
 import json
@@ -13,7 +16,7 @@ from compactor.acid.types import HiveType
 from compactor.orc.output import OutputFormat
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import read_tail
-from compactor.storage.local_files import LocalReader, LocalWriter
+from compactor.storage.local_fs.files import LocalReader, LocalWriter
 from tests.unit.orc.files import plain_file
 
 COLUMNS = "n int, g bigint, s string, x double, d date, t timestamp, m decimal(12,2), b boolean"
@@ -25,7 +28,16 @@ def row(n):
     """A row whose columns ascend with its number, now and then NULL."""
     moment = (n - ROWS) * 3600
     gap = n % 997 == 0
-    return (n, -n, f"text {n:06}", math.nan if n == 4500 else n / 7, n - ROWS, (moment, 500_000_000 if n % 2 else 0), f"{n}.25", None if gap else n % 2 == 0)
+    return (
+        n,
+        -n,
+        f"text {n:06}",
+        math.nan if n == 4500 else n / 7,
+        n - ROWS,
+        (moment, 500_000_000 if n % 2 else 0),
+        f"{n}.25",
+        None if gap else n % 2 == 0,
+    )
 
 
 def for_spark(values):
@@ -38,15 +50,36 @@ def predicates():
     """Comparisons of every column around the borders of the stripes and row groups."""
     for n in (0, 999, 1000, 2000, 4500):
         date, moment = for_spark(row(n))[4:6]
-        values = {"n": n, "g": -n, "s": f"'text {n:06}'", "x": n / 7, "d": f"date'{date}'", "t": f"timestamp'{moment}'", "m": f"{n}.25"}
+        values = {
+            "n": n,
+            "g": -n,
+            "s": f"'text {n:06}'",
+            "x": n / 7,
+            "d": f"date'{date}'",
+            "t": f"timestamp'{moment}'",
+            "m": f"{n}.25",
+        }
         for column, value in values.items():
             for sign in ("=", "<", ">=", "<=>"):
                 yield f"{column} {sign} {value}"
-    yield from ("b is null", "b is not null", "b = true", "x = double('NaN')", "x > 1e300", "s in ('text 000000', 'text 003000')", "t is null")
+    yield from (
+        "b is null",
+        "b is not null",
+        "b = true",
+        "x = double('NaN')",
+        "x > 1e300",
+        "s in ('text 000000', 'text 003000')",
+        "t is null",
+    )
 
 
 def main(directory):
-    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    spark = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
     spark.sparkContext.setLogLevel("OFF")
     third = ROWS // 3
     made = directory / "java"
@@ -61,7 +94,9 @@ def main(directory):
         for index in range(len(tail.stripes)):
             splicer.add_stripe(reader, tail, index)
         for part in (1, 2):
-            (directory / f"cpp{part}").write_bytes(plain_file(tree, [row(n) for n in range(part * third, (part + 1) * third)], row_index_stride=STRIDE))
+            (directory / f"cpp{part}").write_bytes(
+                plain_file(tree, [row(n) for n in range(part * third, (part + 1) * third)], row_index_stride=STRIDE)
+            )
             other = LocalReader(str(directory / f"cpp{part}"))
             splicer.add_stripe(other, read_tail(other), 0)
         splicer.finish(None)
@@ -83,7 +118,13 @@ def main(directory):
     expected = [for_spark(row(n)) for n in range(ROWS)]
     same = [tuple(found) for found in whole.collect()]
     rows_differ = sum(repr(one) != repr(other) for one, other in zip(same, expected, strict=True))
-    found = {"label": [label.writer, label.writer_version], "stripes": len(label.stripes), "asked": len(asked), "differing": differing, "skipped": skipped}
+    found = {
+        "label": [label.writer, label.writer_version],
+        "stripes": len(label.stripes),
+        "asked": len(asked),
+        "differing": differing,
+        "skipped": skipped,
+    }
     print(json.dumps(found | {"rows_differ": rows_differ}))
     spark.stop()
 

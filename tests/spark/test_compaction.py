@@ -77,7 +77,10 @@ def test_a_task_that_dies_after_its_work_is_repeated_without_harm(warehouse, sub
     monkeypatch.setattr(full_acid, "run_task", jobs.die_first)
     attempt, published = compact(warehouse, large(warehouse, files=2), submitter=submitter)
     assert published.files == 1
-    assert sorted(path.name for path in (attempt.location / published.directories[0]).iterdir()) == ["_orc_acid_version", "bucket_00000"]
+    assert sorted(path.name for path in (attempt.location / published.directories[0]).iterdir()) == [
+        "_orc_acid_version",
+        "bucket_00000",
+    ]
 
 
 def test_whole_files_carried_twice_are_published_once(warehouse, submitter, monkeypatch):
@@ -131,4 +134,6 @@ def test_several_compactions_at_once(warehouse, submitter):
         thread.start()
     for thread in threads:
         thread.join()
-    assert [published[number].directories for number in range(3)] == [(f"base_0000004_v{attempt.txn:07d}",) for attempt in attempts]
+    assert [published[number].directories for number in range(3)] == [
+        (f"base_0000004_v{attempt.txn:07d}",) for attempt in attempts
+    ]

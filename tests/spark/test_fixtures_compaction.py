@@ -1,7 +1,9 @@
 """
-Every table and partition that the real Hive wrote, compacted through the real Spark session: no row changes, whoever looks with whatever snapshot.
+Every table and partition that the real Hive wrote, compacted through the real Spark session: no row changes, whoever
+looks with whatever snapshot.
 
-Judges: the reference reader for many snapshots, Hive's own row and vector readers for the newest, and the names that Hive's own compactor gave its results.
+Judges: the reference reader for many snapshots, Hive's own row and vector readers for the newest, and the names that
+Hive's own compactor gave its results.
 """
 
 import re
@@ -24,7 +26,10 @@ KINDS = ("major", "minor")
 HIVE_ERRED = {
     # Hive's compactor can't read this table, and loses the rows of this partition
     ("types_tsltz", None): {"major": {"base_0000003"}, "minor": {"delta_0000001_0000003"}},
-    ("odd_parts", "k=ü雪/n=4"): {"major": {"base_0000003"}, "minor": {"delta_0000001_0000003", "delete_delta_0000001_0000003"}},
+    ("odd_parts", "k=ü雪/n=4"): {
+        "major": {"base_0000003"},
+        "minor": {"delta_0000001_0000003", "delete_delta_0000001_0000003"},
+    },
 }
 TABLES = sorted(hive.metastore("before").tables)
 
@@ -58,12 +63,16 @@ def compacted(request, tmp_path_factory, submitter):
     for table in metastore.tables.values():
         for name, path, _ in table.directories:
             for view in (*views_without(table), View(table.write_ids, metastore.txns), *views_with(table, FIRST_TXN)):
-                done.before[path, view.write_ids] = read_directory(warehouse / path, table.schema, view, insert_only=table.insert_only)
+                done.before[path, view.write_ids] = read_directory(
+                    warehouse / path, table.schema, view, insert_only=table.insert_only
+                )
             txn = FIRST_TXN + len(done.txns)
             done.txns[path] = txn
             try:
                 published = engine.compact(
-                    facts_of(table, database=hive.DATABASE, location=warehouse / table.path, text=table.name == "mm_text"),
+                    facts_of(
+                        table, database=hive.DATABASE, location=warehouse / table.path, text=table.name == "mm_text"
+                    ),
                     name,
                     warehouse / path,
                     request.param,
@@ -92,7 +101,10 @@ def views_without(table):
     for high in range(max(0, ids.high - 9), ids.high):
         opened, aborted = (sorted(one for one in some if one <= high) for some in (ids.opened, ids.aborted))
         lowest = opened[0] if opened else hive.NEVER
-        yield View(f"fx.{table.name}:{high}:{lowest}:{','.join(map(str, opened))}:{','.join(map(str, aborted))}", hive.metastore("before").txns)
+        yield View(
+            f"fx.{table.name}:{high}:{lowest}:{','.join(map(str, opened))}:{','.join(map(str, aborted))}",
+            hive.metastore("before").txns,
+        )
 
 
 def views_with(table, txn):
@@ -104,12 +116,17 @@ def views_with(table, txn):
         left, aborted = sorted(ids.opened - {write_id}), sorted(ids.aborted)
         for gone in (aborted, sorted([*aborted, write_id])):
             lowest = left[0] if left else hive.NEVER
-            yield View(f"fx.{table.name}:{ids.high}:{lowest}:{','.join(map(str, left))}:{','.join(map(str, gone))}", seen)
+            yield View(
+                f"fx.{table.name}:{ids.high}:{lowest}:{','.join(map(str, left))}:{','.join(map(str, gone))}", seen
+            )
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_rows_are_the_same_for_whoever_looks(compacted, name):
-    """Readers who don't see the compaction, the compactor itself, readers who do, and those who come when open writers have ended."""
+    """
+    Readers who don't see the compaction, the compactor itself, readers who do, and those who come when open writers
+    have ended.
+    """
     metastore = hive.metastore("before")
     table = metastore.tables[name]
     for _, path, _ in table.directories:
@@ -122,11 +139,16 @@ def test_rows_are_the_same_for_whoever_looks(compacted, name):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_directories_are_named_as_hive_named_its_own(compacted, name):
-    """The same request on the same files: the same base or deltas (but for the transaction), or a refusal where Hive refused."""
+    """
+    The same request on the same files: the same base or deltas (but for the transaction), or a refusal where Hive
+    refused.
+    """
     table = hive.metastore("before").tables[name]
     for partition, path, _ in table.directories:
         ours = compacted.made[path]
-        expected = HIVE_ERRED.get((name, partition), {}).get(compacted.kind) or made_by_hive(f"after-{compacted.kind}", path)
+        expected = HIVE_ERRED.get((name, partition), {}).get(compacted.kind) or made_by_hive(
+            f"after-{compacted.kind}", path
+        )
         if expected:
             assert not isinstance(ours, RefusedError), f"{path}: {ours}"
             assert {one.split("_v")[0] for one in ours} == expected, path
@@ -149,14 +171,18 @@ def test_hive_reads_the_same_rows(compacted, hive_4, mode):
             continue
         for _, path, _ in table.directories:
             view = next(views_with(table, compacted.txns[path]))
-            rows = hive_4.rows(compacted.warehouse / path, table.schema, view.write_ids, view.txns, mode=mode, buckets=table.buckets)
+            rows = hive_4.rows(
+                compacted.warehouse / path, table.schema, view.write_ids, view.txns, mode=mode, buckets=table.buckets
+            )
             assert rows == compacted.before[path, view.write_ids], path
 
 
 @pytest.mark.hive
 @pytest.mark.parametrize("mode", ["vector", "row"])
 def test_hive_reads_the_same_rows_when_the_old_files_are_gone(compacted, hive_4, mode, tmp_path):
-    """The result stands alone: with nothing but our directories (and what a compaction never covers) the rows are there."""
+    """
+    The result stands alone: with nothing but our directories (and what a compaction never covers) the rows are there.
+    """
     for table in hive.metastore("before").tables.values():
         if table.insert_only or table.name == "types_tsltz":
             continue

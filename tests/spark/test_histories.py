@@ -1,4 +1,7 @@
-"""Random histories with compactions and cleanings between the writes, through the real Spark session; every snapshot on the way keeps its rows."""
+"""
+Random histories with compactions and cleanings between the writes, through the real Spark session; every snapshot on
+the way keeps its rows.
+"""
 
 import pytest
 
@@ -43,7 +46,13 @@ def test_no_snapshot_loses_a_row(tmp_path, submitter, kind, layout, stripes):
 @pytest.mark.parametrize("seed", range(60))
 def test_no_snapshot_loses_a_row_in_long_histories(tmp_path, submitter, seed):
     """Many seeds, longer lives, everything chosen by the seed."""
-    live(built(tmp_path, list(LayoutVersion)[seed % 2]), submitter, seed=1000 + seed, stripes=list(STRIPES)[seed // 2 % 2], steps=60)
+    live(
+        built(tmp_path, list(LayoutVersion)[seed % 2]),
+        submitter,
+        seed=1000 + seed,
+        stripes=list(STRIPES)[seed // 2 % 2],
+        steps=60,
+    )
 
 
 @pytest.mark.hive
@@ -56,5 +65,12 @@ def test_hive_reads_compacted_histories(tmp_path, submitter, request, kind, layo
     table, snapshot = history.table, history.warehouse.snapshot(history.table)
     for name, rows in expected_rows(history.warehouse, table).items():
         for mode in ("vector", "row"):
-            seen = judge.rows(table.directories[name].location, schema_of(table), snapshot.write_ids, snapshot.txns, mode=mode, buckets=table.buckets)
+            seen = judge.rows(
+                table.directories[name].location,
+                schema_of(table),
+                snapshot.write_ids,
+                snapshot.txns,
+                mode=mode,
+                buckets=table.buckets,
+            )
             assert seen == rows, f"{history}: {name}, {mode}\n{history.tale()}"

@@ -14,10 +14,19 @@ pytestmark = pytest.mark.spark
 
 
 def test_pruning_by_the_mixed_files_statistics_loses_no_row(tmp_path):
-    """Stripes of Spark's Java writer and of the C++ writer in one file: every comparison of every column finds the same rows with and without push-down, and groups are really skipped."""
+    """
+    Stripes of Spark's Java writer and of the C++ writer in one file: every comparison of every column finds the same
+    rows with and without push-down, and groups are really skipped.
+    """
     if shutil.which("java") is None:
         missing("Spark needs Java, which isn't installed")
-    ran = subprocess.run([sys.executable, "-m", "tests.spark.pushdown", tmp_path], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.spark.pushdown", tmp_path],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr[-3000:]
     found = json.loads(ran.stdout.splitlines()[-1])
     assert found["differing"] == []

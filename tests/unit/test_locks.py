@@ -37,7 +37,11 @@ def test_those_of_this_tree_fit():
         ('  "click>=8.1,<9",\n', "", list(locks.LOCKS)),
         ('"rich>=13,<16"', '"rich>=14,<16"', list(locks.LOCKS)),
         ('requires-python = ">=3.11"', 'requires-python = ">=3.12"', list(locks.LOCKS)),
-        ('"pytest-timeout>=2.3,<3"', '"pytest-timeout>=2.4,<3"', ["requirements-test.lock", "requirements-lint.lock", "requirements-deploy.lock"]),
+        (
+            '"pytest-timeout>=2.3,<3"',
+            '"pytest-timeout>=2.4,<3"',
+            ["requirements-test.lock", "requirements-lint.lock", "requirements-deploy.lock"],
+        ),
         ('"types-PyYAML"', '"types-PyYAML", "types-tabulate"', ["requirements-lint.lock"]),
         ('description = "', 'description = "x ', []),
     ],

@@ -1,7 +1,9 @@
 """
-Hadoop's own servers for tests: HDFS (one NameNode or two) and YARN, each in one JVM on free ports, its state in a folder given by the caller.
+Hadoop's own servers for tests: HDFS (one NameNode or two) and YARN, each in one JVM on free ports, its state in a
+folder given by the caller.
 
-Built once by Maven and javac below `.tools/`. A server ends with the process that started it, for it reads its commands from a pipe.
+Built once by Maven and javac below `.tools/`. A server ends with the process that started it, for it reads its commands
+from a pipe.
 """
 
 import fcntl
@@ -54,11 +56,31 @@ class HadoopServer:
             write_site(self.conf / "given-site.xml", given)
         self.log = self.folder / f"{kind}.log"
         self._lock = threading.Lock()
-        command = ["java", f"-Xmx{memory}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
-        command += ["-Djava.net.preferIPv4Stack=true", *java, "-cp", f"{home}:{self.conf}:{classpath}", "Servers", kind, str(self.conf), str(self.folder)]
+        command = [
+            "java",
+            f"-Xmx{memory}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "--add-opens=java.base/java.lang=ALL-UNNAMED",
+        ]
+        command += [
+            "-Djava.net.preferIPv4Stack=true",
+            *java,
+            "-cp",
+            f"{home}:{self.conf}:{classpath}",
+            "Servers",
+            kind,
+            str(self.conf),
+            str(self.folder),
+        ]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, encoding="utf-8", cwd=self.folder
+                [*command, *map(str, arguments)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                encoding="utf-8",
+                cwd=self.folder,
             )
         watchdog = threading.Timer(START_SECONDS, self._process.kill)
         watchdog.start()
@@ -138,9 +160,37 @@ def built():
     stamp, classpath = home / "stamp", home / "classpath"
     with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (stamp.exists() and stamp.read_text() == digest and all(map(os.path.exists, classpath.read_text().split(":")))):
-            _run("the jars of Hadoop", ["mvn", "-q", "-B", "-f", SOURCE / "pom.xml", "dependency:build-classpath", f"-Dmdep.outputFile={classpath}"])
-            _run("the servers", ["javac", "-nowarn", "-encoding", "UTF-8", "-cp", classpath.read_text(), "-d", home, SOURCE / "Servers.java"])
+        if not (
+            stamp.exists()
+            and stamp.read_text() == digest
+            and all(map(os.path.exists, classpath.read_text().split(":")))
+        ):
+            _run(
+                "the jars of Hadoop",
+                [
+                    "mvn",
+                    "-q",
+                    "-B",
+                    "-f",
+                    SOURCE / "pom.xml",
+                    "dependency:build-classpath",
+                    f"-Dmdep.outputFile={classpath}",
+                ],
+            )
+            _run(
+                "the servers",
+                [
+                    "javac",
+                    "-nowarn",
+                    "-encoding",
+                    "UTF-8",
+                    "-cp",
+                    classpath.read_text(),
+                    "-d",
+                    home,
+                    SOURCE / "Servers.java",
+                ],
+            )
             (home / "log4j.properties").write_text(_LOGGING)
             stamp.write_text(digest)
     return home, classpath.read_text()

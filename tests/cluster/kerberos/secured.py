@@ -8,7 +8,9 @@ ME = f"compactor@{REALM}"
 
 
 def settings(keytab):
-    """What a cluster with Kerberos says in its core-site.xml and hdfs-site.xml; one principal serves all its daemons."""
+    """
+    What a cluster with Kerberos says in its core-site.xml and hdfs-site.xml; one principal serves all its daemons.
+    """
     servers = {f"dfs.{daemon}.keytab.file": keytab for daemon in ("namenode", "datanode")}
     servers |= {f"dfs.{daemon}.kerberos.principal": f"hdfs/localhost@{REALM}" for daemon in ("namenode", "datanode")}
     return servers | {
@@ -29,7 +31,10 @@ def java(kdc):
 
 
 def hdfs(kdc, folder, kind="hdfs", **more):
-    """A HDFS server of one DataNode that wants tickets and block tokens, and signs what DataNodes send; settings in Python's names."""
+    """
+    A HDFS server of one DataNode that wants tickets and block tokens, and signs what DataNodes send; settings in
+    Python's names.
+    """
     given = settings(kdc.keytab("hdfs/localhost", "HTTP/localhost")) | more
     try:
         return HadoopServer(kind, folder, 1, given=given, java=(java(kdc),))

@@ -1,4 +1,6 @@
-"""HDFS that lets nobody in without Kerberos, with a real KDC: keytab, ticket cache, no ticket, and tickets that run out."""
+"""
+HDFS that lets nobody in without Kerberos, with a real KDC: keytab, ticket cache, no ticket, and tickets that run out.
+"""
 
 import time
 
@@ -6,9 +8,9 @@ import pytest
 
 from compactor.errors import UnreachableError
 from compactor.settings.stores import Hdfs
-from compactor.storage.hdfs import HdfsStorage
+from compactor.storage.hdfs.driver import HdfsStorage
 from compactor.storage.location import split
-from compactor.storage.options import StorageOptions
+from compactor.storage.registry import StorageOptions
 from tests.cluster.hadoop.servers import write_site
 from tests.cluster.kdc import REALM
 from tests.cluster.kerberos.secured import hdfs, works
@@ -30,7 +32,9 @@ def log_in(server, realm):
     """A new driver, whose connection is its own, with these settings."""
 
     def made(**settings):
-        return HdfsStorage(split(server.root), StorageOptions(hdfs=Hdfs(conf_dir=server.conf, rpc_timeout_seconds=20, **settings)))
+        return HdfsStorage(
+            split(server.root), StorageOptions(hdfs=Hdfs(conf_dir=server.conf, rpc_timeout_seconds=20, **settings))
+        )
 
     return made
 
@@ -54,12 +58,18 @@ def refused(driver, location):
 
 
 def expired(seconds):
-    """Wait until a ticket of so many seconds that was given before is over; the library doesn't use one's last moments, and a server allows for clocks."""
+    """
+    Wait until a ticket of so many seconds that was given before is over; the library doesn't use one's last moments,
+    and a server allows for clocks.
+    """
     time.sleep(seconds + 1)  # there is no event: a ticket's end is a time
 
 
 def test_by_keytab(log_in, directory, keytab, tmp_path):
-    """The driver lists, writes, reads and renames as the keytab's principal, without any ticket beforehand; nothing is left in the default cache."""
+    """
+    The driver lists, writes, reads and renames as the keytab's principal, without any ticket beforehand; nothing is
+    left in the default cache.
+    """
     assert works(log_in(principal=f"compactor@{REALM}", keytab=keytab), directory) == "compactor"
     assert not (tmp_path / "default").exists()
 
@@ -104,7 +114,10 @@ def test_a_ticket_that_comes_late(log_in, realm, directory, keytab, tmp_path):
 
 
 def test_a_ticket_that_runs_out_in_the_cache(log_in, server, realm, directory, tmp_path):
-    """A connection outlives its ticket; the next one is refused until there is a new ticket, and then the same driver goes on."""
+    """
+    A connection outlives its ticket; the next one is refused until there is a new ticket, and then the same driver goes
+    on.
+    """
     short = realm.keytab("short", life=f"{LIFE} sec")
     realm.login("short", short, tmp_path / "cache")
     driver = log_in(principal=f"short@{REALM}", ticket_cache=str(tmp_path / "cache"))
@@ -139,7 +152,9 @@ def test_a_stale_ticket_of_our_own_in_the_default_cache(log_in, realm, directory
 
 
 def test_without_the_kdc(log_in, realm, directory, keytab, tmp_path):
-    """A ticket that is there is used; a keytab alone is of no use until the KDC is back, and then the same driver works."""
+    """
+    A ticket that is there is used; a keytab alone is of no use until the KDC is back, and then the same driver works.
+    """
     realm.login("compactor", keytab, tmp_path / "cache")
     works(log_in(principal=f"compactor@{REALM}", ticket_cache=str(tmp_path / "cache")), directory)
     driver = log_in(principal=f"compactor@{REALM}", keytab=keytab)
@@ -156,8 +171,14 @@ def test_a_configuration_without_kerberos(server, tmp_path, monkeypatch):
     """One line says at once what is wrong, whoever says where the NameNode is; hdfs-native would try for minutes."""
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     write_site(tmp_path / "core-site.xml", {"fs.defaultFS": server.root})
-    write_site(tmp_path / "hdfs-site.xml", {"dfs.ha.namenodes.ns1": "nn1", "dfs.namenode.rpc-address.ns1.nn1": server.root.removeprefix("hdfs://")})
+    write_site(
+        tmp_path / "hdfs-site.xml",
+        {"dfs.ha.namenodes.ns1": "nn1", "dfs.namenode.rpc-address.ns1.nn1": server.root.removeprefix("hdfs://")},
+    )
     for location, conf in ((server.root, tmp_path), ("hdfs://ns1", tmp_path), (server.root, None)):
         driver = HdfsStorage(split(location), StorageOptions(hdfs=Hdfs(conf_dir=conf)))
-        with pytest.raises(UnreachableError, match=r"the NameNode at .* wants Kerberos, but .* kerberos as hadoop.security.authentication: set hdfs.conf_dir"):
+        with pytest.raises(
+            UnreachableError,
+            match=r"the NameNode at .* wants Kerberos, but .* kerberos as hadoop.security.authentication: set hdfs.conf_dir",
+        ):
             driver.exists(f"{location}/warehouse")

@@ -1,4 +1,7 @@
-"""Compactions on a YARN with Kerberos, over a HDFS with Kerberos: by keytab in each way to run Spark, and as somebody else; what is left running is ended so, too."""
+"""
+Compactions on a YARN with Kerberos, over a HDFS with Kerberos: by keytab in each way to run Spark, and as somebody
+else; what is left running is ended so, too.
+"""
 
 import itertools
 import os
@@ -9,13 +12,13 @@ import hdfs_native
 import pytest
 from structlog.testing import capture_logs
 
-from compactor.engine import left_over
-from compactor.engine.left_over import by_keytab, end_on_yarn
-from compactor.engine.session import SparkSubmitter
-from compactor.engine.submit import BrokenDownError, JobName
-from compactor.engine.submit_mode import ApplicationSubmitter
 from compactor.errors import CompactorError, UnreachableError
-from compactor.storage.hdfs_tokens import VARIABLE
+from compactor.spark.application import orphans
+from compactor.spark.application.orphans import by_keytab, end_on_yarn
+from compactor.spark.application.submitter import ApplicationSubmitter
+from compactor.spark.session.session import SparkSubmitter
+from compactor.spark.submitter import BrokenDownError, JobName
+from compactor.storage.hdfs.tokens import VARIABLE
 from compactor.storage.location import join, split
 from compactor.storage.registry import storage_for
 from tests.cluster import yarn as yarn_module
@@ -37,7 +40,11 @@ YARN = f"yarn/localhost@{REALM}"
 def yarn_server(kdc, tmp_path_factory):
     """YARN and HDFS, of which we are the superuser and may be anybody."""
     own = str(kdc.keytab("yarn/localhost"))
-    more = {f"yarn.{daemon}.{key}": value for daemon in ("resourcemanager", "nodemanager") for key, value in (("principal", YARN), ("keytab", own))}
+    more = {
+        f"yarn.{daemon}.{key}": value
+        for daemon in ("resourcemanager", "nodemanager")
+        for key, value in (("principal", YARN), ("keytab", own))
+    }
     more |= {f"hadoop.proxyuser.compactor.{what}": "*" for what in ("hosts", "groups")}
     more |= {"hadoop.user.group.static.mapping.overrides": "compactor=supergroup;ann=users"}
     with hdfs(kdc, tmp_path_factory.mktemp("hdfs"), **more) as server:
@@ -67,8 +74,13 @@ class Cluster(yarn_module.Yarn):
 
     def settings(self, **spark):
         """Ours; processes in the cluster know the realm, but no Python does."""
-        conf = yarn_module.SMALL | {f"spark.{where}.extraJavaOptions": java(self._realm) for where in ("driver", "executor", "yarn.am")}
-        return settings(spark={"master": "yarn", "queue": "default", "conf": conf} | spark, hdfs={"conf_dir": str(self.conf)} | self.login)
+        conf = yarn_module.SMALL | {
+            f"spark.{where}.extraJavaOptions": java(self._realm) for where in ("driver", "executor", "yarn.am")
+        }
+        return settings(
+            spark={"master": "yarn", "queue": "default", "conf": conf} | spark,
+            hdfs={"conf_dir": str(self.conf)} | self.login,
+        )
 
 
 @pytest.fixture
@@ -91,7 +103,12 @@ def directory(cluster):
 
 def give(cluster, location, user):
     """Give a directory to somebody."""
-    client = hdfs_native.Client(cluster.server.root, config_dir=str(cluster.conf), kerberos_principal=ME, kerberos_keytab=cluster.login["keytab"])
+    client = hdfs_native.Client(
+        cluster.server.root,
+        config_dir=str(cluster.conf),
+        kerberos_principal=ME,
+        kerberos_keytab=cluster.login["keytab"],
+    )
     client.set_owner(split(location).path, user, "users")
 
 
@@ -112,16 +129,24 @@ def compacted(warehouse, directory, submitter, **how):
 
 @pytest.mark.parametrize("deploy_mode", ["client", "cluster"])
 def test_an_application_by_keytab(warehouse, directory, cluster, deploy_mode):
-    """Rows are as before; tasks, and a driver in the cluster, reached HDFS by what Spark had been given for them, under the same name."""
+    """
+    Rows are as before; tasks, and a driver in the cluster, reached HDFS by what Spark had been given for them, under
+    the same name.
+    """
     given = cluster.settings(mode="submit", deploy_mode=deploy_mode, **cluster.login)
-    found = compacted(warehouse, directory, ApplicationSubmitter(given), settings=given, entry_id=61, attempt=deploy_mode)
+    found = compacted(
+        warehouse, directory, ApplicationSubmitter(given), settings=given, entry_id=61, attempt=deploy_mode
+    )
     assert found == {"compactor"}
     assert cluster.application(f"compactor-61.{deploy_mode}") == ("compactor", "FINISHED", "SUCCEEDED")
 
 
 @pytest.mark.usefixtures("no_session")
 def test_a_session_by_keytab(warehouse, directory, cluster):
-    """One application for many compactions; tasks have no realm to log in to, but tokens that came with them, newer than those of their container one day."""
+    """
+    One application for many compactions; tasks have no realm to log in to, but tokens that came with them, newer than
+    those of their container one day.
+    """
     given = cluster.settings(mode="session", **cluster.login)
     submitter = SparkSubmitter(given)
     realm_there, tokens_there = submitter.run(JobName("n", "1.a"), os.getenv, ["KRB5_CONFIG", VARIABLE])
@@ -131,7 +156,10 @@ def test_a_session_by_keytab(warehouse, directory, cluster):
 
 
 def test_as_somebody_else(warehouse, directory, cluster):
-    """By our keytab an application of the compaction's user: tasks write as that user, whose directory it is; the driver is here, and us."""
+    """
+    By our keytab an application of the compaction's user: tasks write as that user, whose directory it is; the driver
+    is here, and us.
+    """
     give(cluster, directory, "ann")
     given = cluster.settings(mode="submit", deploy_mode="client", proxy_user=True, **cluster.login)
     how = {"settings": given, "entry_id": 62, "attempt": "a", "run_as": "ann"}
@@ -158,7 +186,7 @@ def test_what_is_left_is_ended_by_keytab(cluster, directory, monkeypatch):
     try:
         until(lambda: submitter.application(job), "there")
         with monkeypatch.context() as patch, capture_logs() as lines:
-            patch.setattr(left_over, "_CLI_SECONDS", 20)
+            patch.setattr(orphans, "_CLI_SECONDS", 20)
             assert end_on_yarn([job.key], None, os.environ) == []
         assert "set spark.principal and spark.keytab" in str(lines)
         assert end_on_yarn([job.key], None, os.environ | by_keytab(given.spark)) == [submitter.application(job)]

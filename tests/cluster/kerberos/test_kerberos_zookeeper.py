@@ -1,4 +1,7 @@
-"""ZooKeeper by SASL with real tickets: whose our nodes are, who is elected, and what is said and done without a ticket, with one that ran out, and by the wrong one."""
+"""
+ZooKeeper by SASL with real tickets: whose our nodes are, who is elected, and what is said and done without a ticket,
+with one that ran out, and by the wrong one.
+"""
 
 import gc
 import importlib.util
@@ -23,7 +26,9 @@ from tests.needs import missing
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(240),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # kazoo leaves sockets open when a handshake fails
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),  # kazoo leaves sockets open when a handshake fails
 ]
 LIFE = 12
 """Seconds that a short ticket is valid."""
@@ -40,15 +45,23 @@ def _sockets_closed():
 
 @pytest.fixture(scope="module")
 def start(kdc):
-    """Servers that take tickets for zookeeper/localhost, and know a principal by its first part and realm; more lines of zoo.cfg."""
+    """
+    Servers that take tickets for zookeeper/localhost, and know a principal by its first part and realm; more lines of
+    zoo.cfg.
+    """
     for module in ("puresasl", "kerberos"):
         if importlib.util.find_spec(module) is None:
             missing(f"the Python package {module} isn't installed (it is compiled: gcc, and Debian's libkrb5-dev)")
     keytab = kdc.keytab("zookeeper/localhost")
     jaas = kdc.folder / "jaas.conf"
-    login = f'useKeyTab=true keyTab="{keytab}" storeKey=true useTicketCache=false principal="zookeeper/localhost@{REALM}"'
+    login = (
+        f'useKeyTab=true keyTab="{keytab}" storeKey=true useTicketCache=false principal="zookeeper/localhost@{REALM}"'
+    )
     jaas.write_text(f"Server {{ com.sun.security.auth.module.Krb5LoginModule required {login}; }};\n", encoding="utf-8")
-    extra = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider", "kerberos.removeHostFromPrincipal": "true"}
+    extra = {
+        "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "kerberos.removeHostFromPrincipal": "true",
+    }
 
     def started(folder, **more):
         return zookeeper(folder, extra=extra | more, java=(f"-Djava.security.auth.login.config={jaas}", java(kdc)))
@@ -74,7 +87,9 @@ def named(servers):
 def keytabs(kdc):
     """Of the daemons on two hosts, of somebody else, and of one whose tickets are short."""
     names = ("compactor/one", "compactor/two", "other/one")
-    return {name: kdc.keytab(name) for name in names} | {"compactor/short": kdc.keytab("compactor/short", life=f"{LIFE} sec")}
+    return {name: kdc.keytab(name) for name in names} | {
+        "compactor/short": kdc.keytab("compactor/short", life=f"{LIFE} sec")
+    }
 
 
 @pytest.fixture
@@ -97,7 +112,9 @@ def members(tmp_path):
     def printed(hosts, root="/compactor", **settings):
         section = {"hosts": hosts, "root": root, **settings}
         config = tmp_path / "cli.json"
-        config.write_text(json.dumps({"database": {"url": f"sqlite:///{tmp_path}/none.db"}, "zookeeper": section}), encoding="utf-8")
+        config.write_text(
+            json.dumps({"database": {"url": f"sqlite:///{tmp_path}/none.db"}, "zookeeper": section}), encoding="utf-8"
+        )
         answer = CliRunner().invoke(cli, ["--config", str(config), "-o", "tsv", "members"])
         return answer.exit_code, answer.output.rstrip("\n")
 
@@ -105,7 +122,10 @@ def members(tmp_path):
 
 
 def test_what_a_daemon_creates_is_its_principals(servers, log_in, members):
-    """It leads, and every node below its root is its principal's alone: nobody without a ticket, or with another one, reads, writes, adds or deletes there."""
+    """
+    It leads, and every node below its root is its principal's alone: nobody without a ticket, or with another one,
+    reads, writes, adds or deletes there.
+    """
     log_in("compactor/one")
     with party(servers, **BY_TICKET) as those:
         first = those.join("first")
@@ -114,7 +134,9 @@ def test_what_a_daemon_creates_is_its_principals(servers, log_in, members):
         nodes = list(below(first._client, root))
         assert len(nodes) > 5
         for node in nodes:
-            assert [(acl.id.scheme, acl.id.id, acl.acl_list) for acl in first._client.get_acls(node)[0]] == [("sasl", f"compactor@{REALM}", ["ALL"])], node
+            assert [(acl.id.scheme, acl.id.id, acl.acl_list) for acl in first._client.get_acls(node)[0]] == [
+                ("sasl", f"compactor@{REALM}", ["ALL"])
+            ], node
         code, said = members(servers.hosts, root, **BY_TICKET)
         assert (code, len(said.splitlines())) == (0, 2)
         log_in("other/one")
@@ -133,7 +155,10 @@ def test_what_a_daemon_creates_is_its_principals(servers, log_in, members):
                         stranger.delete(node)
             stranger.stop()
             stranger.close()
-        assert members(servers.hosts, root, **BY_TICKET) == (2, f"error: zookeeper.auth: the ticket's principal isn't allowed to do that below {root}")
+        assert members(servers.hosts, root, **BY_TICKET) == (
+            2,
+            f"error: zookeeper.auth: the ticket's principal isn't allowed to do that below {root}",
+        )
         second = those.join("second")
         refused = f"nothing new is begun: ZooKeeper doesn't let us write below {root}: it belongs to another user"
         until(lambda: second.why_not_start() == refused, "told whose it is")
@@ -147,7 +172,10 @@ def below(client, node):
 
 
 def test_two_daemons_elect_one(servers, log_in):
-    """Each with the ticket of its own host's principal, which the servers take for one user: the second stands by, and leads when the first has gone."""
+    """
+    Each with the ticket of its own host's principal, which the servers take for one user: the second stands by, and
+    leads when the first has gone.
+    """
     log_in("compactor/one")
     with party(servers, **BY_TICKET) as those:
         first = those.join("first")
@@ -182,8 +210,8 @@ def test_by_another_name_than_the_principals(servers, log_in, members):
 
 def test_a_ticket_that_runs_out_and_is_renewed(servers, realm, log_in, members):
     """
-    Who is connected goes on without a valid ticket. When the server was away they are not let in, with one line, nor is the command line; with a new ticket in the
-    cache they lead again, in a new term, without a restart of theirs.
+    Who is connected goes on without a valid ticket. When the server was away they are not let in, with one line, nor is
+    the command line; with a new ticket in the cache they lead again, in a new term, without a restart of theirs.
     """
     cache = log_in("compactor/short")
     with party(servers, **BY_TICKET) as those, capture_logs() as said:
@@ -205,7 +233,10 @@ def test_a_ticket_that_runs_out_and_is_renewed(servers, realm, log_in, members):
 
 
 def test_servers_that_let_in_nobody_else(start, log_in, members, tmp_path):
-    """With `sessionRequireClientSASLAuth` a ticket leads, and who comes without SASL is told by which settings to come, on the command line and as a daemon."""
+    """
+    With `sessionRequireClientSASLAuth` a ticket leads, and who comes without SASL is told by which settings to come, on
+    the command line and as a daemon.
+    """
     log_in("compactor/one")
     with start(tmp_path / "zookeeper", sessionRequireClientSASLAuth="true") as strict:
         with party(named(strict), **BY_TICKET) as those:

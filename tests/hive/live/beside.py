@@ -21,7 +21,11 @@ from tests.hive.server.jars import PROJECT
 
 PATIENCE = 120.0
 SETTINGS = {
-    "initiator": {"interval_seconds": 0.5, "full_scan_seconds": 5, "thresholds": {"delta_count": 1, "delta_ratio": 0.01, "aborted_count": 1}},
+    "initiator": {
+        "interval_seconds": 0.5,
+        "full_scan_seconds": 5,
+        "thresholds": {"delta_count": 1, "delta_ratio": 0.01, "aborted_count": 1},
+    },
     "worker": {"threads": 2, "poll_seconds": 0.2},
     "cleaner": {"interval_seconds": 0.3, "retention_seconds": 0, "listing_wait_seconds": 0},
     "housekeeper": {"enabled": "always", "interval_seconds": 1},
@@ -40,7 +44,9 @@ class Beside:
         self._catalog = psycopg.connect(hive.database, autocommit=True)
         self._told: list[dict[str, dict[str, object]]] = []
         self._write()
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {"PYTHONPATH": str(PROJECT)}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {
+            "PYTHONPATH": str(PROJECT)
+        }
         tied = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -100,8 +106,15 @@ class Beside:
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def told_of(self, table: str) -> str:
-        """What it logged last of tables of this name, what is queued and finished for them, and who is there: to find out how a difference came about."""
-        told = [" ".join(f"{key}={value}" for key, value in one.items()) for one in self.events() if table in str(one.get("table", "")).split(".")]
+        """
+        What it logged last of tables of this name, what is queued and finished for them, and who is there: to find out
+        how a difference came about.
+        """
+        told = [
+            " ".join(f"{key}={value}" for key, value in one.items())
+            for one in self.events()
+            if table in str(one.get("table", "")).split(".")
+        ]
         with psycopg.connect(self.hive.database) as connection:
             rows = [
                 f"{name}: {row}"
@@ -114,13 +127,21 @@ class Beside:
     def waiting(self) -> int:
         """Entries that no worker has finished, or no cleaner."""
         with psycopg.connect(self.hive.database) as connection:
-            row = connection.execute(f"select count(*) from {self._name('compaction_queue')} where {self._name('cq_state')} in ('i', 'w', 'r')").fetchone()
+            row = connection.execute(
+                f"select count(*) from {self._name('compaction_queue')} where {self._name('cq_state')} in ('i', 'w', 'r')"
+            ).fetchone()
         return int(row[0]) if row else 0
 
     def finished(self) -> Counter[str]:
-        """Compactions of databases that are there and that ended, by who worked on them, and state: "s" succeeded, "c" refused; "f" failed, and "a" aborted, with the reason."""
+        """
+        Compactions of databases that are there and that ended, by who worked on them, and state: "s" succeeded, "c"
+        refused; "f" failed, and "a" aborted, with the reason.
+        """
         names = ", ".join(
-            self._name(name) for name in ("cc_hadoop_job_id", "cc_worker_id", "cc_state", "cc_error_message")[: 4 if self.hive.version == "4" else 3]
+            self._name(name)
+            for name in ("cc_hadoop_job_id", "cc_worker_id", "cc_state", "cc_error_message")[
+                : 4 if self.hive.version == "4" else 3
+            ]
         )
         with psycopg.connect(self.hive.database) as connection:
             rows = connection.execute(f"select {names} from {self._name('completed_compactions')}").fetchall()
@@ -136,15 +157,27 @@ class Beside:
         return None if row is None else _path(row[0])
 
     def requests(self, databases: tuple[str, ...], *, ended: bool) -> list[Path]:
-        """Directories of what was dropped there that Hive 4 has left to the Cleaner, and that it has removed, or not."""
-        names = ("COMPLETED_COMPACTIONS", "CC_TBLPROPERTIES", "CC_DATABASE") if ended else ("COMPACTION_QUEUE", "CQ_TBLPROPERTIES", "CQ_DATABASE")
-        rows = self._catalog.execute('select "{1}" from "{0}" where "{2}" = any(%s)'.format(*names), (list(databases),)).fetchall()
+        """
+        Directories of what was dropped there that Hive 4 has left to the Cleaner, and that it has removed, or not.
+        """
+        names = (
+            ("COMPLETED_COMPACTIONS", "CC_TBLPROPERTIES", "CC_DATABASE")
+            if ended
+            else ("COMPACTION_QUEUE", "CQ_TBLPROPERTIES", "CQ_DATABASE")
+        )
+        rows = self._catalog.execute(
+            'select "{1}" from "{0}" where "{2}" = any(%s)'.format(*names), (list(databases),)
+        ).fetchall()
         found = (re.search(r"8:location\d+:(.*)", row[0] or "") for row in rows)
         return [_path(one[1]) for one in found if one]
 
     def removed(self) -> set[Path]:
         """Directories of what was dropped that our daemon removed."""
-        return {_path(str(one["location"])) for one in self.events() if one.get("event") == "removed the directory of what was dropped"}
+        return {
+            _path(str(one["location"]))
+            for one in self.events()
+            if one.get("event") == "removed the directory of what was dropped"
+        }
 
     def catalogued(self, place: Path) -> bool:
         """Whether a table or partition is there."""
@@ -195,7 +228,9 @@ def _path(location: str) -> Path:
 
 def _ended(job: str | None, worker: str | None, state: str, message: str | None = None) -> str:
     hives = (job or "").startswith("job_") or not (worker or "compactor-").startswith("compactor-")
-    return f"compactions{' by Hive' if hives else ''} {state}" + (f" ({' '.join(message.split())[:100]})" if message and state in "fa" else "")
+    return f"compactions{' by Hive' if hives else ''} {state}" + (
+        f" ({' '.join(message.split())[:100]})" if message and state in "fa" else ""
+    )
 
 
 @contextlib.contextmanager

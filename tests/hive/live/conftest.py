@@ -45,7 +45,15 @@ class Pair:
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def histories(
-        self, name: str, seed: int, statements: int, hours: float, *, values: list[str | None] = VALUES, forgets: bool = False, both: bool = False
+        self,
+        name: str,
+        seed: int,
+        statements: int,
+        hours: float,
+        *,
+        values: list[str | None] = VALUES,
+        forgets: bool = False,
+        both: bool = False,
     ) -> Counter[str]:
         """
         One after the other, until there were so many statements and hours; what was done in them.
@@ -79,9 +87,18 @@ class Pair:
             seed += 1
         return counts
 
-    def _history(self, seed: int, values: list[str | None], *, forgets: bool, both: bool, patient: bool = False) -> History:
+    def _history(
+        self, seed: int, values: list[str | None], *, forgets: bool, both: bool, patient: bool = False
+    ) -> History:
         number = next(self.numbers)
-        world = World(seed, self.hive.version, str(self.folder / f"places {number}"), (f"h{number}", f"own{number}"), values, forgets=forgets)
+        world = World(
+            seed,
+            self.hive.version,
+            str(self.folder / f"places {number}"),
+            (f"h{number}", f"own{number}"),
+            values,
+            forgets=forgets,
+        )
         return History(self.hive, self.readers, self.daemon, world, patient=patient, both=both)
 
     def _play(self, history: History, steps: list[Step], most: int) -> None:
@@ -109,7 +126,9 @@ class Pair:
             return False
 
         left, plays = shrink(steps, difference.root, fails, SHRINK_SECONDS)
-        return f"shrunk to {len(left)} steps in {plays} plays:\n" + (last[0] if last else "it didn't fail again when played step by step")
+        return f"shrunk to {len(left)} steps in {plays} plays:\n" + (
+            last[0] if last else "it didn't fail again when played step by step"
+        )
 
     def _drop(self, history: History) -> None:
         for database in history.world.databases:
@@ -142,5 +161,8 @@ def pair(postgres, tmp_path_factory):  # noqa: F811
 
 @pytest.fixture
 def ascii_values():
-    """Values of partitions where Hive compacts as well: its own compactor loses the rows of others (MRCompactor writes a path's low bytes only)."""
+    """
+    Values of partitions where Hive compacts as well: its own compactor loses the rows of others (MRCompactor writes a
+    path's low bytes only).
+    """
     return ASCII_VALUES

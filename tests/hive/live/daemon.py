@@ -1,7 +1,9 @@
 """
-The program that a live history runs beside Hive: the whole daemon, but that tasks run in its own process instead of on Spark.
+The program that a live history runs beside Hive: the whole daemon, but that tasks run in its own process instead of on
+Spark.
 
-Tasks then take milliseconds, so more compactions and cleanings meet more statements. That Spark does the same is shown by tests/spark and tests/cluster.
+Tasks then take milliseconds, so more compactions and cleanings meet more statements. That Spark does the same is shown
+by tests/spark and tests/cluster.
 """
 
 import sys

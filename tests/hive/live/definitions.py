@@ -1,4 +1,7 @@
-"""Statements of a live history that make, change and drop tables and partitions, or ask for a compaction: each with what it does to the model. Pure."""
+"""
+Statements of a live history that make, change and drop tables and partitions, or ask for a compaction: each with what
+it does to the model. Pure.
+"""
 
 import random
 
@@ -19,7 +22,16 @@ def create(world: World, step: Step, draw: random.Random) -> Action:
     keys = draw.choice([[], [], [("p", "string")], [("p", "string"), ("q", "int")]])
     place = f"{world.places}/{step.root}" if draw.random() < 0.15 else None
     more = [(f"x{number}", draw.choice(ADDED)) for number in range(draw.choice([0, 0, 1, 2]))]
-    table = Table(step.root, draw.choice(world.databases), step.root, style, buckets, columns=[*COLUMNS, *more], keys=keys, place=place)
+    table = Table(
+        step.root,
+        draw.choice(world.databases),
+        step.root,
+        style,
+        buckets,
+        columns=[*COLUMNS, *more],
+        keys=keys,
+        place=place,
+    )
     columns = ", ".join(f"{name} {kind}" for name, kind in table.columns)
     parts = f" partitioned by ({', '.join(f'{name} {kind}' for name, kind in keys)})" if keys else ""
     clustered = f" clustered by (id) into {buckets} buckets" if buckets else ""
@@ -36,12 +48,19 @@ def truncate(world: World, step: Step, table: Table, draw: random.Random) -> Act
     def effect() -> None:
         table.clear(key)
 
-    undone = (lambda: None) if world.soft("truncate") else effect  # removed are the files, or an empty base has an id that is aborted
-    return Action(table, f"truncate table {table.full_name}{f' {partition(table, key)}' if key else ''}", effect, undone)
+    undone = (
+        (lambda: None) if world.soft("truncate") else effect
+    )  # removed are the files, or an empty base has an id that is aborted
+    return Action(
+        table, f"truncate table {table.full_name}{f' {partition(table, key)}' if key else ''}", effect, undone
+    )
 
 
 def ctas(world: World, step: Step, table: Table, draw: random.Random) -> Action:
-    """Of Hive 3.1 no table with partitions, of no release one with buckets. When it is rolled back at its end the table is there, without rows."""
+    """
+    Of Hive 3.1 no table with partitions, of no release one with buckets. When it is rolled back at its end the table is
+    there, without rows.
+    """
     style = draw.choices(["full", "insert-only"], [65, 35])[0]
     keys = table.keys[-1:] if world.version == "4" and draw.random() < 0.6 else []
     name, columns = f"t{step.number}", [*table.columns, *table.keys][: len(table.columns) + len(table.keys) - len(keys)]
@@ -69,7 +88,13 @@ def add_column(world: World, step: Step, table: Table, draw: random.Random) -> A
         for number, row in table.rows.items():
             table.rows[number] = (*row[:width], None, *row[width:])
 
-    return Action(table, f"alter table {table.full_name} add columns ({name} {kind}){' cascade' if table.keys else ''}", effect, effect, keeps=False)
+    return Action(
+        table,
+        f"alter table {table.full_name} add columns ({name} {kind}){' cascade' if table.keys else ''}",
+        effect,
+        effect,
+        keeps=False,
+    )
 
 
 def widen_column(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
@@ -120,7 +145,10 @@ def drop_partition(world: World, step: Step, table: Table, draw: random.Random) 
 
 
 def rename_partition(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
-    key, new = draw_key(world, table, draw, known=True), tuple(draw.choice(["Moved", "moved on", "m:v"]) if kind == "string" else "7" for _, kind in table.keys)
+    key, new = (
+        draw_key(world, table, draw, known=True),
+        tuple(draw.choice(["Moved", "moved on", "m:v"]) if kind == "string" else "7" for _, kind in table.keys),
+    )
     if not table.partitions or None in key or new in table.partitions:
         return None
 
@@ -130,7 +158,13 @@ def rename_partition(world: World, step: Step, table: Table, draw: random.Random
         table.partitions.add(new)
         table.put(moved)
 
-    return Action(table, f"alter table {table.full_name} {partition(table, key)} rename to {partition(table, new)}", effect, effect, refused=True)
+    return Action(
+        table,
+        f"alter table {table.full_name} {partition(table, key)} rename to {partition(table, new)}",
+        effect,
+        effect,
+        refused=True,
+    )
 
 
 def migrate(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
@@ -140,7 +174,9 @@ def migrate(world: World, step: Step, table: Table, draw: random.Random) -> Acti
     def effect() -> None:
         table.style, table.migrated = "full", True
 
-    return Action(table, f"alter table {table.full_name} set tblproperties ('transactional'='true')", effect, effect, keeps=False)
+    return Action(
+        table, f"alter table {table.full_name} set tblproperties ('transactional'='true')", effect, effect, keeps=False
+    )
 
 
 def leave_open(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
@@ -155,4 +191,6 @@ def compact(world: World, step: Step, table: Table, draw: random.Random) -> Acti
     if None in key:
         return None
     into = f" {partition(table, key)}" if table.keys else ""
-    return Action(table, f"alter table {table.full_name}{into} compact '{draw.choice(['major', 'minor'])}'", refused=True)
+    return Action(
+        table, f"alter table {table.full_name}{into} compact '{draw.choice(['major', 'minor'])}'", refused=True
+    )

@@ -1,8 +1,10 @@
 """
-One live history: statement by statement through HiveServer2, while our daemon compacts and cleans; after each, Hive is asked for every row.
+One live history: statement by statement through HiveServer2, while our daemon compacts and cleans; after each, Hive is
+asked for every row.
 
-What must hold: the rows are the model's; a table that no statement changed reads the same, ROW__IDs too, however often it was compacted and cleaned in between; a reader and a writer that
-were held midway end as if nothing had happened; no statement fails but those made to.
+What must hold: the rows are the model's; a table that no statement changed reads the same, ROW__IDs too, however often
+it was compacted and cleaned in between; a reader and a writer that were held midway end as if nothing had happened; no
+statement fails but those made to.
 """
 
 import contextlib
@@ -29,17 +31,32 @@ from tests.hive.server.hive import HiveError, HiveServer, Hold
 STATEMENT_SECONDS = 240
 HELD_SECONDS = 1.5
 """How long a reader or writer is held while our daemon works."""
-_REFUSED = ("Error while compiling", "SemanticException", "not allowed", "ParseException", "InvalidOperationException", "Unable to alter", "Unable to rename")
+_REFUSED = (
+    "Error while compiling",
+    "SemanticException",
+    "not allowed",
+    "ParseException",
+    "InvalidOperationException",
+    "Unable to alter",
+    "Unable to rename",
+)
 READ_AGAIN = 10
 """Times at most."""
 EXCUSED = 12
-"""How often in a history a directory may go while Hive lists; once where our Cleaner waits for those who may be listing: it looks twice, and there are milliseconds in between."""
+"""
+How often in a history a directory may go while Hive lists; once where our Cleaner waits for those who may be listing:
+it looks twice, and there are milliseconds in between.
+"""
 MIDWAY = re.compile(r"/(base|delta|delete_delta)_[0-9_v]+(/_[a-z_]+)? does not exist")
-"""A directory, not a file with rows, was gone when it was to be listed: it may be one that the statement doesn't need."""
+"""
+A directory, not a file with rows, was gone when it was to be listed: it may be one that the statement doesn't need.
+"""
 _MANIFEST = re.compile(r"Malformed ORC file .*?/-tmp\.[^/ ]*/[^/ ]*\.manifest")
 """Where a table has no base Hive 4.0.1 takes the manifests of a running INSERT for original files when it reads."""
 _REPEATED = re.compile(r"Two readers for .*?/(delete_delta_\d+_\d+)/bucket_")
-"""Delete events that stand in several files of a directory that Hive 3.1's own minor compaction wrote (docs/testing.md)."""
+"""
+Delete events that stand in several files of a directory that Hive 3.1's own minor compaction wrote (docs/testing.md).
+"""
 _LOADED = pa.schema([("id", pa.int32()), ("v", pa.string()), ("n", pa.decimal128(12, 3)), ("t", pa.timestamp("ns"))])
 
 _POINTS = {
@@ -93,8 +110,24 @@ class History:
         both: Hive's own Cleaner runs too.
     """
 
-    def __init__(self, hive: HiveServer, readers: HiveServer, daemon: Beside, world: World, *, patient: bool = False, both: bool = False) -> None:
-        self.hive, self.readers, self.daemon, self.world, self.patient, self.both = hive, readers, daemon, world, patient, both
+    def __init__(
+        self,
+        hive: HiveServer,
+        readers: HiveServer,
+        daemon: Beside,
+        world: World,
+        *,
+        patient: bool = False,
+        both: bool = False,
+    ) -> None:
+        self.hive, self.readers, self.daemon, self.world, self.patient, self.both = (
+            hive,
+            readers,
+            daemon,
+            world,
+            patient,
+            both,
+        )
         self.said: list[tuple[str, str]] = []
         self.counts: Counter[str] = Counter()
         self._open: list[tuple[int, int, str]] = []
@@ -184,7 +217,9 @@ class History:
         self._excuses += 1
         waits = waits and self.world.listing_wait > 0 and self.world.version == "4" and not self.world.lockless
         if self._excuses > (1 if waits else EXCUSED):
-            raise Difference(root, f"{what}, the {self._excuses}th such excuse of a history: {why}\n{self._evidence(root)}")
+            raise Difference(
+                root, f"{what}, the {self._excuses}th such excuse of a history: {why}\n{self._evidence(root)}"
+            )
 
     def _removed(self) -> None:
         """What was dropped and left to the Cleaner has gone, but what the catalog has again."""
@@ -194,10 +229,15 @@ class History:
         left = [place for place in removed if place.exists() and not self.daemon.catalogued(place)]
         if self.both:  # Hive's own Cleaner doesn't wait for a DROP's transaction, whose base then appears after it
             ours = self.daemon.removed()
-            self.counts["directories that Hive's Cleaner removed before their DROP had ended"] += sum(place not in ours for place in left)
+            self.counts["directories that Hive's Cleaner removed before their DROP had ended"] += sum(
+                place not in ours for place in left
+            )
             left = [place for place in left if place in ours]
         if waiting or left:
-            raise Difference("", f"left of what was dropped: {waiting} not removed, {left} said to be removed\n{self.daemon.told_of('')}")
+            raise Difference(
+                "",
+                f"left of what was dropped: {waiting} not removed, {left} said to be removed\n{self.daemon.told_of('')}",
+            )
 
     def _end_open(self, step: Step | None) -> None:
         """End transactions that were open for five steps, and those whose locks a statement would wait for."""
@@ -215,13 +255,25 @@ class History:
         key = [value for value in action.key if value is not None]
         command = self.hive.java("Stream", table.database, table.name, *key)
         text = "\n".join(action.stream) + "\n"
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, cwd=self.hive.folder, timeout=STATEMENT_SECONDS)
+        done = subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.hive.folder,
+            timeout=STATEMENT_SECONDS,
+        )
         died = action.stream[-1] == "die"
         if done.returncode != (9 if died else 0):
             raise Difference(table.root, f"streaming failed: {action.stream}\n{done.stderr[-3000:]}")
         if died:
             known = {txn for txn, _, _ in self._open}
-            self._open += [(txn, step.number - 1_000_000, table.root) for txn in self.daemon.open_transactions() if txn not in known]
+            self._open += [
+                (txn, step.number - 1_000_000, table.root)
+                for txn in self.daemon.open_transactions()
+                if txn not in known
+            ]
         self.counts["streamed transactions"] += 3
         return action.effect
 
@@ -240,7 +292,9 @@ class History:
             return action.undone
         if step.mode in {"fails", "held"}:
             return self._broken(step, action)
-        if step.mode == "reader" and self.hive.version == "4":  # one of Hive 3.1 has given back its locks before it reads (docs/testing.md)
+        if (
+            step.mode == "reader" and self.hive.version == "4"
+        ):  # one of Hive 3.1 has given back its locks before it reads (docs/testing.md)
             return self._beside_reader(step, action)
         self._result(self.hive.begin(action.sql), action)
         return action.effect
@@ -255,7 +309,8 @@ class History:
                 self.counts["writers held"] += 1
                 self.said[-1] = (step.root, f"{self.said[-1][1]}  -- held at {met[0]}")
                 time.sleep(HELD_SECONDS)
-                # others lock readers out, or should: without locks Hive 4 takes the base of a running INSERT OVERWRITE for valid (docs/testing.md)
+                # others lock readers out, or should: without locks Hive 4 takes the base of a running INSERT OVERWRITE
+                # for valid (docs/testing.md)
                 if step.kind in SHARED:
                     self._same(action.table.root, f"beside a writer held at {met[0]}")
             if step.mode == "held":
@@ -264,7 +319,9 @@ class History:
         except HiveError:
             if step.mode == "fails" and hold.met():
                 self.counts["writers failed"] += 1
-                for manifests in self._place(action.table).rglob("-tmp.*"):  # Hive 4 leaves them, and then can't read where there is no base
+                for manifests in self._place(action.table).rglob(
+                    "-tmp.*"
+                ):  # Hive 4 leaves them, and then can't read where there is no base
                     shutil.rmtree(manifests, ignore_errors=True)
                 made = step.kind == "ctas" and self.daemon.location(action.table.database, action.table.name)
                 return action.undone if made else _nothing  # a CTAS of Hive 4 may fail when its table is in the catalog
@@ -285,9 +342,14 @@ class History:
     def _beside_reader(self, step: Step, action: Action) -> Callable[[], None]:
         """A reader that is held between listing and reading while the statement runs, and what our daemon then does."""
         table = action.table
-        before, place = self._known[table.root], self._place(table)  # which the catalog forgets where the statement drops the table
+        before, place = (
+            self._known[table.root],
+            self._place(table),
+        )  # which the catalog forgets where the statement drops the table
         listed = _listing(place)
-        hold = self.readers.hold("open", f"{re.escape(str(place))}/.*(bucket_|/0000)")  # not in the middle of listing: see docs/testing.md
+        hold = self.readers.hold(
+            "open", f"{re.escape(str(place))}/.*(bucket_|/0000)"
+        )  # not in the middle of listing: see docs/testing.md
         reading = self.readers.begin(table.query(), "held reader")
         met = self._until_met(hold, reading)
         writing = self.hive.begin(action.sql)
@@ -301,7 +363,10 @@ class History:
             found = table.read([tuple(row) for row in reading.result(STATEMENT_SECONDS)["rows"]])
         except HiveError as error:
             if not MIDWAY.search(str(error)):
-                raise Difference(table.root, f"a reader that was held at {met} failed: {error}\n{self.hive.said()}\n{self._evidence(table.root)}") from error
+                raise Difference(
+                    table.root,
+                    f"a reader that was held at {met} failed: {error}\n{self.hive.said()}\n{self._evidence(table.root)}",
+                ) from error
             self._excuse("readers that were held and met a directory that went", table.root, error, waits=False)
         else:
             if found != before:
@@ -309,7 +374,9 @@ class History:
                 difference = f"a reader that was held at {met} read:\n{_difference(before, found)}\ngone meanwhile: {gone}\n{self._evidence(table.root)}"
                 if not gone or not table.keys:
                     raise Difference(table.root, difference)
-                self._excuse("readers that were held and read less where a directory went", table.root, difference, waits=False)
+                self._excuse(
+                    "readers that were held and read less where a directory went", table.root, difference, waits=False
+                )
         self._result(writing, action)
         return action.effect
 
@@ -324,7 +391,10 @@ class History:
         try:
             running.result(STATEMENT_SECONDS)
         except TimeoutError as error:
-            raise Difference(action.table.root, f"a statement doesn't end: {action.sql}\n{self.hive.said()}\n{self._evidence(action.table.root)}") from error
+            raise Difference(
+                action.table.root,
+                f"a statement doesn't end: {action.sql}\n{self.hive.said()}\n{self._evidence(action.table.root)}",
+            ) from error
 
     def _compare(self, table: Table, *, keeps: bool) -> None:
         """Read a table that a statement was about, and remember how it reads."""
@@ -345,7 +415,9 @@ class History:
         before = {row: row_id for row_id, row in self._known.get(table.root, [])}
         moved = [(row_id, row) for row_id, row in found if keeps and before.get(row, row_id) != row_id]
         if moved:
-            raise Difference(table.root, f"{table.full_name}: rows that no statement changed have other ROW__IDs: {moved}")
+            raise Difference(
+                table.root, f"{table.full_name}: rows that no statement changed have other ROW__IDs: {moved}"
+            )
         self._known[table.root] = found
         self.counts["rows compared"] += len(found)
 
@@ -363,17 +435,25 @@ class History:
             raise self._unreadable(table, when, error) from error
         self.counts["rows compared"] += len(found)
         if found != self._known[root]:
-            raise Difference(root, f"{table.full_name} reads {when}:\n{_difference(self._known[root], found)}\n{self._evidence(root)}")
+            raise Difference(
+                root,
+                f"{table.full_name} reads {when}:\n{_difference(self._known[root], found)}\n{self._evidence(root)}",
+            )
         self._seen[root] = listing
 
     def _unreadable(self, table: Table, when: str, error: HiveError) -> Difference:
-        return Difference(table.root, f"{table.full_name} can't be read {when}: {error}\n{self.hive.said()}\n{self._evidence(table.root)}")
+        return Difference(
+            table.root,
+            f"{table.full_name} can't be read {when}: {error}\n{self.hive.said()}\n{self._evidence(table.root)}",
+        )
 
     def _read(self, table: Table, server: HiveServer, session: str, right: Callable[[Rows], bool]) -> Rows:
         """
-        Read a table, and again where it isn't right and a directory went meanwhile: if Hive was about to list it, it took the partition for empty, or failed (docs/testing.md).
+        Read a table, and again where it isn't right and a directory went meanwhile: if Hive was about to list it, it
+        took the partition for empty, or failed (docs/testing.md).
 
-        So too where Hive 3.1 began before a base appeared, and listed after; and where the only base is of an INSERT OVERWRITE that was undone, until our daemon cleaned.
+        So too where Hive 3.1 began before a base appeared, and listed after; and where the only base is of an INSERT
+        OVERWRITE that was undone, until our daemon cleaned.
         """
         for tries in itertools.count():
             before = self._listing(table.root)
@@ -404,11 +484,18 @@ class History:
     def _repeated_by_hive(self, error: HiveError, table: Table) -> bool:
         """Whether Hive can't read a table for what its own compactor wrote, not ours."""
         found = _REPEATED.search(str(error)) if self.hive.version == "3" else None
-        ours = (one["directories"] for one in self.daemon.events() if one.get("event") == "compacted" and one["db"] == table.database)
+        ours = (
+            one["directories"]
+            for one in self.daemon.events()
+            if one.get("event") == "compacted" and one["db"] == table.database
+        )
         return found is not None and not any(found[1] in directories for directories in ours)
 
     def _evidence(self, root: str) -> str:
-        """What tells how a difference came about: the last statements, the table's files with their times, what the daemon and the metastore say."""
+        """
+        What tells how a difference came about: the last statements, the table's files with their times, what the daemon
+        and the metastore say.
+        """
         table = self.world.tables[root]
         place = self._place(table)
         files = []
@@ -426,14 +513,18 @@ class History:
         """Where the catalog has it; a table that isn't there yet, where it would be."""
         plain, own = self.world.databases
         home = self.hive.warehouse / f"{plain}.db" if table.database == plain else Path(self.world.places) / f"{own}.DB"
-        return self.daemon.location(table.database, table.name) or (Path(table.place) if table.place else home / table.name.lower())
+        return self.daemon.location(table.database, table.name) or (
+            Path(table.place) if table.place else home / table.name.lower()
+        )
 
     def _listing(self, root: str) -> frozenset[str]:
         return _listing(self._place(self.world.tables[root]))
 
     def _write(self, step: Step, action: Action) -> None:
         columns = list(zip(*action.file, strict=True))[: len(_LOADED)]
-        arrays = [pa.array([None if value is None else value for value in column]).cast(pa.string()) for column in columns]
+        arrays = [
+            pa.array([None if value is None else value for value in column]).cast(pa.string()) for column in columns
+        ]
         arrays = [array.cast(kind) for array, kind in zip(arrays, _LOADED.types, strict=True)]
         pa.orc.write_table(pa.table(arrays, schema=_LOADED), f"{self.world.places}/load-{step.number}.orc")
 

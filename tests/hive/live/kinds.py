@@ -1,5 +1,6 @@
 """
-Types of columns in a live history: values of them, their texts as JDBC and SQL have them, and what Hive makes of a value when a column's type is changed. Pure.
+Types of columns in a live history: values of them, their texts as JDBC and SQL have them, and what Hive makes of a
+value when a column's type is changed. Pure.
 
 Every type is changed only to one that holds all its values: what else Hive allows our compactions refuse (docs/orc.md).
 """
@@ -47,7 +48,10 @@ def drawn(kind: str, draw: random.Random) -> str:
 
 
 def normal(value: str | None, kind: str) -> str | None:
-    """One text for each value, whatever it was written with. Hive reads NULL among a partition's values of type string as the name of its directory."""
+    """
+    One text for each value, whatever it was written with. Hive reads NULL among a partition's values of type string as
+    the name of its directory.
+    """
     if value is None or value == DEFAULT_PARTITION:
         return None
     if kind.startswith("decimal"):
@@ -60,7 +64,10 @@ def normal(value: str | None, kind: str) -> str | None:
 
 
 def widened(value: str | None, old: str, new: str, version: str) -> str | None:
-    """What a value of a column reads as when its type has changed: Hive 3.1 takes a float's decimal digits for those of the double (`DoubleFromFloatTreeReader`)."""
+    """
+    What a value of a column reads as when its type has changed: Hive 3.1 takes a float's decimal digits for those of
+    the double (`DoubleFromFloatTreeReader`).
+    """
     if value is not None and (old, new, version) == ("float", "double", "3"):
         value = str(np.float32(value))
     return normal(value, new)

@@ -1,4 +1,7 @@
-"""A failing history made shorter: the same steps but some, played again on the same server, for as long as it still fails. Bounded in time."""
+"""
+A failing history made shorter: the same steps but some, played again on the same server, for as long as it still fails.
+Bounded in time.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,7 +9,9 @@ from collections.abc import Callable, Sequence
 from tests.hive.live.world import Step
 
 
-def shrink(steps: Sequence[Step], root: str, fails: Callable[[Sequence[Step]], bool], seconds: float) -> tuple[list[Step], int]:
+def shrink(
+    steps: Sequence[Step], root: str, fails: Callable[[Sequence[Step]], bool], seconds: float
+) -> tuple[list[Step], int]:
     """
     Fewer steps that still fail, and how many times they were played.
 

@@ -15,7 +15,17 @@ SHARED = {"insert", "dynamic", "select", "update", "delete", "merge", "load", "c
 """Kinds that don't wait for locks of others that write."""
 OVERWRITES = {"overwrite", "overwrite-select", "load-overwrite"}
 WRITES = SHARED - {"compact", "open", "stream"} | OVERWRITES
-DEFINITIONS = {"ctas", "truncate", "add-column", "widen-column", "rename", "drop", "drop-partition", "rename-partition", "migrate"}
+DEFINITIONS = {
+    "ctas",
+    "truncate",
+    "add-column",
+    "widen-column",
+    "rename",
+    "drop",
+    "drop-partition",
+    "rename-partition",
+    "migrate",
+}
 KINDS = {
     "insert": 14,
     "dynamic": 6,
@@ -68,8 +78,8 @@ def _modes(world: World, kind: str) -> dict[str, int]:
     """
     How a statement may be run, and how often it is.
 
-    What Hive itself leaves behind where it fails midway, or is rolled back after its catalog was changed, is left out: rows of a dropped or renamed partition that
-    come back with the next one of that name, half a copy of a renamed one.
+    What Hive itself leaves behind where it fails midway, or is rolled back after its catalog was changed, is left out:
+    rows of a dropped or renamed partition that come back with the next one of that name, half a copy of a renamed one.
     """
     if kind in WRITES:
         return _MODES
@@ -80,12 +90,17 @@ def _modes(world: World, kind: str) -> dict[str, int]:
         left_out = {"fails", "held"}
     if kind == "drop-partition" or (kind == "rename-partition" and world.soft(kind)):
         left_out = {"fails", *(["rolled back"] if world.soft(kind) else [])}
-    reader = {"reader": 20} if world.lockless and kind in {"truncate", "drop", "drop-partition", "rename-partition"} else {}
+    reader = (
+        {"reader": 20} if world.lockless and kind in {"truncate", "drop", "drop-partition", "rename-partition"} else {}
+    )
     return {mode: weight for mode, weight in (_MODES_OF_DEFINITIONS | reader).items() if mode not in left_out}
 
 
 def _unnoted(kind: str, mode: str, table: Table | None) -> bool:
-    """Whether Hive 3.1 has no component of such a writer when it is undone: it reads its own table, makes it, or fails before its partitions are made known."""
+    """
+    Whether Hive 3.1 has no component of such a writer when it is undone: it reads its own table, makes it, or fails
+    before its partitions are made known.
+    """
     undone = kind in {"select", "overwrite-select", "ctas"} and mode in {"rolled back", "fails"}
     return undone or (mode == "fails" and table is not None and bool(table.keys))
 

@@ -1,7 +1,9 @@
 """
-What the model of a live history knows of a table: its columns, its partitions, its rows. Pure; a statement's effect is a change of these.
+What the model of a live history knows of a table: its columns, its partitions, its rows. Pure; a statement's effect is
+a change of these.
 
-A row is a tuple of texts as JDBC prints them, NULL as None: columns first, then partition values. Its first value, the id, is unique in a history.
+A row is a tuple of texts as JDBC prints them, NULL as None: columns first, then partition values. Its first value, the
+id, is unique in a history.
 """
 
 from dataclasses import dataclass, field
@@ -71,7 +73,10 @@ class Table:
         """What that query returned, as pairs of ROW__ID and row in the order of ids."""
         kinds = [kind for _, kind in (*self.columns, *self.keys)]
         pairs = [(row[0], row[1:]) if self.style == "full" else (None, row) for row in found]
-        return sorted(((row_id, tuple(map(normal, row, kinds))) for row_id, row in pairs), key=lambda pair: (int(pair[1][0] or -1), str(pair)))
+        return sorted(
+            ((row_id, tuple(map(normal, row, kinds))) for row_id, row in pairs),
+            key=lambda pair: (int(pair[1][0] or -1), str(pair)),
+        )
 
     def expected(self) -> list[Row]:
         """The rows in the order of ids."""
@@ -81,4 +86,10 @@ class Table:
 def partition(table: Table, key: Key) -> str:
     """`partition(p='x', q=1)`; NULL by the name that Hive gives it."""
     pairs = zip(table.keys, key, strict=True)
-    return "partition(" + ", ".join(f"{name}={literal(DEFAULT_PARTITION if value is None else value, 'string')}" for (name, _), value in pairs) + ")"
+    return (
+        "partition("
+        + ", ".join(
+            f"{name}={literal(DEFAULT_PARTITION if value is None else value, 'string')}" for (name, _), value in pairs
+        )
+        + ")"
+    )

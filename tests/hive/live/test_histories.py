@@ -1,4 +1,7 @@
-"""Random SQL on a living Hive while our daemon compacts and cleans: Hive reads what the model says, at every moment (docs/testing.md)."""
+"""
+Random SQL on a living Hive while our daemon compacts and cleans: Hive reads what the model says, at every moment
+(docs/testing.md).
+"""
 
 import pytest
 
@@ -6,7 +9,11 @@ from tests.counts import count
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(0)]
 
-LEFT_TO_HIVE = {"blackouts": [{"name": "left to Hive", "tables": [f"*.*{digit}" for digit in "02468"], "start": "00:00", "end": "24:00"}]}
+LEFT_TO_HIVE = {
+    "blackouts": [
+        {"name": "left to Hive", "tables": [f"*.*{digit}" for digit in "02468"], "start": "00:00", "end": "24:00"}
+    ]
+}
 """Every second table: else our workers, which need no job, come first nearly always."""
 ENOUGH = 60
 """After so many statements each has compacted something."""
@@ -31,11 +38,22 @@ def test_hive_4_beside_both(pair, length, ascii_values):
     """Hive 4.0.1, its own Initiator, Worker and Cleaner compact too."""
     seed, statements, hours = length
     both = pair("4")
-    manifests = both.compactor.hold("delete", r"/-tmp\.", times=1_000_000, fails=True)  # its Cleaner would lose rows of an INSERT (test_manifests.py)
+    manifests = both.compactor.hold(
+        "delete", r"/-tmp\.", times=1_000_000, fails=True
+    )  # its Cleaner would lose rows of an INSERT (test_manifests.py)
     both.compactor.threads("initiator", "worker", "cleaner")
     try:
         with both.daemon.told(windows=LEFT_TO_HIVE):
-            _both_compact(both.histories("beside our daemon and its own", seed + 1000, statements * 2 // 5, hours, values=ascii_values, both=True))
+            _both_compact(
+                both.histories(
+                    "beside our daemon and its own",
+                    seed + 1000,
+                    statements * 2 // 5,
+                    hours,
+                    values=ascii_values,
+                    both=True,
+                )
+            )
     finally:
         both.compactor.threads()
         count("manifests of running INSERTs that Hive 4's own Cleaner wanted to remove", len(set(manifests.met())))
@@ -57,7 +75,17 @@ def test_hive_3_beside_both(pair, length, ascii_values):
     both.compactor.threads("initiator", "worker", "cleaner")
     try:
         with both.daemon.told(windows=LEFT_TO_HIVE):
-            _both_compact(both.histories("beside our daemon and its own", seed + 3000, statements // 10, hours, values=ascii_values, forgets=True, both=True))
+            _both_compact(
+                both.histories(
+                    "beside our daemon and its own",
+                    seed + 3000,
+                    statements // 10,
+                    hours,
+                    values=ascii_values,
+                    forgets=True,
+                    both=True,
+                )
+            )
     finally:
         both.compactor.threads()
 

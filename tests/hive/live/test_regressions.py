@@ -1,4 +1,7 @@
-"""What living Hives have shown to go wrong, each as a history of its own: Hive must read the rows that it committed, and no others."""
+"""
+What living Hives have shown to go wrong, each as a history of its own: Hive must read the rows that it committed, and
+no others.
+"""
 
 import contextlib
 import time
@@ -19,7 +22,9 @@ MOVED = ("rename", r"/r\.db/b/")
 """Where Hive 3.1 moves what it wrote."""
 
 
-@pytest.fixture(params=[pytest.param(version, marks=pytest.mark.xdist_group(f"hive-{version}")) for version in ("4", "3")])
+@pytest.fixture(
+    params=[pytest.param(version, marks=pytest.mark.xdist_group(f"hive-{version}")) for version in ("4", "3")]
+)
 def living(request, pair):
     """Each release in turn, with our daemon beside it and an empty database `r`."""
     found = pair(request.param)
@@ -29,7 +34,10 @@ def living(request, pair):
 
 
 def ids(living, table):
-    """Read again where a directory went midway: a plain select of Hive 3.1 has given back its locks by then (docs/testing.md)."""
+    """
+    Read again where a directory went midway: a plain select of Hive 3.1 has given back its locks by then
+    (docs/testing.md).
+    """
     for left in reversed(range(3)):
         try:
             return sorted(int(row) for (row,) in living.hive.rows(f"select id from r.{table}"))
@@ -50,7 +58,10 @@ def directories(living, table):
 
 
 def test_manifests_of_a_running_insert_stay(living):
-    """An INSERT lays down a manifest for each bucket; a cleaning that comes while they lie there leaves them alone, and the INSERT's rows are all there."""
+    """
+    An INSERT lays down a manifest for each bucket; a cleaning that comes while they lie there leaves them alone, and
+    the INSERT's rows are all there.
+    """
     with living.daemon.told(cleaner={"retention_seconds": 3600}):
         living.hive.sql(f"create table r.b (id int, v string) clustered by (id) into 16 buckets {ACID}")
         living.hive.sql(f"insert into r.b {some(1, 24, 'a')}", f"insert into r.b {some(101, 12, 'b')}")
@@ -58,7 +69,9 @@ def test_manifests_of_a_running_insert_stay(living):
             living.hive.sql("alter table r.b compact 'major'")
         until(lambda: any(name.startswith("base_") for name in directories(living, "b")), "compacted")
         expected = ids(living, "b")
-        time.sleep(1.5)  # for a second Hive 4 takes a finished transaction for open, and whoever begins then holds up the cleaning
+        time.sleep(
+            1.5
+        )  # for a second Hive 4 takes a finished transaction for open, and whoever begins then holds up the cleaning
         hold = living.hive.hold(*MANIFESTS_READ if living.hive.version == "4" else MOVED)
         writing = living.hive.begin(f"insert into r.b {some(301, 24, 'c')}")
         until(lambda: writing.done() or hold.met(), "at the break point")
@@ -70,7 +83,10 @@ def test_manifests_of_a_running_insert_stay(living):
 
 
 def test_a_reader_that_is_listing_is_waited_for(living):
-    """Between a table's listing and that of its directories nothing is removed: Hive 4 would take the table for empty where one is gone (FetchOperator)."""
+    """
+    Between a table's listing and that of its directories nothing is removed: Hive 4 would take the table for empty
+    where one is gone (FetchOperator).
+    """
     if living.hive.version == "3":
         return  # it has given back its locks by then: docs/operations.md
     waits = {"listing_wait_seconds": 600}
@@ -88,16 +104,23 @@ def test_a_reader_that_is_listing_is_waited_for(living):
             there = directories(living, "l")
             hold.release()
             rows = sorted(row[0] for row in reading.result()["rows"])
-            assert any(name.startswith("delta_0000001_") for name in there), f"a reader that was listing has read {rows}"
+            assert any(name.startswith("delta_0000001_") for name in there), (
+                f"a reader that was listing has read {rows}"
+            )
             assert rows == ["1", "2"]
             until(lambda: not any(name.startswith("delta_0000001_") for name in directories(living, "l")), "cleaned")
 
 
 def test_static_inserts_rolled_back_stay_away(living):
-    """Rolled-back INSERTs into partitions whose names Hive stores in another spelling: their rows are never read, also when all bookkeeping was forgotten."""
+    """
+    Rolled-back INSERTs into partitions whose names Hive stores in another spelling: their rows are never read, also
+    when all bookkeeping was forgotten.
+    """
     values = ["ABC", "10:00", "a b", "ü"]
     living.hive.sql(f"create table r.s (id int) partitioned by (p string) {ACID}")
-    every = [", ".join(f"({first + number}, '{value}')" for number, value in enumerate(values)) for first in (0, 10, 20)]
+    every = [
+        ", ".join(f"({first + number}, '{value}')" for number, value in enumerate(values)) for first in (0, 10, 20)
+    ]
     living.hive.sql(f"insert into r.s partition(p) values {every[0]}")
     for value in values:
         living.hive.roll_back(f"insert into r.s partition(p='{value}') values (99)")
@@ -109,7 +132,10 @@ def test_static_inserts_rolled_back_stay_away(living):
 
 def test_a_dynamic_insert_rolled_back_stays_away(living):
     """The same of a dynamic one, of which Hive 3.1 has a write id but no component (HIVE-21052)."""
-    living.hive.sql(f"create table r.d (id int) partitioned by (p string) {ACID}", "insert into r.d partition(p) values (1, 'A'), (2, 'b')")
+    living.hive.sql(
+        f"create table r.d (id int) partitioned by (p string) {ACID}",
+        "insert into r.d partition(p) values (1, 'A'), (2, 'b')",
+    )
     living.hive.roll_back("insert into r.d partition(p) values (3, 'A'), (4, 'new')")
     for number in (5, 6):
         living.hive.sql(f"insert into r.d partition(p) values ({number}, 'A')")
@@ -119,9 +145,15 @@ def test_a_dynamic_insert_rolled_back_stays_away(living):
 
 
 def test_a_table_inserted_into_itself_rolled_back_stays_as_it_was(living):
-    """An INSERT into a table from which it reads has no component, in no release: Hive keeps the reader's lock of the two (LockRequestBuilder)."""
+    """
+    An INSERT into a table from which it reads has no component, in no release: Hive keeps the reader's lock of the two
+    (LockRequestBuilder).
+    """
     living.hive.sql(f"create table r.i (id int) {ACID}", "insert into r.i values (1), (2)")
-    living.hive.sql(f"create table r.j (id int) partitioned by (p string) {ACID}", "insert into r.j partition(p='A') values (1), (2)")
+    living.hive.sql(
+        f"create table r.j (id int) partitioned by (p string) {ACID}",
+        "insert into r.j partition(p='A') values (1), (2)",
+    )
     for number in (10, 20):
         living.hive.roll_back(f"insert into r.i select id + {number} from r.i")
         living.hive.roll_back(f"insert into r.j partition(p='A') select id + {number} from r.j")
@@ -131,14 +163,23 @@ def test_a_table_inserted_into_itself_rolled_back_stays_as_it_was(living):
         living.daemon.settle(15)
         time.sleep(3)
         assert ids(living, "i") == ids(living, "j") == [1, 2, 3]
-    until(lambda: not any(name.startswith(("delta_0000002_", "delta_0000003_")) for name in directories(living, "i")), "cleaned")
+    until(
+        lambda: not any(name.startswith(("delta_0000002_", "delta_0000003_")) for name in directories(living, "i")),
+        "cleaned",
+    )
     assert ids(living, "i") == ids(living, "j") == [1, 2, 3]
 
 
 def test_a_table_that_is_only_inserted_into_itself_is_compacted(living):
-    """Hive notes no commit of such an INSERT, and its own Initiator never learns of the table: ours does, by its write ids."""
+    """
+    Hive notes no commit of such an INSERT, and its own Initiator never learns of the table: ours does, by its write
+    ids.
+    """
     living.hive.sql(f"create table r.k (id int) {ACID}", "insert into r.k values (1)", "insert into r.k values (2)")
-    until(lambda: [name[:12] for name in directories(living, "k")] == ["base_0000002"], "compacted and cleaned: no commit is noted any more")
+    until(
+        lambda: [name[:12] for name in directories(living, "k")] == ["base_0000002"],
+        "compacted and cleaned: no commit is noted any more",
+    )
     for number in (10, 20):
         living.hive.sql(f"insert into r.k select id + {number} from r.k")
     until(lambda: any(name.startswith("base_0000004") for name in directories(living, "k")), "compacted")
@@ -146,17 +187,29 @@ def test_a_table_that_is_only_inserted_into_itself_is_compacted(living):
 
 
 def test_delete_events_that_hive_repeats_are_written_once(living):
-    """Hive's own minor compaction writes every delete event into each file of a table without buckets (`getDeltaFiles`); Hive 3.1's row reader fails over it, until ours has compacted."""
+    """
+    Hive's own minor compaction writes every delete event into each file of a table without buckets (`getDeltaFiles`);
+    Hive 3.1's row reader fails over it, until ours has compacted.
+    """
     ids_of = "select row__id, id from r.m"
     nothing_is_due = {"thresholds": {"delta_count": 1000, "delta_ratio": 1000.0, "aborted_count": 0}}
     with living.daemon.told(windows=LEFT_TO_HIVE, initiator=nothing_is_due):
-        living.hive.sql(f"create table r.m (id int) {ACID}", "insert into r.m values (1), (2)", "insert into r.m values (3), (4)")
-        living.hive.sql("insert into r.m select id + 10 from r.m", "delete from r.m where id in (1, 11, 13)", "delete from r.m where id in (4, 14)")
+        living.hive.sql(
+            f"create table r.m (id int) {ACID}", "insert into r.m values (1), (2)", "insert into r.m values (3), (4)"
+        )
+        living.hive.sql(
+            "insert into r.m select id + 10 from r.m",
+            "delete from r.m where id in (1, 11, 13)",
+            "delete from r.m where id in (4, 14)",
+        )
         expected = sorted(living.hive.rows(ids_of))
         living.hive.sql("alter table r.m compact 'minor'")
         living.compactor.threads("worker", "cleaner")
         until(
-            lambda: {name.split("_v")[0] for name in directories(living, "m")} == {"delete_delta_0000001_0000005", "delta_0000001_0000005"},
+            lambda: (
+                {name.split("_v")[0] for name in directories(living, "m")}
+                == {"delete_delta_0000001_0000005", "delta_0000001_0000005"}
+            ),
             "compacted and cleaned by Hive",
         )
         living.compactor.threads()
@@ -168,7 +221,10 @@ def test_delete_events_that_hive_repeats_are_written_once(living):
         expected = [row for row in expected if row[1] != "3"]
         with living.daemon.told(windows={"blackouts": []}):
             living.hive.sql("alter table r.m compact 'minor'")
-            until(lambda: not any(name.startswith("delete_delta_0000006") for name in directories(living, "m")), "compacted and cleaned by ours")
+            until(
+                lambda: not any(name.startswith("delete_delta_0000006") for name in directories(living, "m")),
+                "compacted and cleaned by ours",
+            )
             assert sorted(living.hive.rows(ids_of)) == sorted(vectorized(living.hive, ids_of)) == expected
 
 
@@ -184,8 +240,15 @@ def test_rows_of_a_failed_ctas_stay_away(living):
 
 
 def test_floats_that_became_doubles_read_the_same(living):
-    """Hive 3.1 reads a float in a column that became a double by its decimal digits, 1.1 as 1.1, where Hive 4 reads 1.100000023841858: a compaction changes neither."""
-    living.hive.sql(f"create table r.f (id int, x float) {ACID}", "insert into r.f values (1, 1.1)", "insert into r.f values (2, -0.3)")
+    """
+    Hive 3.1 reads a float in a column that became a double by its decimal digits, 1.1 as 1.1, where Hive 4 reads
+    1.100000023841858: a compaction changes neither.
+    """
+    living.hive.sql(
+        f"create table r.f (id int, x float) {ACID}",
+        "insert into r.f values (1, 1.1)",
+        "insert into r.f values (2, -0.3)",
+    )
     living.hive.sql("alter table r.f change column x x double")
     expected = sorted(living.hive.rows("select * from r.f"))
     with contextlib.suppress(HiveError):  # refused where our Initiator was quicker

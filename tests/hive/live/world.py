@@ -20,7 +20,10 @@ SOFT = {
     "drop-partition": "hive.acid.droppartition.usebase",
     "rename-partition": "hive.acid.renamepartition.makecopy",
 }
-"""By which of Hive 4's settings such a statement leaves directories to the Cleaner; all but the first are off as delivered."""
+"""
+By which of Hive 4's settings such a statement leaves directories to the Cleaner; all but the first are off as
+delivered.
+"""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class Step:
     Args:
         kind: see `KINDS`.
         root: the table it is about.
-        mode: "plain"; "rolled back" at its end; "fails" or "held" at a break point; "reader" (one is held while it runs).
+        mode: "plain"; "rolled back" at its end; "fails" or "held" at a break point; "reader" (one is held while it
+            runs).
     """
 
     number: int
@@ -73,7 +77,8 @@ class World:
 
     Args:
         version: "3" or "4".
-        forgets: whether a purge of Hive's may bring back the rows of a writer that it knows nothing of, before our Cleaner has noted it.
+        forgets: whether a purge of Hive's may bring back the rows of a writer that it knows nothing of, before our
+            Cleaner has noted it.
     """
 
     seed: int
@@ -87,16 +92,29 @@ class World:
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """Of Hive 4's sessions, by the seed: as delivered, all of `SOFT`, without locks for readers, or some of `SOFT`."""
+        """
+        Of Hive 4's sessions, by the seed: as delivered, all of `SOFT`, without locks for readers, or some of `SOFT`.
+        """
         if self.version == "3":
             return {}
         draw = random.Random(f"{self.seed}/settings")
-        some = ([True, False, False, False], [True] * 4, [True, False, False, False], [draw.random() < 0.5 for _ in SOFT])[self.seed % 4]
-        return {name: str(on).lower() for name, on in zip((*SOFT.values(), LOCKLESS), (*some, self.seed % 4 == 2), strict=True)}
+        some = (
+            [True, False, False, False],
+            [True] * 4,
+            [True, False, False, False],
+            [draw.random() < 0.5 for _ in SOFT],
+        )[self.seed % 4]
+        return {
+            name: str(on).lower()
+            for name, on in zip((*SOFT.values(), LOCKLESS), (*some, self.seed % 4 == 2), strict=True)
+        }
 
     @property
     def listing_wait(self) -> int:
-        """Seconds for which our Cleaner waits for those that may be listing; then no reader with a lock may meet a directory that goes."""
+        """
+        Seconds for which our Cleaner waits for those that may be listing; then no reader with a lock may meet a
+        directory that goes.
+        """
         return 4 if self.seed % 3 == 1 else 0
 
     @property

@@ -9,13 +9,20 @@ from tests.hive.live.world import Action, Step, World, draw_key, draw_rows
 
 def _values(table: Table, rows: list[Row], *, keys: bool) -> str:
     kinds = [kind for _, kind in (table.columns + (table.keys if keys else []))]
-    return ", ".join("(" + ", ".join(literal(value, kind) for value, kind in zip(row[: len(kinds)], kinds, strict=True)) + ")" for row in rows)
+    return ", ".join(
+        "(" + ", ".join(literal(value, kind) for value, kind in zip(row[: len(kinds)], kinds, strict=True)) + ")"
+        for row in rows
+    )
 
 
 def _selects(table: Table, rows: list[Row]) -> str:
     kinds = [kind for _, kind in table.columns]
     return " union all ".join(
-        "select " + ", ".join(f"cast({literal(value, kind)} as {kind})" for value, kind in zip(row[: len(kinds)], kinds, strict=True)) for row in rows
+        "select "
+        + ", ".join(
+            f"cast({literal(value, kind)} as {kind})" for value, kind in zip(row[: len(kinds)], kinds, strict=True)
+        )
+        for row in rows
     )
 
 
@@ -25,25 +32,37 @@ def insert(world: World, step: Step, table: Table, draw: random.Random) -> Actio
         return dynamic(world, step, table, draw)
     rows = draw_rows(world, table, draw, step, [key])
     into = f" {partition(table, key)}" if table.keys else ""
-    return Action(table, f"insert into {table.full_name}{into} values {_values(table, rows, keys=False)}", lambda: table.put(rows))
+    return Action(
+        table, f"insert into {table.full_name}{into} values {_values(table, rows, keys=False)}", lambda: table.put(rows)
+    )
 
 
 def dynamic(world: World, step: Step, table: Table, draw: random.Random) -> Action:
     keys = [draw_key(world, table, draw) for _ in range(2)]
     rows = draw_rows(world, table, draw, step, keys)
     into = f" partition({', '.join(name for name, _ in table.keys)})" if table.keys else ""
-    return Action(table, f"insert into {table.full_name}{into} values {_values(table, rows, keys=True)}", lambda: table.put(rows))
+    return Action(
+        table, f"insert into {table.full_name}{into} values {_values(table, rows, keys=True)}", lambda: table.put(rows)
+    )
 
 
 def _some(table: Table, draw: random.Random) -> tuple[str, list[Row]]:
-    """A condition and the rows that meet it. None asks for NULL among partition values: Hive finds no row of such a partition by IS NULL."""
+    """
+    A condition and the rows that meet it. None asks for NULL among partition values: Hive finds no row of such a
+    partition by IS NULL.
+    """
     divisor = draw.choice([1, 2, 3, 5])
     rest = draw.randrange(divisor)
-    condition, rows = f"id % {divisor} = {rest}", [row for row in table.rows.values() if int(row[0] or 0) % divisor == rest]
+    condition, rows = (
+        f"id % {divisor} = {rest}",
+        [row for row in table.rows.values() if int(row[0] or 0) % divisor == rest],
+    )
     known = sorted(key for key in table.partitions if None not in key)
     if known and draw.random() < 0.4:
         key = draw.choice(known)
-        condition += "".join(f" and {name} = {literal(value, kind)}" for (name, kind), value in zip(table.keys, key, strict=True))
+        condition += "".join(
+            f" and {name} = {literal(value, kind)}" for (name, kind), value in zip(table.keys, key, strict=True)
+        )
         rows = [row for row in rows if table.key(row) == key]
     return condition, rows
 
@@ -63,7 +82,11 @@ def select(world: World, step: Step, table: Table, draw: random.Random) -> Actio
     made = [(str(int(row[0] or 0) + offset), f"{row[1]}>{step.number}", *row[2:]) for row in rows]
     names = ", ".join([f"id + {offset}", _told(step), *(name for name, _ in (*table.columns[2:], *table.keys))])
     into = f" partition({', '.join(name for name, _ in table.keys)})" if table.keys else ""
-    return Action(table, f"insert into {table.full_name}{into} select {names} from {table.full_name} where {condition}", lambda: table.put(made))
+    return Action(
+        table,
+        f"insert into {table.full_name}{into} select {names} from {table.full_name} where {condition}",
+        lambda: table.put(made),
+    )
 
 
 def update(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
@@ -71,7 +94,11 @@ def update(world: World, step: Step, table: Table, draw: random.Random) -> Actio
         return None
     condition, rows = _some(table, draw)
     made = [(row[0], f"{row[1]}+{step.number}", *row[2:]) for row in rows]
-    return Action(table, f"update {table.full_name} set v = concat(v, '+{step.number}') where {condition}", lambda: table.put(made))
+    return Action(
+        table,
+        f"update {table.full_name} set v = concat(v, '+{step.number}') where {condition}",
+        lambda: table.put(made),
+    )
 
 
 def delete(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
@@ -86,12 +113,17 @@ def merge(world: World, step: Step, table: Table, draw: random.Random) -> Action
         return None
     met = draw.sample(table.expected(), min(len(table.rows), draw.randrange(1, 6)))
     key = draw_key(world, table, draw)
-    fresh = [(str(number), f"m{step.number}", *([None] * (len(table.columns) - 2)), *key) for number in world.ids(draw.randrange(1, 4))]
+    fresh = [
+        (str(number), f"m{step.number}", *([None] * (len(table.columns) - 2)), *key)
+        for number in world.ids(draw.randrange(1, 4))
+    ]
     changed = [(row[0], f"m{step.number}", *row[2:]) for row in met if int(row[0] or 0) % 2 == 0]
     gone = [row for row in met if int(row[0] or 0) % 2]
     source = " union all ".join(f"select {row[0]} as mid, 'm{step.number}' as mv" for row in (*met, *fresh))
     nulls = "".join(f", cast(null as {kind})" for _, kind in table.columns[2:])
-    keys = "".join(f", cast({literal(value, kind)} as {kind})" for (_, kind), value in zip(table.keys, key, strict=True))
+    keys = "".join(
+        f", cast({literal(value, kind)} as {kind})" for (_, kind), value in zip(table.keys, key, strict=True)
+    )
     sql = (
         f"merge into {table.full_name} t using ({source}) s on t.id = s.mid when matched and s.mid % 2 = 0 then update set v = s.mv "
         f"when matched and s.mid % 2 = 1 then delete when not matched then insert values (s.mid, s.mv{nulls}{keys})"
@@ -120,10 +152,11 @@ def overwrite(world: World, step: Step, table: Table, draw: random.Random) -> Ac
 
 def overwrite_select(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
     """
-    INSERT OVERWRITE from any table, itself too: of the whole table, of a partition, or of those partitions for which rows are found.
+    INSERT OVERWRITE from any table, itself too: of the whole table, of a partition, or of those partitions for which
+    rows are found.
 
-    Where no rows are found Hive 3.1 leaves a full ACID table as it was, an insert-only one where the other table has no partitions, and fails over a partition of an
-    insert-only one that isn't there yet.
+    Where no rows are found Hive 3.1 leaves a full ACID table as it was, an insert-only one where the other table has no
+    partitions, and fails over a partition of an insert-only one that isn't there yet.
     """
     source = world.tables[draw.choice(sorted(world.tables))]
     condition, rows = _some(source, draw)
@@ -148,11 +181,23 @@ def overwrite_select(world: World, step: Step, table: Table, draw: random.Random
     new_partition = places[0] not in {(), *table.partitions}
     if nothing and table.style == "insert-only" and (new_partition or (source.keys and not source.partitions)):
         return None
-    names = [name if index is not None else f"cast(null as {kind})" for index, (name, kind) in zip(there, table.columns[2:], strict=True)]
+    names = [
+        name if index is not None else f"cast(null as {kind})"
+        for index, (name, kind) in zip(there, table.columns[2:], strict=True)
+    ]
     if not static:
-        both = [[f"cast({literal(value, kind)} as {kind})" for (_, kind), value in zip(table.keys, place, strict=True)] for place in places]
+        both = [
+            [f"cast({literal(value, kind)} as {kind})" for (_, kind), value in zip(table.keys, place, strict=True)]
+            for place in places
+        ]
         names += [f"if(id % 2 = 0, {even}, {odd})" for even, odd in zip(*both, strict=True)]
-    into = "" if not table.keys else f" {partition(table, places[0])}" if static else f" partition({', '.join(name for name, _ in table.keys)})"
+    into = (
+        ""
+        if not table.keys
+        else f" {partition(table, places[0])}"
+        if static
+        else f" partition({', '.join(name for name, _ in table.keys)})"
+    )
     query = f"select {', '.join([f'id + {offset}', _told(step), *names])} from {source.full_name} where {condition}"
 
     def effect() -> None:
@@ -166,7 +211,10 @@ def overwrite_select(world: World, step: Step, table: Table, draw: random.Random
 
 
 def _arrows(row: Row) -> Row:
-    """As Arrow can write it for Hive: no timestamp before 1970, whose fraction would get negative nanoseconds (Hive fails over them)."""
+    """
+    As Arrow can write it for Hive: no timestamp before 1970, whose fraction would get negative nanoseconds (Hive fails
+    over them).
+    """
     *others, time = row
     return row if time is None or time >= "1970" else (*others, None)
 
@@ -192,7 +240,8 @@ def stream(world: World, step: Step, table: Table, draw: random.Random) -> Actio
     """
     A batch of three transactions: each is committed, aborted, or the last one dies with its process.
 
-    Hive 3.1.3's API fails on a migrated table, and where the location has a blank; of Hive 4 hive-streaming isn't on Maven Central.
+    Hive 3.1.3's API fails on a migrated table, and where the location has a blank; of Hive 4 hive-streaming isn't on
+    Maven Central.
     """
     key = draw_key(world, table, draw)
     blank = table.place is not None or table.database != world.databases[0]
@@ -203,6 +252,13 @@ def stream(world: World, step: Step, table: Table, draw: random.Random) -> Actio
         end = draw.choice(["commit", "commit", "abort", *(["die"] if number == 2 else [])])
         rows = draw_rows(world, table, draw, step, [key])
         rows = [(row[0], f"s{row[0]}.{step.number}", *row[2:]) for row in rows]
-        lines += ["begin", *("row " + "|".join("\\N" if value is None else value for value in row[: len(table.columns)]) for row in rows), end]
+        lines += [
+            "begin",
+            *(
+                "row " + "|".join("\\N" if value is None else value for value in row[: len(table.columns)])
+                for row in rows
+            ),
+            end,
+        ]
         kept += rows if end == "commit" else []
     return Action(table, f"-- streamed: {lines} {key}", lambda: table.put(kept), stream=lines, key=key)

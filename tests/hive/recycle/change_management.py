@@ -28,7 +28,11 @@ class HiveChangeManagement:
         self._log = log
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
-                [*command, Path(__file__).with_name("Recycle.java"), root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8"
+                [*command, Path(__file__).with_name("Recycle.java"), root],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                encoding="utf-8",
             )
 
     def recycle(self, path):

@@ -109,7 +109,17 @@ _ALWAYS = {
 }
 
 
-def write(folder: Path, *, database_port: int, database: str, user: str, metastore_port: int, server_port: int, more: dict[str, str], level: str) -> Path:
+def write(
+    folder: Path,
+    *,
+    database_port: int,
+    database: str,
+    user: str,
+    metastore_port: int,
+    server_port: int,
+    more: dict[str, str],
+    level: str,
+) -> Path:
     """The `conf` folder of a server whose state lies in `folder`."""
     conf, scratch = folder / "conf", folder / "scratch"
     conf.mkdir(parents=True)
@@ -139,7 +149,10 @@ def write(folder: Path, *, database_port: int, database: str, user: str, metasto
         "hive.user.install.directory": f"{scratch}/install",
         **more,
     }
-    lines = [f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>" for name, value in settings.items()]
+    lines = [
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
+        for name, value in settings.items()
+    ]
     (conf / "hive-site.xml").write_text("\n".join(["<configuration>", *lines, "</configuration>"]), encoding="utf-8")
     (conf / "hive-log4j2.properties").write_text(_LOG.replace("LEVEL", level), encoding="utf-8")
     (conf / "hive-exec-log4j2.properties").write_text(_LOG.replace("LEVEL", level), encoding="utf-8")

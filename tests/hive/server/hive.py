@@ -1,13 +1,15 @@
 """
-A real Hive for tests: metastore and HiveServer2 of release 3.1.3 or 4.0.1 in one JVM, on a database of Hive's own schema, MapReduce in local mode, in a temporary folder.
+A real Hive for tests: metastore and HiveServer2 of release 3.1.3 or 4.0.1 in one JVM, on a database of Hive's own
+schema, MapReduce in local mode, in a temporary folder.
 
     with hive_server("4", postgres) as hive:
         hive.sql("create table t (id int) stored as orc tblproperties ('transactional'='true')")
         hive.sql("insert into t values (1)")
         hive.rows("select ROW__ID, * from t")
 
-The JVM ends when its standard input does, so also with a test process that was killed. Hive's local MapReduce loses rows when statements that run jobs run at the same time:
-one writer at a time, any number of readers whose queries are fetch tasks (plain selects without aggregation are). A reader that began before a job of the same JVM, and reads on
+The JVM ends when its standard input does, so also with a test process that was killed. Hive's local MapReduce loses
+rows when statements that run jobs run at the same time: one writer at a time, any number of readers whose queries are
+fetch tasks (plain selects without aggregation are). A reader that began before a job of the same JVM, and reads on
 after it, reads nothing: those that are held belong into a second JVM (`HiveServer.second`).
 """
 
@@ -44,7 +46,8 @@ class HiveServer:
         database: URL of a database of Hive's schema, in a server on this machine.
         folder: an empty one; `warehouse`, `external`, `conf` and `log` are made in it.
         settings: more of hive-site.xml; "timeout" sets both names of `hive.txn.timeout`.
-        beside: only a HiveServer2, which shares folder and metastore with this one. A query here may be held while a job runs there.
+        beside: only a HiveServer2, which shares folder and metastore with this one. A query here may be held while a
+            job runs there.
 
     Raises:
         UnavailableError: there is no Java or Maven, the jars can't be had, or the server doesn't start.
@@ -104,16 +107,41 @@ class HiveServer:
     def java(self, program: str, *arguments: object, memory: str = "512m") -> list[str]:
         """The command that runs one of our Java programs on this server's class path and configuration."""
         scratch = self.folder / "scratch"
-        logging = [f"-Dlog4j2.configurationFile={self.folder}/conf/hive-log4j2.properties", "-Dlog4j2.disableJmx=true", f"-Djava.io.tmpdir={scratch}"]
-        encoding = ["-Dfile.encoding=UTF-8", "-Dsun.jnu.encoding=UTF-8", f"-Dderby.stream.error.file={scratch}/derby.log"]
+        logging = [
+            f"-Dlog4j2.configurationFile={self.folder}/conf/hive-log4j2.properties",
+            "-Dlog4j2.disableJmx=true",
+            f"-Djava.io.tmpdir={scratch}",
+        ]
+        encoding = [
+            "-Dfile.encoding=UTF-8",
+            "-Dsun.jnu.encoding=UTF-8",
+            f"-Dderby.stream.error.file={scratch}/derby.log",
+        ]
         place = ":".join(map(str, self.classpath))
         java = ["java", f"-Xmx{memory}", *configuration.JVM, *logging, *encoding]
         if self.version == "3":
-            return [*java, f"-Dclasspath={place}", "-cp", str(self.classpath[1]), "Launch", program, *map(str, arguments)]
-        return [*java, "-cp", place, program, *map(str, arguments)]  # threads of its Initiator know Java's own loader alone
+            return [
+                *java,
+                f"-Dclasspath={place}",
+                "-cp",
+                str(self.classpath[1]),
+                "Launch",
+                program,
+                *map(str, arguments),
+            ]
+        return [
+            *java,
+            "-cp",
+            place,
+            program,
+            *map(str, arguments),
+        ]  # threads of its Initiator know Java's own loader alone
 
     def send(self, do: str, **fields: object) -> "Future[dict[str, Any]]":
-        """Tell the server something (see Server.java); commands of one `session` run one after the other, without one at once and in turn."""
+        """
+        Tell the server something (see Server.java); commands of one `session` run one after the other, without one at
+        once and in turn.
+        """
         answer: Future[dict[str, Any]] = Future()
         with self._lock:
             number = next(self._numbers)
@@ -153,7 +181,10 @@ class HiveServer:
         return str(self.do("roll-back", sql=sql, session=session, settings=settings or {})["said"])
 
     def open(self, *tables: str) -> int:
-        """Open a transaction; on each table ("db.name") it gets a write id and a lock as a writer does. Nothing heartbeats it."""
+        """
+        Open a transaction; on each table ("db.name") it gets a write id and a lock as a writer does. Nothing heartbeats
+        it.
+        """
         txn = int(self.do("open")["txn"])
         for table in tables:
             self.do("write", txn=txn, table=table)
@@ -178,7 +209,8 @@ class HiveServer:
         A break point for Hive.
 
         Args:
-            operation: "rename", "delete", "open", "create", "listed" (after the listing) of the file system, or "udf": the function `hold('path', value)` of SQL.
+            operation: "rename", "delete", "open", "create", "listed" (after the listing) of the file system, or "udf":
+                the function `hold('path', value)` of SQL.
             path: a regular expression found in the path; of a rename in `from -> to`.
             times: how many threads it stops.
             fails: they don't wait but fail.
@@ -243,7 +275,9 @@ class Hold:
 
 
 @contextlib.contextmanager
-def hive_server(version: str, postgres: PostgresServer, settings: dict[str, str] | None = None, **how: Any) -> Iterator[HiveServer]:
+def hive_server(
+    version: str, postgres: PostgresServer, settings: dict[str, str] | None = None, **how: Any
+) -> Iterator[HiveServer]:
     """
     A server for as long as the block runs, on a new database and an empty warehouse.
 

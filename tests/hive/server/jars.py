@@ -1,7 +1,9 @@
 """
-The class path of a whole Hive server, metastore and HiveServer2, from Maven: release 3.1.3 or 4.0.1. Built once below `.tools/`.
+The class path of a whole Hive server, metastore and HiveServer2, from Maven: release 3.1.3 or 4.0.1. Built once below
+`.tools/`.
 
-Of Hive 4.1 and later Maven Central has no metastore server and no HiveServer2. Which artifacts are left out, and which versions are held, was found by running them on JDK 17.
+Of Hive 4.1 and later Maven Central has no metastore server and no HiveServer2. Which artifacts are left out, and which
+versions are held, was found by running them on JDK 17.
 """
 
 import fcntl
@@ -144,7 +146,9 @@ def built(name: str) -> list[Path]:
     home = PROJECT / ".tools" / f"hive-server-{name}"
     home.mkdir(parents=True, exist_ok=True)
     sources = sorted(path for folder in release.sources for path in (JAVA / folder).rglob("*.java"))
-    digest = hashlib.sha256(b"".join([Path(__file__).read_bytes(), *(path.read_bytes() for path in sources)])).hexdigest()
+    digest = hashlib.sha256(
+        b"".join([Path(__file__).read_bytes(), *(path.read_bytes() for path in sources)])
+    ).hexdigest()
     stamp, classpath, classes = home / "stamp", home / "classpath", home / "classes"
     with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -154,11 +158,15 @@ def built(name: str) -> list[Path]:
             if not (found and pom.exists() and pom.read_bytes() == _pom(release)):
                 pom.write_bytes(_pom(release))
                 what = f"the jars of Hive {release.version}"
-                _run(what, ["mvn", "-q", "-B", "-f", pom, "dependency:build-classpath", f"-Dmdep.outputFile={classpath}"])
+                _run(
+                    what, ["mvn", "-q", "-B", "-f", pom, "dependency:build-classpath", f"-Dmdep.outputFile={classpath}"]
+                )
             shutil.rmtree(classes, ignore_errors=True)
             classes.mkdir()
             jars = ":".join(map(str, _jars(release, classpath)))
-            _run("the server's classes", ["javac", "-nowarn", "-encoding", "UTF-8", "-cp", jars, "-d", classes, *sources])
+            _run(
+                "the server's classes", ["javac", "-nowarn", "-encoding", "UTF-8", "-cp", jars, "-d", classes, *sources]
+            )
             stamp.write_text(digest)
     return [classes, *_jars(release, classpath)]
 
@@ -171,7 +179,13 @@ def _jars(release: Release, classpath: Path) -> list[Path]:
 
 def _pom(release: Release) -> bytes:
     project = ET.Element("project", xmlns="http://maven.apache.org/POM/4.0.0")
-    for tag, text in (("modelVersion", "4.0.0"), ("groupId", "compactor.tests"), ("artifactId", "hive-server"), ("version", "1"), ("packaging", "pom")):
+    for tag, text in (
+        ("modelVersion", "4.0.0"),
+        ("groupId", "compactor.tests"),
+        ("artifactId", "hive-server"),
+        ("version", "1"),
+        ("packaging", "pom"),
+    ):
         ET.SubElement(project, tag).text = text
     held = ET.SubElement(ET.SubElement(project, "dependencyManagement"), "dependencies")
     for name in release.managed:

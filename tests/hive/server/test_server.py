@@ -12,7 +12,10 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 TABLE = "create table t (id int, v string) stored as orc tblproperties ('transactional'='true')"
 
 
-@pytest.fixture(scope="module", params=[pytest.param(version, marks=pytest.mark.xdist_group(f"hive-{version}")) for version in ("4", "3")])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(version, marks=pytest.mark.xdist_group(f"hive-{version}")) for version in ("4", "3")],
+)
 def server(request, postgres):  # noqa: F811
     """Each release in turn."""
     try:
@@ -29,8 +32,16 @@ def ids(server, session="main"):
 
 
 def test_statements_rolled_back_held_and_compacted(server):
-    """Statements run, are rolled back, held midway and made to fail; Hive's own threads compact; a transaction is left open."""
-    server.sql(TABLE, "insert into t values (1, 'ü'), (2, 'b')", "update t set v = 'c' where id = 2", "create temporary function hold as 'Hold'")
+    """
+    Statements run, are rolled back, held midway and made to fail; Hive's own threads compact; a transaction is left
+    open.
+    """
+    server.sql(
+        TABLE,
+        "insert into t values (1, 'ü'), (2, 'b')",
+        "update t set v = 'c' where id = 2",
+        "create temporary function hold as 'Hold'",
+    )
     server.roll_back("insert into t values (3, 'never')")
     assert server.rows("select id, v from t order by id") == [("1", "ü"), ("2", "c")]
 

@@ -55,7 +55,21 @@ def test_directories_are_parsed(name, expected):
     assert parse_dir(name) == AcidDir(*expected, name)
 
 
-@pytest.mark.parametrize("name", ["000000_0", "subdir", "HIVE_UNION_SUBDIR_1", "k=delta_1_1", "Base_5", "DELTA_1_1", "", "base", "delta", "delete_delta"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "000000_0",
+        "subdir",
+        "HIVE_UNION_SUBDIR_1",
+        "k=delta_1_1",
+        "Base_5",
+        "DELTA_1_1",
+        "",
+        "base",
+        "delta",
+        "delete_delta",
+    ],
+)
 def test_other_directories_are_none_of_ours(name):
     """A name counts only by how it starts; case matters."""
     assert parse_dir(name) is None
@@ -127,7 +141,9 @@ def test_written_names_parse_back(acid):
         case DirKind.DELETE_DELTA:
             name = delete_delta_name(acid.min_write_id, acid.max_write_id, acid.statement_id, acid.visibility_txn)
     parsed = parse_dir(name)
-    assert parsed == AcidDir(acid.kind, acid.min_write_id, acid.max_write_id, acid.statement_id, acid.visibility_txn, name)
+    assert parsed == AcidDir(
+        acid.kind, acid.min_write_id, acid.max_write_id, acid.statement_id, acid.visibility_txn, name
+    )
     assert name.count("_v") == (acid.visibility_txn > 0)
 
 
@@ -188,12 +204,27 @@ def test_original_files(name, expected):
 
 def test_hidden_and_side_files():
     """Readers pass over names with `_` or `.` in front; side files belong to bucket files."""
-    assert [is_hidden(n) for n in ("_done", ".crc", "_orc_acid_version", "000000_0", "bucket_0", "a_b")] == [True, True, True, False, False, False]
+    assert [is_hidden(n) for n in ("_done", ".crc", "_orc_acid_version", "000000_0", "bucket_0", "a_b")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert [has_hidden_part(p) for p in ("a/b", "a/_b/c", "a/.b", "_a/b")] == [False, True, True, True]
-    assert [is_side_file(n) for n in ("bucket_00000_flush_length", "bucket_00000", "x_flush_length")] == [True, False, False]
+    assert [is_side_file(n) for n in ("bucket_00000_flush_length", "bucket_00000", "x_flush_length")] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_the_error_travels():
     """It can be pickled: Spark executors and process pools send it back."""
     error = pickle.loads(pickle.dumps(MalformedNameError("base_x", "can't be parsed")))
-    assert (error.name, error.reason, str(error)) == ("base_x", Reason.UNKNOWN_NAME, str(MalformedNameError("base_x", "can't be parsed")))
+    assert (error.name, error.reason, str(error)) == (
+        "base_x",
+        Reason.UNKNOWN_NAME,
+        str(MalformedNameError("base_x", "can't be parsed")),
+    )

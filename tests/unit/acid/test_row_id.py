@@ -6,14 +6,30 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT, BucketRangeError, RowKey, decode_bucket, decode_buckets, decode_statement, encode
+from compactor.acid.row_id import (
+    MAX_BUCKET,
+    MAX_STATEMENT,
+    BucketRangeError,
+    RowKey,
+    decode_bucket,
+    decode_buckets,
+    decode_statement,
+    encode,
+)
 from compactor.reasons import Reason
 from tests import strategies
 
 
 @pytest.mark.parametrize(
     ("bucket", "statement", "packed"),
-    [(0, 0, 536870912), (1, 0, 536936448), (0, 1, 536870913), (7, 16, 537329680), (0, None, 536870912), (4095, 4095, 0x2FFF0FFF)],
+    [
+        (0, 0, 536870912),
+        (1, 0, 536936448),
+        (0, 1, 536870913),
+        (7, 16, 537329680),
+        (0, None, 536870912),
+        (4095, 4095, 0x2FFF0FFF),
+    ],
 )
 def test_version_1(bucket, statement, packed):
     """Known values of Hive's codec; no statement is packed as statement 0."""
@@ -66,7 +82,10 @@ def test_buckets_above_4095_decode_modulo_4096(bucket, statement, limit):
 
 def test_hives_own_overflow_values():
     """Statement field 10001100b with writer 1110001000b for bucket 5000; 111110010110b with 4095 for bucket 65535."""
-    assert (decode_bucket(1 << 29 | 0b1110001000 << 16 | 0b10001100), decode_statement(1 << 29 | 0b1110001000 << 16 | 0b10001100)) == (5000 % 4096, 0b10001100)
+    assert (
+        decode_bucket(1 << 29 | 0b1110001000 << 16 | 0b10001100),
+        decode_statement(1 << 29 | 0b1110001000 << 16 | 0b10001100),
+    ) == (5000 % 4096, 0b10001100)
     assert decode_bucket(1 << 29 | 4095 << 16 | 0b111110010110) == 65535 % 4096
 
 
@@ -81,7 +100,13 @@ def test_columns_decode_like_values():
 
 def test_keys_sort_as_files_do():
     """Write id, then the packed bucket as a signed number, then row id."""
-    keys = [RowKey(2, 0, 0), RowKey(1, encode(0, 1), 0), RowKey(1, 7, 9), RowKey(1, encode(0, 0), 5), RowKey(1, encode(0, 0), 4)]
+    keys = [
+        RowKey(2, 0, 0),
+        RowKey(1, encode(0, 1), 0),
+        RowKey(1, 7, 9),
+        RowKey(1, encode(0, 0), 5),
+        RowKey(1, encode(0, 0), 4),
+    ]
     assert sorted(keys) == [keys[2], keys[4], keys[3], keys[1], keys[0]]
 
 

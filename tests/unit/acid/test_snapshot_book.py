@@ -26,7 +26,11 @@ def valid_list(verb: str, options: dict[str, str]) -> ValidWriteIdList:
 
 def txn_list(options: dict[str, str]) -> ValidTxnList | None:
     """The transaction list of a case; without one, nothing may have a visibility suffix."""
-    return ValidTxnList(int(options["txns"]), ids(options, "txns_open"), ids(options, "txns_aborted")) if "txns" in options else None
+    return (
+        ValidTxnList(int(options["txns"]), ids(options, "txns_open"), ids(options, "txns_aborted"))
+        if "txns" in options
+        else None
+    )
 
 
 def outcome(case: Case) -> list[str]:

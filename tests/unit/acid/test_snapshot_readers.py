@@ -12,9 +12,11 @@ from tests.history import Compaction, History
 @pytest.mark.parametrize("layout", LayoutVersion)
 def test_no_snapshot_ever_loses_or_gains_a_row(layout):
     """
-    Random lives of writers, aborts, streams, overwrites, compactions and cleaning: all readers, old and new, see the rows that the log says, once each.
+    Random lives of writers, aborts, streams, overwrites, compactions and cleaning: all readers, old and new, see the
+    rows that the log says, once each.
 
-    On Hive 3.1 a reader older than a compaction may be told that there isn't enough history; it is never given other rows.
+    On Hive 3.1 a reader older than a compaction may be told that there isn't enough history; it is never given other
+    rows.
     """
 
     @settings(max_examples=100)
@@ -44,15 +46,23 @@ SIGHTS = {
     "somebody who saw a writer open reads on after a cleaning": lambda history: (
         any(c.cleaned for c in history.compactions) and any(s.ids.open for s in history.snapshots)
     ),
-    "rows are deleted in a result's range": lambda history: history.deletes and any(name.startswith("delete_delta") for name in history.compacted),
-    "a compaction must leave a directory out": lambda history: any(name.startswith("delta") for name in left_out(history)),
+    "rows are deleted in a result's range": lambda history: (
+        history.deletes and any(name.startswith("delete_delta") for name in history.compacted)
+    ),
+    "a compaction must leave a directory out": lambda history: any(
+        name.startswith("delta") for name in left_out(history)
+    ),
 }
 
 
 def left_out(history):
     """What a compaction of now may neither take nor reach over."""
     lists = history.compactor_lists()
-    return () if history.lacks_history(*lists) else tuple(excluded.dir.name for excluded in history.resolve(*lists).excluded)
+    return (
+        ()
+        if history.lacks_history(*lists)
+        else tuple(excluded.dir.name for excluded in history.resolve(*lists).excluded)
+    )
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
@@ -64,7 +74,10 @@ def test_the_lives_meet_what_they_are_about(layout, sight):
 
 
 def test_rows_that_hives_merge_compaction_kept_never_come_back():
-    """It joins deltas with their aborted rows: the id is remembered as long as the result is kept, and forgotten when a major compaction has replaced it."""
+    """
+    It joins deltas with their aborted rows: the id is remembered as long as the result is kept, and forgotten when a
+    major compaction has replaced it.
+    """
     history = History(LayoutVersion.HIVE_4)
     history.insert(1, "c")
     history.stream(["c", "a"], 1)
@@ -85,9 +98,11 @@ def test_rows_that_hives_merge_compaction_kept_never_come_back():
 @pytest.mark.parametrize("fate", ["o", "c", "a"])
 def test_a_stream_beside_hives_base_of_the_watermark_is_neither_removed_nor_joined(fate):
     """
-    Hive's query-based major names its base after the watermark, 2, though the stream 2-3 with the open id 3 isn't in it: the only rows of 2 are in the stream.
+    Hive's query-based major names its base after the watermark, 2, though the stream 2-3 with the open id 3 isn't in
+    it: the only rows of 2 are in the stream.
 
-    Readers miss them while 3 is open, and for good when it is rolled back; we mustn't make it worse: the stream stays, and nothing reaches over it.
+    Readers miss them while 3 is open, and for good when it is rolled back; we mustn't make it worse: the stream stays,
+    and nothing reaches over it.
     """
     history = History(LayoutVersion.HIVE_4)
     history.insert(1, "c")
@@ -120,14 +135,21 @@ def test_a_reader_from_before_a_compaction_reads_the_old_directories():
     history.check()
     old, new = (history.resolve(s.txns, s.ids) for s in history.snapshots)
     assert old.base is None
-    assert [d.name for d in old.deltas] == ["delta_0000001_0000001_0000", "delete_delta_0000002_0000002_0000", "delta_0000002_0000002_0001"]
+    assert [d.name for d in old.deltas] == [
+        "delta_0000001_0000001_0000",
+        "delete_delta_0000002_0000002_0000",
+        "delta_0000002_0000002_0001",
+    ]
     assert new.base is not None
     assert new.base.name == "base_0000002_v0000003"
     assert new.deltas == ()
 
 
 def test_a_result_never_covers_a_straddling_stream():
-    """The base is named after the last included id, so the stream's committed rows stay visible when its open one is rolled back later."""
+    """
+    The base is named after the last included id, so the stream's committed rows stay visible when its open one is
+    rolled back later.
+    """
     history = History(LayoutVersion.HIVE_4)
     history.insert(1, "c")
     history.insert(1, "c")

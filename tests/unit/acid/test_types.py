@@ -26,10 +26,21 @@ def test_every_type_is_read_back_as_it_was_spelled(tree):
         ("varchar(20)", HiveType(Kind.VARCHAR, length=20)),
         ("double precision", HiveType(Kind.DOUBLE)),
         ("timestamp with  local time zone", HiveType(Kind.TIMESTAMP_INSTANT)),
-        ("struct<a b:int,`c``d`:string>", HiveType(Kind.STRUCT, (HiveType(Kind.INT), HiveType(Kind.STRING)), ("a b", "c`d"))),
+        (
+            "struct<a b:int,`c``d`:string>",
+            HiveType(Kind.STRUCT, (HiveType(Kind.INT), HiveType(Kind.STRING)), ("a b", "c`d")),
+        ),
         (
             "array< map<string,uniontype<int,date>> >",
-            HiveType(Kind.LIST, (HiveType(Kind.MAP, (HiveType(Kind.STRING), HiveType(Kind.UNION, (HiveType(Kind.INT), HiveType(Kind.DATE))))),)),
+            HiveType(
+                Kind.LIST,
+                (
+                    HiveType(
+                        Kind.MAP,
+                        (HiveType(Kind.STRING), HiveType(Kind.UNION, (HiveType(Kind.INT), HiveType(Kind.DATE)))),
+                    ),
+                ),
+            ),
         ),
     ],
 )

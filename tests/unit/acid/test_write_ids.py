@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.acid.write_ids import CleanerWriteIdList, CompactorWriteIdList, MalformedListError, RangeValidity, ValidTxnList, ValidWriteIdList
+from compactor.acid.write_ids import (
+    CleanerWriteIdList,
+    CompactorWriteIdList,
+    MalformedListError,
+    RangeValidity,
+    ValidTxnList,
+    ValidWriteIdList,
+)
 from compactor.errors import CompactorError
 from tests import strategies
 
@@ -121,7 +128,9 @@ def test_the_compactors_list(ids, one, other):
     assert compactor.min_open == ids.min_open
 
 
-@pytest.mark.parametrize("make", [lambda: CompactorWriteIdList("t", 5, (3,)), lambda: CompactorWriteIdList("t", 5, (), (), 5)])
+@pytest.mark.parametrize(
+    "make", [lambda: CompactorWriteIdList("t", 5, (3,)), lambda: CompactorWriteIdList("t", 5, (), (), 5)]
+)
 def test_a_compactors_list_can_not_reach_an_open_id(make):
     """Built by hand it would let open rows into a base."""
     with pytest.raises(ValueError, match="from_reader"):

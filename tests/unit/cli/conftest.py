@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from compactor.cli.root import cli
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 
 
 @dataclass
@@ -49,7 +49,9 @@ def build(root):
         lost = warehouse.begin()
         lost.insert(orders, [(999, "lost")])
         lost.abort()
-        events = warehouse.create_table("shop", "events", [("kind", "string")], partition_keys=[("day", "string"), ("path", "string")])
+        events = warehouse.create_table(
+            "shop", "events", [("kind", "string")], partition_keys=[("day", "string"), ("path", "string")]
+        )
         for day, path in (("2024-01-01", "a/b"), ("2024-01-02", "x y")):
             with warehouse.begin() as txn:
                 txn.insert(events, [("click",)], [day, path])

@@ -1,4 +1,6 @@
-"""queue and explain: how often an entry broke down, why the last time, and that there is no room for it, with the figures."""
+"""
+queue and explain: how often an entry broke down, why the last time, and that there is no room for it, with the figures.
+"""
 
 from dataclasses import replace
 from typing import cast
@@ -6,14 +8,14 @@ from typing import cast
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli.breakdowns import stored
+from compactor.cli.control_records import stored_failures
 from compactor.cli.session import Session
 from compactor.control import Denial
 from compactor.coordination import open_coordinator
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, QueueEntry, QueueState
-from compactor.metastore.queue import Queue
 from compactor.reasons import Reason
-from compactor.roles.breakdowns import Breakdowns
+from compactor.roles.worker.failures import Failures
 from compactor.settings import load_settings
 
 FIGURES = "shop.orders: a major of all would write about 900 bytes, and the file system at /w leaves 100"
@@ -27,10 +29,14 @@ def told(shop, request):
     with shop.open() as database:
         coordinator = open_coordinator(load_settings(shop.config), lambda: database)
         coordinator.connect()
-        noting = Breakdowns(lambda: coordinator, lambda _: True)
+        noting = Failures(lambda: coordinator, lambda _: True)
         (entry,) = Queue(database).entries(entity=Entity("shop", "orders"))
         for number in range(request.param.get("times", 0)):
-            noting.count(replace(entry, worker_id="compactor-edge1-x-1", start_ms=number), f"ExecutorLostFailure {number}", died=False)
+            noting.count(
+                replace(entry, worker_id="compactor-edge1-x-1", start_ms=number),
+                f"ExecutorLostFailure {number}",
+                died=False,
+            )
         if request.param.get("room"):
             noting.waits(entry, "disk-full", FIGURES)
     return shop
@@ -77,5 +83,5 @@ def test_control_state_that_can_not_be_read_is_not_asked_twice():
     """Whoever was told so when it was asked what is paused; nor is it asked for entries that nobody tries any more."""
     waiting = QueueEntry(1, Entity("db", "t"), CompactionKind.MAJOR, QueueState.INITIATED)
     nobody = cast("Session", None)  # asked for anything, it would fail
-    assert stored(nobody, [waiting], [None, Denial(Reason.CONTROL_UNKNOWN, "nobody answers")]) == {}
-    assert stored(nobody, [replace(waiting, state=QueueState.READY_FOR_CLEANING)], []) == {}
+    assert stored_failures(nobody, [waiting], [None, Denial(Reason.CONTROL_UNKNOWN, "nobody answers")]) == {}
+    assert stored_failures(nobody, [replace(waiting, state=QueueState.READY_FOR_CLEANING)], []) == {}

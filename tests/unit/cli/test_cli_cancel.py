@@ -2,8 +2,8 @@
 
 import pytest
 
+from compactor.metastore.compaction_queue.queue import Queue, asked_to_stop
 from compactor.metastore.model import QueueState
-from compactor.metastore.queue import Queue, asked_to_stop
 
 WORKER = f"compactor-edge1-{'0a' * 16}-1"
 
@@ -67,7 +67,9 @@ def test_what_has_ended_is_nothing_to_do(shop):
     assert "has ended already: it is failed" in result.stdout
 
 
-@pytest.mark.parametrize(("args", "said"), [(["99"], "there is no compaction 99"), (["x"], "x"), (["1", "--timeout", "3"], "--wait only")])
+@pytest.mark.parametrize(
+    ("args", "said"), [(["99"], "there is no compaction 99"), (["x"], "x"), (["1", "--timeout", "3"], "--wait only")]
+)
 def test_what_cannot_be_meant(shop, args, said):
     """One line, exit 2."""
     result = shop.run("cancel", *args)
@@ -86,7 +88,8 @@ def test_queue_and_history_show_where_an_application_can_be_looked_at(shop, tmp_
     assert (shown["job"], shown["tracking_url"]) == ("application_1700000000000_0042", None)
     assert "application_1700000000000_0042" in shop.run("queue").stdout
     (tmp_path / "yarn-site.xml").write_text(
-        "<configuration><property><name>yarn.resourcemanager.hostname</name><value>rm1</value></property></configuration>", encoding="utf-8"
+        "<configuration><property><name>yarn.resourcemanager.hostname</name><value>rm1</value></property></configuration>",
+        encoding="utf-8",
     )
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     (shown,) = shop.json("queue")

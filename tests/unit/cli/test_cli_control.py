@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 import pytest
 import yaml
 
-from compactor.cli.holds import length_ms
+from compactor.cli.control_records import length_ms
 from compactor.control.records import HOLDS, Pause, with_pause
 from compactor.control.scope import Scope
-from compactor.coordination.database import DatabaseCoordinator
-from compactor.metastore.database import Database
-from compactor.metastore.queue import Queue
+from compactor.coordination.sql.coordinator import DatabaseCoordinator
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 
 
 def told(result):
@@ -21,9 +21,17 @@ def told(result):
 
 
 def test_a_pause_is_shown_to_those_who_wait(shop):
-    """pauses, queue, enqueue and explain say who paused what, until when, and why; resume ends it; a second time there is nothing to do."""
+    """
+    pauses, queue, enqueue and explain say who paused what, until when, and why; resume ends it; a second time there is
+    nothing to do.
+    """
     paused = shop.json("pause", "--table", "Shop.Ord*", "--reason", "loading  history", "--for", "1h30min")
-    assert (paused["scope"], paused["reason"], paused["cancel"], paused["cleaner"]) == ("table:shop.ord*", "loading history", False, False)
+    assert (paused["scope"], paused["reason"], paused["cancel"], paused["cleaner"]) == (
+        "table:shop.ord*",
+        "loading history",
+        False,
+        False,
+    )
     length = datetime.fromisoformat(paused["until"]) - datetime.fromisoformat(paused["since"])
     assert length == timedelta(minutes=90)
     assert [one["scope"] for one in shop.json("pauses")] == ["table:shop.ord*"]
@@ -64,9 +72,17 @@ def test_scopes_stand_side_by_side(shop):
 
 def test_an_end_may_be_a_local_time(shop):
     """Without an offset in the zone of the settings; with one as it is."""
-    shop.config.write_text(shop.config.read_text(encoding="utf-8") + "windows: {time_zone: Europe/Berlin}\n", encoding="utf-8")
-    assert shop.json("pause", "--all", "--reason", "x", "--until", "2099-07-01T08:00")["until"] == "2099-07-01T06:00:00.000Z"
-    assert shop.json("pause", "--all", "--reason", "x", "--until", "2099-07-01T08:00Z")["until"] == "2099-07-01T08:00:00.000Z"
+    shop.config.write_text(
+        shop.config.read_text(encoding="utf-8") + "windows: {time_zone: Europe/Berlin}\n", encoding="utf-8"
+    )
+    assert (
+        shop.json("pause", "--all", "--reason", "x", "--until", "2099-07-01T08:00")["until"]
+        == "2099-07-01T06:00:00.000Z"
+    )
+    assert (
+        shop.json("pause", "--all", "--reason", "x", "--until", "2099-07-01T08:00Z")["until"]
+        == "2099-07-01T08:00:00.000Z"
+    )
 
 
 def test_a_pause_that_is_over_is_none(shop):
@@ -123,7 +139,9 @@ def test_a_pattern_that_fits_nothing_is_said(shop):
 def test_a_host_is_drained_and_comes_back(shop):
     """Entries wait for no drained host: others may claim them."""
     assert shop.json("drain", "edge1", "--reason", "new disks")["drained"] is True
-    assert [(one["what"], one["scope"], one["reason"]) for one in shop.json("pauses")] == [("drain", "host:edge1", "new disks")]
+    assert [(one["what"], one["scope"], one["reason"]) for one in shop.json("pauses")] == [
+        ("drain", "host:edge1", "new disks")
+    ]
     shop.json("enqueue", "shop.orders")
     assert shop.json("queue")[0]["waits"] is None
     assert shop.json("drain", "edge1", "--undo")["drained"] is False
@@ -134,7 +152,10 @@ def test_an_unknown_host_is_not_drained(shop):
     """A slip of the pen is no host: refused with near names, as an unknown table is."""
     result = shop.run("drain", "edge7")
     assert result.exit_code == 4, result.output
-    assert told(result) == "error: no daemon of a host edge7 is known (did you mean edge1?); `compactor members` shows them"
+    assert (
+        told(result)
+        == "error: no daemon of a host edge7 is known (did you mean edge1?); `compactor members` shows them"
+    )
     assert shop.json("pauses") == []
 
 
@@ -185,14 +206,26 @@ def test_while_a_daemon_holds_an_embedded_metastore(shop):
 
 def test_a_time_is_a_time():
     """Lengths are whole numbers of days, hours, minutes and seconds, in this order."""
-    assert [length_ms(text) for text in ("90s", "30min", "2h", "1d12h", "1d 1s")] == [90_000, 1_800_000, 7_200_000, 129_600_000, 86_401_000]
+    assert [length_ms(text) for text in ("90s", "30min", "2h", "1d12h", "1d 1s")] == [
+        90_000,
+        1_800_000,
+        7_200_000,
+        129_600_000,
+        86_401_000,
+    ]
 
 
 @pytest.mark.parametrize("command", [["queue"], ["explain", "shop.orders"], ["enqueue", "shop.orders"]])
 def test_without_zookeeper_the_database_answers(shop, command):
-    """What is queued, and what a table looks like, doesn't need ZooKeeper: it is shown, and one line says why pauses can't be told."""
+    """
+    What is queued, and what a table looks like, doesn't need ZooKeeper: it is shown, and one line says why pauses can't
+    be told.
+    """
     assert shop.run("enqueue", "shop.orders").exit_code == 0
-    shop.config.write_text(shop.config.read_text(encoding="utf-8") + "zookeeper: {hosts: '127.0.0.1:1', session_timeout_seconds: 1}\n", encoding="utf-8")
+    shop.config.write_text(
+        shop.config.read_text(encoding="utf-8") + "zookeeper: {hosts: '127.0.0.1:1', session_timeout_seconds: 1}\n",
+        encoding="utf-8",
+    )
     found = shop.run("-o", "json", *command)
     assert found.exit_code in {0, 3}, found.stderr
     why = "it can't be told what is paused: ZooKeeper 127.0.0.1:1 can't be reached: Connection refused"
@@ -202,22 +235,35 @@ def test_without_zookeeper_the_database_answers(shop, command):
 
 
 def test_without_zookeeper_one_line_is_enough_for_what_is_worked_on(shop):
-    """Of entries that don't wait it isn't asked what is paused: what is said then is that it can't be told whether they broke down."""
+    """
+    Of entries that don't wait it isn't asked what is paused: what is said then is that it can't be told whether they
+    broke down.
+    """
     assert shop.run("enqueue", "shop.orders").exit_code == 0
     with shop.open() as database:
         Queue(database).claim("compactor-edge1-x-1", "test")
-    shop.config.write_text(shop.config.read_text(encoding="utf-8") + "zookeeper: {hosts: '127.0.0.1:1', session_timeout_seconds: 1}\n", encoding="utf-8")
+    shop.config.write_text(
+        shop.config.read_text(encoding="utf-8") + "zookeeper: {hosts: '127.0.0.1:1', session_timeout_seconds: 1}\n",
+        encoding="utf-8",
+    )
     found = shop.run("-o", "json", "queue")
     assert [entry["state"] for entry in json.loads(found.stdout)] == ["working"]
-    assert found.stderr.splitlines() == ["it can't be told what broke down: ZooKeeper 127.0.0.1:1 can't be reached: Connection refused"]
+    assert found.stderr.splitlines() == [
+        "it can't be told what broke down: ZooKeeper 127.0.0.1:1 can't be reached: Connection refused"
+    ]
 
 
 @pytest.mark.parametrize(
-    "command", [["members"], ["pauses"], ["pause", "--all", "--reason", "x"], ["resume", "--every"], ["drain", "edge1"]], ids=lambda command: command[0]
+    "command",
+    [["members"], ["pauses"], ["pause", "--all", "--reason", "x"], ["resume", "--every"], ["drain", "edge1"]],
+    ids=lambda command: command[0],
 )
 def test_without_zookeeper_one_line_says_so(shop, command):
     """What lies in ZooKeeper can neither be shown nor changed: exit 5, and nothing else is said."""
-    shop.config.write_text(shop.config.read_text(encoding="utf-8") + "zookeeper: {hosts: '127.0.0.1:1', session_timeout_seconds: 1}\n", encoding="utf-8")
+    shop.config.write_text(
+        shop.config.read_text(encoding="utf-8") + "zookeeper: {hosts: '127.0.0.1:1', session_timeout_seconds: 1}\n",
+        encoding="utf-8",
+    )
     found = shop.run(*command)
     assert (found.exit_code, found.stdout) == (5, "")
     assert found.stderr.splitlines() == ["error: ZooKeeper 127.0.0.1:1 can't be reached: Connection refused"]

@@ -1,4 +1,7 @@
-"""What the pages say of the command line and the settings is so: every command, option and setting that they name exists, and every command is told of."""
+"""
+What the pages say of the command line and the settings is so: every command, option and setting that they name exists,
+and every command is told of.
+"""
 
 import re
 import shlex
@@ -9,14 +12,21 @@ import click
 import pytest
 from pydantic import BaseModel
 
-from compactor.cli.codes import Code
 from compactor.cli.root import COMMANDS, cli
+from compactor.cli.session import Code
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.settings import Settings
 
 PROJECT = Path(__file__).resolve().parents[3]
-PAGES = sorted([PROJECT / "README.md", *(PROJECT / "docs").rglob("*.md"), *(PROJECT / "deploy").rglob("*.sql"), *(PROJECT / "config").glob("*.yaml")])
+PAGES = sorted(
+    [
+        PROJECT / "README.md",
+        *(PROJECT / "docs").rglob("*.md"),
+        *(PROJECT / "deploy").rglob("*.sql"),
+        *(PROJECT / "config").glob("*.yaml"),
+    ]
+)
 CODE = re.compile(r"^```\w*\n(.*?)^```|^    (?! )([^\n]*)|`([^`\n]+)`", re.DOTALL | re.MULTILINE)
 CALL = re.compile(r"(?:^|[|;(] *|\w=\S+ |/bin/)compactor (?=[a-z-])([^|;#)…—]*)")
 SPARKS_OWN = {"spark.authenticate"}
@@ -56,7 +66,14 @@ def mistake(words: list[str]) -> str | None:
             option = next((found for found in command.get_params(context) if name in found.opts), None)
             if option is None:
                 return f"{command.name} has no option {name}"
-            if isinstance(option, click.Option) and not option.is_flag and not option.count and "=" not in word and word != "--help" and waiting:
+            if (
+                isinstance(option, click.Option)
+                and not option.is_flag
+                and not option.count
+                and "=" not in word
+                and word != "--help"
+                and waiting
+            ):
                 value = waiting.pop(0)
                 if isinstance(option.type, click.Choice) and not set(value.split("|")) <= set(option.type.choices):
                     return f"{name} of {command.name} doesn't take {value}"
@@ -100,7 +117,12 @@ def test_the_page_of_the_command_line_tells_of_every_command():
 def settings_named() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         for name in SETTING.findall(page.read_text(encoding="utf-8")):
-            if name.partition(".")[0] in Settings.model_fields and name not in STEPS and not re.match(r"spark\.\w+\.", name) and name not in SPARKS_OWN:
+            if (
+                name.partition(".")[0] in Settings.model_fields
+                and name not in STEPS
+                and not re.match(r"spark\.\w+\.", name)
+                and name not in SPARKS_OWN
+            ):
                 yield str(page.relative_to(PROJECT)), name
 
 
@@ -115,7 +137,9 @@ def known(name: str) -> bool:
 
 
 def test_every_reason_is_told_of():
-    """Whoever sees a code in `compactor explain`, the history or the log finds it in a page, if any code of ours gives it."""
+    """
+    Whoever sees a code in `compactor explain`, the history or the log finds it in a page, if any code of ours gives it.
+    """
     told = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     code = "\n".join(file.read_text(encoding="utf-8") for file in (PROJECT / "compactor").rglob("*.py"))
     given = [reason.value for reason in Reason if re.search(rf"\bReason\.{reason.name}\b", code)]

@@ -6,26 +6,36 @@ import shutil
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli.inspect import look
+from compactor.cli.inspection import look
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.metastore.catalog import Catalog
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity
-from compactor.metastore.queue import Queue
-from compactor.metastore.snapshots import READ_ONLY
-from compactor.metastore.transactions import Transactions
+from compactor.metastore.txn.snapshots import READ_ONLY
+from compactor.metastore.txn.transactions import Transactions
 from tests.metastore.actor import Hive
 
 
 def test_explain_draws_every_directory(shop):
-    """Each directory has a standing: 12 inserts and a delete are read, one is aborted, one waits for a writer that is named."""
+    """
+    Each directory has a standing: 12 inserts and a delete are read, one is aborted, one waits for a writer that is
+    named.
+    """
     told = shop.json("explain", "shop.orders")
     standings = {}
     for item in told["items"]:
         standings.setdefault(item["standing"], []).append(item["name"])
-    assert {standing: len(names) for standing, names in standings.items()} == {"delta": 12, "delete delta": 1, "aborted": 1, "not visible": 1}
+    assert {standing: len(names) for standing, names in standings.items()} == {
+        "delta": 12,
+        "delete delta": 1,
+        "aborted": 1,
+        "not visible": 1,
+    }
     assert told["read"]["directories"] == 13
-    assert [sentence.partition(", open for")[0] for sentence in told["open_writers"]] == ["write id 15 is open: transaction 17 of hive@demo"]
+    assert [sentence.partition(", open for")[0] for sentence in told["open_writers"]] == [
+        "write id 15 is open: transaction 17 of hive@demo"
+    ]
     (waiting,) = [item for item in told["items"] if item["standing"] == "not visible"]
     assert "hive@demo" in waiting["note"]
     assert all(item["input"] == (item["standing"] in ("delta", "delete delta")) for item in told["items"])
@@ -34,7 +44,11 @@ def test_explain_draws_every_directory(shop):
 def test_explain_says_why_it_is_due(shop):
     """13 deltas without a base are more than 10: due for a major compaction, with what it would make."""
     told = shop.json("explain", "shop.orders")
-    assert (told["verdict"]["due"], told["verdict"]["kind"], told["verdict"]["reason"]) == (True, "major", "delta-count")
+    assert (told["verdict"]["due"], told["verdict"]["kind"], told["verdict"]["reason"]) == (
+        True,
+        "major",
+        "delta-count",
+    )
     assert told["compaction"]["possible"] is True
     assert told["compaction"]["directories"] == ["base_0000013"]
 
@@ -89,7 +103,13 @@ def test_explain_for_people(shop):
     """The drawing has the directories, the verdict, and the cost; --all draws every directory."""
     drawn = shop.run("explain", "shop.orders")
     assert drawn.exit_code == 0, drawn.stderr
-    for said in ("shop.orders", "● delta_0000001_0000001_0000", "due for a major compaction", "hive@demo", "base_0000013"):
+    for said in (
+        "shop.orders",
+        "● delta_0000001_0000001_0000",
+        "due for a major compaction",
+        "hive@demo",
+        "base_0000013",
+    ):
         assert said in drawn.stdout
 
 
@@ -102,7 +122,12 @@ def test_explain_lists_the_partitions_of_a_table(shop):
 
 @pytest.mark.parametrize("command", ["explain", "plan"])
 @pytest.mark.parametrize(
-    ("target", "code", "said"), [("shop.ordrs", 4, "did you mean"), ("shop.plain", 4, "isn't a transactional table"), ("nothing", 2, "DATABASE.TABLE")]
+    ("target", "code", "said"),
+    [
+        ("shop.ordrs", 4, "did you mean"),
+        ("shop.plain", 4, "isn't a transactional table"),
+        ("nothing", 2, "DATABASE.TABLE"),
+    ],
 )
 def test_wrong_names_are_answered_with_the_right_ones(shop, command, target, code, said):
     """The same refusals as for enqueue."""
@@ -112,10 +137,17 @@ def test_wrong_names_are_answered_with_the_right_ones(shop, command, target, cod
 
 
 def test_plan_shows_what_would_be_done(shop):
-    """The plan covers what a compaction may take: write ids up to 13, one output file, the delete applied; JSON is the plan itself."""
+    """
+    The plan covers what a compaction may take: write ids up to 13, one output file, the delete applied; JSON is the
+    plan itself.
+    """
     plan = shop.json("plan", "shop.orders")
     assert plan["compaction-plan"] == 1
-    assert (plan["name_write_id"], plan["kind"], [output["name"] for output in plan["outputs"]]) == (13, "major", ["base_0000013"])
+    assert (plan["name_write_id"], plan["kind"], [output["name"] for output in plan["outputs"]]) == (
+        13,
+        "major",
+        ["base_0000013"],
+    )
     table = shop.run("plan", "shop.orders")
     assert "cost: reads" in table.stdout
     tsv = shop.run("-o", "tsv", "plan", "shop.orders").stdout.splitlines()
@@ -159,11 +191,16 @@ def test_an_unknown_directory_is_shown_and_refused(shop, built, tmp_path):
 
 
 def test_no_cleanup_is_told_of_what_would_be_refused_too(shop, built):
-    """An operator who mends what the plan is refused for knows that replaced files will stay; in the drawing and for programs."""
+    """
+    An operator who mends what the plan is refused for knows that replaced files will stay; in the drawing and for
+    programs.
+    """
     with shop.open() as database:
         hive = Hive(database)
         ((number,),) = hive.rows(database.schema.tbls, "tbl_id", where=database.schema.tbls.c.tbl_name == "orders")
-        hive.change(database.schema.table_params.insert().values(tbl_id=number, param_key="no_cleanup", param_value="true"))
+        hive.change(
+            database.schema.table_params.insert().values(tbl_id=number, param_key="no_cleanup", param_value="true")
+        )
     warning = "no_cleanup is set for shop.orders: replaced files stay"
     for possible in (True, False):
         if not possible:
@@ -187,7 +224,11 @@ def test_partitions_whose_compactions_fail_are_not_due_in_the_list_either(shop):
             queue.enqueue(entity, CompactionKind.MAJOR)
             queue.mark_failed(queue.claim("compactor-edge1-x-1", "test"), "broke")
     reasons = {row["partition"]: row["reason"] for row in shop.json("explain", "shop.events")}
-    assert reasons[partition] == shop.json("explain", f"shop.events/{partition}")["verdict"]["reason"] == "failed-too-often"
+    assert (
+        reasons[partition]
+        == shop.json("explain", f"shop.events/{partition}")["verdict"]["reason"]
+        == "failed-too-often"
+    )
 
 
 def test_a_missing_directory_is_one_line(shop, built):
@@ -200,14 +241,20 @@ def test_a_missing_directory_is_one_line(shop, built):
         assert result.exit_code == 4
         assert "path=x y" in result.stderr
         assert len(result.stderr.splitlines()) == 1
-        rows = {row["partition"]: row["reason"] for row in json.loads(shop.run("-o", "json", "explain", "shop.events").stdout)}
+        rows = {
+            row["partition"]: row["reason"]
+            for row in json.loads(shop.run("-o", "json", "explain", "shop.events").stdout)
+        }
         assert rows["day=2024-01-02/path=x y"] == "location-missing"
     finally:
         shutil.move(hidden, place)
 
 
 def test_a_truncated_file_is_told_by_name(shop, built):
-    """A bucket file that ends too early: explain says that a compaction would be refused, plan refuses with the file's name."""
+    """
+    A bucket file that ends too early: explain says that a compaction would be refused, plan refuses with the file's
+    name.
+    """
     path = next((built / "warehouse" / "shop.db" / "orders" / "delta_0000003_0000003_0000").glob("bucket_*"))
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
@@ -273,7 +320,9 @@ def test_explain_tells_of_a_stranded_stream(shop):
     told = shop.json("explain", "stream.t")
     assert told["verdict"]["reason"] == told["compaction"]["reason"] == "stranded-stream"
     (finding,) = told["verdict"]["findings"]
-    assert finding.startswith("delta_0000002_0000003 lies across base_0000002_v0000001, and all of it above was rolled back")
+    assert finding.startswith(
+        "delta_0000002_0000003 lies across base_0000002_v0000001, and all of it above was rolled back"
+    )
     assert finding in shop.run("explain", "stream.t").stdout
     result = shop.run("plan", "stream.t")
     assert (result.exit_code, finding in result.stderr) == (4, True)
@@ -284,7 +333,11 @@ def test_a_source_of_replication_without_a_root_is_said_and_never_queued(shop):
     with shop.open() as database:
         hive = Hive(database)
         ((number,),) = hive.rows(database.schema.dbs, "db_id", where=database.schema.dbs.c.name == "shop")
-        hive.change(database.schema.database_params.insert().values(db_id=number, param_key="repl.source.for", param_value="policy"))
+        hive.change(
+            database.schema.database_params.insert().values(
+                db_id=number, param_key="repl.source.for", param_value="policy"
+            )
+        )
     told = shop.json("explain", "shop.orders")
     assert (told["verdict"]["due"], told["verdict"]["reason"]) == (False, "replication-source")
     assert (told["compaction"]["possible"], told["compaction"]["reason"]) == (False, "replication-source")

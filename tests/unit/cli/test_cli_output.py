@@ -6,14 +6,20 @@ import pytest
 import yaml
 from rich.text import Text
 
-from compactor.cli.output import Column, Format, View, output_for
+from compactor.cli.output import Format, OutputColumn, View, output_for
 
-COLUMNS = (Column("name", "NAME"), Column("bytes", "BYTES", right=True, show=lambda value: f"{value} B"))
-RECORDS = [{"name": "dt=ü [red]x[/red]", "bytes": 12, "more": {"k": 1}}, {"name": "tab\tnew\nline", "bytes": None, "more": {}}]
+COLUMNS = (OutputColumn("name", "NAME"), OutputColumn("bytes", "BYTES", right=True, show=lambda value: f"{value} B"))
+RECORDS = [
+    {"name": "dt=ü [red]x[/red]", "bytes": 12, "more": {"k": 1}},
+    {"name": "tab\tnew\nline", "bytes": None, "more": {}},
+]
 
 
 def test_table_shows_values_for_people(capsys):
-    """A table folds nothing where nobody looks at a screen, shows markup-like text as it is, and leaves missing values empty."""
+    """
+    A table folds nothing where nobody looks at a screen, shows markup-like text as it is, and leaves missing values
+    empty.
+    """
     output_for(Format.TABLE).show(View(COLUMNS, RECORDS))
     out = capsys.readouterr().out
     assert "NAME" in out
@@ -49,7 +55,9 @@ def test_a_picture_is_for_tables_only(capsys):
     assert json.loads(capsys.readouterr().out) == {"a": 1}
 
 
-@pytest.mark.parametrize(("form", "data"), [(Format.TABLE, ""), (Format.JSON, "[]\n"), (Format.YAML, "[]\n"), (Format.TSV, "name\tbytes\n")])
+@pytest.mark.parametrize(
+    ("form", "data"), [(Format.TABLE, ""), (Format.JSON, "[]\n"), (Format.YAML, "[]\n"), (Format.TSV, "name\tbytes\n")]
+)
 def test_an_empty_answer_is_said_on_stderr(capsys, form, data):
     """With no records, stdout holds an empty value of its format and stderr the sentence."""
     output_for(form).show(View(COLUMNS, [], empty="nothing is queued"))

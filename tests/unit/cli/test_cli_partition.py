@@ -7,7 +7,7 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.cli.partition import Standing, Totals, bar, items_of, picture, read_totals
+from compactor.cli.drawing import DirectoryStanding, Totals, bar, items_of, picture, read_totals
 
 SIZES = {
     "base_0000005_v0000010": 1_000_000,
@@ -40,7 +40,12 @@ def states(sizes):
 @pytest.fixture
 def items():
     reader, compactor = states(SIZES)
-    return items_of(reader, compactor, insert_only=False, explain=lambda listed: "transaction 57 of etl@edge" if listed.acid.max_write_id == 9 else "")
+    return items_of(
+        reader,
+        compactor,
+        insert_only=False,
+        explain=lambda listed: "transaction 57 of etl@edge" if listed.acid.max_write_id == 9 else "",
+    )
 
 
 def drawn(renderable):
@@ -53,19 +58,21 @@ def drawn(renderable):
 def test_every_directory_has_one_standing(items):
     """Each directory of the listing appears once, with what it is to a query that starts now."""
     assert {item.name: item.standing for item in items} == {
-        "base_0000005_v0000010": Standing.BASE,
-        "delta_0000001_0000005": Standing.OBSOLETE,
-        "delta_0000006_0000006_0000": Standing.DELTA,
-        "delete_delta_0000007_0000007_0000": Standing.DELETE_DELTA,
-        "delta_0000007_0000007_0001": Standing.DELTA,
-        "delta_0000008_0000008_0000": Standing.ABORTED,
-        "delta_0000009_0000009_0000": Standing.NOT_VISIBLE,
-        "delta_0000010_0000010_0000": Standing.DELTA,
+        "base_0000005_v0000010": DirectoryStanding.BASE,
+        "delta_0000001_0000005": DirectoryStanding.OBSOLETE,
+        "delta_0000006_0000006_0000": DirectoryStanding.DELTA,
+        "delete_delta_0000007_0000007_0000": DirectoryStanding.DELETE_DELTA,
+        "delta_0000007_0000007_0001": DirectoryStanding.DELTA,
+        "delta_0000008_0000008_0000": DirectoryStanding.ABORTED,
+        "delta_0000009_0000009_0000": DirectoryStanding.NOT_VISIBLE,
+        "delta_0000010_0000010_0000": DirectoryStanding.DELTA,
     }
 
 
 def test_input_is_what_a_compaction_takes_in(items):
-    """Nothing at or above the open write id is taken in, though a query reads it; nothing obsolete or aborted either."""
+    """
+    Nothing at or above the open write id is taken in, though a query reads it; nothing obsolete or aborted either.
+    """
     assert [item.name for item in items if item.input] == [
         "base_0000005_v0000010",
         "delta_0000006_0000006_0000",
@@ -101,14 +108,17 @@ def test_long_groups_are_folded_unless_asked_otherwise():
 
 
 def test_originals_are_drawn_once_and_odd_names_are_called_so():
-    """Files from before the conversion are originals, which queries read, whatever their names; one that tells no bucket has a note."""
+    """
+    Files from before the conversion are originals, which queries read, whatever their names; one that tells no bucket
+    has a note.
+    """
     found = Listing((FileEntry("000000_0", 10), FileEntry("000000_0_copy_1", 20), FileEntry("part-0.orc", 5)), ())
     state = resolve(found, ValidWriteIdList("db.t", 0), ValidTxnList(1), LayoutVersion.HIVE_4)
     items = items_of(state, state, insert_only=False)
     assert [(item.standing, item.name, bool(item.note)) for item in items] == [
-        (Standing.ORIGINAL, "000000_0", False),
-        (Standing.ORIGINAL, "000000_0_copy_1", False),
-        (Standing.ORIGINAL, "part-0.orc", True),
+        (DirectoryStanding.ORIGINAL, "000000_0", False),
+        (DirectoryStanding.ORIGINAL, "000000_0_copy_1", False),
+        (DirectoryStanding.ORIGINAL, "part-0.orc", True),
     ]
 
 
@@ -117,7 +127,9 @@ def test_an_empty_partition_says_so():
     assert "empty" in drawn(picture("t", ()))
 
 
-@pytest.mark.parametrize(("value", "largest", "text"), [(0, 10, ""), (10, 10, "█" * 12), (5, 10, "█" * 6), (1, 10_000, "▏"), (1, 0, "")])
+@pytest.mark.parametrize(
+    ("value", "largest", "text"), [(0, 10, ""), (10, 10, "█" * 12), (5, 10, "█" * 6), (1, 10_000, "▏"), (1, 0, "")]
+)
 def test_bar(value, largest, text):
     """Bars are in proportion; something is never nothing."""
     assert bar(value, largest) == text

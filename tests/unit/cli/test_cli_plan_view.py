@@ -13,16 +13,16 @@ from compactor.planning.document import (
     BucketPlan,
     CompactionPlan,
     FileCopy,
+    FileRole,
     InputFile,
     OutputDir,
     Prediction,
-    Role,
     Segment,
     from_json,
 )
 
 
-def file(path, length, role=Role.DELTA):
+def file(path, length, role=FileRole.DELTA):
     directory = path.rsplit("/", 1)[0] if "/" in path else ""
     return InputFile(path, length, 0, role, directory, 0, 1, 9)
 
@@ -48,8 +48,14 @@ def plan():
         highest_write_id=9,
         visibility_txn=None,
         columns=(("a", "int"),),
-        outputs=(OutputDir(DirKind.BASE, "base_0000009", (BucketPlan(0, "bucket_00000", segments, ("delete_delta_7_7/bucket_00000",), 4),)),),
-        inputs=(file("base_5/bucket_00000", 40_000_000, Role.BASE), file("delta_6_6/bucket_00000", 2_000)),
+        outputs=(
+            OutputDir(
+                DirKind.BASE,
+                "base_0000009",
+                (BucketPlan(0, "bucket_00000", segments, ("delete_delta_7_7/bucket_00000",), 4),),
+            ),
+        ),
+        inputs=(file("base_5/bucket_00000", 40_000_000, FileRole.BASE), file("delta_6_6/bucket_00000", 2_000)),
         prediction=Prediction(42_000_000, 30_000_000, 10_000_000, 10_002_000, 40_000_000, 3.2),
         warnings=("a column is unknown",),
     )
@@ -96,7 +102,10 @@ def test_picture_names_verdicts_reasons_cost_and_warnings(plan):
 
 def test_headline_and_cost_are_sentences(plan):
     """From how much, into what; bytes and processor time."""
-    assert headline(plan) == "major compaction (asked for minor) of db.t/k=1: 2 files in 2 directories, 38.1 MiB → base_0000009"
+    assert (
+        headline(plan)
+        == "major compaction (asked for minor) of db.t/k=1: 2 files in 2 directories, 38.1 MiB → base_0000009"
+    )
     assert cost(plan).endswith("writes about 38.1 MiB, takes about 3.2 s of processor time")
 
 
@@ -106,4 +115,6 @@ def test_insert_only_plans_show_files():
         "db.t", "/w", CompactionKind.MAJOR, CompactionKind.MAJOR, LayoutVersion.HIVE_4, True, "db.t:2:9223372036854775807::", 2, 1, 2, 2, None, (),
         (OutputDir(DirKind.BASE, "base_0000002", copies=(FileCopy("delta_1_1/000000_0", "000000_0", 12),)),), (file("delta_1_1/000000_0", 12),),
     )  # fmt: skip
-    assert plan_view(plan).records == [{"directory": "base_0000002", "file": "000000_0", "source": "delta_1_1/000000_0", "copied_bytes": 12}]
+    assert plan_view(plan).records == [
+        {"directory": "base_0000002", "file": "000000_0", "source": "delta_1_1/000000_0", "copied_bytes": 12}
+    ]

@@ -7,24 +7,37 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.compaction import CompactionKind
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import Queue
 from tests.metastore.actor import Hive
 
 
 def test_enqueue_puts_the_entry_where_hive_would(shop):
     """The row says initiated, which kind, which properties, which pool, and that a person on this host asked."""
-    said = shop.json("enqueue", "Shop.ORDERS", "--type", "minor", "--property", "orc.compress=ZSTD", "--pool", "nightly")
+    said = shop.json(
+        "enqueue", "Shop.ORDERS", "--type", "minor", "--property", "orc.compress=ZSTD", "--pool", "nightly"
+    )
     assert said["accepted"] is True
     with shop.open() as database:
         (entry,) = Queue(database).entries()
-    assert (entry.id, entry.entity, entry.kind, entry.state) == (said["id"], Entity("shop", "orders"), CompactionKind.MINOR, QueueState.INITIATED)
-    assert (dict(entry.properties), entry.pool, entry.initiator_id) == ({"orc.compress": "ZSTD"}, "nightly", "edge1-manual")
+    assert (entry.id, entry.entity, entry.kind, entry.state) == (
+        said["id"],
+        Entity("shop", "orders"),
+        CompactionKind.MINOR,
+        QueueState.INITIATED,
+    )
+    assert (dict(entry.properties), entry.pool, entry.initiator_id) == (
+        {"orc.compress": "ZSTD"},
+        "nightly",
+        "edge1-manual",
+    )
 
 
 def test_enqueue_says_which_properties_it_drops(shop):
     """One line, also for programs; what may be asked for is queued."""
-    asked = [word for one in ("location=file:/w/x", "ifPurge=true", "orc.compress=ZSTD") for word in ("--property", one)]
+    asked = [
+        word for one in ("location=file:/w/x", "ifPurge=true", "orc.compress=ZSTD") for word in ("--property", one)
+    ]
     result = shop.run("-o", "json", "enqueue", "shop.orders", *asked)
     warning = "dropped ifPurge, location: such properties are set by Hive or the daemon only"
     assert result.stderr == f"warning: {warning}\n"
@@ -42,10 +55,16 @@ def test_enqueue_plan_and_explain_warn_that_what_is_replaced_stays(shop, of):
             ((number,),) = hive.rows(schema.tbls, "tbl_id", where=schema.tbls.c.tbl_name == name)
             hive.change(schema.table_params.insert().values(tbl_id=number, param_key="no_cleanup", param_value="true"))
         else:
-            ((number,),) = hive.rows(schema.partitions, "part_id", where=schema.partitions.c.part_name == target.partition("/")[2])
-            hive.change(schema.partition_params.insert().values(part_id=number, param_key="no_cleanup", param_value="true"))
+            ((number,),) = hive.rows(
+                schema.partitions, "part_id", where=schema.partitions.c.part_name == target.partition("/")[2]
+            )
+            hive.change(
+                schema.partition_params.insert().values(part_id=number, param_key="no_cleanup", param_value="true")
+            )
     warning = f"no_cleanup is set for {target}: replaced files stay"
-    for command in ("plan", "explain") if of == "table" else ("explain",):  # the partition holds a single delta: nothing to plan
+    for command in (
+        ("plan", "explain") if of == "table" else ("explain",)
+    ):  # the partition holds a single delta: nothing to plan
         told = shop.json(command, target)
         assert told.get("compaction", told)["warnings"] == [warning]
         assert f"warning: {warning}" in " ".join(shop.run(command, target).stdout.split())
@@ -149,7 +168,9 @@ def test_queue_narrows_down(shop):
         shop.json("enqueue", target)
     assert [entry["table"] for entry in shop.json("queue")] == ["orders", "events", "events"]
     assert len(shop.json("queue", "shop.events")) == 2
-    assert [entry["partition"] for entry in shop.json("queue", "shop.events/day=2024-01-01/path=a/b")] == ["day=2024-01-01/path=a%2Fb"]
+    assert [entry["partition"] for entry in shop.json("queue", "shop.events/day=2024-01-01/path=a/b")] == [
+        "day=2024-01-01/path=a%2Fb"
+    ]
     assert shop.json("queue", "--state", "working") == []
     assert len(shop.json("queue", "--state", "initiated", "--state", "working")) == 3
 
@@ -200,7 +221,8 @@ def test_an_unreachable_server_and_its_password(shop, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("hunter2\n", encoding="utf-8")
     shop.config.write_text(
-        f"database:\n  url: postgresql://hive@127.0.0.1:1/metastore\n  password_file: {secret}\n  connect_timeout_seconds: 2\n", encoding="utf-8"
+        f"database:\n  url: postgresql://hive@127.0.0.1:1/metastore\n  password_file: {secret}\n  connect_timeout_seconds: 2\n",
+        encoding="utf-8",
     )
     result = shop.run("queue")
     assert result.exit_code == 5
@@ -245,7 +267,9 @@ def test_what_was_dropped_is_shown_while_a_row_tells_of_it(shop):
         queue.enqueue(Entity("shop", "events", "day=2023-01-01/path=x"), CompactionKind.MAJOR)
     assert [row["message"] for row in shop.json("history", "shop.gone")] == ["dropped"]
     assert shop.json("queue", "shop.gone") == []
-    assert [row["entity"] for row in shop.json("queue", "shop.events/day=2023-01-01/path=x")] == ["shop.events/day=2023-01-01/path=x"]
+    assert [row["entity"] for row in shop.json("queue", "shop.events/day=2023-01-01/path=x")] == [
+        "shop.events/day=2023-01-01/path=x"
+    ]
 
 
 def test_what_was_aborted_before_it_began_took_no_time(shop):
@@ -268,7 +292,11 @@ def test_what_is_left_to_hive_is_shown(shop):
         hive.queued("shop.b", type="*")
         hive.queued("shop.c", type="r")
     shown = shop.json("queue")
-    assert [(entry["kind"], entry["waits"]) for entry in shown] == [("major", None), ("unknown (*)", "unsupported-kind"), ("rebalance", "unsupported-kind")]
+    assert [(entry["kind"], entry["waits"]) for entry in shown] == [
+        ("major", None),
+        ("unknown (*)", "unsupported-kind"),
+        ("rebalance", "unsupported-kind"),
+    ]
     assert [entry["table"] for entry in shop.json("queue", "--state", "working")] == []
     people = shop.run("queue").stdout
     assert "unknown (*)" in people

@@ -1,4 +1,6 @@
-"""Errors become one line and an exit code; options stand before or after the command; settings are checked and shown."""
+"""
+Errors become one line and an exit code; options stand before or after the command; settings are checked and shown.
+"""
 
 import json
 import subprocess
@@ -146,7 +148,9 @@ def test_wrong_input_is_one_line_that_says_what_is_right(args, said):
 
 def test_config_from_the_environment(config):
     """COMPACTOR_CONFIG names the file; settings variables go over it."""
-    result = CliRunner(env={"COMPACTOR_CONFIG": config, "COMPACTOR_WORKER__THREADS": "5"}).invoke(cli, ["-o", "tsv", "config", "show"])
+    result = CliRunner(env={"COMPACTOR_CONFIG": config, "COMPACTOR_WORKER__THREADS": "5"}).invoke(
+        cli, ["-o", "tsv", "config", "show"]
+    )
     assert "worker.threads\t5" in result.stdout
 
 
@@ -156,7 +160,9 @@ def test_config_on_the_command_line_wins_against_the_environment(config, tmp_pat
     other = tmp_path / "other.yaml"
     other.write_text("database:\n  url: sqlite:///elsewhere.db\n", encoding="utf-8")
     option, command = ["--config", config], ["config", "show"]
-    result = CliRunner(env={"COMPACTOR_CONFIG": str(other)}).invoke(cli, ["-o", "tsv", *(option + command if before else command + option)])
+    result = CliRunner(env={"COMPACTOR_CONFIG": str(other)}).invoke(
+        cli, ["-o", "tsv", *(option + command if before else command + option)]
+    )
     assert result.exit_code == 0, result.stderr
     assert "elsewhere.db" not in result.stdout
 
@@ -165,7 +171,9 @@ def test_secrets_are_hidden(config):
     """Neither `config show` nor `config check` prints a password, whatever the format."""
     for form in ("table", "json", "yaml", "tsv"):
         for verb in ("show", "check"):
-            result = CliRunner(env={"COMPACTOR_DATABASE__PASSWORD": "hunter2"}).invoke(cli, ["-o", form, "--config", config, "config", verb])
+            result = CliRunner(env={"COMPACTOR_DATABASE__PASSWORD": "hunter2"}).invoke(
+                cli, ["-o", form, "--config", config, "config", verb]
+            )
             assert result.exit_code == 0, result.stderr
             assert "hunter2" not in result.output
 

@@ -21,7 +21,10 @@ from compactor.errors import UsageError
     ],
 )
 def test_target_is_taken_apart(text, option, expected):
-    """A target is DB.TABLE with an optional partition after a slash or in the option; names are lower-cased, values are not."""
+    """
+    A target is DB.TABLE with an optional partition after a slash or in the option; names are lower-cased, values are
+    not.
+    """
     assert parse_target(text, option) == expected
 
 
@@ -40,7 +43,14 @@ def test_two_partitions_are_one_too_many():
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("a b", "a b"), ("c/d", "c%2Fd"), ("e=f%:#\"'", "e%3Df%25%3A%23%22%27"), ("ü雪", "ü雪"), ("", DEFAULT_PARTITION), ("\x01\x7f", "%01%7F")],
+    [
+        ("a b", "a b"),
+        ("c/d", "c%2Fd"),
+        ("e=f%:#\"'", "e%3Df%25%3A%23%22%27"),
+        ("ü雪", "ü雪"),
+        ("", DEFAULT_PARTITION),
+        ("\x01\x7f", "%01%7F"),
+    ],
 )
 def test_values_are_escaped_as_hive_escapes_them(value, expected):
     """The escapes are those that Hive 4.0.1 was seen to write for the same values."""

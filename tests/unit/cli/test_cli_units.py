@@ -6,7 +6,15 @@ from compactor.cli import units
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (8 << 20, "8.0 MiB"), (3 << 50, "3.0 PiB"), (5 << 60, "5120.0 PiB")]
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (8 << 20, "8.0 MiB"),
+        (3 << 50, "3.0 PiB"),
+        (5 << 60, "5120.0 PiB"),
+    ],
 )
 def test_size(count, text):
     """Sizes are in binary units with one digit."""
@@ -15,7 +23,16 @@ def test_size(count, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(-1, "0 s"), (0.44, "0.4 s"), (12.2, "12 s"), (59.7, "1 min"), (185, "3 min 5 s"), (3600, "1 h"), (7800, "2 h 10 min"), (90_000, "1 d 1 h")],
+    [
+        (-1, "0 s"),
+        (0.44, "0.4 s"),
+        (12.2, "12 s"),
+        (59.7, "1 min"),
+        (185, "3 min 5 s"),
+        (3600, "1 h"),
+        (7800, "2 h 10 min"),
+        (90_000, "1 d 1 h"),
+    ],
 )
 def test_seconds(value, text):
     """Durations have two units at most."""
@@ -32,4 +49,8 @@ def test_instant_and_clock():
 
 def test_plural():
     """One delta, two deltas, and words that change otherwise."""
-    assert [units.plural(1, "delta"), units.plural(2, "delta"), units.plural(0, "entry", "entries")] == ["1 delta", "2 deltas", "0 entries"]
+    assert [units.plural(1, "delta"), units.plural(2, "delta"), units.plural(0, "entry", "entries")] == [
+        "1 delta",
+        "2 deltas",
+        "0 entries",
+    ]

@@ -1,10 +1,12 @@
-"""`compactor verify`: what a partition holds, what its files say of themselves, and what another directory holds instead."""
+"""
+`compactor verify`: what a partition holds, what its files say of themselves, and what another directory holds instead.
+"""
 
 import shutil
 
 import pytest
 
-from compactor.cli.codes import Code
+from compactor.cli.session import Code
 from compactor.demo import files
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
@@ -16,7 +18,9 @@ def compacted(shop):
     """A table of the shop's metastore after a compaction, with its directory, and what it was before."""
     with shop.open() as database:
         warehouse = Warehouse(shop.root / "warehouse", MetastoreLedger(database), CatalogRows(database))
-        table = warehouse.create_table("mart", "facts", [("id", "int"), ("state", "string")], parameters={"orc.compress": "NONE"})
+        table = warehouse.create_table(
+            "mart", "facts", [("id", "int"), ("state", "string")], parameters={"orc.compress": "NONE"}
+        )
         for start in range(2):
             with warehouse.begin() as txn:
                 txn.insert(table, [(100 * start + n, f"{n * 2654435761 % (1 << 32):x}" * 8) for n in range(100)])
@@ -40,7 +44,13 @@ def test_a_table_is_read_and_its_compacted_files_are_proved(shop, compacted):
 def test_inputs_that_were_kept_equal_the_result(shop, compacted):
     """Exit 0, and the same digests on both sides."""
     found = shop.json("verify", "mart.facts", "--against", f"file:{shop.root}/before")
-    assert found["against"] == {"directory": f"file:{shop.root}/before", "rows": 199, "equal": True, "missing": 0, "extra": 0}
+    assert found["against"] == {
+        "directory": f"file:{shop.root}/before",
+        "rows": 199,
+        "equal": True,
+        "missing": 0,
+        "extra": 0,
+    }
     assert all(one["digest"] == one["against"] and one["different"] == 0 for one in found["columns"])
 
 
@@ -49,7 +59,10 @@ def test_other_values_are_counted_by_column(shop, compacted):
     delta = next((shop.root / "before").glob("delta_0000001*"))
     bucket = next(delta.glob("bucket_*"))
     bucket.unlink()
-    events = [(files.INSERT, 1, 1 << 29, n, 1, (n, "changed" if n in {7, 8} else f"{n * 2654435761 % (1 << 32):x}" * 8)) for n in range(99)]
+    events = [
+        (files.INSERT, 1, 1 << 29, n, 1, (n, "changed" if n in {7, 8} else f"{n * 2654435761 % (1 << 32):x}" * 8))
+        for n in range(99)
+    ]
     files.write_acid(bucket, [("id", "int"), ("state", "string")], events)
     result = shop.run("verify", "mart.facts", "--against", str(shop.root / "before"))
     assert result.exit_code == Code.FAILED, result.stderr
@@ -80,12 +93,17 @@ def test_a_table_that_was_never_compacted(shop):
 
 @pytest.mark.parametrize("inside", ["delta_0000001_0000001_0000", ""])
 def test_a_directory_of_lower_write_ids_than_the_base(shop, compacted, inside):
-    """One replaced delta by itself, or a directory without any: refused, and it is said up to where both would be read."""
+    """
+    One replaced delta by itself, or a directory without any: refused, and it is said up to where both would be read.
+    """
     other = shop.root / "before" / inside if inside else shop.root / "empty"
     other.mkdir(exist_ok=True)
     result = shop.run("verify", "mart.facts", "--against", str(other))
     assert result.exit_code == Code.REFUSED, result.stderr
-    assert f"both are read up to write id {int(bool(inside))}, the highest in the names of {other}, and a base holds more" in result.stderr
+    assert (
+        f"both are read up to write id {int(bool(inside))}, the highest in the names of {other}, and a base holds more"
+        in result.stderr
+    )
 
 
 def test_a_directory_that_is_not_there(shop):

@@ -23,7 +23,10 @@ def temporary(tmp_path):
 
 
 def environment(temporary):
-    return {**{name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")}, "TMPDIR": str(temporary)}
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")},
+        "TMPDIR": str(temporary),
+    }
 
 
 def heeding_interrupts():
@@ -45,7 +48,10 @@ def left(temporary):
 
 
 def test_every_table_is_compacted_cleaned_and_unchanged(temporary, tmp_path):
-    """Each of the seven ends as one directory with the same rows and ROW__IDs; the picture is drawn; nothing is left behind."""
+    """
+    Each of the seven ends as one directory with the same rows and ROW__IDs; the picture is drawn; nothing is left
+    behind.
+    """
     done = subprocess.run(
         [*COMMAND, "--svg", str(tmp_path / "picture.svg"), "--timeout", "240"],
         env=environment(temporary),
@@ -61,14 +67,25 @@ def test_every_table_is_compacted_cleaned_and_unchanged(temporary, tmp_path):
         assert table["same"] is True
         assert table["rows_before"] == table["rows_after"] > 0
         assert table["directories_before"] > table["directories_after"] == 1
-    for said in ("Worker: claimed", "Spark: running", "verifying", "publishing", "Cleaner: waiting", "cleaned", "time-outs 1"):
+    for said in (
+        "Worker: claimed",
+        "Spark: running",
+        "verifying",
+        "publishing",
+        "Cleaner: waiting",
+        "cleaned",
+        "time-outs 1",
+    ):
         assert said in done.stderr
     assert (tmp_path / "picture.svg").read_text(encoding="utf-8").startswith("<svg")
     assert left(temporary) == ([], [])
 
 
 def test_ctrl_c_leaves_nothing_running(temporary):
-    """Interrupted while Spark starts, it ends with 130, and neither a process nor a file is left: no demo, no session's files, no sign of life of the daemon."""
+    """
+    Interrupted while Spark starts, it ends with 130, and neither a process nor a file is left: no demo, no session's
+    files, no sign of life of the daemon.
+    """
     how = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "preexec_fn": heeding_interrupts}
     with subprocess.Popen(COMMAND, env=environment(temporary), **how) as demo:
         assert demo.stderr is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.cli import inspect
+from compactor.cli import inspection
 from compactor.demo import show
 from compactor.demo.measure import measure, places
 from compactor.demo.picture import save_picture
@@ -23,9 +23,9 @@ from compactor.demo.sample import build_sample
 from compactor.demo.warehouse import Warehouse
 from compactor.demo.watch import Watch, follow
 from compactor.errors import CompactorError, UsageError
-from compactor.metastore.database import Database
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
-from compactor.metastore.queue import Queue
 from compactor.roles import steps
 
 
@@ -46,11 +46,18 @@ def database(tmp_path):
 
 
 def test_what_is_read_is_what_was_written(tmp_path, database):
-    """Of each table of the sample, as many rows are counted as the builder's books say: deletes, aborts, open writers, originals and all."""
+    """
+    Of each table of the sample, as many rows are counted as the builder's books say: deletes, aborts, open writers,
+    originals and all.
+    """
     warehouse = build_sample(tmp_path / "warehouse", database, rows=1600)
     warehouse.begin().insert(warehouse.tables["shop.orders"], [(1, 1, "x", None, None)])
     measured = measure(database, places(database, "shop"))
-    expected = {Entity("shop", table.name, name): len(rows) for table in warehouse.tables.values() for name, rows in warehouse.expected(table).items()}
+    expected = {
+        Entity("shop", table.name, name): len(rows)
+        for table in warehouse.tables.values()
+        for name, rows in warehouse.expected(table).items()
+    }
     assert {entity: found.rows.rows for entity, found in measured.items()} == expected
 
 
@@ -71,7 +78,10 @@ def test_the_hash_sees_every_value_and_every_row_id(tmp_path, database):
 def _expected_fingerprint(warehouse, table):
     """What the builder's books say, hashed row by row."""
     (rows,) = warehouse.expected(table).values()
-    digests = [int.from_bytes(hashlib.blake2b(repr((tuple(key), tuple(row))).encode(), digest_size=16).digest(), "big") for key, row in rows.items()]
+    digests = [
+        int.from_bytes(hashlib.blake2b(repr((tuple(key), tuple(row))).encode(), digest_size=16).digest(), "big")
+        for key, row in rows.items()
+    ]
     return len(digests), sum(digests) % (1 << 128)
 
 
@@ -92,7 +102,9 @@ def test_an_old_snapshot_reads_what_it_read(tmp_path, database):
     with warehouse.begin() as txn:
         txn.insert(table, [(99, "later")])
     again = measure(database, where, {entity: found.write_ids for entity, found in before.items()})
-    assert {entity: found.rows for entity, found in again.items()} == {entity: found.rows for entity, found in before.items()}
+    assert {entity: found.rows for entity, found in again.items()} == {
+        entity: found.rows for entity, found in before.items()
+    }
 
 
 def line(step, **more):
@@ -100,15 +112,18 @@ def line(step, **more):
 
 
 def test_watching_follows_an_entry_to_its_end(tmp_path, database):
-    """Log lines and queue move a table from stage to stage; when its entry has succeeded and nothing is left over, it is done."""
+    """
+    Log lines and queue move a table from stage to stage; when its entry has succeeded and nothing is left over, it is
+    done.
+    """
     small(tmp_path, database)
     where = places(database, "shop")
     entity = where[0].entity
     watch = Watch(database, where, frozenset([entity]))
     queue = Queue(database)
     from compactor.acid.compaction import CompactionKind
-    from compactor.metastore.cleaning import Cleaning
-    from compactor.metastore.transactions import Transactions
+    from compactor.metastore.clean.ready import Cleaning
+    from compactor.metastore.txn.transactions import Transactions
 
     queue.enqueue(entity, CompactionKind.MAJOR)
     watch.look()
@@ -116,7 +131,9 @@ def test_watching_follows_an_entry_to_its_end(tmp_path, database):
     txn = Transactions(database).open_compaction("hive", "edge1")
     entry = queue.claim("w", "test")
     queue.set_compactor_state(entry, txn, 2, "hive")
-    watch.take([line(steps.WORKER_CLAIMED), line(steps.WORKER_RAN), {"event": "cleaned 1", "role": "cleaner", "level": "info"}])
+    watch.take(
+        [line(steps.WORKER_CLAIMED), line(steps.WORKER_RAN), {"event": "cleaned 1", "role": "cleaner", "level": "info"}]
+    )
     assert watch.tracks[entity].stage == "verifying"
     queue.mark_compacted_and_commit(entry, "w", txn)
     watch.look()
@@ -125,7 +142,11 @@ def test_watching_follows_an_entry_to_its_end(tmp_path, database):
     Cleaning(database).mark_cleaned(ready)
     watch.look()
     assert watch.done
-    assert [(who, what) for _, who, what in watch.said] == [("shop.t", "Worker: claimed"), ("shop.t", "verifying"), ("cleaner", "cleaned 1")]
+    assert [(who, what) for _, who, what in watch.said] == [
+        ("shop.t", "Worker: claimed"),
+        ("shop.t", "verifying"),
+        ("cleaner", "cleaned 1"),
+    ]
 
 
 def test_a_failed_compaction_ends_the_watch(tmp_path, database):
@@ -147,7 +168,15 @@ def test_what_the_daemon_waits_for_ends_the_watch(tmp_path, database):
     small(tmp_path, database)
     where = places(database, "shop")
     watch = Watch(database, where, frozenset([where[0].entity]))
-    news = [{"event": "compaction given back", "level": "warning", "logger": "compactor.roles.worker", "reason": "UnreachableError", "message": "no Java"}]
+    news = [
+        {
+            "event": "compaction given back",
+            "level": "warning",
+            "logger": "compactor.roles.worker.worker",
+            "reason": "UnreachableError",
+            "message": "no Java",
+        }
+    ]
     with pytest.raises(CompactorError, match="no Java"):
         follow(watch, lambda: news, lambda: None, 60, lambda: None)
 
@@ -166,7 +195,12 @@ def test_a_daemon_that_ends_and_a_time_limit_are_errors(tmp_path, database):
 def test_ages_alone_are_no_news(tmp_path, database):
     """The same sentence with another age isn't said again."""
     watch = Watch(database, [], frozenset())
-    watch.take([{"event": f"waits: transaction 5 of a@b, open for {age} s", "role": "cleaner", "level": "warning"} for age in (1, 2, 3)])
+    watch.take(
+        [
+            {"event": f"waits: transaction 5 of a@b, open for {age} s", "role": "cleaner", "level": "warning"}
+            for age in (1, 2, 3)
+        ]
+    )
     assert len(watch.said) == 1
 
 
@@ -218,7 +252,13 @@ KILLED = textwrap.dedent(
 
 def test_the_daemon_is_told_to_end_when_the_demo_is_killed(tmp_path):
     """By SIGKILL, when nobody is left to end it: it doesn't go on compacting a folder in /tmp for ever."""
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "log")],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert killed.returncode == -signal.SIGKILL
     daemon = int(killed.stdout)
     deadline = time.monotonic() + 30
@@ -237,7 +277,10 @@ def test_interrupted_while_the_daemon_ends(tmp_path, monkeypatch):
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), DaemonProcess([sys.executable, "-c", FAKE], tmp_path / "log", patience=5) as daemon:  # noqa: PT012
+    with (  # noqa: PT012 - it is raised while the daemon is stopped
+        pytest.raises(KeyboardInterrupt),
+        DaemonProcess([sys.executable, "-c", FAKE], tmp_path / "log", patience=5) as daemon,
+    ):
         deadline = time.monotonic() + 60
         while len(news) < 2 and time.monotonic() < deadline:
             news += daemon.news()
@@ -247,7 +290,9 @@ def test_interrupted_while_the_daemon_ends(tmp_path, monkeypatch):
 
 
 def test_the_folder_is_ours_or_left_alone(tmp_path):
-    """A directory with other things in it is refused; an earlier demo's is cleared; without --keep it is gone afterwards."""
+    """
+    A directory with other things in it is refused; an earlier demo's is cleared; without --keep it is gone afterwards.
+    """
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("x", encoding="utf-8")
     with pytest.raises(UsageError, match="not empty"), show._folder(tmp_path / "other", keep=False):
@@ -276,14 +321,21 @@ def test_the_picture_is_svg_with_both_sides(tmp_path, database):
 def test_the_settings_of_the_demo_are_valid(tmp_path):
     """`compactor config check` accepts what the demo writes."""
     config = show._write_config(tmp_path, f"sqlite:///{tmp_path}/metastore.db")
-    done = subprocess.run([sys.executable, "-m", "compactor.cli", "--config", str(config), "config", "check"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "compactor.cli", "--config", str(config), "config", "check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_everything_in_the_sample_is_due(tmp_path):
-    """With the demo's thresholds each table and partition of the sample is picked: nothing is shown that isn't worked on."""
+    """
+    With the demo's thresholds each table and partition of the sample is picked: nothing is shown that isn't worked on.
+    """
     url = show._build(tmp_path, 1600)
     with Database(url, read_only=True) as opened:
         where = places(opened, "shop")
         assert set(show._due(opened, show._write_config(tmp_path, url), where)) == {place.entity for place in where}
-        assert inspect.look(opened, where[-1].found.table).open
+        assert inspection.look(opened, where[-1].found.table).open

@@ -1,4 +1,7 @@
-"""One judgement: what Initiator, `explain`, `enqueue`, `plan` and Worker say of a table or partition is the same, whatever the catalog and the store tell of it."""
+"""
+One judgement: what Initiator, `explain`, `enqueue`, `plan` and Worker say of a table or partition is the same, whatever
+the catalog and the store tell of it.
+"""
 
 import json
 import os
@@ -13,24 +16,34 @@ from compactor.acid.compaction import SUPPORTED, CompactionKind, LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList
-from compactor.cli import enqueue as enqueue_module
-from compactor.cli import plan as plan_module
-from compactor.cli.enqueue import enqueue
-from compactor.cli.inspect import judge, why_ineligible
+from compactor.cli.commands import enqueue as enqueue_module
+from compactor.cli.commands import plan as plan_module
+from compactor.cli.commands.enqueue import enqueue
+from compactor.cli.commands.plan import plan
+from compactor.cli.inspection import judge, why_ineligible
 from compactor.cli.lookup import Found
-from compactor.cli.plan import plan
 from compactor.cli.root import cli
 from compactor.cli.session import Session
 from compactor.errors import RefusedError, UnreachableError
-from compactor.metastore.database import Database
-from compactor.metastore.model import Candidate, Column, Enqueued, Entity, PartitionFacts, Place, QueueEntry, QueueState, TableFacts
+from compactor.metastore.db.database import Database
+from compactor.metastore.model import (
+    Candidate,
+    CatalogPlace,
+    Column,
+    Enqueued,
+    Entity,
+    PartitionFacts,
+    QueueEntry,
+    QueueState,
+    TableFacts,
+)
 from compactor.planning.eligibility import REPLICATION_PENDING, why_not
 from compactor.planning.picker import Skip, Thresholds
 from compactor.reasons import Reason
 from compactor.roles import eligibility, replication
 from compactor.roles.eligibility import judge_all
-from compactor.roles.looking_up import look_up
-from compactor.roles.rules import TableRules
+from compactor.roles.initiator.rules import TableRules
+from compactor.roles.worker.entry_facts import look_up
 from tests.unit.roles.test_places import move, move_partition
 from tests.unit.roles.test_places_links import swap
 from tests.unit.roles.world import World
@@ -46,7 +59,9 @@ OF_ITSELF = frozenset({Reason.BELOW_THRESHOLDS, Reason.NOT_ENOUGH})
 def tables(draw):
     """What a catalog may say of a table."""
     properties = st.dictionaries(
-        st.sampled_from(["transactional", "transactional_properties", REPLICATION_PENDING, "no_cleanup", "repl.source.for"]),
+        st.sampled_from(
+            ["transactional", "transactional_properties", REPLICATION_PENDING, "no_cleanup", "repl.source.for"]
+        ),
         st.sampled_from(["true", "TRUE", "false", "insert_only", "default", ""]),
     )
     partitioned = draw(st.booleans())
@@ -67,7 +82,9 @@ def tables(draw):
     )
 
 
-partitions = st.builds(PartitionFacts, part_id=st.just(7), name=st.just("p=1"), location=st.sampled_from(["file:/w/t/p=1", None, ""]))
+partitions = st.builds(
+    PartitionFacts, part_id=st.just(7), name=st.just("p=1"), location=st.sampled_from(["file:/w/t/p=1", None, ""])
+)
 
 
 class Stub(Session):
@@ -133,7 +150,11 @@ def stubs(monkeypatch):
         monkeypatch.setattr(module, "Catalog", lambda database: database.catalog)
     accepted = Enqueued(1, True, QueueState.READY_FOR_CLEANING, "queued")
     monkeypatch.setattr(enqueue_module, "Queue", lambda _: SimpleNamespace(enqueue=lambda *_, **__: accepted))
-    monkeypatch.setattr(plan_module, "Transactions", lambda _: SimpleNamespace(valid_txns=lambda: None, compactor_write_ids=lambda *_: None))
+    monkeypatch.setattr(
+        plan_module,
+        "Transactions",
+        lambda _: SimpleNamespace(valid_txns=lambda: None, compactor_write_ids=lambda *_: None),
+    )
     made = SimpleNamespace(observe=lambda: None, plan=lambda: SimpleNamespace(warnings=()))
     monkeypatch.setattr(plan_module, "Compaction", lambda *_: made)
     monkeypatch.setattr(plan_module, "ConfiguredSubmitter", lambda _: None)
@@ -146,7 +167,7 @@ def stubs(monkeypatch):
 def test_all_five_agree(stubs, table, partition, kind, layout, places):  # noqa: PLR0917 - drawn by Hypothesis, in this order
     """Whether it may be compacted, and the reason why not."""
     partition = partition if table.partitioned else None
-    place = Place.of(table, partition)
+    place = CatalogPlace.of(table, partition)
     entity, session = Entity("db", "t", place.partition), Stub(table, partition, layout, places)
     arguments = {"target": str(entity), "partition": None, "kind": kind.value, "properties": {}}
 
@@ -162,11 +183,15 @@ def test_all_five_agree(stubs, table, partition, kind, layout, places):  # noqa:
     state = resolve(Listing((), ()), CompactorWriteIdList("db.t", 0), None, layout)
     moment = SimpleNamespace(layout=layout, now_ms=0, oldest_open_ms=None)
     found = Found(table, partition)
-    explained = judged(judge(found, state, candidate, moment, Thresholds(), ineligible=why_ineligible(places, [found], layout)[0]))
+    explained = judged(
+        judge(found, state, candidate, moment, Thresholds(), ineligible=why_ineligible(places, [found], layout)[0])
+    )
     assert initiated == explained
     if initiated is None and asked is not None:
         assert asked is Reason.UNSUPPORTED_KIND
-        assert kind is CompactionKind.MINOR  # Hive 3.1 has no minor compaction of insert-only tables, and the picker knows
+        assert (
+            kind is CompactionKind.MINOR
+        )  # Hive 3.1 has no minor compaction of insert-only tables, and the picker knows
     elif asked is Reason.UNSUPPORTED_KIND:
         assert kind is CompactionKind.MINOR  # which is told before where it lies
     else:
@@ -216,7 +241,9 @@ def _is_a_source_without_a_root(world, victim, table):
     """`hdfs.change_management_root` is set, and isn't there: only HDFS tells."""
     schema = world.database.schema
     ((number,),) = world.hive.rows(schema.dbs, "db_id", where=schema.dbs.c.name == "db")
-    world.hive.change(schema.database_params.insert().values(db_id=number, param_key="repl.source.for", param_value="policy"))
+    world.hive.change(
+        schema.database_params.insert().values(db_id=number, param_key="repl.source.for", param_value="policy")
+    )
 
 
 class NoRoot:
@@ -239,7 +266,10 @@ class NoRoot:
     ],
 )
 def test_what_lies_wrong_is_refused_by_all_five(tmp_path, monkeypatch, lies, reason):
-    """Nothing is queued, neither by the Initiator nor by hand; what Hive queued is refused; and `explain` gives one answer."""
+    """
+    Nothing is queued, neither by the Initiator nor by hand; what Hive queued is refused; and `explain` gives one
+    answer.
+    """
     monkeypatch.setattr(replication, "why_not_recycled", lambda _: None)
     monkeypatch.setattr(eligibility, "change_management", NoRoot)
     for name in [name for name in os.environ if name.startswith("COMPACTOR_")]:
@@ -249,7 +279,10 @@ def test_what_lies_wrong_is_refused_by_all_five(tmp_path, monkeypatch, lies, rea
     parted = lies is _has_another_partition_inside
     with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as database:
         world = World(database, tmp_path)
-        victim, table = world.table("victim", rows=1), world.table(rows=0, partition_keys=[("p", "int")] if parted else [])
+        victim, table = (
+            world.table("victim", rows=1),
+            world.table(rows=0, partition_keys=[("p", "int")] if parted else []),
+        )
         for number in range(12):
             world.insert(table, [(number, "x")], ("1",) if parted else None)
         if parted:
@@ -278,7 +311,11 @@ def test_what_lies_wrong_is_refused_by_all_five(tmp_path, monkeypatch, lies, rea
         assert explained["verdict"]["explanation"] == explained["compaction"]["message"] == why
         assert (explained["compaction"]["possible"], explained["compaction"]["reason"]) == (False, reason)
         drawn = " ".join(CliRunner().invoke(cli, ["--config", str(config), "explain", str(entity)]).stdout.split())
-        assert drawn.count(f"not due, and a compaction now would be refused ({reason}): ") == drawn.count(f"({reason}): ") == 1
+        assert (
+            drawn.count(f"not due, and a compaction now would be refused ({reason}): ")
+            == drawn.count(f"({reason}): ")
+            == 1
+        )
     for command in ("plan", "enqueue"):
         refused = run(command, str(entity))
         assert (refused.exit_code, refused.stderr) == (4, f"error: {why}\n")
@@ -288,7 +325,9 @@ def test_what_lies_wrong_is_refused_by_all_five(tmp_path, monkeypatch, lies, rea
 
 
 def test_explain_says_what_it_could_not_ask(tmp_path, monkeypatch):
-    """HDFS is away, or there is no Java: a table of a replication source is drawn all the same, and so are its partitions."""
+    """
+    HDFS is away, or there is no Java: a table of a replication source is drawn all the same, and so are its partitions.
+    """
     away = SimpleNamespace(require=lambda _: (_ for _ in ()).throw(UnreachableError("JAVA_HOME names no Java")))
     monkeypatch.setattr(replication, "why_not_recycled", lambda _: None)
     monkeypatch.setattr(eligibility, "change_management", lambda: away)

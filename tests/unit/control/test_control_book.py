@@ -45,7 +45,17 @@ def situation(case: Case) -> tuple[Judge, list[Subject], list[Subject]]:
             case "pause":
                 flags = {word.partition("=")[0]: word.partition("=")[2] for word in rest[1:-1]}
                 until = moment(flags["until"]) if "until" in flags else None
-                pauses.append(Pause(Scope.parse(rest[0]), rest[-1], "ann@edge1", now - 1, until, "cancel" in flags, "cleaner" in flags))
+                pauses.append(
+                    Pause(
+                        Scope.parse(rest[0]),
+                        rest[-1],
+                        "ann@edge1",
+                        now - 1,
+                        until,
+                        "cancel" in flags,
+                        "cleaner" in flags,
+                    )
+                )
             case "drain":
                 drains.append(Drain(rest[0], rest[1], "ann@edge1", now - 1))
             case "spent":
@@ -56,8 +66,14 @@ def situation(case: Case) -> tuple[Judge, list[Subject], list[Subject]]:
                 unknown = rest[0]
             case _:
                 sections[verb].append(section(rest))
-    windows = {"time_zone": options.get("zone", "UTC"), "maintenance": sections["window"], "blackouts": sections["blackout"]}
-    given = Configured.of(Settings(database={"url": "sqlite:////unused.db"}, windows=windows, control={"budgets": sections["budget"]}))
+    windows = {
+        "time_zone": options.get("zone", "UTC"),
+        "maintenance": sections["window"],
+        "blackouts": sections["blackout"],
+    }
+    given = Configured.of(
+        Settings(database={"url": "sqlite:////unused.db"}, windows=windows, control={"budgets": sections["budget"]})
+    )
     at = Situation(
         now_ms=now,
         holds=Holds(tuple(pauses), tuple(drains)),

@@ -1,4 +1,7 @@
-"""What is stored and read: trusted for a while when nobody answers, looked at again after claims, budgets counted by all daemons."""
+"""
+What is stored and read: trusted for a while when nobody answers, looked at again after claims, budgets counted by all
+daemons.
+"""
 
 import pytest
 
@@ -88,11 +91,17 @@ def test_never_read_nothing_begins(site):
     site.store.away = True
     denial = site.daemon().judge().closed()
     assert denial is not None
-    assert (denial.reason, denial.sentence) == (Reason.CONTROL_UNKNOWN, "it can't be told what is paused: nobody answers")
+    assert (denial.reason, denial.sentence) == (
+        Reason.CONTROL_UNKNOWN,
+        "it can't be told what is paused: nobody answers",
+    )
 
 
 def test_what_was_read_once_is_trusted_for_a_while(site):
-    """A minute unless set: what was paused stays paused, the others go on; then nothing begins, and with the first answer all is as stored."""
+    """
+    A minute unless set: what was paused stays paused, the others go on; then nothing begins, and with the first answer
+    all is as stored.
+    """
     control = site.daemon()
     site.store.pause("table:db.t")
     assert reason(control.judge(fresh=True)) is Reason.PAUSED
@@ -135,7 +144,11 @@ def test_a_drained_host_is_closed_and_others_are_not(site):
 
 def test_old_and_new_versions_change_one_record(site):
     """Fields of a newer version survive a change by this one, in the record and in its parts."""
-    site.store.write(HOLDS, {"pauses": {"all": {"reason": "x", "ticket": 7}, "pool:a": {"ticket": 8}}, "drains": {}, "schema": 2}, None)
+    site.store.write(
+        HOLDS,
+        {"pauses": {"all": {"reason": "x", "ticket": 7}, "pool:a": {"ticket": 8}}, "drains": {}, "schema": 2},
+        None,
+    )
     site.store.pause()
     site.store.update(HOLDS, lambda data: with_drain(data, Drain("edge1", "", "ann", 0)))
     site.store.update(HOLDS, lambda data: without_pauses(data, frozenset({"pool:b"}), 0))
@@ -147,7 +160,10 @@ def test_old_and_new_versions_change_one_record(site):
 
 
 def test_bytes_are_counted_over_all_daemons():
-    """A charge when a compaction has its plan, corrected to what it wrote; used up for all, room again when an hour is over."""
+    """
+    A charge when a compaction has its plan, corrected to what it wrote; used up for all, room again when an hour is
+    over.
+    """
     site = Site(control={"budgets": [{"name": "etl", "tables": ["db.*"], "bytes_per_hour": 1000}]})
     one, other = site.daemon(), site.daemon("edge2")
     assert one.charge(Subject("elsewhere", "t"), 5000) is None

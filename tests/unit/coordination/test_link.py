@@ -3,7 +3,7 @@
 import pytest
 from kazoo.protocol.states import KazooState
 
-from compactor.coordination.link import Link
+from compactor.coordination.zk.connection import Link
 from compactor.settings import ZooKeeper
 
 
@@ -11,12 +11,15 @@ from compactor.settings import ZooKeeper
 def clock(monkeypatch):
     """Seconds, moved by hand."""
     at = [1000.0]
-    monkeypatch.setattr("compactor.coordination.link.elapsed", lambda: at[0])
+    monkeypatch.setattr("compactor.coordination.zk.connection.elapsed", lambda: at[0])
     return at
 
 
 def test_many_questions_wait_for_one_time_out(clock):
-    """Until the session time-out after the connection was lost; afterwards a second each. A connection that is there again is worth all of it again."""
+    """
+    Until the session time-out after the connection was lost; afterwards a second each. A connection that is there again
+    is worth all of it again.
+    """
     link = Link(ZooKeeper(hosts="127.0.0.1:1", session_timeout_seconds=20), lambda _: None)
     link._on_state(KazooState.CONNECTED)
     assert link.patience == 20
@@ -33,7 +36,10 @@ def test_many_questions_wait_for_one_time_out(clock):
 
 
 def test_what_was_the_matter_before_is_no_reason_now():
-    """Once there is a connection, kazoo's complaints are over: a server that stops answering an hour later isn't "refused"."""
+    """
+    Once there is a connection, kazoo's complaints are over: a server that stops answering an hour later isn't
+    "refused".
+    """
     link = Link(ZooKeeper(hosts="127.0.0.1:1"), lambda _: None)
     link.client.logger.warning("Connection dropped: socket connection error: %s", "Connection refused")
     assert link.trouble == "Connection refused"

@@ -22,7 +22,10 @@ def layout_of(table):
 
 def test_each_stripe_has_its_last_key_in_the_index(tmp_path):
     """hive.acid.key.index has one entry per stripe, the key of the stripe's last row; hive.acid.stats counts events."""
-    events = [(0, 1, BUCKET_0, number, 1, (number, f"{number * 7919 % 99991} words {number}")) for number in reversed(range(60_000))]
+    events = [
+        (0, 1, BUCKET_0, number, 1, (number, f"{number * 7919 % 99991} words {number}"))
+        for number in reversed(range(60_000))
+    ]
     files.write_acid(tmp_path / "bucket_00000", COLUMNS, events, FileOptions(stripe_size=100_000))
     reader = pyorc.Reader(io.BytesIO((tmp_path / "bucket_00000").read_bytes()))
     ends, last = [], -1
@@ -30,14 +33,20 @@ def test_each_stripe_has_its_last_key_in_the_index(tmp_path):
         last += len(stripe)
         ends.append(f"1,{BUCKET_0},{last};")
     assert len(ends) > 1
-    assert reader.user_metadata == {"hive.acid.key.index": "".join(ends).encode(), "hive.acid.stats": b"60000,0,0", "hive.acid.version": b"2"}
+    assert reader.user_metadata == {
+        "hive.acid.key.index": "".join(ends).encode(),
+        "hive.acid.stats": b"60000,0,0",
+        "hive.acid.version": b"2",
+    }
     assert [row[3] for row in reader][:3] == [0, 1, 2]
 
 
 def test_stripes_end_after_as_many_rows_as_asked(tmp_path):
     """`orc.stripe.row.count` makes files of many small stripes."""
     options = FileOptions.from_parameters({"orc.stripe.row.count": "3", "orc.compress": "snappy"})
-    files.write_acid(tmp_path / "bucket_00000", COLUMNS, [(0, 1, BUCKET_0, number, 1, (number, "x")) for number in range(8)], options)
+    files.write_acid(
+        tmp_path / "bucket_00000", COLUMNS, [(0, 1, BUCKET_0, number, 1, (number, "x")) for number in range(8)], options
+    )
     reader = pyorc.Reader(io.BytesIO((tmp_path / "bucket_00000").read_bytes()))
     assert [len(stripe) for stripe in reader.iter_stripes()] == [3, 3, 2]
     assert reader.user_metadata["hive.acid.key.index"] == f"1,{BUCKET_0},2;1,{BUCKET_0},5;1,{BUCKET_0},7;".encode()
@@ -48,7 +57,11 @@ def test_an_empty_file_has_an_empty_index(tmp_path):
     """No rows, no stripes, no keys."""
     files.write_acid(tmp_path / "bucket_00000", COLUMNS, [])
     reader = pyorc.Reader(io.BytesIO((tmp_path / "bucket_00000").read_bytes()))
-    assert (len(reader), reader.user_metadata["hive.acid.key.index"], reader.user_metadata["hive.acid.stats"]) == (0, b"", b"0,0,0")
+    assert (len(reader), reader.user_metadata["hive.acid.key.index"], reader.user_metadata["hive.acid.stats"]) == (
+        0,
+        b"",
+        b"0,0,0",
+    )
 
 
 def test_a_file_is_never_replaced(tmp_path):
@@ -67,7 +80,9 @@ def test_names_of_an_update_in_hive_4(tmp_path):
     with warehouse.begin() as txn:
         txn.update(table, lambda row: row[0] == 1, lambda row: (row[0], "c"))
     directories = ["delete_delta_0000002_0000002_0000", "delta_0000001_0000001_0000", "delta_0000002_0000002_0001"]
-    assert layout_of(table) == [f"{name}/{file}" for name in directories for file in ("_orc_acid_version", "bucket_00000_0")]
+    assert layout_of(table) == [
+        f"{name}/{file}" for name in directories for file in ("_orc_acid_version", "bucket_00000_0")
+    ]
 
 
 def test_names_of_an_update_in_hive_3(tmp_path):
@@ -79,7 +94,9 @@ def test_names_of_an_update_in_hive_3(tmp_path):
     with warehouse.begin() as txn:
         txn.update(table, lambda _: True, lambda row: row)
     directories = ["delete_delta_0000002_0000002_0000", "delta_0000001_0000001_0000", "delta_0000002_0000002_0000"]
-    assert layout_of(table) == [f"{name}/{file}" for name in directories for file in ("_orc_acid_version", "bucket_00000")]
+    assert layout_of(table) == [
+        f"{name}/{file}" for name in directories for file in ("_orc_acid_version", "bucket_00000")
+    ]
 
 
 def test_names_of_streaming_overwrite_truncate_load_and_insert_only(warehouse):
@@ -92,7 +109,11 @@ def test_names_of_streaming_overwrite_truncate_load_and_insert_only(warehouse):
         "delta_0000001_0000002/bucket_00000_flush_length",
     ]
     batch.close()
-    for act in (lambda txn: txn.overwrite(table, [(3, "c")]), lambda txn: txn.truncate(table), lambda txn: txn.load(table, [(4, "d")])):
+    for act in (
+        lambda txn: txn.overwrite(table, [(3, "c")]),
+        lambda txn: txn.truncate(table),
+        lambda txn: txn.load(table, [(4, "d")]),
+    ):
         with warehouse.begin() as txn:
             act(txn)
     assert layout_of(table)[:5] == [
@@ -117,7 +138,12 @@ def test_originals_keep_their_names_and_write_ids_start_after_them(warehouse):
     warehouse.convert(table)
     with warehouse.begin() as txn:
         txn.insert(table, [(3, "c")])
-    assert layout_of(table) == ["000000_0", "000000_0_copy_1", "delta_10000001_10000001_0000/_orc_acid_version", "delta_10000001_10000001_0000/bucket_00000_0"]
+    assert layout_of(table) == [
+        "000000_0",
+        "000000_0_copy_1",
+        "delta_10000001_10000001_0000/_orc_acid_version",
+        "delta_10000001_10000001_0000/bucket_00000_0",
+    ]
 
 
 def test_an_open_writer_sees_neither_later_commits_nor_rows_that_others_delete(warehouse):

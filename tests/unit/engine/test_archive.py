@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compactor.engine import archive as archive_module
-from compactor.engine.archive import build
 from compactor.errors import CompactorError
+from compactor.spark import archive as archive_module
+from compactor.spark.archive import build
 
 
 @pytest.fixture
@@ -26,7 +26,11 @@ def test_a_python_that_knows_nothing_finds_all_in_it(tmp_path, small):
         archive.extractall(tmp_path / "environment", filter="data")
     base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     environment = {"PATH": os.environ["PATH"], "COMPACTOR_PYTHON": str(base)}
-    asked = [str(tmp_path / "environment" / "bin" / "python"), "-c", "import compactor.errors; print(compactor.__file__)"]
+    asked = [
+        str(tmp_path / "environment" / "bin" / "python"),
+        "-c",
+        "import compactor.errors; print(compactor.__file__)",
+    ]
     said = subprocess.run(asked, capture_output=True, text=True, check=True, env=environment, cwd="/").stdout
     assert said.strip() == str(tmp_path / "environment" / "lib" / "compactor" / "__init__.py")
 

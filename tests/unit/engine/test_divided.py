@@ -6,10 +6,10 @@ from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.demo.ledger import MemoryLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.errors import RefusedError
-from compactor.planning.memory import EVENT_BYTES, SPILLED_BYTES
+from compactor.planning.limits import EVENT_BYTES, SPILLED_BYTES
 from compactor.reasons import Reason
 from compactor.storage.base import Room
-from compactor.storage.local import LocalStorage
+from compactor.storage.local_fs.driver import LocalStorage
 from tests.compacting import KIB, Attempt, compact, settings
 from tests.reference.compare import read_table
 
@@ -35,7 +35,11 @@ def large(warehouse, files=2, count=5000, **how):
 
 def few_events(events, **limits):
     """As much memory as so many delete events need."""
-    return settings(splice={"min_stripe_bytes": KIB}, recode={"target_stripe_bytes": 1 << 20}, limits={"task_memory_bytes": events * EVENT_BYTES} | limits)
+    return settings(
+        splice={"min_stripe_bytes": KIB},
+        recode={"target_stripe_bytes": 1 << 20},
+        limits={"task_memory_bytes": events * EVENT_BYTES} | limits,
+    )
 
 
 def until_whole(warehouse, table, kind, **how):
@@ -54,7 +58,11 @@ def until_whole(warehouse, table, kind, **how):
 
 
 def chunks(plan):
-    return [{segment.chunk for segment in bucket.segments if segment.chunk >= 0} for output in plan.outputs for bucket in output.buckets]
+    return [
+        {segment.chunk for segment in bucket.segments if segment.chunk >= 0}
+        for output in plan.outputs
+        for bucket in output.buckets
+    ]
 
 
 def test_rows_are_recoded_in_chunks_that_fit_into_memory(warehouse):
@@ -66,14 +74,19 @@ def test_rows_are_recoded_in_chunks_that_fit_into_memory(warehouse):
     assert [len(found) for found in chunks(whole)] == [1]
     assert [len(found) for found in chunks(plan)] == [2]
     (said,) = plan.warnings
-    assert said.startswith("bucket_00000 is planned in 2 chunks instead of 1 because its 3334 delete events don't fit into the memory of one task: 2000 do")
+    assert said.startswith(
+        "bucket_00000 is planned in 2 chunks instead of 1 because its 3334 delete events don't fit into the memory of one task: 2000 do"
+    )
 
 
 def test_delete_events_are_joined_in_passes(warehouse):
     """A minor's delete side: as many events, all of them once, whatever fits into memory at a time."""
     table = large(warehouse)
     attempt, published = compact(warehouse, table, MINOR, settings=few_events(500))
-    assert any("joined in 7 passes because a task may hold 500 of its 3334" in warning for warning in attempt.compaction.plan().warnings)
+    assert any(
+        "joined in 7 passes because a task may hold 500 of its 3334" in warning
+        for warning in attempt.compaction.plan().warnings
+    )
     assert len(published.directories) == 2
     compact(warehouse, table, MAJOR, attempt="b")
 
@@ -83,7 +96,10 @@ def test_a_stripe_that_can_not_be_divided_uses_the_disk(warehouse, monkeypatch):
     monkeypatch.setattr("compactor.engine.delete_files.FEWEST_EVENTS", 100)
     table = large(warehouse, files=1)
     attempt, _ = compact(warehouse, table, settings=few_events(100))
-    assert any("a chunk that can't be divided has 1667 delete events" in warning for warning in attempt.compaction.plan().warnings)
+    assert any(
+        "a chunk that can't be divided has 1667 delete events" in warning
+        for warning in attempt.compaction.plan().warnings
+    )
 
 
 def test_and_is_refused_where_there_is_not_enough_disk_either(warehouse):
@@ -91,7 +107,9 @@ def test_and_is_refused_where_there_is_not_enough_disk_either(warehouse):
     table = large(warehouse, files=1)
     attempt = Attempt(warehouse, table, settings=few_events(100, task_scratch_bytes=1000 * SPILLED_BYTES))
     before = attempt.names()
-    with pytest.raises(RefusedError, match=r"1667 delete events; a task may hold 100 in memory .* or 1000 on disk") as caught:
+    with pytest.raises(
+        RefusedError, match=r"1667 delete events; a task may hold 100 in memory .* or 1000 on disk"
+    ) as caught:
         attempt.compaction.run()
     assert caught.value.reason is Reason.LIMIT_EXCEEDED
     assert attempt.names() == before
@@ -101,7 +119,10 @@ def test_and_is_refused_where_there_is_not_enough_disk_either(warehouse):
 @pytest.mark.parametrize("deltas", [2, 3, 4, 5])
 @pytest.mark.parametrize("layout", LayoutVersion)
 def test_parts_by_number_of_deltas_end_where_the_whole_does(tmp_path, layout, kind, deltas):
-    """However few deltas a part may take, after the last one there are as few directories as after the whole, with the same rows."""
+    """
+    However few deltas a part may take, after the last one there are as few directories as after the whole, with the
+    same rows.
+    """
     warehouse = Warehouse(tmp_path / "warehouse", MemoryLedger(layout))
     table = large(warehouse, files=6, count=40)
     before = read_table(warehouse, table)
@@ -151,7 +172,10 @@ def test_too_few_names_for_chunks(warehouse, monkeypatch):
 
 
 def test_without_room_for_the_base_its_deltas_are_joined(warehouse, monkeypatch):
-    """A major that can't be written beside its inputs becomes a minor of what fits, and says that the rest must wait for room."""
+    """
+    A major that can't be written beside its inputs becomes a minor of what fits, and says that the rest must wait for
+    room.
+    """
     table = large(warehouse, files=3)
     compact(warehouse, table)
     for number in range(3):

@@ -52,13 +52,18 @@ def visible(table, location, committed):
 
 @pytest.mark.parametrize("name", sorted(hive.metastore("before").tables))
 def test_rows_stay(lab, name):
-    """Every table of the fixtures, every directory: compacted or refused for a reason, and the rows are the same before and after the commit."""
+    """
+    Every table of the fixtures, every directory: compacted or refused for a reason, and the rows are the same before
+    and after the commit.
+    """
     kind, warehouse = lab
     table = hive.metastore("before").tables[name]
     for partition, path, _ in table.directories:
         location = warehouse / path
         before = visible(table, location, committed=False)
-        compaction = Compaction(request_for(table, location, partition, kind), storage_for(str(location)), InProcess(), settings())
+        compaction = Compaction(
+            request_for(table, location, partition, kind), storage_for(str(location)), InProcess(), settings()
+        )
         try:
             compaction.run()
         except RefusedError as error:

@@ -10,7 +10,7 @@ from compactor.errors import RefusedError
 from compactor.orc.tail import read_tail
 from compactor.planning.document import Action, DeleteScope
 from compactor.reasons import Reason
-from compactor.storage.local import LocalStorage
+from compactor.storage.local_fs.driver import LocalStorage
 from tests.compacting import KIB, Attempt, compact, settings, unchanged
 
 MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
@@ -49,7 +49,10 @@ def test_major(warehouse):
 def test_minor_has_two_sides_of_one_range(warehouse):
     """Rows and delete events stay apart; both directories carry the same range and transaction."""
     attempt, published = compact(warehouse, lively(warehouse), MINOR)
-    assert sorted(published.directories) == [f"delete_delta_0000001_0000005_v{attempt.txn:07d}", f"delta_0000001_0000005_v{attempt.txn:07d}"]
+    assert sorted(published.directories) == [
+        f"delete_delta_0000001_0000005_v{attempt.txn:07d}",
+        f"delta_0000001_0000005_v{attempt.txn:07d}",
+    ]
 
 
 def test_major_after_minor(warehouse):
@@ -71,7 +74,10 @@ def test_major_after_minor(warehouse):
 def test_bucketed(warehouse, kind):
     """Each bucket has its own file; rows are never hashed again."""
     attempt, published = compact(warehouse, lively(warehouse, buckets=4, bucket_columns=("id",)), kind)
-    assert content(attempt, published.directories[-1]) == [VERSION_FILE, *(f"bucket_0000{number}" for number in range(4))]
+    assert content(attempt, published.directories[-1]) == [
+        VERSION_FILE,
+        *(f"bucket_0000{number}" for number in range(4)),
+    ]
 
 
 @pytest.mark.parametrize("kind", [MAJOR, MINOR])
@@ -94,7 +100,10 @@ def test_hive_3_minor_of_inserts(warehouse_3):
 
 
 def test_statements_of_one_transaction_collapse(warehouse):
-    """A minor of one write id applies that transaction's deletes of its own rows: in one directory they would not count any more."""
+    """
+    A minor of one write id applies that transaction's deletes of its own rows: in one directory they would not count
+    any more.
+    """
     table = warehouse.create_table("db", "t", COLUMNS)
     with warehouse.begin() as txn:
         txn.insert(table, rows(0, 10))
@@ -224,7 +233,11 @@ def test_large_stripes_are_copied_and_hit_ones_recoded(warehouse):
     small = settings(splice={"min_stripe_bytes": 4 * KIB})
     attempt, published = compact(warehouse, table, settings=small)
     plan = attempt.compaction.plan()
-    actions = {segment.path.split("/")[0][:13]: segment.action for bucket in plan.outputs[0].buckets for segment in bucket.segments}
+    actions = {
+        segment.path.split("/")[0][:13]: segment.action
+        for bucket in plan.outputs[0].buckets
+        for segment in bucket.segments
+    }
     assert actions == {"delta_0000001": Action.COPY, "delta_0000002": Action.RECODE, "delta_0000003": Action.COPY}
     assert published.copied_bytes > published.recoded_bytes > 0
     counts = attempt.compaction.run().rows
@@ -286,8 +299,13 @@ def test_layouts_are_told_apart(warehouse_3):
 @pytest.mark.parametrize("size", [1, 10_000, 65_536, 100_000, 262_145])
 @pytest.mark.parametrize("kind", [MAJOR, MINOR])
 def test_every_legal_compression_block_size(warehouse, size, kind):
-    """Hive takes any `orc.compress.size`, our writer multiples of 64 KiB: rounded up, beside copied stripes whose blocks are smaller or larger."""
-    table = warehouse.create_table("db", "t", [("id", "int"), ("v", "string")], parameters={"orc.compress.size": "400000"})
+    """
+    Hive takes any `orc.compress.size`, our writer multiples of 64 KiB: rounded up, beside copied stripes whose blocks
+    are smaller or larger.
+    """
+    table = warehouse.create_table(
+        "db", "t", [("id", "int"), ("v", "string")], parameters={"orc.compress.size": "400000"}
+    )
     with warehouse.begin() as txn:
         txn.insert(table, [(number, f"{number * 7919 % 100_003:06d}" * 20) for number in range(2000)])
     warehouse.set_parameters(table, {"orc.compress.size": str(max(size, 10_000))})
@@ -304,7 +322,10 @@ def test_every_legal_compression_block_size(warehouse, size, kind):
 
 
 def test_rows_changed_before_they_were_written_are_refused_at_planning(warehouse):
-    """Statistics show a current write id below the original one: refused before anything is read or staged, not after the whole job."""
+    """
+    Statistics show a current write id below the original one: refused before anything is read or staged, not after the
+    whole job.
+    """
     table = lively(warehouse)
     path = next(table.location.glob("delta_0000002_*/bucket_*"))
     path.unlink()

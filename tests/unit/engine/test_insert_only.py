@@ -10,7 +10,13 @@ from tests.compacting import Attempt, compact, unchanged
 
 def filled(warehouse, file_format="orc", buckets=0):
     table = warehouse.create_table(
-        "db", "mm", [("id", "int"), ("v", "string")], insert_only=True, file_format=file_format, buckets=buckets, bucket_columns=("id",) if buckets else ()
+        "db",
+        "mm",
+        [("id", "int"), ("v", "string")],
+        insert_only=True,
+        file_format=file_format,
+        buckets=buckets,
+        bucket_columns=("id",) if buckets else (),
     )
     for start in (1, 11, 21):
         with warehouse.begin() as txn:
@@ -23,7 +29,11 @@ def filled(warehouse, file_format="orc", buckets=0):
 def test_rows_stay_whatever_the_format(warehouse, file_format, kind):
     """No file is looked into, so the format doesn't matter; readers see the same rows."""
     attempt, published = compact(warehouse, filled(warehouse, file_format), kind)
-    assert published.directories == ((f"base_0000003_v{attempt.txn:07d}",) if kind is CompactionKind.MAJOR else (f"delta_0000001_0000003_v{attempt.txn:07d}",))
+    assert published.directories == (
+        (f"base_0000003_v{attempt.txn:07d}",)
+        if kind is CompactionKind.MAJOR
+        else (f"delta_0000001_0000003_v{attempt.txn:07d}",)
+    )
     assert published.files == 3
     assert published.recoded_bytes == 0
 
@@ -38,15 +48,24 @@ def test_bucket_numbers_stay(warehouse):
     assert len(found) == len(list(attempt.location.glob("delta_*/0*")))
 
 
-@pytest.mark.parametrize("extension", [".gz", ".lzo_deflate", ".x-custom-codec", ".extension-longer-than-ten", ".c000.snappy", ". odd", ".ü"])
+@pytest.mark.parametrize(
+    "extension", [".gz", ".lzo_deflate", ".x-custom-codec", ".extension-longer-than-ten", ".c000.snappy", ". odd", ".ü"]
+)
 def test_extensions_stay(warehouse, extension):
-    """Hadoop chooses the codec by how a name ends, and knows extensions of any form: a file without its own would be read undecompressed."""
+    """
+    Hadoop chooses the codec by how a name ends, and knows extensions of any form: a file without its own would be read
+    undecompressed.
+    """
     table = filled(warehouse, "text", buckets=2)
     old = sorted(Attempt(warehouse, table).location.glob("delta_*/0*"))
     for path in old:
         path.rename(path.with_name(path.name + extension))
     attempt, published = compact(warehouse, table)
-    found = [path.name for path in (attempt.location / published.directories[0]).iterdir() if path.name != "_orc_acid_version"]
+    found = [
+        path.name
+        for path in (attempt.location / published.directories[0]).iterdir()
+        if path.name != "_orc_acid_version"
+    ]
     assert len(found) == len(old)
     assert all(name.endswith(extension) for name in found)
     assert {name[:6] for name in found} == {path.name[:6] for path in old}

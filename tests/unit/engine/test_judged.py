@@ -10,7 +10,14 @@ from tests.compacting import KIB, compact, settings
 from tests.reference.compare import expected_rows, schema_of
 
 pytestmark = pytest.mark.hive
-COLUMNS = [("id", "int"), ("v", "string"), ("d", "decimal(12,2)"), ("t", "timestamp"), ("c", "char(6)"), ("a", "array<int>")]
+COLUMNS = [
+    ("id", "int"),
+    ("v", "string"),
+    ("d", "decimal(12,2)"),
+    ("t", "timestamp"),
+    ("c", "char(6)"),
+    ("a", "array<int>"),
+]
 MODES = ["vector", "row"]
 
 
@@ -48,7 +55,9 @@ def test_hive_4_reads_the_same_rows(warehouse, hive_4, kind, mode):
     table = lived_in(warehouse)
     compact(warehouse, table, kind, settings=settings(splice={"min_stripe_bytes": 4 * KIB}))
     snapshot = warehouse.snapshot(table)
-    found = hive_4.rows(table.location, schema_of(table), snapshot.write_ids, snapshot.txns, mode=mode, buckets=table.buckets)
+    found = hive_4.rows(
+        table.location, schema_of(table), snapshot.write_ids, snapshot.txns, mode=mode, buckets=table.buckets
+    )
     assert found == expected_rows(warehouse, table)[None]
 
 

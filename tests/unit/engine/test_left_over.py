@@ -1,4 +1,7 @@
-"""What is ended on YARN: only what the ResourceManager confirms counts, and what it refuses is said. The place of Hadoop's command is taken by a script."""
+"""
+What is ended on YARN: only what the ResourceManager confirms counts, and what it refuses is said. The place of Hadoop's
+command is taken by a script.
+"""
 
 import json
 import sys
@@ -6,9 +9,9 @@ import sys
 import pytest
 from structlog.testing import capture_logs
 
-from compactor.engine import left_over
-from compactor.engine.left_over import by_keytab, end_on_yarn
-from compactor.engine.submit_mode import ApplicationSubmitter
+from compactor.spark.application import orphans
+from compactor.spark.application.orphans import by_keytab, end_on_yarn
+from compactor.spark.application.submitter import ApplicationSubmitter
 from tests.compacting import settings
 
 COMMAND = """#!{python}
@@ -23,9 +26,7 @@ sys.exit(answer.get("code", 0))
 """
 ONE, TWO = "application_1700000000000_0001", "application_1700000000000_0002"
 LISTED = f"Total number of applications:2\n{ONE}\tn\tSPARK\tu\tq\tRUNNING\n{TWO}\tn\tSPARK\tu\tq\tACCEPTED\n"
-REFUSED = (
-    "12:00 WARN x: y\njava.io.IOException: org.apache.hadoop.security.AccessControlException: Client cannot authenticate via:[TOKEN, KERBEROS]\n\tat x.y\n"
-)
+REFUSED = "12:00 WARN x: y\njava.io.IOException: org.apache.hadoop.security.AccessControlException: Client cannot authenticate via:[TOKEN, KERBEROS]\n\tat x.y\n"
 
 
 @pytest.fixture
@@ -47,19 +48,35 @@ def yarn(tmp_path, monkeypatch):
 
 def test_what_is_listed_is_killed(yarn):
     """By its tag; without our settings, among which there are passwords."""
-    asked = yarn(**{"-list": {"out": LISTED}, ONE: {"out": f"Killing application {ONE}\n"}, TWO: {"out": f"Killing application {TWO}\n"}})
-    assert end_on_yarn(["7.a"], None, {"HADOOP_CONF_DIR": "/c", "COMPACTOR_DATABASE__PASSWORD": "geheim", "PATH": "/usr/bin:/bin"}) == [ONE, TWO]
+    asked = yarn(
+        **{
+            "-list": {"out": LISTED},
+            ONE: {"out": f"Killing application {ONE}\n"},
+            TWO: {"out": f"Killing application {TWO}\n"},
+        }
+    )
+    assert end_on_yarn(
+        ["7.a"], None, {"HADOOP_CONF_DIR": "/c", "COMPACTOR_DATABASE__PASSWORD": "geheim", "PATH": "/usr/bin:/bin"}
+    ) == [ONE, TWO]
     assert [words for words, _ in asked()] == [
         ["-list", "-appTags", "compactor-7.a", "-appStates", "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"],
         ["-kill", ONE],
         ["-kill", TWO],
     ]
-    assert all(environment["HADOOP_CONF_DIR"] == "/c" and "geheim" not in environment.values() for _, environment in asked())
+    assert all(
+        environment["HADOOP_CONF_DIR"] == "/c" and "geheim" not in environment.values() for _, environment in asked()
+    )
 
 
 def test_only_what_is_confirmed_counts_as_ended(yarn):
     """One that had ended by itself wasn't ended by us; one that may not be killed goes on, and a warning says why."""
-    yarn(**{"-list": {"out": LISTED}, ONE: {"out": f"Application {ONE} has already finished \n"}, TWO: {"code": 255, "err": REFUSED}})
+    yarn(
+        **{
+            "-list": {"out": LISTED},
+            ONE: {"out": f"Application {ONE} has already finished \n"},
+            TWO: {"code": 255, "err": REFUSED},
+        }
+    )
     with capture_logs() as lines:
         assert end_on_yarn(["7.a"], ONE, {}) == []
     (line,) = (line for line in lines if line["log_level"] == "warning")
@@ -69,20 +86,30 @@ def test_only_what_is_confirmed_counts_as_ended(yarn):
 
 
 def test_a_command_without_an_answer_is_told(yarn, monkeypatch):
-    """Hadoop's goes on trying for a quarter of an hour where nobody is logged in; with a keytab it must be something else."""
-    monkeypatch.setattr(left_over, "_CLI_SECONDS", 0.01)
+    """
+    Hadoop's goes on trying for a quarter of an hour where nobody is logged in; with a keytab it must be something else.
+    """
+    monkeypatch.setattr(orphans, "_CLI_SECONDS", 0.01)
     yarn()
     with capture_logs() as lines:
         assert end_on_yarn([], ONE, {}) == []
         assert end_on_yarn([], ONE, {"KRB5KEYTAB": "/k"}) == []
     without, by_key = lines
-    assert "no answer within 0.01 s, which a YARN with Kerberos doesn't give without a login; set spark.principal" in " ".join(map(str, without.values()))
+    assert (
+        "no answer within 0.01 s, which a YARN with Kerberos doesn't give without a login; set spark.principal"
+        in " ".join(map(str, without.values()))
+    )
     assert "set spark.principal" not in str(by_key)
 
 
 def test_a_list_that_is_refused_is_told(yarn):
     """What is known by its id is killed nevertheless."""
-    yarn(**{"-list": {"code": 1, "err": "Exception in thread main: Connection refused\n"}, ONE: {"out": f"Killing application {ONE}\n"}})
+    yarn(
+        **{
+            "-list": {"code": 1, "err": "Exception in thread main: Connection refused\n"},
+            ONE: {"out": f"Killing application {ONE}\n"},
+        }
+    )
     with capture_logs() as lines:
         assert end_on_yarn(["7.a"], ONE, {}) == [ONE]
     assert "Connection refused" in str(lines)

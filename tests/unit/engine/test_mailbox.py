@@ -5,8 +5,8 @@ import pickle
 
 import pytest
 
-from compactor.engine.mailbox import Answer, Mailbox
 from compactor.errors import CancelledError, CompactorError
+from compactor.spark.application.mailbox import Answer, Mailbox
 from compactor.storage.registry import storage_for
 
 SECRET = b"s" * 32
@@ -67,7 +67,13 @@ def test_where_the_staging_directory_is_gone_both_sides_notice(home, tmp_path):
     both.open()
     (tmp_path / ".compactor-1-a").rename(tmp_path / "gone")
     assert both.look() is None
-    for act in (both.open, lambda: both.ask(1, len, []), lambda: both.reply(1, Answer([])), lambda: both.announce("x"), lambda: both.request(1)):
+    for act in (
+        both.open,
+        lambda: both.ask(1, len, []),
+        lambda: both.reply(1, Answer([])),
+        lambda: both.announce("x"),
+        lambda: both.request(1),
+    ):
         with pytest.raises(CancelledError, match="given up"):
             act()
     assert not (tmp_path / ".compactor-1-a").exists()

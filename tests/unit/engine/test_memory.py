@@ -1,11 +1,13 @@
-"""What a task took is given back when it has ended, cycles included, without a search for cycles after every small task."""
+"""
+What a task took is given back when it has ended, cycles included, without a search for cycles after every small task.
+"""
 
 import gc
 
 import numpy as np
 import pytest
 
-from compactor.engine.memory import WORTH_A_COLLECTION, _resident, trimmed
+from compactor.engine.tasks.memory import WORTH_A_COLLECTION, _resident, trimmed
 
 
 class Knot:

@@ -9,7 +9,7 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import row_type
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.storage.local import LocalStorage
+from compactor.storage.local_fs.driver import LocalStorage
 from tests.compacting import compact_directory, directory_compaction
 from tests.unit.orc.files import acid_file, insert, plain_file
 
@@ -27,7 +27,10 @@ def written(location, name, data):
 
 def delta(location, write_id, zone, columns=COLUMNS, bucket=0):
     """Two rows by a writer in this zone."""
-    rows = [insert(RowKey(write_id, BUCKET + (bucket << 16), n), (n, (1_577_836_800 + n, 0))[: len(columns)]) for n in range(2)]
+    rows = [
+        insert(RowKey(write_id, BUCKET + (bucket << 16), n), (n, (1_577_836_800 + n, 0))[: len(columns)])
+        for n in range(2)
+    ]
     data = acid_file(rows, row_type(columns), timezone=zoneinfo.ZoneInfo(zone))
     written(location, f"delta_{write_id:07}_{write_id:07}_0000/bucket_{bucket:05}", data)
 

@@ -11,7 +11,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
 from compactor.storage.base import Room
-from compactor.storage.local import LocalStorage
+from compactor.storage.local_fs.driver import LocalStorage
 from compactor.storage.location import parent
 from tests.compacting import Attempt, unchanged
 from tests.reference.compare import read_table
@@ -97,7 +97,9 @@ class Recording(LocalStorage):
 
 
 def test_the_contents_are_durable_before_the_directory_is_published(warehouse, table):
-    """After a power cut there is no base whose files or markers are missing: their names are synced before the rename."""
+    """
+    After a power cut there is no base whose files or markers are missing: their names are synced before the rename.
+    """
     storage = Recording()
     attempt = Attempt(warehouse, table)
     attempt.compaction._storage = attempt.compaction._staging._storage = storage
@@ -216,7 +218,9 @@ def test_discarding_takes_away_what_an_aborted_transaction_published(warehouse, 
 def test_a_late_rename_finds_no_source(warehouse, table):
     """A process that was paused for an hour after its claim was given away can't publish any more."""
     attempt = ready(warehouse, table)
-    attempt.compaction._manifests = (attempt.compaction._manifest(attempt.compaction.plan().names[0], attempt.compaction.plan()),)
+    attempt.compaction._manifests = (
+        attempt.compaction._manifest(attempt.compaction.plan().names[0], attempt.compaction.plan()),
+    )
     attempt.compaction.discard()
     before = attempt.names()
     with pytest.raises((RefusedError, OutcomeUnknownError, RetryableError)):
@@ -225,7 +229,10 @@ def test_a_late_rename_finds_no_source(warehouse, table):
 
 
 def test_delete_events_become_visible_before_rows(warehouse, table):
-    """Two renames: a reader that ignores visibility and looks in between misses rows rather than seeing deleted ones again."""
+    """
+    Two renames: a reader that ignores visibility and looks in between misses rows rather than seeing deleted ones
+    again.
+    """
     with warehouse.begin() as txn:
         txn.delete(table, lambda row: row[0] == 3)
     attempt = ready(warehouse, table, CompactionKind.MINOR)

@@ -1,4 +1,7 @@
-"""A compaction on a store that can only copy: the result is written in place, under the number of a transaction that hasn't committed."""
+"""
+A compaction on a store that can only copy: the result is written in place, under the number of a transaction that
+hasn't committed.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,7 @@
-"""Compactions on an S3 server: what readers see, what is left when they are cut off, and that whoever was paused can't publish any more."""
+"""
+Compactions on an S3 server: what readers see, what is left when they are cut off, and that whoever was paused can't
+publish any more.
+"""
 
 import threading
 from dataclasses import replace
@@ -9,7 +12,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.errors import CancelledError, OutcomeUnknownError, OwnershipLostError, RefusedError, VerificationError
 from compactor.reasons import Reason
 from compactor.storage.location import join
-from compactor.storage.s3_files import Upload
+from compactor.storage.s3_store.files import Upload
 from tests.cluster.s3_tables import OnS3
 
 COLUMNS = [("id", "int"), ("v", "string")]
@@ -41,7 +44,9 @@ def publish(attempt, guard=lambda: None):
 
 @pytest.mark.parametrize("kind", list(CompactionKind)[:2])
 def test_no_row_changes(table, kind):
-    """Major and minor, for readers that start after the commit and for those that began before; nothing hidden is left."""
+    """
+    Major and minor, for readers that start after the commit and for those that began before; nothing hidden is left.
+    """
     old = table.warehouse.snapshot(table.table)
     attempt = ready(table, kind)
     published = publish(attempt)
@@ -66,7 +71,10 @@ def test_whole_files_of_insert_only_tables(warehouse, s3, s3_directory):
     (directory,) = publish(attempt).directories
     attempt.commit()
     assert table.read() == table.rows
-    assert f"{name}/{directory}/000001_0" in table.objects() or len([key for key in table.objects() if f"/{directory}/" in key]) >= 4
+    assert (
+        f"{name}/{directory}/000001_0" in table.objects()
+        or len([key for key in table.objects() if f"/{directory}/" in key]) >= 4
+    )
 
 
 def test_hive_3_is_refused(warehouse_3, s3, s3_directory):
@@ -118,7 +126,10 @@ def test_publishing_may_be_repeated(table):
 
 @pytest.mark.parametrize("paused", [0, 1, 2])
 def test_a_paused_publisher_completes_nothing_after_it_was_discarded(table, paused, monkeypatch):
-    """Between preparing and completing, after the last guard, and with a part of the files completed: somebody else has aborted the transaction and cleared up."""
+    """
+    Between preparing and completing, after the last guard, and with a part of the files completed: somebody else has
+    aborted the transaction and cleared up.
+    """
     attempt = ready(table, CompactionKind.MINOR)
     complete, done, other = Upload.complete, [], table.attempt()
     lock = threading.Lock()
@@ -145,7 +156,9 @@ def test_a_paused_publisher_completes_nothing_after_it_was_discarded(table, paus
 def test_a_publisher_that_was_discarded_can_prepare_nothing(table):
     """Its source is gone."""
     attempt = ready(table)
-    attempt.compaction._manifests = tuple(attempt.compaction._manifest(name, attempt.compaction.plan()) for name in attempt.compaction._ran().directories)
+    attempt.compaction._manifests = tuple(
+        attempt.compaction._manifest(name, attempt.compaction.plan()) for name in attempt.compaction._ran().directories
+    )
     attempt.compaction._staging.discard()
     before = table.objects()
     with pytest.raises(CancelledError):
@@ -197,7 +210,9 @@ def test_one_that_comes_in_between_is_refused(table):
 
 @pytest.mark.parametrize("happened", [True, False])
 def test_a_completion_without_an_answer_is_looked_up(table, monkeypatch, happened):
-    """It happened: the file says whose it is. It didn't: nobody can tell whether it still will, and undoing gives it up."""
+    """
+    It happened: the file says whose it is. It didn't: nobody can tell whether it still will, and undoing gives it up.
+    """
     attempt = ready(table)
     complete = Upload.complete
 

@@ -1,4 +1,7 @@
-"""Looking at a table as a reader does: its rows, what compacted files say of themselves, and in what two directories differ."""
+"""
+Looking at a table as a reader does: its rows, what compacted files say of themselves, and in what two directories
+differ.
+"""
 
 import shutil
 
@@ -8,7 +11,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.acid.row_id import RowKey
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.engine.comparing import compare
-from compactor.engine.reading import Reading, Snapshot, highest_write_id
+from compactor.engine.reading import PartitionReading, ReadSnapshot, highest_write_id
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.storage.registry import storage_for
@@ -39,14 +42,16 @@ def table(warehouse):
 
 def snapshot_of(warehouse, table):
     found = warehouse.snapshot(table)
-    return Snapshot(warehouse.ledger.layout, ValidWriteIdList.parse(found.write_ids), ValidTxnList.parse(found.txns))
+    return ReadSnapshot(
+        warehouse.ledger.layout, ValidWriteIdList.parse(found.write_ids), ValidTxnList.parse(found.txns)
+    )
 
 
 def reading(warehouse, table, location=None, up_to=None):
     snapshot = snapshot_of(warehouse, table)
     where = f"file:{location or table.location}"
     spec = Attempt(warehouse, table).request.spec
-    return Reading(storage_for(where), where, spec, snapshot if up_to is None else snapshot.up_to(up_to))
+    return PartitionReading(storage_for(where), where, spec, snapshot if up_to is None else snapshot.up_to(up_to))
 
 
 def compacted(warehouse, table, kind=CompactionKind.MAJOR):
@@ -67,7 +72,10 @@ def test_a_compaction_changes_no_digest(warehouse, table, kind):
 
 
 def test_a_compacted_file_proves_what_it_was_made_of(warehouse, table):
-    """Its recoded stripes hold what its footer says, also after columns were added and rows deleted; one changed byte doesn't."""
+    """
+    Its recoded stripes hold what its footer says, also after columns were added and rows deleted; one changed byte
+    doesn't.
+    """
     compacted(warehouse, table)
     with warehouse.begin() as txn:
         txn.delete(table, lambda row: row[0] == 3)
@@ -88,7 +96,10 @@ def test_quarantined_inputs_equal_the_result(warehouse, table, tmp_path):
     kept = f"file:{tmp_path}/kept"
     highest = highest_write_id(storage_for(kept), kept, warehouse.ledger.layout)
     assert highest == 5  # of the aborted write, whose directory is there too
-    with reading(warehouse, table, up_to=highest) as one, reading(warehouse, table, tmp_path / "kept", highest) as other:
+    with (
+        reading(warehouse, table, up_to=highest) as one,
+        reading(warehouse, table, tmp_path / "kept", highest) as other,
+    ):
         assert one.digest() == other.digest()
         found = compare(one, other)
         assert (found.missing, found.extra, found.columns) == (0, 0, {})
@@ -109,7 +120,12 @@ def test_differences_are_counted_by_column(warehouse, table, tmp_path):
         found = compare(one, two)
     assert (found.missing, found.extra) == (1999, 0)
     assert found.columns == {"v": 4, "s.l": 1, "s.l[]": 1}
-    assert found.first == {"missing": RowKey(3, BUCKET, 0), "v": RowKey(1, BUCKET, 7), "s.l": RowKey(1, BUCKET, 9), "s.l[]": RowKey(1, BUCKET, 9)}
+    assert found.first == {
+        "missing": RowKey(3, BUCKET, 0),
+        "v": RowKey(1, BUCKET, 7),
+        "s.l": RowKey(1, BUCKET, 9),
+        "s.l[]": RowKey(1, BUCKET, 9),
+    }
 
 
 def test_one_base_may_be_read_alone(warehouse, table):

@@ -1,4 +1,7 @@
-"""A shared session that doesn't start, as while YARN keeps its application in a full queue: nobody hangs on it. Spark's place is taken by a process that waits."""
+"""
+A shared session that doesn't start, as while YARN keeps its application in a full queue: nobody hangs on it. Spark's
+place is taken by a process that waits.
+"""
 
 import os
 import threading
@@ -6,20 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from compactor.engine import session_start
-from compactor.engine.left_over import started_for
-from compactor.engine.session import SparkSubmitter
-from compactor.engine.session_jvm import ALONE
-from compactor.engine.session_start import VARIABLE, Start
-from compactor.engine.submit import JobName
 from compactor.errors import CancelledError, UnreachableError
+from compactor.spark.application.orphans import started_for
+from compactor.spark.session import start
+from compactor.spark.session.jvm import ALONE
+from compactor.spark.session.session import SparkSubmitter
+from compactor.spark.session.start import VARIABLE, Start
+from compactor.spark.submitter import JobName
 from tests import fake_spark
 from tests.compacting import settings
 from tests.spark import jobs
 
 pytestmark = [
     pytest.mark.usefixtures("no_session"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # PySpark leaves a pipe open when its JVM ends before it was there
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),  # PySpark leaves a pipe open when its JVM ends before it was there
 ]
 PATIENCE = 60
 
@@ -87,7 +92,10 @@ def processes(start):
 
 
 def test_who_waits_for_the_start_can_be_cancelled(submitter):
-    """`compactor cancel`, `pause --cancel`, the daemon's end, `worker.timeout_hours`: all are asked. What was started and nobody waits for is ended."""
+    """
+    `compactor cancel`, `pause --cancel`, the daemon's end, `worker.timeout_hours`: all are asked. What was started and
+    nobody waits for is ended.
+    """
     worker = Waiting(submitter, "1.a")
     start = begun(submitter)
     worker.cancel.set()
@@ -114,7 +122,10 @@ def test_a_second_worker_waits_for_the_same_start(submitter):
 
 
 def test_what_does_not_start_in_time_is_given_up(request):
-    """Unreachable, for all that wait: no entry is to blame, and each is given back with a pause. The next one makes a new try."""
+    """
+    Unreachable, for all that wait: no entry is to blame, and each is given back with a pause. The next one makes a new
+    try.
+    """
     submitter = submitter_with(start_seconds=0.01)
     request.addfinalizer(submitter.stop)
     outcome = Waiting(submitter, "1.a").ended()
@@ -126,7 +137,9 @@ def test_what_does_not_start_in_time_is_given_up(request):
 
 
 def test_stop_ends_a_start(submitter):
-    """The daemon's end doesn't wait for a queue that is full; who waits is told, and the process is gone when it returns."""
+    """
+    The daemon's end doesn't wait for a queue that is full; who waits is told, and the process is gone when it returns.
+    """
     workers = [Waiting(submitter, f"{number}.a") for number in (1, 2)]
     start = begun(submitter, workers=2)
     submitter.stop()
@@ -164,12 +177,17 @@ def test_files_of_a_start_that_was_given_up_go_with_it(submitter, tmp_path, monk
 def yarn(monkeypatch):
     """In which environments something was ended on YARN."""
     environments = []
-    monkeypatch.setattr(session_start, "end_on_yarn", lambda _keys, _application, environment: environments.append(dict(environment)))
+    monkeypatch.setattr(
+        start, "end_on_yarn", lambda _keys, _application, environment: environments.append(dict(environment))
+    )
     return environments
 
 
 def test_what_ends_an_application_is_no_part_of_the_next_start(request, monkeypatch, yarn):
-    """Hadoop's command runs while another start has begun: were that one given up too, the command would be killed with it, and the application stay."""
+    """
+    Hadoop's command runs while another start has begun: were that one given up too, the command would be killed with
+    it, and the application stay.
+    """
     submitter = submitter_with(master="yarn")
     request.addfinalizer(submitter.stop)
     workers = [Waiting(submitter, "1.a")]
@@ -180,7 +198,7 @@ def test_what_ends_an_application_is_no_part_of_the_next_start(request, monkeypa
             begun(submitter)
         return {"KRB5KEYTAB": "k"}
 
-    monkeypatch.setattr(session_start, "by_keytab", by_keytab)
+    monkeypatch.setattr(start, "by_keytab", by_keytab)
     first = begun(submitter)
     workers[0].cancel.set()
     assert first.wait_until_cleared(PATIENCE)

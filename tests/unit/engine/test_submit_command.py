@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from compactor.engine.spark_conf import common_conf
-from compactor.engine.submit import JobName
-from compactor.engine.submit_command import SCRIPT, command, conf, environment
-from compactor.engine.wishes import Wishes
 from compactor.errors import SettingsError
 from compactor.settings import load_settings
+from compactor.spark.application.command import SCRIPT, command, conf, environment
+from compactor.spark.conf import common_conf
+from compactor.spark.resources import Resources
+from compactor.spark.submitter import JobName
 from tests.compacting import settings
 
 NAME = "edge1-compactor-sales.orders.dt=2024-01-01"
@@ -36,7 +36,10 @@ def parts(line):
 
 
 def test_yarn_client():
-    """The mandated name, the tag by which it is found again, our own Python for the driver; one try only, for we try ourselves."""
+    """
+    The mandated name, the tag by which it is found again, our own Python for the driver; one try only, for we try
+    ourselves.
+    """
     options, properties, words = parts(command(spark(master="yarn"), JOB, ASSIGNMENT))
     assert options == {"--master": "yarn", "--deploy-mode": "client", "--name": NAME}
     assert properties["spark.yarn.tags"] == "compactor,compactor-7.0a1b2c3d"
@@ -47,7 +50,9 @@ def test_yarn_client():
 
 def test_yarn_cluster():
     """The driver finds the assignment in its own directory, and both sides use the archive's Python."""
-    options, properties, words = parts(command(spark(master="yarn", deploy_mode="cluster", archive="hdfs:///apps/c.tar.gz"), JOB, ASSIGNMENT))
+    options, properties, words = parts(
+        command(spark(master="yarn", deploy_mode="cluster", archive="hdfs:///apps/c.tar.gz"), JOB, ASSIGNMENT)
+    )
     assert options == {"--master": "yarn", "--deploy-mode": "cluster", "--name": NAME, "--files": str(ASSIGNMENT)}
     assert properties["spark.archives"] == "hdfs:///apps/c.tar.gz#environment"
     assert properties["spark.pyspark.python"] == properties["spark.pyspark.driver.python"] == "./environment/bin/python"
@@ -66,7 +71,11 @@ def test_kubernetes():
     """The same line; labelled by the job's key, and followed until it ends."""
     given = {"spark.kubernetes.container.image": "r/compactor:1", "spark.kubernetes.file.upload.path": "s3a://b/u"}
     options, properties, words = parts(
-        command(spark(master="k8s://https://h:6443", deploy_mode="cluster", python="/opt/venv/bin/python", conf=given), JOB, ASSIGNMENT)
+        command(
+            spark(master="k8s://https://h:6443", deploy_mode="cluster", python="/opt/venv/bin/python", conf=given),
+            JOB,
+            ASSIGNMENT,
+        )
     )
     assert options["--master"] == "k8s://https://h:6443"
     assert properties["spark.kubernetes.driver.label.compactor-job"] == JOB.key
@@ -77,24 +86,34 @@ def test_kubernetes():
 
 @pytest.mark.parametrize(
     ("pool", "wished", "queue"),
-    [(None, None, "general"), ("etl", None, "root.etl"), ("etl", "root.mine", "root.mine"), ("unknown", None, "general")],
+    [
+        (None, None, "general"),
+        ("etl", None, "root.etl"),
+        ("etl", "root.mine", "root.mine"),
+        ("unknown", None, "general"),
+    ],
 )
 def test_the_queue_is_the_tables_or_the_pools_or_the_general_one(pool, wished, queue):
     """In this order; a pool that isn't a queue by the settings isn't taken for one."""
-    job = JobName(NAME, "1.a", pool, wishes=Wishes(wished))
-    assert conf(spark(master="yarn", queue="general", pool_queues={"etl": "root.etl"}), job)["spark.yarn.queue"] == queue
+    job = JobName(NAME, "1.a", pool, wishes=Resources(wished))
+    assert (
+        conf(spark(master="yarn", queue="general", pool_queues={"etl": "root.etl"}), job)["spark.yarn.queue"] == queue
+    )
 
 
 def test_a_tables_wishes_go_over_the_settings_and_end_dynamic_allocation_where_they_name_a_number():
     """Spark would otherwise take both as a contradiction or ignore the number."""
-    job = JobName(NAME, "1.a", wishes=Wishes(conf={"spark.executor.memory": "3g", "spark.executor.instances": "5"}))
+    job = JobName(NAME, "1.a", wishes=Resources(conf={"spark.executor.memory": "3g", "spark.executor.instances": "5"}))
     found = conf(spark(master="yarn", conf={"spark.executor.memory": "2g"}), job)
     assert (found["spark.executor.memory"], found["spark.executor.instances"]) == ("3g", "5")
     assert not [key for key in found if key.startswith("spark.dynamicAllocation")]
 
 
 def test_proxy_user_and_kerberos():
-    """Either as the compaction's user, or logged in by a keytab: spark-submit takes only one of them, and Hadoop is told of the keytab by its environment."""
+    """
+    Either as the compaction's user, or logged in by a keytab: spark-submit takes only one of them, and Hadoop is told
+    of the keytab by its environment.
+    """
     assert parts(command(spark(master="yarn", proxy_user=True), JOB, ASSIGNMENT))[0]["--proxy-user"] == "ann"
     options = parts(command(spark(master="yarn", principal="hive@R", keytab="/k"), JOB, ASSIGNMENT))[0]
     assert (options["--principal"], options["--keytab"]) == ("hive@R", "/k")
@@ -113,7 +132,10 @@ def test_proxy_user_and_kerberos():
     ],
 )
 def test_tasks_reach_hdfs_as_we_would(monkeypatch, master, deploy_mode, variable):
-    """A container's own user (`yarn`, as a rule) may not write into our staging directories; who we are is told to executors, and to a driver in the cluster."""
+    """
+    A container's own user (`yarn`, as a rule) may not write into our staging directories; who we are is told to
+    executors, and to a driver in the cluster.
+    """
     monkeypatch.setenv("HADOOP_USER_NAME", "hive")
     found = conf(spark(master=master, deploy_mode=deploy_mode), JOB)
     assert {key: value for key, value in found.items() if key.endswith("HADOOP_USER_NAME")} == {
@@ -130,7 +152,10 @@ def test_with_kerberos_nobody_is_named():
 
 
 def test_spark_gets_tokens_for_the_store_of_the_compaction():
-    """It may be another than the default file system, where Spark's own files are; what the settings name is kept. Elsewhere than on HDFS there is nothing to get."""
+    """
+    It may be another than the default file system, where Spark's own files are; what the settings name is kept.
+    Elsewhere than on HDFS there is nothing to get.
+    """
     key = "spark.kerberos.access.hadoopFileSystems"
     there = JobName(NAME, "1.a", place="hdfs://ns2/w/t/.compactor-1-a")
     assert conf(spark(master="yarn", principal="hive@R", keytab="/k"), there)[key] == "hdfs://ns2"
@@ -141,7 +166,9 @@ def test_spark_gets_tokens_for_the_store_of_the_compaction():
 
 def test_the_application_gets_no_settings_of_ours(tmp_path):
     """There are passwords among them; the key by which it is found again is all it gets."""
-    found = environment(JOB, tmp_path, {"COMPACTOR_DATABASE__PASSWORD": "s", "PATH": "/bin", "PYSPARK_PYTHON": "/other"})
+    found = environment(
+        JOB, tmp_path, {"COMPACTOR_DATABASE__PASSWORD": "s", "PATH": "/bin", "PYSPARK_PYTHON": "/other"}
+    )
     assert {key for key in found if key.startswith("COMPACTOR")} == {"COMPACTOR_SPARK_JOB"}
     assert (found["PATH"], "PYSPARK_PYTHON" in found) == ("/bin", False)
 
@@ -160,7 +187,9 @@ def test_the_applications_id_is_logged(tmp_path):
 def test_executors_of_a_session_on_yarn_go_when_idle():
     """Dynamic allocation without an external shuffle service, down to none."""
     found = common_conf(settings(spark={"master": "yarn"}).spark)
-    assert found["spark.dynamicAllocation.enabled"] == found["spark.dynamicAllocation.shuffleTracking.enabled"] == "true"
+    assert (
+        found["spark.dynamicAllocation.enabled"] == found["spark.dynamicAllocation.shuffleTracking.enabled"] == "true"
+    )
     assert found["spark.dynamicAllocation.minExecutors"] == "0"
 
 

@@ -1,4 +1,7 @@
-"""An application for each compaction: started, talked to, ended, in every way that it can go wrong. Spark's place is taken by a process that runs our driver."""
+"""
+An application for each compaction: started, talked to, ended, in every way that it can go wrong. Spark's place is taken
+by a process that runs our driver.
+"""
 
 import os
 import shutil
@@ -12,16 +15,15 @@ import pytest
 
 from compactor import __version__
 from compactor.acid.compaction import CompactionKind
-from compactor.engine import submit_mode
-from compactor.engine.assignment import Assignment
-from compactor.engine.java import telling_line
-from compactor.engine.left_over import end_processes, started_for
-from compactor.engine.mailbox import Mailbox
-from compactor.engine.submit import BrokenDownError, JobName
-from compactor.engine.submit_mode import ApplicationSubmitter
 from compactor.errors import CancelledError, CompactorError, RefusedError, UnreachableError
 from compactor.reasons import Reason
-from compactor.storage.options import StorageOptions
+from compactor.spark.application import submitter as submit_mode
+from compactor.spark.application.mailbox import Assignment, Mailbox
+from compactor.spark.application.orphans import end_processes, started_for
+from compactor.spark.application.submitter import ApplicationSubmitter
+from compactor.spark.java import telling_line
+from compactor.spark.submitter import BrokenDownError, JobName
+from compactor.storage.registry import StorageOptions
 from tests import fake_spark
 from tests.compacting import compact, settings
 from tests.spark import jobs
@@ -95,7 +97,9 @@ def in_thread(submitter, job, release, cancelled=lambda: False):
 
     def run():
         try:
-            outcome.append(submitter.run(job, jobs.wait_for, [(f"{release}-started", str(release))], cancelled=cancelled))
+            outcome.append(
+                submitter.run(job, jobs.wait_for, [(f"{release}-started", str(release))], cancelled=cancelled)
+            )
         except Exception as error:
             outcome.append(error)
 
@@ -134,7 +138,10 @@ def blind(look, submitter, job):
 
 
 def test_an_application_ends_when_the_staging_directory_is_gone(submitter, job, tmp_path):
-    """It is the fence, also for a driver whose daemon died; whoever still waits for it is told that the compaction was given up."""
+    """
+    It is the fence, also for a driver whose daemon died; whoever still waits for it is told that the compaction was
+    given up.
+    """
     thread, outcome = in_thread(submitter, job, tmp_path / "release")
     process = started(submitter, job)
     shutil.rmtree(job.place)
@@ -160,12 +167,17 @@ def test_what_cannot_be_started_is_said_in_the_clusters_words(submitter, job, mo
 def test_an_application_that_dies_breaks_the_attempt_and_not_the_compaction(submitter, job, monkeypatch):
     """It may be tried again."""
     monkeypatch.setenv("FAKE_SPARK", "crash")
-    with pytest.raises(BrokenDownError, match=r"application_1700000000000_0001 of h-compactor-db.t ended before its work"):
+    with pytest.raises(
+        BrokenDownError, match=r"application_1700000000000_0001 of h-compactor-db.t ended before its work"
+    ):
         submitter.run(job, jobs.double, [1])
 
 
 def test_who_has_no_login_is_not_waited_for(submitter, job, monkeypatch):
-    """YARN's client would go on asking without a ticket for a quarter of an hour; one line says what to set, and nothing of it stays."""
+    """
+    YARN's client would go on asking without a ticket for a quarter of an hour; one line says what to set, and nothing
+    of it stays.
+    """
     monkeypatch.setenv("FAKE_SPARK", "no login")
     with pytest.raises(UnreachableError, match=r"wants Kerberos: set spark\.principal and spark\.keytab"):
         submitter.run(job, jobs.double, [1])
@@ -229,13 +241,24 @@ def test_an_archive_of_another_version_is_refused(tmp_path):
 
 def test_an_assignment_is_what_was_written(tmp_path):
     """Stores as they are configured."""
-    assignment = Assignment(__version__, "n", "1.a", "/h", "00ff", 1.5, StorageOptions.of(settings(hdfs={"user": "ann"}, s3={"region": "eu"})).beneath("/w"))
+    assignment = Assignment(
+        __version__,
+        "n",
+        "1.a",
+        "/h",
+        "00ff",
+        1.5,
+        StorageOptions.of(settings(hdfs={"user": "ann"}, s3={"region": "eu"})).beneath("/w"),
+    )
     assignment.write(tmp_path / "a.json")
     assert Assignment.read(tmp_path / "a.json") == assignment
 
 
 def test_who_we_are_on_hdfs_is_not_who_somebody_else_is():
-    """An application that runs as another user is told that one, not the daemon's `hdfs.user`; where none is set none is sent."""
+    """
+    An application that runs as another user is told that one, not the daemon's `hdfs.user`; where none is set none is
+    sent.
+    """
     options = StorageOptions.of(settings(hdfs={"user": "compactor"}))
     assert options.as_user("ann").hdfs.user == "ann"
     assert StorageOptions.of(settings()).as_user("ann").hdfs.user is None
@@ -252,8 +275,14 @@ WAITING = "INFO Client: Application report for application_1_0001 (state: ACCEPT
         ("", None),
         ("a\n\nb\n", "b"),
         ("INFO x\nERROR first\nERROR second\n", "ERROR first"),
-        ("12:00 INFO Client: \n\t diagnostics: Application killed by user.\n\t queue: q\n", "diagnostics: Application killed by user."),
-        (f"{WAITING}{ENDED.format('KILLED')}\n\t diagnostics: Application killed by user.\n\t queue: q\n", "diagnostics: Application killed by user."),
+        (
+            "12:00 INFO Client: \n\t diagnostics: Application killed by user.\n\t queue: q\n",
+            "diagnostics: Application killed by user.",
+        ),
+        (
+            f"{WAITING}{ENDED.format('KILLED')}\n\t diagnostics: Application killed by user.\n\t queue: q\n",
+            "diagnostics: Application killed by user.",
+        ),
         (
             f"{WAITING}{FAILED}INFO ApplicationMaster: Final app status: FAILED, exitCode: 13, (reason: User class threw exception: no python\n\tat x\n)",
             "User class threw exception: no python",
@@ -262,9 +291,15 @@ WAITING = "INFO Client: Application report for application_1_0001 (state: ACCEPT
             f"{WAITING}{FAILED}ModuleNotFoundError: No module named 'compactor'\nFinal app status: FAILED, (reason: User application exited with status 1)\n",
             "ModuleNotFoundError: No module named 'compactor'",
         ),
-        (f"{WAITING}{FAILED}", "diagnostics: Application a failed 1 times due to AM Container exited with exitCode: 137"),
+        (
+            f"{WAITING}{FAILED}",
+            "diagnostics: Application a failed 1 times due to AM Container exited with exitCode: 137",
+        ),
     ],
 )
 def test_the_line_that_tells(log, line):
-    """The first that looks like a reason, else the last; of a driver on YARN what it said itself, not how its application stood before."""
+    """
+    The first that looks like a reason, else the last; of a driver on YARN what it said itself, not how its application
+    stood before.
+    """
     assert telling_line(log) == line

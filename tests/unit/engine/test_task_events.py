@@ -3,8 +3,9 @@
 import pytest
 
 from compactor.acid.row_id import RowKey, encode
-from compactor.engine.task_events import spanning
-from compactor.orc.recode import Source, Synthetic
+from compactor.engine.tasks.delete_windows import spanning
+from compactor.orc.recode import Synthetic
+from compactor.orc.rows import StripeSource
 from tests.unit.orc.files import ROW, acid_file, insert, opened, plain_file
 
 BUCKET = encode(0, 0)
@@ -15,7 +16,7 @@ def keys(*rows):
 
 
 def source(*rows, **options):
-    return Source(*opened(acid_file([insert(key, (0, "x")) for key in keys(*rows)], **options)))
+    return StripeSource(*opened(acid_file([insert(key, (0, "x")) for key in keys(*rows)], **options)))
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -34,4 +35,4 @@ def test_one_file_that_does_not_tell_leaves_no_span(order):
 def test_rows_without_keys_span_all_that_are_given_to_them():
     """An original file, numbered from where the one before it ended: its first row and its last one are in."""
     file = plain_file(ROW, [(n, "x") for n in range(4)])
-    assert spanning([Source(*opened(file), synthetic=Synthetic(1, BUCKET, 10))]) == tuple(keys(10, 13))
+    assert spanning([StripeSource(*opened(file), synthetic=Synthetic(1, BUCKET, 10))]) == tuple(keys(10, 13))

@@ -2,8 +2,7 @@
 
 import pytest
 
-from compactor.engine.task_memory import task_memory
-from compactor.engine.wishes import Wishes, wishes
+from compactor.spark.resources import Resources, requested_resources, task_memory
 from tests.compacting import settings
 
 GIB = 1 << 30
@@ -15,26 +14,59 @@ GIB = 1 << 30
         ({"master": "local[2]"}, {}, GIB, "limits.task_memory_bytes"),
         ({"master": "spark://m:7077"}, {}, GIB, "limits.task_memory_bytes"),
         ({"master": "yarn"}, {}, GIB, "limits.task_memory_bytes"),
-        ({"master": "yarn", "conf": {"spark.executor.cores": "4"}}, {}, GIB // 2, "spark.executor.memoryOverhead = 2g for 4 at a time"),
-        ({"master": "yarn", "conf": {"spark.executor.cores": "4", "spark.task.cpus": "2"}}, {}, GIB, "limits.task_memory_bytes"),
-        ({"master": "k8s://h", "conf": {"spark.executor.memoryOverhead": "512"}}, {}, GIB // 2, "spark.executor.memoryOverhead = 512 for 1 at a time"),
-        ({"master": "spark://m", "conf": {"spark.executor.pyspark.memory": "600m"}}, {}, 600 << 20, "spark.executor.pyspark.memory = 600m for 1 at a time"),
+        (
+            {"master": "yarn", "conf": {"spark.executor.cores": "4"}},
+            {},
+            GIB // 2,
+            "spark.executor.memoryOverhead = 2g for 4 at a time",
+        ),
+        (
+            {"master": "yarn", "conf": {"spark.executor.cores": "4", "spark.task.cpus": "2"}},
+            {},
+            GIB,
+            "limits.task_memory_bytes",
+        ),
+        (
+            {"master": "k8s://h", "conf": {"spark.executor.memoryOverhead": "512"}},
+            {},
+            GIB // 2,
+            "spark.executor.memoryOverhead = 512 for 1 at a time",
+        ),
+        (
+            {"master": "spark://m", "conf": {"spark.executor.pyspark.memory": "600m"}},
+            {},
+            600 << 20,
+            "spark.executor.pyspark.memory = 600m for 1 at a time",
+        ),
         (
             {"master": "yarn", "mode": "submit"},
             {"compactor.mapreduce.map.memory.mb": "1024"},
             640 << 20,
             "spark.executor.memoryOverhead = 640m for 1 at a time",
         ),
-        ({"master": "yarn", "mode": "session"}, {"compactor.mapreduce.map.memory.mb": "1024"}, GIB, "limits.task_memory_bytes"),
+        (
+            {"master": "yarn", "mode": "session"},
+            {"compactor.mapreduce.map.memory.mb": "1024"},
+            GIB,
+            "limits.task_memory_bytes",
+        ),
     ],
 )
 def test_a_task_has_a_cores_share(spark, asked, expected, by):
-    """Containers count Python's memory as overhead, or as PySpark's own; a table's wishes count only where it has an application of its own."""
-    found = task_memory(settings(spark=spark), wishes([asked]))
+    """
+    Containers count Python's memory as overhead, or as PySpark's own; a table's wishes count only where it has an
+    application of its own.
+    """
+    found = task_memory(settings(spark=spark), requested_resources([asked]))
     assert (found.bytes, found.limited_by) == (expected, by)
 
 
 def test_what_can_not_be_read_is_not_guessed():
     """Spark will say what it thinks of it."""
-    found = task_memory(settings(spark={"master": "yarn", "conf": {"spark.executor.memoryOverhead": "much", "spark.executor.cores": "x"}}), Wishes())
+    found = task_memory(
+        settings(
+            spark={"master": "yarn", "conf": {"spark.executor.memoryOverhead": "much", "spark.executor.cores": "x"}}
+        ),
+        Resources(),
+    )
     assert found.limited_by == "limits.task_memory_bytes"

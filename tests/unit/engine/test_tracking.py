@@ -2,7 +2,7 @@
 
 import pytest
 
-from compactor.engine.tracking import tracking_url
+from compactor.spark.application.tracking import tracking_url
 from tests.compacting import settings
 
 
@@ -17,5 +17,8 @@ from tests.compacting import settings
     ],
 )
 def test_a_link_or_none(application, url):
-    """The id of Kubernetes has 38 characters, the queue's column 32: no link rather than one that leads nowhere. A job's key is no application."""
+    """
+    The id of Kubernetes has 38 characters, the queue's column 32: no link rather than one that leads nowhere. A job's
+    key is no application.
+    """
     assert tracking_url(settings(spark={"tracking_url": "https://rm/{id}"}), application) == url

@@ -9,14 +9,14 @@ import pytest
 from compactor.acid.compaction import CompactionKind
 from compactor.engine.digest_note import read_note
 from compactor.engine.results import RowCounts
-from compactor.engine.task_events import Written
+from compactor.engine.tasks.delete_windows import Written
 from compactor.errors import CompactorError, VerificationError
 from compactor.orc import splice
 from compactor.orc.chunks import ArrowRows
 from compactor.orc.encode import Encoder
 from compactor.orc.tail import read_tail
 from compactor.planning.document import Action
-from compactor.storage.local_files import LocalReader
+from compactor.storage.local_fs.files import LocalReader
 from tests.compacting import KIB, Attempt, settings
 
 COLUMNS = [("id", "int"), ("v", "string")]
@@ -68,7 +68,12 @@ def test_good_output_passes(warehouse, table):
     """Copied and recoded stripes, both kinds."""
     for kind, actions in ((CompactionKind.MAJOR, {Action.COPY, Action.RECODE}), (CompactionKind.MINOR, {Action.COPY})):
         attempt = staged(warehouse, table, kind)
-        assert {segment.action for output in attempt.compaction.plan().outputs for bucket in output.buckets for segment in bucket.segments} == actions
+        assert {
+            segment.action
+            for output in attempt.compaction.plan().outputs
+            for bucket in output.buckets
+            for segment in bucket.segments
+        } == actions
         attempt.compaction.verify()
         assert attempt.compaction.evidence is None
         assert list(attempt.location.glob(".compactor-1-a/out/*/bucket_00000"))
@@ -99,7 +104,9 @@ def test_another_file_than_the_task_reported(warehouse, table):
     assert "isn't the file that its task reported" in refused(attempt)
 
 
-@pytest.mark.parametrize("counts", [RowCounts(15_000, 14_997, 2, 0), RowCounts(14_999, 14_997, 2, 0), RowCounts(15_000, 14_990, 10, 0)])
+@pytest.mark.parametrize(
+    "counts", [RowCounts(15_000, 14_997, 2, 0), RowCounts(14_999, 14_997, 2, 0), RowCounts(15_000, 14_990, 10, 0)]
+)
 def test_rows_that_dont_add_up(warehouse, table, counts):
     """In − deleted − aborted = out; not more deleted than delete events; all inputs read."""
     attempt = staged(warehouse, table)
@@ -134,7 +141,7 @@ def test_a_flipped_byte_in_a_copied_stripe(warehouse, table):
 def test_deletes_that_were_not_applied(warehouse, table, monkeypatch):
     """Recoded stripes are read again and held against the delete events."""
     with monkeypatch.context() as patched:
-        patched.setattr("compactor.engine.tasks._Files._applied_events", lambda self, span: None)
+        patched.setattr("compactor.engine.tasks.buckets._Files._applied_events", lambda self, span: None)
         attempt = staged(warehouse, table)
     assert "holds deleted rows" in refused(attempt)
 
@@ -143,7 +150,9 @@ def test_a_wrong_key_index(warehouse, table, monkeypatch):
     """Readers position themselves by it."""
     real = splice.format_key_index
     with monkeypatch.context() as patched:
-        patched.setattr(splice, "format_key_index", lambda keys: real([key._replace(row_id=key.row_id + 1) for key in keys]))
+        patched.setattr(
+            splice, "format_key_index", lambda keys: real([key._replace(row_id=key.row_id + 1) for key in keys])
+        )
         attempt = staged(warehouse, table)
     message = refused(attempt)
     assert "last key" in message or "which hive.acid.key.index excludes" in message
@@ -190,14 +199,24 @@ def changing(column, change):
             row = batch.column(5)
             values = row.field(column).to_pylist()
             values[-1] = change(values[-1])
-            fields = [pa.array(values, row.type.field(n).type) if n == column else row.field(n) for n in range(row.type.num_fields)]
-            made.append(pa.RecordBatch.from_arrays([*batch.columns[:5], pa.StructArray.from_arrays(fields, fields=list(row.type))], schema=batch.schema))
+            fields = [
+                pa.array(values, row.type.field(n).type) if n == column else row.field(n)
+                for n in range(row.type.num_fields)
+            ]
+            made.append(
+                pa.RecordBatch.from_arrays(
+                    [*batch.columns[:5], pa.StructArray.from_arrays(fields, fields=list(row.type))], schema=batch.schema
+                )
+            )
         real(self, made, last)
 
     return arrow
 
 
-@pytest.mark.parametrize(("column", "change", "name"), [(0, lambda value: value ^ 1, "id"), (1, lambda value: value[:-1], "v"), (1, lambda _: None, "v")])
+@pytest.mark.parametrize(
+    ("column", "change", "name"),
+    [(0, lambda value: value ^ 1, "id"), (1, lambda value: value[:-1], "v"), (1, lambda _: None, "v")],
+)
 def test_an_encoder_that_changes_a_value(warehouse, table, monkeypatch, column, change, name):  # noqa: PLR0917 - fixtures and cases
     """One value of one row, all keys as they were: the column is named."""
     with monkeypatch.context() as patched:
@@ -217,7 +236,11 @@ def test_values_that_end_up_beside_other_keys(warehouse, table, monkeypatch):
             row = batch.column(5)
             order = pa.array([*range(1, len(row)), 0])
             fields = [row.field(0), row.field(1).take(order)]
-            made.append(pa.RecordBatch.from_arrays([*batch.columns[:5], pa.StructArray.from_arrays(fields, fields=list(row.type))], schema=batch.schema))
+            made.append(
+                pa.RecordBatch.from_arrays(
+                    [*batch.columns[:5], pa.StructArray.from_arrays(fields, fields=list(row.type))], schema=batch.schema
+                )
+            )
         real(self, made, last)
 
     real = Encoder.arrow
@@ -228,7 +251,10 @@ def test_values_that_end_up_beside_other_keys(warehouse, table, monkeypatch):
 
 
 def test_rows_that_a_slice_mixed_up(warehouse, table, monkeypatch):
-    """What goes wrong between decoding and encoding is noticed too: the values are bound to their keys as they are decoded."""
+    """
+    What goes wrong between decoding and encoding is noticed too: the values are bound to their keys as they are
+    decoded.
+    """
     real = ArrowRows.select
 
     def wrong(self, kept):
@@ -256,7 +282,9 @@ def test_values_are_not_verified_where_that_is_off(warehouse, table, monkeypatch
     """Keys still are; no digest is made or noted."""
     with monkeypatch.context() as patched:
         patched.setattr(Encoder, "arrow", changing(1, lambda _: "x"))
-        attempt = Attempt(warehouse, table, settings=settings(splice={"min_stripe_bytes": 4 * KIB}, recode={"verify_values": False}))
+        attempt = Attempt(
+            warehouse, table, settings=settings(splice={"min_stripe_bytes": 4 * KIB}, recode={"verify_values": False})
+        )
         attempt.compaction.run()
     attempt.compaction.verify()
     with LocalReader(str(out(attempt) / "bucket_00000")) as reader:
@@ -264,13 +292,18 @@ def test_values_are_not_verified_where_that_is_off(warehouse, table, monkeypatch
 
 
 def test_what_a_file_says_of_its_recoded_stripes(warehouse, table):
-    """The digest of what was read from the inputs stays with the file, beside which stripes it is of; of copied ones there is none."""
+    """
+    The digest of what was read from the inputs stays with the file, beside which stripes it is of; of copied ones there
+    is none.
+    """
     attempt = staged(warehouse, table)
     with LocalReader(str(out(attempt) / "bucket_00000")) as reader:
         tail = read_tail(reader)
     note = read_note(tail.user_metadata)
     origins = attempt.compaction._result.files[0].origins
-    assert [stripe in note.stripes for stripe in range(len(tail.stripes))] == [origin.path is None for origin in origins for _ in range(origin.count)]
+    assert [stripe in note.stripes for stripe in range(len(tail.stripes))] == [
+        origin.path is None for origin in origins for _ in range(origin.count)
+    ]
     assert note.digest == attempt.compaction._result.files[0].digest
     assert note.digest.rows == sum(tail.stripes[stripe].number_of_rows for stripe in note.stripes)
 

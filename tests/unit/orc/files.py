@@ -40,10 +40,20 @@ class MemorySink:
 
 
 def plain_file(tree: HiveType, rows: Iterable[tuple[Any, ...]], **options: Any) -> bytes:
-    """A file of one stripe, unless `stripe_size` says otherwise; field names are replaced by plain ones in the same order."""
+    """
+    A file of one stripe, unless `stripe_size` says otherwise; field names are replaced by plain ones in the same order.
+    """
     buffer = io.BytesIO()
-    settings = {"stripe_size": 1 << 40, "batch_size": 1024, "row_index_stride": 10_000, "compression_block_size": 65_536, **options}
-    writer = pyorc.Writer(buffer, to_hive_string(named(tree)), struct_repr=pyorc.StructRepr.TUPLE, converters=CONVERTERS, **settings)
+    settings = {
+        "stripe_size": 1 << 40,
+        "batch_size": 1024,
+        "row_index_stride": 10_000,
+        "compression_block_size": 65_536,
+        **options,
+    }
+    writer = pyorc.Writer(
+        buffer, to_hive_string(named(tree)), struct_repr=pyorc.StructRepr.TUPLE, converters=CONVERTERS, **settings
+    )
     for row in rows:
         writer.write(row)
     writer.close()
@@ -52,8 +62,12 @@ def plain_file(tree: HiveType, rows: Iterable[tuple[Any, ...]], **options: Any) 
 
 def named(tree: HiveType) -> HiveType:
     """The tree with field names that pyorc's parser takes: those that aren't words are numbered."""
-    names = tuple(name if name.isascii() and name.isidentifier() else f"f{place}" for place, name in enumerate(tree.names))
-    return HiveType(tree.kind, tuple(named(child) for child in tree.children), names, tree.length, tree.precision, tree.scale)
+    names = tuple(
+        name if name.isascii() and name.isidentifier() else f"f{place}" for place, name in enumerate(tree.names)
+    )
+    return HiveType(
+        tree.kind, tuple(named(child) for child in tree.children), names, tree.length, tree.precision, tree.scale
+    )
 
 
 def insert(key: RowKey, row: Any, current: int | None = None) -> Event:

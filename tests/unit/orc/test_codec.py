@@ -13,7 +13,11 @@ SUPPORTED = (Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression
 COMPRESSED = SUPPORTED[1:]
 
 
-@given(st.binary(max_size=3000) | st.text("ab", max_size=3000).map(str.encode), st.sampled_from(SUPPORTED), st.integers(1, 4000))
+@given(
+    st.binary(max_size=3000) | st.text("ab", max_size=3000).map(str.encode),
+    st.sampled_from(SUPPORTED),
+    st.integers(1, 4000),
+)
 def test_a_section_comes_back_as_it_was(data, kind, block_size):
     """Any bytes survive any codec at any block size."""
     assert decompress_section(compress_section(data, kind, block_size), kind, block_size, "file") == data

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from compactor.acid.row_id import RowKey, encode
 from compactor.errors import CorruptFileError
 from compactor.orc.consistency import check_key_statistics
-from compactor.orc.deletes import DeleteEvents, Hit, visible
+from compactor.orc.deletes import DeleteEvents, DeleteHit, visible
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import stripe_bounds
 from tests import strategies
@@ -55,7 +55,10 @@ def test_a_row_is_deleted_exactly_if_its_key_is_named(events, keys):
 
 @pytest.mark.parametrize("many", [False, True])
 def test_the_same_row_number_of_another_statement_stays(many):
-    """Statements of one transaction number their rows alike: the event lies right before the other statement's row, and isn't its."""
+    """
+    Statements of one transaction number their rows alike: the event lies right before the other statement's row, and
+    isn't its.
+    """
     first, second, third = (RowKey(2, encode(0, statement), 1) for statement in range(3))
     if many:  # more events than rows
         events, rows = [second, *(second._replace(row_id=number) for number in (2, 3))], [first, third]
@@ -71,20 +74,20 @@ def test_a_hit_is_never_overlooked(events, keys):
     _, tail = opened(acid_file([insert(key, (1, "v")) for key in keys]))
     hit = DeleteEvents.of(columns(list(named))).hit(stripe_bounds(tail, 0))
     touched = any(key in named for key in keys)
-    assert not (hit is Hit.NONE and touched)
-    assert not (hit is Hit.CERTAIN and not touched)
+    assert not (hit is DeleteHit.NONE and touched)
+    assert not (hit is DeleteHit.CERTAIN and not touched)
 
 
 @pytest.mark.parametrize(
     ("keys", "event", "hit"),
     [
-        ([(1, 0), (1, 1), (1, 2)], (1, 0), Hit.CERTAIN),
-        ([(1, 0), (1, 1), (1, 2)], (1, 1), Hit.CERTAIN),
-        ([(1, 0), (1, 1), (1, 2)], (1, 2), Hit.CERTAIN),
-        ([(1, 0), (1, 1), (1, 2)], (1, 3), Hit.NONE),
-        ([(1, 0), (1, 2), (1, 4)], (1, 4), Hit.CERTAIN),
-        ([(1, 0), (1, 2), (1, 4)], (1, 3), Hit.POSSIBLE),
-        ([(1, 0), (2, 1)], (1, 1), Hit.POSSIBLE),  # as many row ids as rows, but of two writes
+        ([(1, 0), (1, 1), (1, 2)], (1, 0), DeleteHit.CERTAIN),
+        ([(1, 0), (1, 1), (1, 2)], (1, 1), DeleteHit.CERTAIN),
+        ([(1, 0), (1, 1), (1, 2)], (1, 2), DeleteHit.CERTAIN),
+        ([(1, 0), (1, 1), (1, 2)], (1, 3), DeleteHit.NONE),
+        ([(1, 0), (1, 2), (1, 4)], (1, 4), DeleteHit.CERTAIN),
+        ([(1, 0), (1, 2), (1, 4)], (1, 3), DeleteHit.POSSIBLE),
+        ([(1, 0), (2, 1)], (1, 1), DeleteHit.POSSIBLE),  # as many row ids as rows, but of two writes
     ],
 )
 def test_what_bounds_tell_of_a_hit(keys, event, hit):
@@ -99,7 +102,13 @@ def files(events, per_file):
     return [opened(acid_file([delete(key, current) for key, current in sorted(part)])) for part in parts]
 
 
-@given(deleting, st.integers(1, 7), st.integers(1, 20), st.sets(st.integers(4, 12), max_size=3), st.none() | st.integers(4, 12))
+@given(
+    deleting,
+    st.integers(1, 7),
+    st.integers(1, 20),
+    st.sets(st.integers(4, 12), max_size=3),
+    st.none() | st.integers(4, 12),
+)
 def test_loading_is_the_same_spilled_or_not(events, per_file, limit, aborted, watermark):
     """Beyond the limit sorted runs on disk give the same arrays; aborted and later events don't count."""
     ids = np.array(sorted(aborted), np.int64)
@@ -154,7 +163,10 @@ def test_visible_leaves_out_aborted_and_later_write_ids():
 
 
 def test_a_row_deleted_twice_in_one_file_is_no_damage():
-    """MERGE without its cardinality check, or an aborted and a later transaction of one stream, write two events for a row; inserts can't share a key."""
+    """
+    MERGE without its cardinality check, or an aborted and a later transaction of one stream, write two events for a
+    row; inserts can't share a key.
+    """
     key = RowKey(1, encode(0, 0), 0)
     reader, tail = opened(acid_file([delete(key, 4), delete(key, 5)]))
     check_key_statistics(tail)
@@ -166,7 +178,9 @@ def test_a_row_deleted_twice_in_one_file_is_no_damage():
 
 @pytest.mark.parametrize("wanted", [0, 1, 2])
 def test_a_buckets_share_of_many_events_stays_on_disk(wanted):
-    """What doesn't fit memory doesn't come back into it when one bucket's events are chosen; none at all is fine too."""
+    """
+    What doesn't fit memory doesn't come back into it when one bucket's events are chosen; none at all is fine too.
+    """
     keys = [RowKey(write_id, encode(bucket, 0), 0) for write_id in range(1, 60) for bucket in (0, 1)]
     file = opened(acid_file([delete(key, 99) for key in keys]))
     spilled = DeleteEvents.load([file], limit=10)

@@ -1,4 +1,7 @@
-"""Digests: equal for equal rows in any order, batches and library; another one for any other value, or the same value elsewhere."""
+"""
+Digests: equal for equal rows in any order, batches and library; another one for any other value, or the same value
+elsewhere.
+"""
 
 import re
 from itertools import pairwise
@@ -19,8 +22,8 @@ from compactor.orc.encode import Encoder
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.lanes import hash_bytes, mixed
 from compactor.orc.output import OutputFormat
-from compactor.orc.recode import RowFilter, Source, recode, recode_into
-from compactor.orc.rows import SourceRows, Tally
+from compactor.orc.recode import RowFilter, recode, recode_into
+from compactor.orc.rows import RowTally, SourceRows, StripeSource
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import Tail
 from tests import strategies
@@ -38,7 +41,16 @@ def digest_of(data, *, python=False, row_filter=None):
     """What a file's rows hold, as the recoder and verification read them."""
     reader, tail = opened(data)
     digester = Digester(tail.row_tree)
-    chunks = list(SourceRows(Source(reader, tail), OutputFormat(tail.tree), row_filter or RowFilter(), Tally(), python=python, digester=digester))
+    chunks = list(
+        SourceRows(
+            StripeSource(reader, tail),
+            OutputFormat(tail.tree),
+            row_filter or RowFilter(),
+            RowTally(),
+            python=python,
+            digester=digester,
+        )
+    )
     return digester.digest, chunks
 
 
@@ -80,10 +92,18 @@ def test_one_changed_value_changes_its_column(data, row):
     values = data.draw(filled_rows(row, min_size=1, max_size=5))
     at = data.draw(st.integers(0, len(values) - 1))
     column = data.draw(st.integers(0, len(row.children) - 1))
-    other = data.draw(strategies.values(row.children[column]).filter(lambda value: repr(value) != repr(values[at][column])))
-    changed = [tuple(other if (n, place) == (at, column) else value for place, value in enumerate(found)) for n, found in enumerate(values)]
+    other = data.draw(
+        strategies.values(row.children[column]).filter(lambda value: repr(value) != repr(values[at][column]))
+    )
+    changed = [
+        tuple(other if (n, place) == (at, column) else value for place, value in enumerate(found))
+        for n, found in enumerate(values)
+    ]
     before, after = digest_of(written(row, values))[0], digest_of(written(row, changed))[0]
-    tops = {path.replace("[", ".").split(".")[0] for path in differences(opened(written(row, values))[1].row_tree, before, after)}
+    tops = {
+        path.replace("[", ".").split(".")[0]
+        for path in differences(opened(written(row, values))[1].row_tree, before, after)
+    }
     assert tops == {opened(written(row, values))[1].row_tree.names[column]}
 
 
@@ -95,7 +115,9 @@ def test_values_that_change_places_are_noticed(data, row):
     column = data.draw(st.integers(0, len(row.children) - 1))
     swapped = list(values)
     for one, two in ((0, 1), (1, 0)):
-        swapped[one] = tuple(values[two][place] if place == column else value for place, value in enumerate(values[one]))
+        swapped[one] = tuple(
+            values[two][place] if place == column else value for place, value in enumerate(values[one])
+        )
     same = repr(values) == repr(swapped)
     assert (digest_of(written(row, values))[0] == digest_of(written(row, swapped))[0]) is same
 
@@ -110,7 +132,7 @@ def test_what_is_recoded_has_the_digest_of_what_was_read(data, row, gone):
     hidden = RowFilter(deletes({RowKey(1, BUCKET, n) for n in gone}))
     sink, digester = MemorySink(), Digester(tail.row_tree)
     splicer = Splicer(sink, OutputFormat(tail.tree))
-    recode_into([Source(reader, tail)], splicer, hidden, digester=digester)
+    recode_into([StripeSource(reader, tail)], splicer, hidden, digester=digester)
     splicer.finish("insert")
     assert digester.digest.rows == 20 - len(gone)
     if len(gone) < 20:
@@ -122,7 +144,11 @@ def plain(type_name, values, zone=""):
     row = row_type([("c", type_name)])
     count = len(values)
     digester = Digester(row)
-    digester.add(KeyColumns.of([RowKey(1, BUCKET, n) for n in range(count)]), pa.StructArray.from_arrays([values], names=["c"]), zone=zone)
+    digester.add(
+        KeyColumns.of([RowKey(1, BUCKET, n) for n in range(count)]),
+        pa.StructArray.from_arrays([values], names=["c"]),
+        zone=zone,
+    )
     return digester.digest
 
 
@@ -132,7 +158,10 @@ def doubles(*bits):
 
 def test_floats_are_compared_by_their_bits():
     """Zero and minus zero are different values, and so are NaNs with different payloads."""
-    found = {plain("double", doubles(bits)) for bits in (0, 1 << 63, 0x7FF8000000000000, 0x7FF8000000000001, 0xFFF8000000000000)}
+    found = {
+        plain("double", doubles(bits))
+        for bits in (0, 1 << 63, 0x7FF8000000000000, 0x7FF8000000000001, 0xFFF8000000000000)
+    }
     assert len(found) == 5
 
 
@@ -151,7 +180,9 @@ def test_the_zone_belongs_to_a_timestamp():
     assert plain("bigint", numbers, "Asia/Kolkata") == plain("bigint", numbers, "GMT")
 
 
-@pytest.mark.parametrize("change", [("abc ", "abc"), ("é", "e\u0301"), ("a" * 4097, "a" * 4096), ("\x00", ""), ("x" * 8 + "\x00", "x" * 8)])
+@pytest.mark.parametrize(
+    "change", [("abc ", "abc"), ("é", "e\u0301"), ("a" * 4097, "a" * 4096), ("\x00", ""), ("x" * 8 + "\x00", "x" * 8)]
+)
 def test_texts_are_compared_by_their_bytes(change):
     """Nothing is trimmed, normalised or cut."""
     before, after = (plain("string", pa.array([text])) for text in change)
@@ -159,7 +190,10 @@ def test_texts_are_compared_by_their_bytes(change):
 
 
 @settings(max_examples=200)
-@given(st.lists(st.binary(max_size=40) | st.integers(0, 300).map(lambda count: b"\xff" * count), max_size=30), st.integers(0, 20))
+@given(
+    st.lists(st.binary(max_size=40) | st.integers(0, 300).map(lambda count: b"\xff" * count), max_size=30),
+    st.integers(0, 20),
+)
 def test_the_hash_of_bytes_depends_on_the_bytes_alone(texts, before):
     """Not on what lies beside them, nor on how long their neighbours are; as a loop over words would have it."""
     data = b"#" * before + b"".join(texts) + b"##"
@@ -189,8 +223,29 @@ def fold(word, weight):
 
 def test_columns_are_named_by_their_path():
     """As people write them."""
-    row = row_type([("a", "int"), ("s", "struct<x:int,y:array<string>>"), ("m", "map<string,array<int>>"), ("u", "uniontype<int,string>")])
-    assert list(column_paths(row)) == ["", "a", "s", "s.x", "s.y", "s.y[]", "m", "m.key", "m.value", "m.value[]", "u", "u.0", "u.1"]
+    row = row_type(
+        [
+            ("a", "int"),
+            ("s", "struct<x:int,y:array<string>>"),
+            ("m", "map<string,array<int>>"),
+            ("u", "uniontype<int,string>"),
+        ]
+    )
+    assert list(column_paths(row)) == [
+        "",
+        "a",
+        "s",
+        "s.x",
+        "s.y",
+        "s.y[]",
+        "m",
+        "m.key",
+        "m.value",
+        "m.value[]",
+        "u",
+        "u.0",
+        "u.1",
+    ]
 
 
 def test_unions_differ_by_tag_and_by_value():
@@ -198,11 +253,16 @@ def test_unions_differ_by_tag_and_by_value():
     kind = "uniontype<int,bigint>"
 
     def union(tags, ints, longs):
-        return pa.UnionArray.from_sparse(pa.array(tags, pa.int8()), [pa.array(ints, pa.int32()), pa.array(longs, pa.int64())])
+        return pa.UnionArray.from_sparse(
+            pa.array(tags, pa.int8()), [pa.array(ints, pa.int32()), pa.array(longs, pa.int64())]
+        )
 
     assert parse_hive_type(kind).children
     assert plain(kind, union([0], [1], [7])) == plain(kind, union([0], [1], [8]))
-    assert len({plain(kind, union([0], [1], [1])), plain(kind, union([1], [1], [1])), plain(kind, union([0], [2], [1]))}) == 3
+    assert (
+        len({plain(kind, union([0], [1], [1])), plain(kind, union([1], [1], [1])), plain(kind, union([0], [2], [1]))})
+        == 3
+    )
 
 
 @pytest.mark.parametrize("cuts", [(0, 3, 7, 8), (0, 1, 2, 8)])
@@ -210,9 +270,13 @@ def test_slices_of_unions_add_up(cuts):
     """Each slice counts its own tags, not the first ones of the array that it is a slice of."""
     row = row_type([("u", "uniontype<int,string>")])
     union = pa.UnionArray.from_sparse(
-        pa.array([0, 1, 1, 0, 1, 0, 0, 1], pa.int8()), [pa.array(range(8), pa.int32()), pa.array([f"text {n}" for n in range(8)])]
+        pa.array([0, 1, 1, 0, 1, 0, 0, 1], pa.int8()),
+        [pa.array(range(8), pa.int32()), pa.array([f"text {n}" for n in range(8)])],
     )
-    keys, values = KeyColumns.of([RowKey(1, BUCKET, n) for n in range(8)]), pa.StructArray.from_arrays([union], names=["u"])
+    keys, values = (
+        KeyColumns.of([RowKey(1, BUCKET, n) for n in range(8)]),
+        pa.StructArray.from_arrays([union], names=["u"]),
+    )
     whole, parts = Digester(row), Digester(row)
     whole.add(keys, values)
     for start, stop in pairwise(cuts):
@@ -232,7 +296,9 @@ def test_a_truncated_text_and_a_shifted_timestamp_are_named():
     """By the column they are in."""
     row = row_type([("id", "int"), ("t", "timestamp"), ("v", "string")])
     values = [(n, (1_600_000_000 + n, 5), f"text {n}") for n in range(50)]
-    shifted_by_an_hour = [(n, (moment[0] + 3600, moment[1]), text) if n == 7 else (n, moment, text) for n, moment, text in values]
+    shifted_by_an_hour = [
+        (n, (moment[0] + 3600, moment[1]), text) if n == 7 else (n, moment, text) for n, moment, text in values
+    ]
     cut = [(n, moment, text[:-1]) if n == 9 else (n, moment, text) for n, moment, text in values]
     before = digest_of(written(row, values))[0]
     assert differences(row, before, digest_of(written(row, shifted_by_an_hour))[0]) == ["t"]
@@ -255,7 +321,11 @@ def test_a_value_that_its_type_cannot_hold_is_refused_with_file_and_column(kind,
     tail = Tail("file", read.postscript, read.footer, read.metadata, read.length)
     told = r"^file: column {} holds values that its type decimal\(6,2\) can't: "
     with pytest.raises(RefusedError, match=told.format(re.escape(column))):
-        recode_into([Source(reader, tail)], Splicer(MemorySink(), OutputFormat(tail.tree)), digester=Digester(tail.row_tree))
+        recode_into(
+            [StripeSource(reader, tail)],
+            Splicer(MemorySink(), OutputFormat(tail.tree)),
+            digester=Digester(tail.row_tree),
+        )
 
 
 def test_a_recode_without_digest_is_the_same():
@@ -263,9 +333,9 @@ def test_a_recode_without_digest_is_the_same():
     file = written(row_type([("id", "int")]), [(n,) for n in range(100)])
     sinks = [MemorySink(), MemorySink()]
     tree = opened(file)[1].tree
-    recode([Source(*opened(file))], OutputFormat(tree), sinks[0])
+    recode([StripeSource(*opened(file))], OutputFormat(tree), sinks[0])
     splicer = Splicer(sinks[1], OutputFormat(tree))
-    recode_into([Source(*opened(file))], splicer, digester=Digester(tree.children[-1]))
+    recode_into([StripeSource(*opened(file))], splicer, digester=Digester(tree.children[-1]))
     splicer.finish("insert")
     assert sinks[0].getvalue() == sinks[1].getvalue()
 
@@ -275,12 +345,14 @@ def test_a_recoder_that_loses_the_zone_is_noticed(monkeypatch, broken):
     """The stored seconds are the same; under another zone's name they are other times."""
     row = row_type([("id", "int"), ("t", "timestamp")])
     values = [(n, (1_600_000_000 + n, 5)) for n in range(50)]
-    file = acid_file([insert(RowKey(1, BUCKET, n), value) for n, value in enumerate(values)], row, timezone=ZoneInfo("Asia/Kolkata"))
+    file = acid_file(
+        [insert(RowKey(1, BUCKET, n), value) for n, value in enumerate(values)], row, timezone=ZoneInfo("Asia/Kolkata")
+    )
     reader, tail = opened(file)
     if broken:
         monkeypatch.setattr(Encoder, "begin", lambda self, zone: None)
     sink, digester = MemorySink(), Digester(row)
     splicer = Splicer(sink, OutputFormat(tail.tree))
-    recode_into([Source(reader, tail)], splicer, digester=digester)
+    recode_into([StripeSource(reader, tail)], splicer, digester=digester)
     splicer.finish("insert")
     assert differences(row, digester.digest, digest_of(sink.getvalue())[0]) == (["t"] if broken else [])

@@ -25,7 +25,12 @@ def files(events, per_file):
 
 
 def listed(events):
-    return list(zip(*(column.tolist() for column in (events.write_id, events.bucket, events.row_id, events.current)), strict=True))
+    return list(
+        zip(
+            *(column.tolist() for column in (events.write_id, events.bucket, events.row_id, events.current)),
+            strict=True,
+        )
+    )
 
 
 @given(deleting, st.integers(1, 7), st.integers(1, 9), st.sets(st.integers(4, 12), max_size=3))
@@ -57,7 +62,9 @@ def test_windows_of_one_bucket(events, per_file, most):
     everything = listed(DeleteEvents.load(sources))
     for bucket in {decode_bucket(key.bucket) for key, _ in events}:
         windows = event_windows(lambda: sources, most, aborted=NOTHING, share=Share(bucket))
-        assert [event for window in windows for event in listed(window)] == [event for event in everything if decode_bucket(event[1]) == bucket]
+        assert [event for window in windows for event in listed(window)] == [
+            event for event in everything if decode_bucket(event[1]) == bucket
+        ]
 
 
 def test_stripes_outside_the_share_are_not_read(monkeypatch):
@@ -67,7 +74,9 @@ def test_stripes_outside_the_share_are_not_read(monkeypatch):
     from compactor.orc import deletes
 
     real = deletes.read_keys
-    monkeypatch.setattr(deletes, "read_keys", lambda reader, tail, stripe: (read.append(tail), real(reader, tail, stripe))[1])
+    monkeypatch.setattr(
+        deletes, "read_keys", lambda reader, tail, stripe: (read.append(tail), real(reader, tail, stripe))[1]
+    )
     found = DeleteEvents.load([near, far], share=Share(first=RowKey(1, 536870912, 5), last=RowKey(1, 536870912, 500)))
     assert (len(found), read) == (5, [near[1]])
 
@@ -84,7 +93,10 @@ def stripes(*parts):
 
 
 def test_a_row_deleted_twice_across_stripes_stays_deleted():
-    """A stream's transaction deletes a row and is aborted, a later one deletes it again: the second event may be the first of the next stripe."""
+    """
+    A stream's transaction deletes a row and is aborted, a later one deletes it again: the second event may be the first
+    of the next stripe.
+    """
     row, near = RowKey(1, 536870912, 5), RowKey(1, 536870912, 3)
     source = stripes([(near, 3), (row, 3)], [(row, 4), (RowKey(2, 536870912, 0), 4)])
     found = DeleteEvents.load([source], aborted=np.array([3]), share=Share(first=near, last=row))
@@ -93,13 +105,19 @@ def test_a_row_deleted_twice_across_stripes_stays_deleted():
 
 def test_events_that_ascend_only_inside_each_transaction_are_all_found():
     """The key index of such a file notes keys that aren't the greatest of their stripes."""
-    one, two, three = ([(RowKey(write_id, 536870912, row), current) for write_id, row in keys] for current, keys in STREAM.items())
+    one, two, three = (
+        [(RowKey(write_id, 536870912, row), current) for write_id, row in keys] for current, keys in STREAM.items()
+    )
     source = stripes([*one, *two], three)
     everything = listed(DeleteEvents.load([source]))
     assert len(everything) == 5
-    assert [event for window in event_windows(lambda: [source], 2, aborted=NOTHING) for event in listed(window)] == everything
+    assert [
+        event for window in event_windows(lambda: [source], 2, aborted=NOTHING) for event in listed(window)
+    ] == everything
     for event in everything:
-        assert listed(DeleteEvents.load([source], share=Share(first=RowKey(*event[:3]), last=RowKey(*event[:3])))) == [event]
+        assert listed(DeleteEvents.load([source], share=Share(first=RowKey(*event[:3]), last=RowKey(*event[:3])))) == [
+            event
+        ]
 
 
 STREAM = {5: [(1, 3), (3, 0)], 6: [(2, 5)], 7: [(4, 0), (5, 0)]}
@@ -111,4 +129,8 @@ def test_many_events_of_one_row_do_not_close_a_window(deleters):
     """They are one event in the end: what comes after them in other files has room still."""
     first = [(RowKey(1, 536870912, 0), 5 + number) for number in range(deleters)]
     sources = files([*first, *((RowKey(1, 536870912, row), 5) for row in (1, 2))], max(deleters, 2))
-    assert [event[2] for window in event_windows(lambda: sources, 4, aborted=NOTHING) for event in listed(window)] == [0, 1, 2]
+    assert [event[2] for window in event_windows(lambda: sources, 4, aborted=NOTHING) for event in listed(window)] == [
+        0,
+        1,
+        2,
+    ]

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, parse_hive_type
 from compactor.errors import RefusedError
-from compactor.orc.evolve import widens_float
 from compactor.orc.output import OutputFormat, compatible
-from compactor.orc.recode import Source, recode
+from compactor.orc.recode import recode
+from compactor.orc.rows import StripeSource
+from compactor.orc.schema_evolution import widens_float
 from compactor.reasons import Reason
 from tests import strategies
 from tests.unit.orc.files import MemorySink, acid_file, insert, opened, rows_of
@@ -18,7 +19,10 @@ BUCKET = 536870912
 
 
 def evolved(old, new, values):
-    """The rows that a file of type `old` becomes in a table of type `new`: by Arrow, and by pyorc (forced by an old timestamp), which must agree."""
+    """
+    The rows that a file of type `old` becomes in a table of type `new`: by Arrow, and by pyorc (forced by an old
+    timestamp), which must agree.
+    """
     before, after = parse_hive_type(f"struct<{old}>"), parse_hive_type(f"struct<{new}>")
     plain = recoded(before, after, values)
     timed_before, timed_after = (parse_hive_type(f"struct<{columns},moment:timestamp>") for columns in (old, new))
@@ -30,7 +34,7 @@ def evolved(old, new, values):
 def recoded(before, after, values):
     file = acid_file([insert(RowKey(1, BUCKET, n), value) for n, value in enumerate(values)], before)
     sink = MemorySink()
-    recode([Source(*opened(file))], OutputFormat(acid_type(after)), sink)
+    recode([StripeSource(*opened(file))], OutputFormat(acid_type(after)), sink)
     assert opened(sink.getvalue())[1].row_tree == after
     return [row[5] for row in rows_of(sink)]
 
@@ -58,9 +62,19 @@ def recoded(before, after, values):
         ("a:string", "a:varchar(3)", ("üab",), ("üab",)),
         ("a:string", "a:char(4)", ("ab",), ("ab  ",)),
         ("s:struct<x:int,y:string>", "s:struct<y:string,z:int,x:bigint>", ((1, "y"),), (("y", None, 1),)),
-        ("l:array<struct<x:int>>", "l:array<struct<x:bigint,n:string>>", ([(1,), None, (None,)],), ([(1, None), None, (None, None)],)),
+        (
+            "l:array<struct<x:int>>",
+            "l:array<struct<x:bigint,n:string>>",
+            ([(1,), None, (None,)],),
+            ([(1, None), None, (None, None)],),
+        ),
         ("m:map<string,int>", "m:map<string,bigint>", ({"k": 1, "n": None},), ({"k": 1, "n": None},)),
-        ("m:map<varchar(2),array<tinyint>>", "m:map<string,array<int>>", ({"k": [1, None], "n": None},), ({"k": [1, None], "n": None},)),
+        (
+            "m:map<varchar(2),array<tinyint>>",
+            "m:map<string,array<int>>",
+            ({"k": [1, None], "n": None},),
+            ({"k": [1, None], "n": None},),
+        ),
     ],
 )
 def test_what_fits_is_converted(old, new, before, after):
@@ -87,13 +101,22 @@ def test_floats_that_became_doubles_are_found(old, new, expected):
 
 def test_files_without_names_go_by_position():
     """`_col0`, `_col1` of old CTAS files are the table's first columns, whatever these are called."""
-    before, after = parse_hive_type("struct<_col0:int,_col1:string>"), parse_hive_type("struct<id:bigint,v:string,w:date>")
+    before, after = (
+        parse_hive_type("struct<_col0:int,_col1:string>"),
+        parse_hive_type("struct<id:bigint,v:string,w:date>"),
+    )
     assert recoded(before, after, [(1, "x"), (None, None)]) == [(1, "x", None), (None, None, None)]
 
 
 def test_inside_a_column_that_goes_by_position_fields_go_by_name():
-    """Only the columns of a `_col0` file have no names: the fields of a struct in it are found by theirs, and such a stripe isn't copied under others."""
-    before, after = parse_hive_type("struct<_col0:struct<a:int,b:int>>"), parse_hive_type("struct<s:struct<b:int,a:int>>")
+    """
+    Only the columns of a `_col0` file have no names: the fields of a struct in it are found by theirs, and such a
+    stripe isn't copied under others.
+    """
+    before, after = (
+        parse_hive_type("struct<_col0:struct<a:int,b:int>>"),
+        parse_hive_type("struct<s:struct<b:int,a:int>>"),
+    )
     assert recoded(before, after, [((1, 2),)]) == [((2, 1),)]
     assert compatible(opened(acid_file([], before))[1], OutputFormat(acid_type(after))) is not None
     with pytest.raises(RefusedError, match="struct s have a, b"):
@@ -153,5 +176,5 @@ def test_adding_a_column_changes_nothing_else(data, row):
     wider = parse_hive_type("struct<added:struct<x:int,y:array<string>>>")
     new = type(tree)(tree.kind, (*tree.children, *wider.children), (*tree.names, *wider.names))
     sink = MemorySink()
-    recode([Source(*opened(file))], OutputFormat(acid_type(new)), sink)
+    recode([StripeSource(*opened(file))], OutputFormat(acid_type(new)), sink)
     assert repr([row[5] for row in rows_of(sink)]) == repr([(*row[5], None) for row in rows_of(file)])

@@ -9,11 +9,12 @@ from compactor.orc.deletes import DeleteEvents
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import acid_stats, last_key, parse_key_index, read_keys, stripe_bounds
 from compactor.orc.output import OutputFormat, compatible
-from compactor.orc.recode import Source, recode
+from compactor.orc.recode import recode
+from compactor.orc.rows import StripeSource
 from compactor.orc.splice import Splicer
 from compactor.orc.statistics import merge_statistics
 from compactor.orc.tail import read_tail
-from compactor.storage.local_files import LocalReader
+from compactor.storage.local_fs.files import LocalReader
 from tests.fixtures import hive
 from tests.unit.orc.files import MemorySink, opened, rows_of
 
@@ -32,10 +33,15 @@ def is_delete(path: Path) -> bool:
 
 
 def test_statistics_of_the_file_are_those_of_its_stripes(bucket_files):
-    """Merging what Hive noted for the stripes gives what Hive noted for the file (but for sums of no strings, which Java leaves unsaid)."""
+    """
+    Merging what Hive noted for the stripes gives what Hive noted for the file (but for sums of no strings, which Java
+    leaves unsaid).
+    """
     for path in bucket_files:
         tail = read_tail(LocalReader(str(path)))
-        merged = merge_statistics([tail.stripe_stats(index) for index in range(len(tail.stripes))], [node.kind for node in tail.tree.walk()])
+        merged = merge_statistics(
+            [tail.stripe_stats(index) for index in range(len(tail.stripes))], [node.kind for node in tail.tree.walk()]
+        )
         for ours, theirs in zip(merged, tail.footer.statistics, strict=True):
             if not theirs.number_of_values:
                 for column in (ours, theirs):
@@ -73,18 +79,26 @@ def test_copied_files_keep_hives_label(bucket_files):
         made = opened(sink.getvalue())[1]
         assert rows_of(sink) == rows_of(path.read_bytes())
         assert made.user_metadata == tail.user_metadata
-        assert (made.writer, made.writer_version, made.footer.calendar, made.footer.software_version) == (0, 9, 1, tail.footer.software_version)
+        assert (made.writer, made.writer_version, made.footer.calendar, made.footer.software_version) == (
+            0,
+            9,
+            1,
+            tail.footer.software_version,
+        )
 
 
 def test_recoded_files_hold_the_same_rows(bucket_files):
-    """Every type of the fixtures: extreme values, times before 1970, padded chars, unions, nested nulls; statistics and types as Hive had them."""
+    """
+    Every type of the fixtures: extreme values, times before 1970, padded chars, unions, nested nulls; statistics and
+    types as Hive had them.
+    """
     for path in bucket_files:
         if is_delete(path):
             continue
         reader = LocalReader(str(path))
         tail = read_tail(reader)
         sink = MemorySink()
-        recode([Source(reader, tail)], OutputFormat(tail.tree), sink)
+        recode([StripeSource(reader, tail)], OutputFormat(tail.tree), sink)
         made = opened(sink.getvalue())[1]
         assert rows_of(sink) == rows_of(path.read_bytes()), path
         assert made.tree == tail.tree
@@ -95,7 +109,10 @@ def test_recoded_files_hold_the_same_rows(bucket_files):
                 if theirs.HasField(name) and theirs.number_of_values and name != "timestamps":
                     assert getattr(ours, name) == getattr(theirs, name), path
             if theirs.timestamps.HasField("minimum_utc"):
-                seen = [(column.timestamps.minimum_utc, column.timestamps.maximum_utc, column.timestamps.minimum_nanos) for column in (ours, theirs)]
+                seen = [
+                    (column.timestamps.minimum_utc, column.timestamps.maximum_utc, column.timestamps.minimum_nanos)
+                    for column in (ours, theirs)
+                ]
                 assert seen[0] == seen[1]
 
 
@@ -105,5 +122,11 @@ def test_delete_files_are_loaded_and_name_their_rows(bucket_files):
         reader = LocalReader(str(path))
         events = DeleteEvents.load([(reader, read_tail(reader))])
         expected = [(RowKey(*row[1:4]), row[4]) for row in rows_of(path.read_bytes())]
-        found = zip(events.write_id.tolist(), events.bucket.tolist(), events.row_id.tolist(), events.current.tolist(), strict=True)
+        found = zip(
+            events.write_id.tolist(),
+            events.bucket.tolist(),
+            events.row_id.tolist(),
+            events.current.tolist(),
+            strict=True,
+        )
         assert [(RowKey(*row[:3]), row[3]) for row in found] == expected

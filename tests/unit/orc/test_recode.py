@@ -1,4 +1,7 @@
-"""Recoding: the rows that count, as they were, in key order, in the table's columns. Compared with a model in plain Python, read back by pyorc."""
+"""
+Recoding: the rows that count, as they were, in key order, in the table's columns. Compared with a model in plain
+Python, read back by pyorc.
+"""
 
 import numpy as np
 import pytest
@@ -15,7 +18,8 @@ from compactor.orc.digest import Digester
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import format_key_index, parse_key_index
 from compactor.orc.output import OutputFormat
-from compactor.orc.recode import RowFilter, Source, Synthetic, recode, recode_into, write_delete_events
+from compactor.orc.recode import RowFilter, Synthetic, recode, recode_into, write_delete_events
+from compactor.orc.rows import StripeSource
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import KEY_INDEX, read_stripe_footer
 from compactor.reasons import Reason
@@ -27,7 +31,7 @@ OUTPUT = OutputFormat(acid_type(ROW))
 
 
 def source(data, **options):
-    return Source(*opened(data), **options)
+    return StripeSource(*opened(data), **options)
 
 
 def deletes(keys):
@@ -43,7 +47,10 @@ def run(sources, output=OUTPUT, row_filter=None):
 @settings(max_examples=150)
 @given(st.data(), strategies.row_structs())
 def test_every_value_of_every_type_survives(data, row):
-    """Nulls at any depth, old and far timestamps, extreme numbers, padded texts: rows in, the same rows out, with the same statistics."""
+    """
+    Nulls at any depth, old and far timestamps, extreme numbers, padded texts: rows in, the same rows out, with the same
+    statistics.
+    """
     values = data.draw(st.lists(strategies.filled(row), min_size=1, max_size=8))
     file = acid_file([insert(RowKey(1, BUCKET, n), value) for n, value in enumerate(values)], row)
     _, tail = opened(file)
@@ -68,7 +75,9 @@ def test_rows_between_deleted_ones_stay_as_they_are(data, row, gone):
     """Slices around deleted rows carry nested nulls along with their own rows."""
     some = data.draw(st.lists(strategies.filled(row), min_size=1, max_size=4))
     file = acid_file([insert(RowKey(1, BUCKET, n), some[n % len(some)]) for n in range(30)], row)
-    made, result = run([source(file)], OutputFormat(opened(file)[1].tree), RowFilter(deletes({RowKey(1, BUCKET, n) for n in gone})))
+    made, result = run(
+        [source(file)], OutputFormat(opened(file)[1].tree), RowFilter(deletes({RowKey(1, BUCKET, n) for n in gone}))
+    )
     assert repr(rows_of(made)) == repr([found for n, found in enumerate(rows_of(file)) if n not in gone])
     assert (result.deleted, result.rows_out) == (len(gone), 30 - len(gone))
 
@@ -78,19 +87,36 @@ rows = st.dictionaries(strategies.row_keys(), st.tuples(st.integers(1, 9), st.te
 
 @settings(max_examples=200)
 @given(
-    st.lists(rows, min_size=1, max_size=4), st.sets(strategies.row_keys(), max_size=15), st.sets(st.integers(1, 9), max_size=3), st.none() | st.integers(1, 9)
+    st.lists(rows, min_size=1, max_size=4),
+    st.sets(strategies.row_keys(), max_size=15),
+    st.sets(st.integers(1, 9), max_size=3),
+    st.none() | st.integers(1, 9),
 )
 def test_recoding_is_filter_and_sort(files, gone, aborted, watermark):
-    """Several files that overlap: every row that is neither deleted nor aborted nor too new, once, in key order; all others are counted."""
+    """
+    Several files that overlap: every row that is neither deleted nor aborted nor too new, once, in key order; all
+    others are counted.
+    """
     seen = {}
     for file in files:
         for key in [key for key in file if key in seen]:
             del file[key]
         seen.update(file)
-    sources = [source(acid_file([insert(key, (key.row_id, value), current) for key, (current, value) in sorted(file.items())])) for file in files]
+    sources = [
+        source(acid_file([insert(key, (key.row_id, value), current) for key, (current, value) in sorted(file.items())]))
+        for file in files
+    ]
     made, result = run(sources, row_filter=RowFilter(deletes(gone), np.array(sorted(aborted), np.int64), watermark))
-    invisible = {key for key, (current, _) in seen.items() if current in aborted or (watermark is not None and current > watermark)}
-    expected = [insert(key, (key.row_id, value), current) for key, (current, value) in sorted(seen.items()) if key not in invisible and key not in gone]
+    invisible = {
+        key
+        for key, (current, _) in seen.items()
+        if current in aborted or (watermark is not None and current > watermark)
+    }
+    expected = [
+        insert(key, (key.row_id, value), current)
+        for key, (current, value) in sorted(seen.items())
+        if key not in invisible and key not in gone
+    ]
     assert rows_of(made) == expected
     assert (result.rows_in, result.rows_out, result.aborted) == (len(seen), len(expected), len(invisible))
     assert result.deleted == len(seen) - len(expected) - len(invisible)
@@ -118,7 +144,9 @@ def test_any_codec_in_and_out(kind):
 
 def test_stripes_end_where_they_are_full():
     """The compressed size that the inputs tell decides; each stripe has its entry in the key index."""
-    file = acid_file([insert(RowKey(1, BUCKET, n), (n * 2654435761 % 2**31, f"{n * 40503 % 65521:x}")) for n in range(200_000)])
+    file = acid_file(
+        [insert(RowKey(1, BUCKET, n), (n * 2654435761 % 2**31, f"{n * 40503 % 65521:x}")) for n in range(200_000)]
+    )
     made, result = run([source(file)], OutputFormat(acid_type(ROW), stripe_bytes=len(file) // 3))
     _, tail = opened(made)
     assert result.summary.stripes == len(tail.stripes) > 1
@@ -139,7 +167,9 @@ def test_the_writers_own_guard_ends_a_stripe(monkeypatch):
     """When the writer flushes because its buffers are full, the stripe ends there, and no row is lost."""
     monkeypatch.setattr("compactor.orc.encode._MEMORY_GUARD", 0)
     monkeypatch.setattr("compactor.orc.encode._STREAM_BUFFER", 1)
-    file = acid_file([insert(RowKey(1, BUCKET, n), (n * 2654435761 % 2**31, f"{n * 40503 % 65521:x}")) for n in range(150_000)])
+    file = acid_file(
+        [insert(RowKey(1, BUCKET, n), (n * 2654435761 % 2**31, f"{n * 40503 % 65521:x}")) for n in range(150_000)]
+    )
     made, result = run([source(file)])
     assert result.summary.stripes == 3
     assert rows_of(made) == rows_of(file)
@@ -174,13 +204,26 @@ def test_copied_and_recoded_stripes_share_a_file():
     """A splicer takes copied stripes before and after recoded ones."""
     sink = MemorySink()
     splicer = Splicer(sink, OUTPUT)
-    first, last = opened(acid_file([insert(RowKey(1, BUCKET, 0), (1, "a"))])), opened(acid_file([insert(RowKey(9, BUCKET, 0), (9, "z"))]))
+    first, last = (
+        opened(acid_file([insert(RowKey(1, BUCKET, 0), (1, "a"))])),
+        opened(acid_file([insert(RowKey(9, BUCKET, 0), (9, "z"))])),
+    )
     splicer.add_stripe(*first, 0)
-    counted = recode_into([source(acid_file([insert(RowKey(5, BUCKET, n), (n, "m")) for n in range(4)]))], splicer, RowFilter(deletes({RowKey(5, BUCKET, 2)})))
+    counted = recode_into(
+        [source(acid_file([insert(RowKey(5, BUCKET, n), (n, "m")) for n in range(4)]))],
+        splicer,
+        RowFilter(deletes({RowKey(5, BUCKET, 2)})),
+    )
     splicer.add_stripe(*last, 0)
     splicer.finish("insert")
     assert (counted.rows_in, counted.rows_out, counted.deleted) == (4, 3, 1)
-    assert [row[1:4] for row in rows_of(sink)] == [(1, BUCKET, 0), (5, BUCKET, 0), (5, BUCKET, 1), (5, BUCKET, 3), (9, BUCKET, 0)]
+    assert [row[1:4] for row in rows_of(sink)] == [
+        (1, BUCKET, 0),
+        (5, BUCKET, 0),
+        (5, BUCKET, 1),
+        (5, BUCKET, 3),
+        (9, BUCKET, 0),
+    ]
 
 
 def test_nothing_left_is_an_empty_file():
@@ -201,7 +244,9 @@ def test_files_without_keys_get_them():
     tree = row_type([("id", "int"), ("v", "string"), ("s", "struct<a:int,b:array<string>>")])
     file = plain_file(tree, [(n, f"v{n}", (n, ["x", None])) for n in range(6)])
     keys = Synthetic(0, BUCKET, 100)
-    made, _ = run([source(file, synthetic=keys)], OutputFormat(acid_type(tree)), RowFilter(deletes({RowKey(0, BUCKET, 103)})))
+    made, _ = run(
+        [source(file, synthetic=keys)], OutputFormat(acid_type(tree)), RowFilter(deletes({RowKey(0, BUCKET, 103)}))
+    )
     assert rows_of(made) == [(0, 0, BUCKET, 100 + n, 0, (n, f"v{n}", (n, ["x", None]))) for n in range(6) if n != 3]
 
 
@@ -218,7 +263,10 @@ def test_row_ids_of_a_later_stripe_count_from_the_file():
 
 @pytest.mark.parametrize("value", [(100, 1), (-100, 1)], ids=["arrow", "pyorc"])
 def test_row_ids_go_on_from_batch_to_batch(monkeypatch, value):
-    """An original file of several stripes, each decoded some rows at a time: numbered from its first row to its last, whoever decodes them."""
+    """
+    An original file of several stripes, each decoded some rows at a time: numbered from its first row to its last,
+    whoever decodes them.
+    """
     monkeypatch.setattr("compactor.orc.rows.BATCH_ROWS", 4)
     tree = row_type([("id", "int"), ("t", "timestamp")])
     sink = MemorySink()
@@ -227,7 +275,9 @@ def test_row_ids_go_on_from_batch_to_batch(monkeypatch, value):
         splicer.add_stripe(*opened(plain_file(tree, [(n, value) for n in range(10)])), 0)
     splicer.finish(None)
     gone = DeleteEvents.of(KeyColumns.of([RowKey(0, BUCKET, 100 + n) for n in (5, 17)]))
-    made, _ = run([source(sink.getvalue(), synthetic=Synthetic(0, BUCKET, 100))], OutputFormat(acid_type(tree)), RowFilter(gone))
+    made, _ = run(
+        [source(sink.getvalue(), synthetic=Synthetic(0, BUCKET, 100))], OutputFormat(acid_type(tree)), RowFilter(gone)
+    )
     assert [(row[3] - 100, row[5][0]) for row in rows_of(made)] == [(n, n % 10) for n in range(20) if n not in (5, 17)]
 
 
@@ -290,12 +340,25 @@ MOMENTS = row_type([("id", "int"), ("t", "timestamp"), ("deep", "array<struct<m:
 
 
 @pytest.mark.parametrize(
-    "moment", [(-5, 500_000_000), (-5, 1), (-62_135_596_800, 0), (253_402_300_799, 999_999_999), (-9_223_372_040, 0), (0, 0), (-1000, 0), (1, 999_999_999)]
+    "moment",
+    [
+        (-5, 500_000_000),
+        (-5, 1),
+        (-62_135_596_800, 0),
+        (253_402_300_799, 999_999_999),
+        (-9_223_372_040, 0),
+        (0, 0),
+        (-1000, 0),
+        (1, 999_999_999),
+    ],
 )
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("statistics", [True, False])
 def test_timestamps_that_arrow_gets_wrong(moment, deep, statistics):
-    """Fractions before 1970 and years that nanoseconds can't count, at the top and inside, with and without statistics: exact, in stripes of their own if need be."""
+    """
+    Fractions before 1970 and years that nanoseconds can't count, at the top and inside, with and without statistics:
+    exact, in stripes of their own if need be.
+    """
     row = (1, (5, 5), [({"k": moment},)]) if deep else (1, moment, None)
     file = acid_file([insert(RowKey(1, BUCKET, 0), (0, None, None)), insert(RowKey(1, BUCKET, 1), row)], MOMENTS)
     plain = acid_file([insert(RowKey(2, BUCKET, 0), (2, (7, 7), []))], MOMENTS)
@@ -311,7 +374,9 @@ def test_overlapping_files_of_which_one_needs_pyorc():
     tree = row_type([("t", "timestamp")])
     odd = acid_file([insert(RowKey(1, BUCKET, n), ((-100 - n, 1),)) for n in (0, 2, 4)], tree)
     even = acid_file([insert(RowKey(1, BUCKET, n), ((n, 1),)) for n in (1, 3, 5)], tree)
-    made, _ = run([source(odd), source(even)], OutputFormat(acid_type(tree)), RowFilter(deletes({RowKey(1, BUCKET, 2)})))
+    made, _ = run(
+        [source(odd), source(even)], OutputFormat(acid_type(tree)), RowFilter(deletes({RowKey(1, BUCKET, 2)}))
+    )
     assert [row[3] for row in rows_of(made)] == [0, 1, 3, 4, 5]
 
 
@@ -323,14 +388,22 @@ class OnlyItself(float):
 
 
 @pytest.mark.parametrize("again", [1.0, -0.0])
-@pytest.mark.parametrize(("kind", "around"), [("{}", lambda found: found), ("array<struct<m:{}>>", lambda found: [({},), None, (found,)])])
+@pytest.mark.parametrize(
+    ("kind", "around"), [("{}", lambda found: found), ("array<struct<m:{}>>", lambda found: [({},), None, (found,)])]
+)
 def test_equal_keys_of_a_map_beside_timestamps_that_need_pyorc_are_refused(again, kind, around):
-    """Dictionaries of pyorc keep one of them; nothing is refused where all entries are decoded, nor where Arrow keeps them."""
+    """
+    Dictionaries of pyorc keep one of them; nothing is refused where all entries are decoded, nor where Arrow keeps
+    them.
+    """
     tree = row_type([("t", "timestamp"), ("m", kind.format("map<double,map<string,timestamp>>"))])
     pair = {OnlyItself(abs(again)): {"a": (1, 1)}, OnlyItself(again): {"b": (-62_135_596_800, 7), "c": None}}
 
     def file(moment, entries):
-        return acid_file([insert(RowKey(1, BUCKET, 0), (moment, around(entries))), insert(RowKey(1, BUCKET, 1), ((5, 5), None))], tree)
+        return acid_file(
+            [insert(RowKey(1, BUCKET, 0), (moment, around(entries))), insert(RowKey(1, BUCKET, 1), ((5, 5), None))],
+            tree,
+        )
 
     with pytest.raises(RefusedError, match="equal keys in a map") as refused:
         run([source(file((-5, 5), pair))], OutputFormat(acid_type(tree)))
@@ -362,9 +435,15 @@ def declared(file, row):
 
 
 def test_texts_that_dont_fit_their_type_stay_as_they_are():
-    """A char without padding and too long a varchar, beside a timestamp that needs pyorc: the writer neither pads nor cuts them, and the digests agree."""
+    """
+    A char without padding and too long a varchar, beside a timestamp that needs pyorc: the writer neither pads nor cuts
+    them, and the digests agree.
+    """
     types = [("t", "timestamp"), ("c", "char(5)"), ("v", "varchar(2)"), ("m", "map<char(3),array<varchar(1)>>")]
-    row, texts = row_type(types), row_type([*types[:1], ("c", "string"), ("v", "string"), ("m", "map<string,array<string>>")])
+    row, texts = (
+        row_type(types),
+        row_type([*types[:1], ("c", "string"), ("v", "string"), ("m", "map<string,array<string>>")]),
+    )
     values = [((-5, 5), "ab", "abcdef", {"é": ["xyz", None]}), ((5, 5), "abcdefgh", "", {}), (None, None, None, None)]
     file = declared(acid_file([insert(RowKey(1, BUCKET, n), value) for n, value in enumerate(values)], texts), row)
     sink, digester, again = MemorySink(), Digester(row), Digester(row)
@@ -377,13 +456,17 @@ def test_texts_that_dont_fit_their_type_stay_as_they_are():
     assert again.digest == digester.digest
 
 
-UNION = HiveType(Kind.STRUCT, (HiveType(Kind.INT), HiveType(Kind.UNION, (HiveType(Kind.INT), HiveType(Kind.STRING)))), ("id", "u"))
+UNION = HiveType(
+    Kind.STRUCT, (HiveType(Kind.INT), HiveType(Kind.UNION, (HiveType(Kind.INT), HiveType(Kind.STRING)))), ("id", "u")
+)
 
 
 def test_unions_of_simple_types_are_recoded():
     """A union column without NULLs, with rows deleted in between."""
     file = acid_file([insert(RowKey(1, BUCKET, n), (n, n if n % 3 else f"s{n}")) for n in range(50)], UNION)
-    made, _ = run([source(file)], OutputFormat(acid_type(UNION)), RowFilter(deletes({RowKey(1, BUCKET, n) for n in (3, 4, 30)})))
+    made, _ = run(
+        [source(file)], OutputFormat(acid_type(UNION)), RowFilter(deletes({RowKey(1, BUCKET, n) for n in (3, 4, 30)}))
+    )
     assert rows_of(made) == [row for row in rows_of(file) if row[3] not in (3, 4, 30)]
 
 
@@ -414,7 +497,10 @@ def test_delete_events_are_written_as_hive_has_them(keys):
     sink = MemorySink()
     summary = write_delete_events(deletes(keys), OUTPUT, sink)
     assert rows_of(sink) == [delete(key, 9) for key in sorted(keys)]
-    assert (summary.rows, opened(sink.getvalue())[1].user_metadata["hive.acid.stats"]) == (len(keys), f"0,0,{len(keys)}".encode())
+    assert (summary.rows, opened(sink.getvalue())[1].user_metadata["hive.acid.stats"]) == (
+        len(keys),
+        f"0,0,{len(keys)}".encode(),
+    )
 
 
 def test_wide_rows_are_decoded_in_small_batches():
@@ -427,11 +513,19 @@ def test_wide_rows_are_decoded_in_small_batches():
 
 @pytest.mark.parametrize("noted", [RowKey(2, BUCKET, 3), RowKey(2, BUCKET, 8)])
 def test_a_key_index_of_other_rows_is_found_when_they_are_decoded(noted):
-    """Which delete events a task holds is told by it: one that its statistics admit, but its rows don't, would let a deleted row through."""
+    """
+    Which delete events a task holds is told by it: one that its statistics admit, but its rows don't, would let a
+    deleted row through.
+    """
     reader, tail = opened(
-        acid_file([insert(key, (1, "v")) for key in (RowKey(1, BUCKET, 0), RowKey(1, BUCKET, 9), RowKey(2, BUCKET, 3), RowKey(2, BUCKET, 9))])
+        acid_file(
+            [
+                insert(key, (1, "v"))
+                for key in (RowKey(1, BUCKET, 0), RowKey(1, BUCKET, 9), RowKey(2, BUCKET, 3), RowKey(2, BUCKET, 9))
+            ]
+        )
     )
     tail.footer.metadata.add(name=KEY_INDEX, value=format_key_index([noted]))
     check_key_statistics(tail)
     with pytest.raises(CorruptFileError, match=r"which hive[.]acid[.]key[.]index excludes"):
-        run([Source(reader, tail)])
+        run([StripeSource(reader, tail)])

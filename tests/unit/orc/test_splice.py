@@ -16,7 +16,7 @@ from compactor.orc.keys import acid_stats, parse_key_index, stripe_bounds
 from compactor.orc.output import OutputFormat, common_calendar, compatible
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import Tail, read_tail
-from compactor.storage.local_files import LocalReader, LocalWriter
+from compactor.storage.local_fs.files import LocalReader, LocalWriter
 from tests import strategies
 from tests.unit.orc.files import ROW, MemorySink, acid_file, delete, insert, opened, plain_file, rows_of
 
@@ -39,7 +39,8 @@ def spliced(files, output=OUTPUT, operation="insert"):
 
 
 @given(
-    st.lists(st.integers(1, 30), min_size=1, max_size=5), st.sampled_from([kind for kind in Compression if kind not in (Compression.LZO, Compression.BROTLI)])
+    st.lists(st.integers(1, 30), min_size=1, max_size=5),
+    st.sampled_from([kind for kind in Compression if kind not in (Compression.LZO, Compression.BROTLI)]),
 )
 def test_a_spliced_file_is_its_sources_one_after_the_other(sizes, kind):
     """Rows, counts, keys and user metadata, with every codec."""
@@ -53,7 +54,12 @@ def test_a_spliced_file_is_its_sources_one_after_the_other(sizes, kind):
     assert tail.user_metadata["hive.acid.version"] == b"2"
     assert summary.first_exact
     assert (summary.first_key, summary.last_key) == (RowKey(1, BUCKET, 0), RowKey(len(sizes), BUCKET, sizes[-1] - 1))
-    assert (summary.write_id_min, summary.write_id_max, summary.current_min, summary.current_max) == (1, len(sizes), 1, len(sizes))
+    assert (summary.write_id_min, summary.write_id_max, summary.current_min, summary.current_max) == (
+        1,
+        len(sizes),
+        1,
+        len(sizes),
+    )
     written = tail.footer.statistics[4].integers
     assert (written.minimum, written.maximum) == (0, max(sizes) - 1)
 
@@ -62,7 +68,10 @@ def test_a_spliced_file_is_its_sources_one_after_the_other(sizes, kind):
 def test_every_type_survives_a_splice(data, row):
     """Values, types and statistics of any columns are those of the sources."""
     batches = data.draw(st.lists(st.lists(strategies.filled(row), min_size=1, max_size=5), min_size=1, max_size=3))
-    files = [acid_file([insert(RowKey(write_id, BUCKET, n), value) for n, value in enumerate(values)], row) for write_id, values in enumerate(batches, start=1)]
+    files = [
+        acid_file([insert(RowKey(write_id, BUCKET, n), value) for n, value in enumerate(values)], row)
+        for write_id, values in enumerate(batches, start=1)
+    ]
     tree = opened(files[0])[1].tree
     sink, _ = spliced(files, OutputFormat(tree))
     assert rows_of(sink) == [found for one in files for found in rows_of(one)]
@@ -293,7 +302,9 @@ def test_what_keeps_a_stripe_from_being_copied_is_said():
     """Columns, codec, stride, missing statistics: each has its sentence."""
     fine = acid_file(events(1, 2))
     assert compatible(opened(fine)[1], OUTPUT, 0) is None
-    assert "columns" in compatible(opened(fine)[1], OutputFormat(acid_type(row_type([("id", "bigint"), ("v", "string")]))))
+    assert "columns" in compatible(
+        opened(fine)[1], OutputFormat(acid_type(row_type([("id", "bigint"), ("v", "string")])))
+    )
     assert "columns" in compatible(opened(fine)[1], OutputFormat(ROW))
     assert "SNAPPY" in compatible(opened(acid_file(events(1, 2), compression=2))[1], OUTPUT)
     assert "stride is 1000" in compatible(opened(acid_file(events(1, 2), row_index_stride=1000))[1], OUTPUT)

@@ -35,7 +35,10 @@ def written(kind, values):
 
 @given(st.data(), st.sampled_from(KINDS))
 def test_merging_parts_says_what_writing_all_at_once_says(data, kind):
-    """For every type: statistics of some parts merged are those of one file with all rows (sizes, rounding of sums, and who drops one that overflows apart)."""
+    """
+    For every type: statistics of some parts merged are those of one file with all rows (sizes, rounding of sums, and
+    who drops one that overflows apart).
+    """
     parts = data.draw(st.lists(st.lists(strategies.values(kind), min_size=1, max_size=6), min_size=1, max_size=4))
     merged = merge_column([written(kind, part) for part in parts], kind.kind)
     whole = written(kind, [value for part in parts for value in part])
@@ -49,7 +52,9 @@ def test_merging_parts_says_what_writing_all_at_once_says(data, kind):
         merged.doubles.sum = whole.doubles.sum
     if merged.integers.HasField("sum"):
         assert merged.integers.sum == sum(value for part in parts for value in part if value is not None)
-    if merged.integers.HasField("sum") != whole.integers.HasField("sum"):  # a writer gives the sum up when it overflows on the way, even if it would come back
+    if merged.integers.HasField("sum") != whole.integers.HasField(
+        "sum"
+    ):  # a writer gives the sum up when it overflows on the way, even if it would come back
         for column in (merged, whole):
             column.integers.ClearField("sum")
     if merged.number_of_values:
@@ -123,9 +128,19 @@ def text(low=None, high=None, lower=None, upper=None):
 def test_shortened_strings_stay_bounds():
     """The smallest bound wins; it is called exact only when a value equals it (ORC-203)."""
     merged = merge_column([text(b"b", b"d"), text(lower=b"a", upper=b"c")], Kind.STRING).strings
-    assert (merged.lower_bound, merged.HasField("minimum"), merged.maximum, merged.HasField("upper_bound")) == (b"a", False, b"d", False)
+    assert (merged.lower_bound, merged.HasField("minimum"), merged.maximum, merged.HasField("upper_bound")) == (
+        b"a",
+        False,
+        b"d",
+        False,
+    )
     merged = merge_column([text(b"b", b"d"), text(lower=b"c", upper=b"e")], Kind.STRING).strings
-    assert (merged.minimum, merged.HasField("lower_bound"), merged.upper_bound, merged.HasField("maximum")) == (b"b", False, b"e", False)
+    assert (merged.minimum, merged.HasField("lower_bound"), merged.upper_bound, merged.HasField("maximum")) == (
+        b"b",
+        False,
+        b"e",
+        False,
+    )
 
 
 def test_a_string_part_without_bounds_leaves_none():
@@ -146,7 +161,12 @@ def moment(low, high, low_nanos=0, high_nanos=0):
 def test_digits_below_a_millisecond_belong_to_their_millisecond():
     """Absent digits mean 0 for a minimum and 999999 for a maximum; equal milliseconds compare by them."""
     merged = merge_column([moment(10, 20, 6, 8), moment(10, 20)], Kind.TIMESTAMP).timestamps
-    assert (merged.minimum_utc, merged.HasField("minimum_nanos"), merged.maximum_utc, merged.HasField("maximum_nanos")) == (10, False, 20, False)
+    assert (
+        merged.minimum_utc,
+        merged.HasField("minimum_nanos"),
+        merged.maximum_utc,
+        merged.HasField("maximum_nanos"),
+    ) == (10, False, 20, False)
     merged = merge_column([moment(10, 20, 6, 8), moment(11, 19, 1, 9)], Kind.TIMESTAMP).timestamps
     assert (merged.minimum_utc, merged.minimum_nanos, merged.maximum_utc, merged.maximum_nanos) == (10, 6, 20, 8)
 

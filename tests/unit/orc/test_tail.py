@@ -42,7 +42,13 @@ PLAIN = acid_file(EVENTS, compression=0)
 def test_what_a_tail_tells():
     """Rows, columns, codec, writer and the ACID shape are where the specification has them."""
     _, tail = opened(FILE)
-    assert (tail.rows, len(tail.stripes), tail.compression.name, tail.stride, tail.is_acid) == (50, 1, "ZLIB", 10_000, True)
+    assert (tail.rows, len(tail.stripes), tail.compression.name, tail.stride, tail.is_acid) == (
+        50,
+        1,
+        "ZLIB",
+        10_000,
+        True,
+    )
     assert (tail.writer, tail.writer_version, tail.splice_class) == (1, 6, "apache")
     assert str(tail.row_tree) == "struct<id:int,v:string>"
     assert tail.stripe_stats(0)[0].number_of_values == 50
@@ -74,7 +80,12 @@ def test_a_flipped_byte_in_the_tail_raises_nothing_foreign(place, change):
 
 
 @pytest.mark.parametrize(
-    ("data", "words"), [(b"", "is empty"), (b"PAR1" + bytes(100), "not an ORC file"), (b"x" * 40_000, "is not an ORC file|can't be read|cut off")]
+    ("data", "words"),
+    [
+        (b"", "is empty"),
+        (b"PAR1" + bytes(100), "not an ORC file"),
+        (b"x" * 40_000, "is not an ORC file|can't be read|cut off"),
+    ],
 )
 def test_other_files_are_named_as_such(data, words):
     """Zero bytes, Parquet and text each get their line."""
@@ -101,14 +112,18 @@ def test_a_tail_longer_than_the_first_read_is_read_whole():
 def test_encrypted_files_are_refused():
     """Encrypted columns can't be read or copied."""
     with pytest.raises(RefusedError) as refused:
-        read_tail(MemoryReader(edited(PLAIN, footer=lambda footer: setattr(footer, "encryption", b"\x0a\x00")), "secret"))
+        read_tail(
+            MemoryReader(edited(PLAIN, footer=lambda footer: setattr(footer, "encryption", b"\x0a\x00")), "secret")
+        )
     assert refused.value.reason is Reason.ENCRYPTED_FILE
 
 
 def test_unknown_codecs_are_refused():
     """LZO by its number in the postscript."""
     with pytest.raises(RefusedError) as refused:
-        read_tail(MemoryReader(edited(PLAIN, postscript=lambda postscript: setattr(postscript, "compression", 3)), "lzo"))
+        read_tail(
+            MemoryReader(edited(PLAIN, postscript=lambda postscript: setattr(postscript, "compression", 3)), "lzo")
+        )
     assert refused.value.reason is Reason.UNSUPPORTED_COMPRESSION
 
 
@@ -129,7 +144,11 @@ def test_types_that_are_no_tree_are_noticed():
     with pytest.raises(CorruptFileError, match="type"):
         read_tail(MemoryReader(edited(PLAIN, footer=lambda footer: footer.types[6].subtypes.append(3)), "file"))
     with pytest.raises(CorruptFileError, match="belong to no column"):
-        read_tail(MemoryReader(edited(PLAIN, footer=lambda footer: (footer.types.add(kind=3), footer.statistics.add())), "file"))
+        read_tail(
+            MemoryReader(
+                edited(PLAIN, footer=lambda footer: (footer.types.add(kind=3), footer.statistics.add())), "file"
+            )
+        )
 
 
 def test_fields_nobody_knows_yet_survive():

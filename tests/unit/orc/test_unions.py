@@ -14,10 +14,18 @@ BUCKET = 536870912
 
 @pytest.mark.parametrize(
     "columns",
-    ["u:uniontype<int,string>", "c:char(3),u:uniontype<int,string>,l:array<int>", "s:struct<u:uniontype<struct<a:int>,int>>", "l:array<uniontype<int,string>>"],
+    [
+        "u:uniontype<int,string>",
+        "c:char(3),u:uniontype<int,string>,l:array<int>",
+        "s:struct<u:uniontype<struct<a:int>,int>>",
+        "l:array<uniontype<int,string>>",
+    ],
 )
 def test_delete_events_of_a_table_with_unions(columns):
-    """Arrow aborts the whole process over a NULL struct that has a union inside; the events are written all the same, and their rows are NULL."""
+    """
+    Arrow aborts the whole process over a NULL struct that has a union inside; the events are written all the same, and
+    their rows are NULL.
+    """
     types = acid_type(parse_hive_type(f"struct<{columns}>"))
     keys = [RowKey(1, BUCKET, 0), RowKey(1, BUCKET, 7), RowKey(2, BUCKET, 0)]
     events, sink = DeleteEvents.load([opened(acid_file([delete(key, 4) for key in keys]))]), MemorySink()

@@ -8,7 +8,8 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, row_type
 from compactor.errors import RefusedError
 from compactor.orc.output import OutputFormat
-from compactor.orc.recode import Source, recode
+from compactor.orc.recode import recode
+from compactor.orc.rows import StripeSource
 from compactor.orc.zones import may_follow, stripe_zone
 from tests.unit.orc.files import MemorySink, acid_file, insert, opened, rows_of
 
@@ -19,24 +20,34 @@ KOLKATA = "Asia/Kolkata"
 
 def stored(zone, numbers):
     """A file of rows with these numbers, each a second after midnight of some day in 1890 or 2020."""
-    rows = [insert(RowKey(1, BUCKET, n), (n, ((-2_524_521_600 if n % 2 else 1_577_836_800) + n, 5_000 * n))) for n in numbers]
+    rows = [
+        insert(RowKey(1, BUCKET, n), (n, ((-2_524_521_600 if n % 2 else 1_577_836_800) + n, 5_000 * n)))
+        for n in numbers
+    ]
     return acid_file(rows, ROW, timezone=zoneinfo.ZoneInfo(zone))
 
 
 def recoded(files, **options):
     sink = MemorySink()
-    recode([Source(*opened(file)) for file in files], OutputFormat(acid_type(ROW), **options), sink)
+    recode([StripeSource(*opened(file)) for file in files], OutputFormat(acid_type(ROW), **options), sink)
     return sink, opened(sink.getvalue())
 
 
 def test_rows_of_two_zones_between_each_other_get_stripes_of_their_own():
     """A stripe ends where the zone changes, also when the keys of two files interleave; UTC keeps its statistics."""
     sink, (reader, tail) = recoded([stored(KOLKATA, (1, 2, 5)), stored("UTC", (3, 4, 6))])
-    assert [stripe_zone(reader, tail, stripe) for stripe in range(len(tail.stripes))] == [KOLKATA, "GMT", KOLKATA, "GMT"]
+    assert [stripe_zone(reader, tail, stripe) for stripe in range(len(tail.stripes))] == [
+        KOLKATA,
+        "GMT",
+        KOLKATA,
+        "GMT",
+    ]
     assert [stripe.number_of_rows for stripe in tail.stripes] == [2, 2, 1, 1]
     assert [tail.stripe_stats(stripe)[8].HasField("timestamps") for stripe in range(4)] == [False, True, False, True]
     assert not tail.footer.statistics[8].HasField("timestamps")
-    expected = {row[3]: row[5] for file in (stored(KOLKATA, (1, 2, 5)), stored("UTC", (3, 4, 6))) for row in rows_of(file)}
+    expected = {
+        row[3]: row[5] for file in (stored(KOLKATA, (1, 2, 5)), stored("UTC", (3, 4, 6))) for row in rows_of(file)
+    }
     assert [row[5] for row in rows_of(sink)] == [expected[n] for n in range(1, 7)]
 
 

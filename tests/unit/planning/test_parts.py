@@ -1,4 +1,7 @@
-"""Parts of compactions: whatever the partition and the limits, each can be published, keeps to the limits, and leaves less to do."""
+"""
+Parts of compactions: whatever the partition and the limits, each can be published, keeps to the limits, and leaves less
+to do.
+"""
 
 from dataclasses import replace
 
@@ -7,12 +10,17 @@ from hypothesis import strategies as st
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.planning.included import enough, included
-from compactor.planning.parts import Excess, Limits, next_part
+from compactor.planning.parts import Excess, PartLimits, next_part
 from tests.strategies import histories
 
 MIB = 1 << 20
 layouts = st.sampled_from(LayoutVersion)
-limits = st.builds(Limits, st.integers(2, 8), st.sampled_from([None, 0, 1000, 2 * MIB, 25 * MIB, 1 << 31]), st.just("the file system"))
+limits = st.builds(
+    PartLimits,
+    st.integers(2, 8),
+    st.sampled_from([None, 0, 1000, 2 * MIB, 25 * MIB, 1 << 31]),
+    st.just("the file system"),
+)
 kinds = st.sampled_from([CompactionKind.MAJOR, CompactionKind.MINOR])
 
 
@@ -27,7 +35,10 @@ def apart(deltas):
 
 @given(layouts.flatmap(lambda layout: histories(layout, watched=False)), kinds, limits, st.booleans())
 def test_a_part_takes_whole_write_ids_in_a_row(history, kind, limit, minors):
-    """What is left out lies wholly below or wholly above it, keeps no aborted rows below it, and the part keeps to the limits."""
+    """
+    What is left out lies wholly below or wholly above it, keeps no aborted rows below it, and the part keeps to the
+    limits.
+    """
     txns, ids = history.compactor_lists()
     if history.lacks_history(txns, ids):
         return
@@ -41,7 +52,9 @@ def test_a_part_takes_whole_write_ids_in_a_row(history, kind, limit, minors):
         return
     if part.parts is None:
         assert part.deltas == state.deltas
-        assert part.kind is kind or (part.kind is CompactionKind.MAJOR and not minors)  # where no minor can be published
+        assert part.kind is kind or (
+            part.kind is CompactionKind.MAJOR and not minors
+        )  # where no minor can be published
         return
     assert enough(replace(state, deltas=part.deltas), part.kind, insert_only=False)
     assert len(part.deltas) <= limit.deltas or apart(part.deltas) <= 3
@@ -62,5 +75,5 @@ def test_without_limits_it_is_the_whole(history, kind):
     if history.lacks_history(txns, ids):
         return
     state = history.resolve(txns, ids)
-    part = next_part(state, kind, Limits(1 << 30), insert_only=False, minors=True, aborted=())
+    part = next_part(state, kind, PartLimits(1 << 30), insert_only=False, minors=True, aborted=())
     assert (part.kind, part.deltas, part.parts) == (kind, state.deltas, None)

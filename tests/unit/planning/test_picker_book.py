@@ -38,7 +38,9 @@ def facts(options: dict[str, str], found: Listing, txns: ValidTxnList) -> PickIn
     """What the picker is given for a listing."""
     layout = LayoutVersion(options.get("layout", "hive-4"))
     reader = ValidWriteIdList("db.t", int(options["hwm"]), numbers(options, "open"), numbers(options, "aborted"))
-    state = resolve(found, CompactorWriteIdList.from_reader(reader), txns if layout is LayoutVersion.HIVE_4 else None, layout)
+    state = resolve(
+        found, CompactorWriteIdList.from_reader(reader), txns if layout is LayoutVersion.HIVE_4 else None, layout
+    )
     defaults = Thresholds()
     defaults = replace(
         defaults,
@@ -104,7 +106,11 @@ def outcome(case: Case) -> list[str]:
 
 def said(verb: str, decision: Pick | Skip) -> list[str]:
     """A decision as lines."""
-    return [f"{verb} {decision.reason}", f"      {decision.explanation}", *(f"finding {sentence}" for sentence in decision.findings)]
+    return [
+        f"{verb} {decision.reason}",
+        f"      {decision.explanation}",
+        *(f"finding {sentence}" for sentence in decision.findings),
+    ]
 
 
 @cases(BOOK)

@@ -42,7 +42,10 @@ def readable(history: History) -> bool:
 
 @pytest.mark.parametrize("layout", LayoutVersion)
 def test_a_pick_is_possible_and_is_not_repeated(layout):
-    """Whatever the life, the sizes and the thresholds: the picked compaction happens, and then the picker skips, before and after cleaning."""
+    """
+    Whatever the life, the sizes and the thresholds: the picked compaction happens, and then the picker skips, before
+    and after cleaning.
+    """
 
     @settings(max_examples=150)
     @given(strategies.histories(layout, watched=False), strategies.thresholds(), st.data())

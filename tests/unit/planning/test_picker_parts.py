@@ -7,7 +7,7 @@ from compactor.acid.listing import FileEntry
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.planning.included import enough, included, overlap, same_range
-from compactor.planning.score import OPENING_BYTES, score
+from compactor.planning.picker import OPENING_BYTES, score
 from compactor.planning.thresholds import auto_compaction_off, cleanup_off, look_up
 from tests.casebook import listing
 
@@ -16,7 +16,9 @@ MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
 
 def state(*entries: str, hwm: int = 100, open_txns: tuple[int, ...] = ()) -> AcidState:
     """A partition as the compactor sees it."""
-    return resolve(listing(entries), CompactorWriteIdList("db.t", hwm), ValidTxnList(50, open_txns), LayoutVersion.HIVE_4)
+    return resolve(
+        listing(entries), CompactorWriteIdList("db.t", hwm), ValidTxnList(50, open_txns), LayoutVersion.HIVE_4
+    )
 
 
 def reader(*entries: str, open_ids: tuple[int, ...]) -> AcidState:
@@ -70,7 +72,10 @@ def test_an_open_overwrite_excludes_from_its_own_id():
     ],
 )
 def test_enough(entries, major, minor, whole_files_major):
-    """Major: originals, or two pieces. Minor: two deltas of one kind, or three. Insert-only: two pieces, original files being pieces."""
+    """
+    Major: originals, or two pieces. Minor: two deltas of one kind, or three. Insert-only: two pieces, original files
+    being pieces.
+    """
     found = state(*([entries] if entries else []))
     assert (enough(found, MAJOR, insert_only=False), enough(found, MINOR, insert_only=False)) == (major, minor)
     assert enough(found, MAJOR, insert_only=True) is whole_files_major
@@ -144,7 +149,12 @@ def test_a_score_counts_files_by_bucket():
     """Two deltas of two buckets become one file a bucket; names without a bucket stay files of their own."""
     deltas = [[entry(f"d{i}/bucket_0000{b}_0", 0) for b in range(2)] for i in range(2)]
     assert score(MAJOR, [], deltas, []) == 2 * OPENING_BYTES
-    loose = [[entry("d1/part-1", 0)], [entry("d2/part-2", 0)], [entry("d3/000000_0", 0)], [entry("d4/000000_0_copy_1", 0)]]
+    loose = [
+        [entry("d1/part-1", 0)],
+        [entry("d2/part-2", 0)],
+        [entry("d3/000000_0", 0)],
+        [entry("d4/000000_0_copy_1", 0)],
+    ]
     assert score(MAJOR, [], loose, []) == 1 * OPENING_BYTES
 
 

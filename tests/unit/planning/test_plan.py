@@ -11,11 +11,19 @@ from compactor.acid.row_id import RowKey, encode
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError, UsageError
-from compactor.planning.cost import predict
-from compactor.planning.document import Action, BucketPlan, DeleteScope, FormatSpec, OutputDir, SyntheticIds, from_json, to_json
+from compactor.planning.document import (
+    Action,
+    BucketPlan,
+    DeleteScope,
+    FormatSpec,
+    OutputDir,
+    SyntheticIds,
+    from_json,
+    to_json,
+)
 from compactor.planning.facts import DeleteFacts, FileFacts, Hit, StripeFacts, TableSpec
 from compactor.planning.format import choose_format
-from compactor.planning.plan import plan, prepare
+from compactor.planning.plan import plan, predict, prepare
 from compactor.planning.segments import Sizes, segments
 from compactor.planning.select import select
 from compactor.reasons import Reason
@@ -27,7 +35,9 @@ BUCKET = encode(0, 0)
 SIZES = Sizes(8 * MIB, 128 * MIB)
 
 
-def selected(*entries, kind=CompactionKind.MAJOR, hwm=9, aborted=(), layout=LayoutVersion.HIVE_4, columns=(("a", "int"),)):
+def selected(
+    *entries, kind=CompactionKind.MAJOR, hwm=9, aborted=(), layout=LayoutVersion.HIVE_4, columns=(("a", "int"),)
+):
     """A selection of a directory drawn as in the case books."""
     write_ids = CompactorWriteIdList.from_reader(ValidWriteIdList("db.t", hwm, (), aborted))
     txn = 99 if layout is LayoutVersion.HIVE_4 else None
@@ -72,7 +82,10 @@ def test_a_plan_of_a_major():
     made = planned(selected("base_5/ delta_6_6_0000/"), two_files())
     assert made.names == ("base_0000006_v0000099",)
     (bucket,) = made.outputs[0].buckets
-    assert (bucket.name, [segment.action for segment in bucket.segments]) == ("bucket_00000", [Action.COPY, Action.COPY])
+    assert (bucket.name, [segment.action for segment in bucket.segments]) == (
+        "bucket_00000",
+        [Action.COPY, Action.COPY],
+    )
     assert made.prediction.copied == made.prediction.written == 32 * MIB
     assert {file.path for file in made.inputs} == {"base_5/bucket_00000", "delta_6_6_0000/bucket_00000"}
 
@@ -107,9 +120,15 @@ def test_the_base_that_hive_made_of_originals_alone(layout):
     known = by_path(facts(f"{base}/bucket_00000", stripe(0)), facts(f"{delta}/bucket_00000", stripe(10_000_001)))
     made = planned(selected(f"{base}/", f"{delta}/", hwm=10_000_001, layout=layout), known)
     (bucket,) = made.outputs[0].buckets
-    assert (made.name_write_id, [segment.action for segment in bucket.segments]) == (10_000_001, [Action.COPY, Action.COPY])
+    assert (made.name_write_id, [segment.action for segment in bucket.segments]) == (
+        10_000_001,
+        [Action.COPY, Action.COPY],
+    )
     with pytest.raises(RefusedError, match="outside its directory's range"):
-        planned(selected(f"{base}/", f"{delta}/", hwm=10_000_001, layout=layout), {**known, f"{base}/bucket_00000": facts(f"{base}/bucket_00000", stripe(1))})
+        planned(
+            selected(f"{base}/", f"{delta}/", hwm=10_000_001, layout=layout),
+            {**known, f"{base}/bucket_00000": facts(f"{base}/bucket_00000", stripe(1))},
+        )
 
 
 @pytest.mark.parametrize(
@@ -131,7 +150,11 @@ def test_files_that_dont_fit_the_table_are_refused(changes, reason):
 def test_two_files_of_one_bucket_are_refused():
     """Readers would take both; whether rows are doubled can't be told."""
     selection = selected("base_5/", "delta_6_6_0000/ bucket_00000 bucket_00000_1")
-    known = by_path(facts("base_5/bucket_00000", stripe(5)), facts("delta_6_6_0000/bucket_00000", stripe(6)), facts("delta_6_6_0000/bucket_00000_1", stripe(6)))
+    known = by_path(
+        facts("base_5/bucket_00000", stripe(5)),
+        facts("delta_6_6_0000/bucket_00000", stripe(6)),
+        facts("delta_6_6_0000/bucket_00000_1", stripe(6)),
+    )
     with pytest.raises(RefusedError) as caught:
         planned(selection, known)
     assert caught.value.reason is Reason.SEVERAL_FILES_PER_BUCKET
@@ -141,7 +164,10 @@ def test_two_files_of_one_bucket_are_refused():
 def test_attempts_of_one_directory_may_share_a_bucket_when_their_keys_are_disjoint(second, refused):
     """`bucket_00000_0` and `bucket_00000_1` are taken together only if statistics prove that no key is in both."""
     selection = selected("base_5/", "delta_6_6_0000/ bucket_00000_0 bucket_00000_1")
-    attempts = (facts("delta_6_6_0000/bucket_00000_0", stripe(6)), facts("delta_6_6_0000/bucket_00000_1", replace(stripe(6, index=second), index=0)))
+    attempts = (
+        facts("delta_6_6_0000/bucket_00000_0", stripe(6)),
+        facts("delta_6_6_0000/bucket_00000_1", replace(stripe(6, index=second), index=0)),
+    )
     known = by_path(facts("base_5/bucket_00000", stripe(5)), *attempts)
     if refused:
         with pytest.raises(RefusedError):
@@ -166,9 +192,17 @@ def test_bucket_numbers_above_4095_decode_modulo_4096():
 def test_original_rows_are_numbered_over_all_files_of_a_bucket():
     """ROW__IDs of files from before ACID run on over copies, in path order; later deletes name them."""
     selection = selected("000000_0 000000_0_copy_1 000001_0 000002_0 0", "delta_6_6_0000/")
-    plain = {path: facts(path, StripeFacts(0, 10, MIB), StripeFacts(1, 5, MIB), acid=False) for path in ("000000_0", "000000_0_copy_1", "000001_0")}
+    plain = {
+        path: facts(path, StripeFacts(0, 10, MIB), StripeFacts(1, 5, MIB), acid=False)
+        for path in ("000000_0", "000000_0_copy_1", "000001_0")
+    }
     prepared = prepare(selection, plain | by_path(facts("delta_6_6_0000/bucket_00000", stripe(6))))
-    found = {source.file.path: source.file.synthetic for group in prepared.buckets.values() for source in group if source.file.raw}
+    found = {
+        source.file.path: source.file.synthetic
+        for group in prepared.buckets.values()
+        for source in group
+        if source.file.raw
+    }
     assert found == {
         "000000_0": SyntheticIds(0, encode(0, 0), 0),
         "000000_0_copy_1": SyntheticIds(0, encode(0, 0), 15),
@@ -189,13 +223,18 @@ def test_loaded_rows_carry_the_write_id_and_statement_of_their_directory():
 
 
 def deleting(*numbers):
-    return [facts(f"delete_delta_{n}_{n}_0000/bucket_00000", stripe(5, operations=(2, 2), current_ids=(n, n))) for n in numbers]
+    return [
+        facts(f"delete_delta_{n}_{n}_0000/bucket_00000", stripe(5, operations=(2, 2), current_ids=(n, n)))
+        for n in numbers
+    ]
 
 
 def test_a_minor_keeps_rows_and_events_apart():
     """Deletes aren't applied: a reader may still need both sides."""
     selection = selected("base_5/ delta_6_6_0000/ delta_7_7_0000/ delete_delta_8_8_0000/", kind=CompactionKind.MINOR)
-    known = by_path(facts("delta_6_6_0000/bucket_00000", stripe(6)), facts("delta_7_7_0000/bucket_00000", stripe(7)), *deleting(8))
+    known = by_path(
+        facts("delta_6_6_0000/bucket_00000", stripe(6)), facts("delta_7_7_0000/bucket_00000", stripe(7)), *deleting(8)
+    )
     made = planned(selection, known, {0: DeleteFacts(0, ("delete_delta_8_8_0000/bucket_00000",), 100)})
     assert made.names == ("delta_0000006_0000008_v0000099", "delete_delta_0000006_0000008_v0000099")
     assert made.delete_scope is DeleteScope.NONE
@@ -206,8 +245,14 @@ def test_a_minor_keeps_rows_and_events_apart():
 def test_a_minor_of_one_write_id_applies_that_write_ids_deletes():
     """In one directory of that write id they would no longer count (docs/compaction.md)."""
     selection = selected("base_5/ delta_6_6_0000/ delta_6_6_0001/ delete_delta_6_6_0002/", kind=CompactionKind.MINOR)
-    known = by_path(facts("delta_6_6_0000/bucket_00000", stripe(6)), facts("delta_6_6_0001/bucket_00000", stripe(6, index=1)), *deleting(6))
-    known["delete_delta_6_6_0002/bucket_00000"] = replace(known.pop("delete_delta_6_6_0000/bucket_00000"), path="delete_delta_6_6_0002/bucket_00000")
+    known = by_path(
+        facts("delta_6_6_0000/bucket_00000", stripe(6)),
+        facts("delta_6_6_0001/bucket_00000", stripe(6, index=1)),
+        *deleting(6),
+    )
+    known["delete_delta_6_6_0002/bucket_00000"] = replace(
+        known.pop("delete_delta_6_6_0000/bucket_00000"), path="delete_delta_6_6_0002/bucket_00000"
+    )
     made = planned(selection, known, {0: DeleteFacts(0, ("delete_delta_6_6_0002/bucket_00000",), 30, own=10)})
     assert made.delete_scope is DeleteScope.OWN
     assert made.outputs[0].buckets[0].deletes
@@ -225,15 +270,26 @@ def test_a_minor_without_rows_or_events_still_makes_a_directory():
 
 def test_format_of_the_largest_input_unless_something_else_is_asked_for():
     """So that most stripes can be copied; the request wins over the table, the table over the files."""
-    files = [facts("a", stripe(1, size=64 * MIB), codec="snappy", stride=5000), facts("b", stripe(2, size=MIB), codec="zlib")]
+    files = [
+        facts("a", stripe(1, size=64 * MIB), codec="snappy", stride=5000),
+        facts("b", stripe(2, size=MIB), codec="zlib"),
+    ]
     plain = TableSpec("db.t", ())
-    assert (choose_format(plain, LayoutVersion.HIVE_4, files, 64 * MIB).codec, choose_format(plain, LayoutVersion.HIVE_4, files, 64 * MIB).stride) == (
+    assert (
+        choose_format(plain, LayoutVersion.HIVE_4, files, 64 * MIB).codec,
+        choose_format(plain, LayoutVersion.HIVE_4, files, 64 * MIB).stride,
+    ) == (
         "snappy",
         5000,
     )
     asked = replace(plain, parameters={"ORC.COMPRESS": "ZSTD"})
     assert choose_format(asked, LayoutVersion.HIVE_4, files, 64 * MIB).codec == "zstd"
-    assert choose_format(replace(asked, properties={"tblprops.orc.compress": "none"}), LayoutVersion.HIVE_4, files, 64 * MIB).codec == "none"
+    assert (
+        choose_format(
+            replace(asked, properties={"tblprops.orc.compress": "none"}), LayoutVersion.HIVE_4, files, 64 * MIB
+        ).codec
+        == "none"
+    )
     with pytest.raises(RefusedError) as caught:
         choose_format(asked, LayoutVersion.HIVE_3, files, 64 * MIB)
     assert caught.value.reason is Reason.UNSUPPORTED_COMPRESSION
@@ -242,23 +298,37 @@ def test_format_of_the_largest_input_unless_something_else_is_asked_for():
 
 def test_format_without_a_model():
     """Files of a streaming writer have no index and no codec: they are no model."""
-    assert choose_format(TableSpec("db.t", ()), LayoutVersion.HIVE_4, [facts("a", stripe(1), codec="none", stride=0)], 64 * MIB) == FormatSpec(bloom_fpp=0.01)
+    assert choose_format(
+        TableSpec("db.t", ()), LayoutVersion.HIVE_4, [facts("a", stripe(1), codec="none", stride=0)], 64 * MIB
+    ) == FormatSpec(bloom_fpp=0.01)
 
 
 def test_bloom_columns_are_those_of_the_table():
     """A name that isn't a column is left out, as Hive does."""
-    spec = TableSpec("db.t", (("a", "int"), ("B", "int")), parameters={"orc.bloom.filter.columns": "b, nothing", "orc.bloom.filter.fpp": "0.1"})
+    spec = TableSpec(
+        "db.t",
+        (("a", "int"), ("B", "int")),
+        parameters={"orc.bloom.filter.columns": "b, nothing", "orc.bloom.filter.fpp": "0.1"},
+    )
     found = choose_format(spec, LayoutVersion.HIVE_4, [], 64 * MIB)
     assert (found.bloom_columns, found.bloom_fpp) == (("b",), 0.1)
 
 
 def test_an_index_is_always_written():
-    """Without one no reader trusts statistics, and no stripe could be copied the next time; a table that asks for none is compacted all the same."""
+    """
+    Without one no reader trusts statistics, and no stripe could be copied the next time; a table that asks for none is
+    compacted all the same.
+    """
     files = [facts("a", stripe(1), stride=5000)]
     spec = TableSpec("db.t", (("a", "int"),), parameters={"orc.create.index": "false"})
     assert choose_format(spec, LayoutVersion.HIVE_4, files, 64 * MIB).stride == 5000
     for asked in ("0", "-1", "999", "1e30"):
-        assert choose_format(replace(spec, properties={"orc.row.index.stride": asked}), LayoutVersion.HIVE_4, files, 64 * MIB).stride == 10_000
+        assert (
+            choose_format(
+                replace(spec, properties={"orc.row.index.stride": asked}), LayoutVersion.HIVE_4, files, 64 * MIB
+            ).stride
+            == 10_000
+        )
 
 
 def test_sizes_out_of_all_measure_are_brought_back_into_it():
@@ -287,7 +357,17 @@ def test_the_document_round_trips(made):
     assert from_json(to_json(made)) == made
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"compaction-plan": 2}', '{"compaction-plan": 1, "entity": 3}', '{"compaction-plan": 1, "what": 3}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"compaction-plan": 2}',
+        '{"compaction-plan": 1, "entity": 3}',
+        '{"compaction-plan": 1, "what": 3}',
+    ],
+)
 def test_other_documents_are_no_plans(text):
     """Whatever isn't a plan of this version is told in one line."""
     with pytest.raises(UsageError):
@@ -299,7 +379,9 @@ def test_every_stripe_is_laid_out_once(sources):
     """Whatever the layout: each stripe appears in exactly one segment, and copied ones follow each other by key."""
     laid = segments(sources, SIZES)
     found = sorted((segment.path, index) for segment in laid for index in segment.stripes)
-    assert found == sorted((source.facts.path, one.index) for source in sources for one in source.facts.stripes if one.rows)
+    assert found == sorted(
+        (source.facts.path, one.index) for source in sources for one in source.facts.stripes if one.rows
+    )
     known = {(source.facts.path, one.index): one for source in sources for one in source.facts.stripes}
     ends = None
     for segment in laid:

@@ -8,7 +8,7 @@ from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
 from compactor.planning.facts import TableSpec
-from compactor.planning.parts import Limits
+from compactor.planning.parts import PartLimits
 from compactor.planning.plan import plan_whole_files
 from compactor.planning.select import Selection, select
 from compactor.reasons import Reason
@@ -30,13 +30,31 @@ def outcome(case: Case) -> list[str]:
     txn = int(options["txn"]) if "txn" in options else None
     txns = None
     if txn is not None:
-        txns = ValidTxnList(int(options["txns"]), tuple({*numbers(options, "txns_open"), txn}), numbers(options, "txns_aborted"))
-    spec = TableSpec("db.t", (("a", "int"),), "insert-only" in options, "plain" not in options, "sorted" in options, int(options.get("buckets", "0")))
+        txns = ValidTxnList(
+            int(options["txns"]), tuple({*numbers(options, "txns_open"), txn}), numbers(options, "txns_aborted")
+        )
+    spec = TableSpec(
+        "db.t",
+        (("a", "int"),),
+        "insert-only" in options,
+        "plain" not in options,
+        "sorted" in options,
+        int(options.get("buckets", "0")),
+    )
     try:
         state = resolve(listing(case.entries), write_ids, txns, layout)
         room = size_of(options["room"]) if "room" in options else None
-        limits = Limits(int(options.get("deltas", "1000")), room, "the file system", Reason.DISK_FULL)
-        chosen = select(state, spec, CompactionKind(case.verb), layout, write_ids, txn, prefer_major="prefer-major" in options, limits=limits)
+        limits = PartLimits(int(options.get("deltas", "1000")), room, "the file system", Reason.DISK_FULL)
+        chosen = select(
+            state,
+            spec,
+            CompactionKind(case.verb),
+            layout,
+            write_ids,
+            txn,
+            prefer_major="prefer-major" in options,
+            limits=limits,
+        )
     except RefusedError as error:
         return [f"refused    {error.reason}: {error.message}"]
     return described(chosen)
@@ -44,7 +62,11 @@ def outcome(case: Case) -> list[str]:
 
 def described(chosen: Selection) -> list[str]:
     """A selection as lines; groups that are empty are left out."""
-    kinds = [DirKind.BASE] if chosen.major else [DirKind.DELTA] * bool(chosen.inserts or chosen.files) + [DirKind.DELETE_DELTA] * bool(chosen.deletes)
+    kinds = (
+        [DirKind.BASE]
+        if chosen.major
+        else [DirKind.DELTA] * bool(chosen.inserts or chosen.files) + [DirKind.DELETE_DELTA] * bool(chosen.deletes)
+    )
     groups = {
         "kind": [chosen.kind] if chosen.kind is not chosen.requested else [],
         "result": [chosen.output_name(kind) for kind in kinds],
@@ -52,7 +74,9 @@ def described(chosen: Selection) -> list[str]:
         "rows": [file.path + ("*" if file.raw else "") for file in chosen.inserts],
         "deletes": [file.path for file in chosen.deletes],
         "aborted": [str(i) for i in chosen.aborted],
-        "by row": sorted({file.directory for file in chosen.inserts + chosen.deletes if file.may_hold_aborted and chosen.aborted}),
+        "by row": sorted(
+            {file.directory for file in chosen.inserts + chosen.deletes if file.may_hold_aborted and chosen.aborted}
+        ),
         "warning": list(chosen.warnings),
     }
     lines = [f"{group:10} {' '.join(names)}" for group, names in groups.items() if names]

@@ -6,9 +6,9 @@ import shlex
 import pytest
 
 from compactor.acid.row_id import RowKey
-from compactor.planning.document import InputFile, Role
+from compactor.planning.document import FileRole, InputFile
 from compactor.planning.facts import FileFacts, Hit, StripeFacts
-from compactor.planning.segments import Sizes, Source, segments
+from compactor.planning.segments import SegmentSource, Sizes, segments
 from tests.casebook import Case, cases, check
 
 BOOK = "stripes.txt"
@@ -26,7 +26,9 @@ def stripe(number, text):
     """A stripe from its drawing."""
     span, length, *flags = text.split("/")
     write_id, first, last = map(int, re.fullmatch(r"(\d+):(\d+)-(\d+)", span).groups())
-    ids = next((tuple(map(int, flag[4:].split("-"))) for flag in flags if flag.startswith("ids=")), (write_id, write_id))
+    ids = next(
+        (tuple(map(int, flag[4:].split("-"))) for flag in flags if flag.startswith("ids=")), (write_id, write_id)
+    )
     rows = last - first + 1
     if "nostats" in flags:
         return StripeFacts(number, rows, size(length))
@@ -40,14 +42,21 @@ def stripe(number, text):
 def source(line, aborted):
     """A file from its line."""
     name, *words = shlex.split(line)
-    stripes = tuple(stripe(number, word) for number, word in enumerate(word for word in words if ":" in word and "/" in word and not word.startswith("no=")))
+    stripes = tuple(
+        stripe(number, word)
+        for number, word in enumerate(
+            word for word in words if ":" in word and "/" in word and not word.startswith("no=")
+        )
+    )
     reason = next((word[3:] for word in words if word.startswith("no=")), None)
     ids = [int(part) for part in re.findall(r"\d+", name)] if "_" in name and not name[0].isdigit() else [0, 0]
     low, high = (0, ids[0]) if name.startswith("base") else (ids[0], ids[-1])
-    role = Role.BASE if name.startswith("base") else Role.DELTA if name.startswith("delta") else Role.ORIGINAL
+    role = (
+        FileRole.BASE if name.startswith("base") else FileRole.DELTA if name.startswith("delta") else FileRole.ORIGINAL
+    )
     file = InputFile(name, 0, 0, role, name, 0, low, high, raw="plain" in words)
     facts = FileFacts(name, sum(item.rows for item in stripes), "plain" not in words, stripes, not_copyable=reason)
-    return Source(file, facts, aborted if "stream" in words else ())
+    return SegmentSource(file, facts, aborted if "stream" in words else ())
 
 
 def outcome(case: Case) -> list[str]:

@@ -2,15 +2,18 @@
 
 import pytest
 
-from compactor.roles import patience
+from compactor.roles.worker import metastore_retry
 from tests.metastore.conftest import EVERY, _database, _parameters, postgres  # noqa: F401 - a fixture
 from tests.unit.roles.world import World
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    """A metastore that doesn't answer a running attempt is given up at once: its two minutes are the subject of `test_patience` alone."""
-    monkeypatch.setattr(patience, "AWAY_SECONDS", 0.0)
+    """
+    A metastore that doesn't answer a running attempt is given up at once: its two minutes are the subject of
+    `test_patience` alone.
+    """
+    monkeypatch.setattr(metastore_retry, "AWAY_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -15,18 +15,26 @@ class DeadStore:
         self.before = lambda: None
         world.root(STORE)
         storage = Services.storage
-        monkeypatch.setattr(Services, "storage", lambda services, location: self if location.startswith(STORE) else storage(services, location))
+        monkeypatch.setattr(
+            Services,
+            "storage",
+            lambda services, location: self if location.startswith(STORE) else storage(services, location),
+        )
 
     def holds(self, *tables) -> None:
         """The catalog says that these tables lie there."""
         sds = self._world.database.schema.sds
         for table in tables:
-            self._world.hive.change(sds.update().where(sds.c.location.like(f"%{table.location}")).values(location=f"{STORE}/{table.name}"))
+            self._world.hive.change(
+                sds.update().where(sds.c.location.like(f"%{table.location}")).values(location=f"{STORE}/{table.name}")
+            )
 
     def gives(self, table) -> None:
         """The catalog says that it lies where it was made."""
         sds = self._world.database.schema.sds
-        self._world.hive.change(sds.update().where(sds.c.location == f"{STORE}/{table.name}").values(location=str(table.location)))
+        self._world.hive.change(
+            sds.update().where(sds.c.location == f"{STORE}/{table.name}").values(location=str(table.location))
+        )
 
     def names(self) -> list[str]:
         """Of the tables that were asked about."""

@@ -1,9 +1,12 @@
-"""The queue beside Hive's own TxnHandler, 3.1.3's and 4.0.1's: what is left to its workers, who waits for whom, and what of its entries is ours."""
+"""
+The queue beside Hive's own TxnHandler, 3.1.3's and 4.0.1's: what is left to its workers, who waits for whom, and what
+of its entries is ours.
+"""
 
 import pytest
 from sqlalchemy import delete, select
 
-from compactor.cli.queue import history_record
+from compactor.cli.commands.queue import history_record
 from compactor.demo.rows import CatalogRows
 from compactor.metastore.model import QueueState
 from tests.metastore.conftest import _database, _real, parties  # noqa: F401 - a fixture
@@ -38,7 +41,10 @@ def asked(world, kind="MAJOR", name="t"):
 
 
 def test_a_rebalance_is_left_to_hives_workers(beside_4):
-    """We neither claim nor refuse it, and go on with what is behind it; Hive's findNextToCompact finds it as it was asked for."""
+    """
+    We neither claim nor refuse it, and go on with what is behind it; Hive's findNextToCompact finds it as it was asked
+    for.
+    """
     world = beside_4
     for name in ("t", "u"):
         world.table(name, rows=3)
@@ -54,7 +60,10 @@ def test_a_rebalance_is_left_to_hives_workers(beside_4):
 
 
 def test_an_insert_overwrite_of_hive_3_does_not_end_an_entry(beside_3):
-    """Its lock is exclusive there: the entry waits however often it is tried, its failures don't add up, and the Initiator isn't kept away."""
+    """
+    Its lock is exclusive there: the entry waits however often it is tried, its failures don't add up, and the Initiator
+    isn't kept away.
+    """
     world = beside_3
     world.table(rows=12)
     world.settle_time()
@@ -72,7 +81,10 @@ def test_an_insert_overwrite_of_hive_3_does_not_end_an_entry(beside_3):
 
 
 def test_an_insert_overwrite_of_hive_3_waits_for_no_compaction(beside_3):
-    """It asks for its lock while we work: Hive answers WAITING; we give way within seconds, and Hive's checkLock gives it the lock."""
+    """
+    It asks for its lock while we work: Hive answers WAITING; we give way within seconds, and Hive's checkLock gives it
+    the lock.
+    """
     world = beside_3
     table = world.table(rows=4)
     before = world.names(table.location)
@@ -108,7 +120,8 @@ def drop_partition(world, name):
 @pytest.mark.parametrize("what", ["partition", "table"])
 def test_what_was_dropped_waits_only_for_who_could_have_seen_it(beside_4, what):
     """
-    A reader that began before the soft drop holds it back, one that came later, with a lock on the table as a whole, doesn't.
+    A reader that began before the soft drop holds it back, one that came later, with a lock on the table as a whole,
+    doesn't.
 
     As Hive does it: the catalog, then submitForCleanup in the drop's own transaction, then its commit.
     """
@@ -121,7 +134,13 @@ def test_what_was_dropped_waits_only_for_who_could_have_seen_it(beside_4, what):
     world.real.ask(early, world.real.component("db.t"))
     drop = world.real.begin(kind=5)
     place = table.location / "p=1" if what == "partition" else table.location
-    request = {"dbname": "db", "tablename": "t", "type": "MAJOR", "runas": "hive", "properties": {"location": f"file:{place}", "ifPurge": "true"}}
+    request = {
+        "dbname": "db",
+        "tablename": "t",
+        "type": "MAJOR",
+        "runas": "hive",
+        "properties": {"location": f"file:{place}", "ifPurge": "true"},
+    }
     request |= {"partitionname": "p=1"} if what == "partition" else {}
     if what == "partition":
         drop_partition(world, "p=1")

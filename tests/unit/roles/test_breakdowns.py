@@ -1,4 +1,7 @@
-"""Breakdowns: an entry that takes its worker's process with it, or breaks down each time, is set aside, whichever daemons try it; its neighbours aren't."""
+"""
+Breakdowns: an entry that takes its worker's process with it, or breaks down each time, is set aside, whichever daemons
+try it; its neighbours aren't.
+"""
 
 import json
 from dataclasses import replace
@@ -6,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from compactor.coordination import Alone
-from compactor.engine.submit import BrokenDownError, SessionEndedError
 from compactor.errors import CompactorError, RetryableError
 from compactor.metastore.model import Entity, QueueState
-from compactor.roles.breakdowns import ATTEMPTS, KEY, Breakdowns, GivenUpError, SuspectWaitsError
+from compactor.roles.housekeeper.recovery import Recovery
 from compactor.roles.identity import Identity
-from compactor.roles.recovery import Recovery
+from compactor.roles.worker.failures import ATTEMPTS, KEY, Failures, GivenUpError, SuspectWaitsError
+from compactor.spark.submitter import BrokenDownError, SessionEndedError
 
 
 class Away(Alone):
@@ -90,7 +93,9 @@ def test_twice_is_not_enough(world, coordinator):
 
 
 def test_who_leaves_in_order_is_not_counted(world, coordinator):
-    """A daemon that drained and had to leave a claim behind, since something couldn't be reached: no fault of the entry's."""
+    """
+    A daemon that drained and had to leave a claim behind, since something couldn't be reached: no fault of the entry's.
+    """
     world.table(rows=4, insert_only=True)
     world.settle_time()
     world.enqueue(Entity("db", "t"))
@@ -118,7 +123,10 @@ def test_breakdowns_outlive_the_process(world, coordinator):
 
 
 def test_one_suspect_at_a_time(world, coordinator):
-    """Two entries whose worker ended: while a process works on one it gives the other back, and leaves it alone for a while; others are claimed meanwhile."""
+    """
+    Two entries whose worker ended: while a process works on one it gives the other back, and leaves it alone for a
+    while; others are claimed meanwhile.
+    """
     for name in ("a", "b", "c"):
         world.table(name, rows=4, insert_only=True)
         world.enqueue(Entity("db", name))
@@ -134,7 +142,10 @@ def test_one_suspect_at_a_time(world, coordinator):
 
     world.submitter.before = meanwhile
     assert "db.a: published" in first.run_once()
-    assert "db.b: given back: its worker or Spark's session ended before, as that of compaction 1 did, which is tried first" in said[0]
+    assert (
+        "db.b: given back: its worker or Spark's session ended before, as that of compaction 1 did, which is tried first"
+        in said[0]
+    )
     assert "db.c: published" in said[1]
     assert said[2].startswith("waiting: compaction 2 of db.b waits: ")
     assert world.services.setbacks.trouble() is None
@@ -144,13 +155,17 @@ def test_one_suspect_at_a_time(world, coordinator):
 
 
 def test_a_claim_counts_once_and_what_left_the_queue_is_forgotten(world):
-    """However often, and by whomever, a claim is counted; entries that ended are dropped; fields of a newer version stay."""
+    """
+    However often, and by whomever, a claim is counted; entries that ended are dropped; fields of a newer version stay.
+    """
     coordinator = Alone()
-    coordinator.write(KEY, {"entries": {"77": {"x@1": {"died": True, "why": "long ago"}}, "odd": 3}, "newer": [1]}, None)
+    coordinator.write(
+        KEY, {"entries": {"77": {"x@1": {"died": True, "why": "long ago"}}, "odd": 3}, "newer": [1]}, None
+    )
     world.table(rows=4, insert_only=True)
     world.enqueue(Entity("db", "t"))
     entry = world.services.queue.claim("compactor-a-1", "1")
-    counting = [Breakdowns(lambda: coordinator, lambda number: number == entry.id) for _ in range(2)]
+    counting = [Failures(lambda: coordinator, lambda number: number == entry.id) for _ in range(2)]
     for one in (*counting, *counting):
         one.count(entry, "its worker\nended", died=True)
     assert counting[0].times(entry) == 1
@@ -162,9 +177,12 @@ def test_a_claim_counts_once_and_what_left_the_queue_is_forgotten(world):
 
 
 def test_it_stays_small(world):
-    """A cluster on which everything breaks down: what is stored fits into ZooKeeper's limit of 1 MB, and the newest is in it."""
+    """
+    A cluster on which everything breaks down: what is stored fits into ZooKeeper's limit of 1 MB, and the newest is in
+    it.
+    """
     coordinator = Alone()
-    counting = Breakdowns(lambda: coordinator, lambda _: True)
+    counting = Failures(lambda: coordinator, lambda _: True)
     world.table(rows=4, insert_only=True)
     world.enqueue(Entity("db", "t"))
     entry = world.services.queue.claim("compactor-" + "h" * 64 + "-1", "1")
@@ -181,7 +199,7 @@ def test_without_control_state_nothing_is_counted(world):
     world.table(rows=4, insert_only=True)
     world.enqueue(Entity("db", "t"))
     entry = world.services.queue.claim("compactor-a-1", "1")
-    counting = Breakdowns(Away, lambda _: True)
+    counting = Failures(Away, lambda _: True)
     counting.count(entry, "x", died=True)
     assert counting.times(entry) == 0
     with counting.watched(entry):
@@ -189,9 +207,12 @@ def test_without_control_state_nothing_is_counted(world):
 
 
 def test_what_could_not_be_stored_is_stored_later(world):
-    """As at a daemon's start: claims of the dead are given back before ZooKeeper is reached. Asked about the entry, it is counted first, and once."""
+    """
+    As at a daemon's start: claims of the dead are given back before ZooKeeper is reached. Asked about the entry, it is
+    counted first, and once.
+    """
     coordinator, answering = Alone(), []
-    counting = Breakdowns(lambda: coordinator if answering else Away(), lambda _: True)
+    counting = Failures(lambda: coordinator if answering else Away(), lambda _: True)
     world.table(rows=4, insert_only=True)
     world.enqueue(Entity("db", "t"))
     entry = world.services.queue.claim("compactor-a-1", "1")
@@ -207,7 +228,7 @@ def test_what_could_not_be_stored_is_stored_later(world):
 def test_the_place_of_a_suspect_is_free_again(world):
     """Also when the work raised; given up entries never take it."""
     coordinator = Alone()
-    counting = Breakdowns(lambda: coordinator, lambda _: True)
+    counting = Failures(lambda: coordinator, lambda _: True)
     for name in ("a", "b"):
         world.table(name, rows=4, insert_only=True)
         world.enqueue(Entity("db", name))
@@ -230,7 +251,9 @@ TOGETHER = SessionEndedError("Spark's session ended while it ran, with 2 more in
 
 
 def ending_the_session(world, *poison):
-    """Jobs of these tables end the session in which others run, too, each time; those of other tables are with them once."""
+    """
+    Jobs of these tables end the session in which others run, too, each time; those of other tables are with them once.
+    """
     ended = set()
 
     def job_runs(job):
@@ -243,7 +266,10 @@ def ending_the_session(world, *poison):
 
 
 def test_the_end_of_a_shared_session_fails_the_one_that_ends_it_and_no_other(world, coordinator):
-    """Three in it when it ends: none is counted, all are suspects and tried one at a time. The one that ends it again and again is found, the others are compacted."""
+    """
+    Three in it when it ends: none is counted, all are suspects and tried one at a time. The one that ends it again and
+    again is found, the others are compacted.
+    """
     for name in ("a", "b", "poison"):
         world.table(name, rows=4, insert_only=True)
         world.enqueue(Entity("db", name))
@@ -258,7 +284,9 @@ def test_the_end_of_a_shared_session_fails_the_one_that_ends_it_and_no_other(wor
         if not world.services.queue.entries(QueueState.INITIATED):
             break
     assert sum("given back: Spark's session ended" in sentence for sentence in said) == 3 + ATTEMPTS - 1
-    assert [sentence.partition(": ")[2][:9] for sentence in said if "db.a" in sentence or "db.b" in sentence].count("published") == 2
+    assert [sentence.partition(": ")[2][:9] for sentence in said if "db.a" in sentence or "db.b" in sentence].count(
+        "published"
+    ) == 2
     assert world.ended() == [("failed", "Spark's session ended while it ran, with 2 more in it (3 times in a row)")]
     world.assert_rows()
 
@@ -286,7 +314,7 @@ def test_suspects_of_a_session_are_known_to_other_processes(world, coordinator):
     world.table(rows=4, insert_only=True)
     world.enqueue(Entity("db", "t"))
     entry = world.services.queue.claim("compactor-a-1", "1")
-    here, elsewhere = (Breakdowns(lambda: coordinator, lambda number: number == entry.id) for _ in range(2))
+    here, elsewhere = (Failures(lambda: coordinator, lambda number: number == entry.id) for _ in range(2))
     here.suspect(replace(entry, id=77), "x")
     here.suspect(entry, "Spark's\nsession ended")
     assert coordinator.read(KEY).data == {"suspects": {str(entry.id): "Spark's session ended"}}

@@ -1,15 +1,18 @@
-"""A compaction that somebody wants stopped, and one whose entry was taken away: its worker notices within seconds, and undoes."""
+"""
+A compaction that somebody wants stopped, and one whose entry was taken away: its worker notices within seconds, and
+undoes.
+"""
 
 import threading
 
 import pytest
 
 from compactor.errors import OwnershipLostError
+from compactor.metastore.compaction_queue.queue import asked_to_stop
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.queue import asked_to_stop
-from compactor.roles import lookout as lookout_module
-from compactor.roles.lookout import Lookout
-from compactor.roles.recovery import Recovery
+from compactor.roles.housekeeper.recovery import Recovery
+from compactor.roles.worker import monitor as lookout_module
+from compactor.roles.worker.monitor import Monitor
 from tests.compacting import NothingRuns
 from tests.unit.roles.world import Inline
 
@@ -79,7 +82,10 @@ def test_an_entry_that_is_anothers_stops_its_worker_at_once(world):
 
 
 def test_on_hive_3_a_statement_that_waits_for_our_lock_comes_first(world_3):
-    """An INSERT OVERWRITE takes it exclusively there, and Hive's own compactions hold none: the entry goes back, says what it waits for, and fails never."""
+    """
+    An INSERT OVERWRITE takes it exclusively there, and Hive's own compactions hold none: the entry goes back, says what
+    it waits for, and fails never.
+    """
     world = world_3
     table, number = enqueued(world)
     before = world.names(table.location)
@@ -150,7 +156,9 @@ def test_the_application_is_noted_with_the_entry(world):
 
 
 def test_a_wish_outlives_the_worker_that_was_asked(any_world):
-    """It died before it could stop: whoever takes the entry next does. Noting an application doesn't wipe the wish out."""
+    """
+    It died before it could stop: whoever takes the entry next does. Noting an application doesn't wipe the wish out.
+    """
     world = any_world
     enqueued(world)
     queue = world.services.queue
@@ -197,7 +205,7 @@ def test_a_lookout_that_cannot_look_looks_again(world):
         assert isinstance(error, OwnershipLostError)
         told.set()
 
-    lookout = Lookout(world.services.queue, entry, application, lambda: None, lost)
+    lookout = Monitor(world.services.queue, entry, application, lambda: None, lost)
     lookout.start()
     wait = threading.Event()
     while len(calls) < 3:
@@ -219,7 +227,9 @@ class Left(Inline):
 
 
 def test_what_a_dead_worker_had_running_is_ended_after_the_fence(world):
-    """By the keys of its staging directories and the application that was noted; the staging directories are gone by then."""
+    """
+    By the keys of its staging directories and the application that was noted; the staging directories are gone by then.
+    """
     table, _ = enqueued(world)
     world.services.submitter = submitter = Left()
     entry = world.services.queue.claim(WORKER, "1")

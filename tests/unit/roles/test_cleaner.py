@@ -1,4 +1,6 @@
-"""Cleaner: what was replaced goes, what can't be explained stays, and whatever breaks halfway is finished or put back."""
+"""
+Cleaner: what was replaced goes, what can't be explained stays, and whatever breaks halfway is finished or put back.
+"""
 
 from contextlib import suppress
 
@@ -8,9 +10,9 @@ from sqlalchemy import delete, update
 from compactor.demo.rows import CatalogRows
 from compactor.errors import OwnershipLostError, UnreachableError
 from compactor.roles import steps
-from compactor.roles.cleaner import RENAME_SECONDS, Cleaner
-from compactor.roles.cleaner_turns import CYCLE_SECONDS
-from compactor.roles.leadership import Held
+from compactor.roles.cleaner.cleaner import RENAME_SECONDS, Cleaner
+from compactor.roles.cleaner.schedule import CYCLE_SECONDS
+from compactor.roles.leadership import HeldLeadership
 from tests.unit.roles.tables import bases, compacted, hidden, visible
 
 
@@ -19,7 +21,10 @@ def outcomes(world, name):
 
 
 def test_what_was_replaced_is_removed(any_world):
-    """Only the base is left; the entry succeeded; the steps come in order; what the metastore kept about the writes is forgotten."""
+    """
+    Only the base is left; the entry succeeded; the steps come in order; what the metastore kept about the writes is
+    forgotten.
+    """
     world = any_world
     table = compacted(world)
     world.passed.clear()
@@ -31,11 +36,16 @@ def test_what_was_replaced_is_removed(any_world):
     assert world.passed == list(steps.CLEANER_STEPS)
     assert world.hive.rows(world.database.schema.completed_txn_components, "ctc_writeid") == []
     world.assert_rows()
-    assert world.services.metrics.registry.get_sample_value("compactor_cleaned_directories_total", {"kind": "delta"}) == 4
+    assert (
+        world.services.metrics.registry.get_sample_value("compactor_cleaned_directories_total", {"kind": "delta"}) == 4
+    )
 
 
 def test_a_backlog_is_cleaned_in_cycles_that_end(world):
-    """A cycle of hours would look like a thread that is stuck; the next one goes on behind the last entry, so that a store that is away holds up nobody for long."""
+    """
+    A cycle of hours would look like a thread that is stuck; the next one goes on behind the last entry, so that a store
+    that is away holds up nobody for long.
+    """
     world.configure(cleaner={"threads": 1})
     for name in ("t", "u", "v"):
         compacted(world, name=name)
@@ -99,22 +109,31 @@ def test_no_cleanup_leaves_everything(world):
 
 
 def test_a_table_that_became_a_source_of_replication_keeps_its_files(world):
-    """Files would have to go to Hive's change management, and there is no root of one: what was compacted before ends refused, and nothing is compacted again."""
+    """
+    Files would have to go to Hive's change management, and there is no root of one: what was compacted before ends
+    refused, and nothing is compacted again.
+    """
     table = compacted(world)
     _replicate(world)
     assert world.clean() == "ended 1 without cleaning"
     assert len(visible(table)) == 5
-    assert world.ended()[0][1].endswith("can't be handed to Hive's change management: hdfs.change_management_root isn't set")
+    assert world.ended()[0][1].endswith(
+        "can't be handed to Hive's change management: hdfs.change_management_root isn't set"
+    )
 
 
 def test_a_source_of_replication_without_root_is_never_queued(world):
-    """The Initiator says why, cycle after cycle, and a Worker that gets an entry from Hive refuses it before any work."""
+    """
+    The Initiator says why, cycle after cycle, and a Worker that gets an entry from Hive refuses it before any work.
+    """
     world.configure(initiator={"thresholds": {"delta_count": 3}})
     table = world.table(rows=4, insert_only=True)
     _replicate(world)
     for _ in range(3):
         world.settle_time()
-        assert world.initiator().run_once().startswith(("queued 0 of 1 candidates", "full scan: queued 0 of 1 candidates"))
+        assert (
+            world.initiator().run_once().startswith(("queued 0 of 1 candidates", "full scan: queued 0 of 1 candidates"))
+        )
     assert world.states() == world.ended() == []
     world.compact(table)
     ((state, message),) = world.ended()
@@ -126,7 +145,9 @@ def test_a_source_of_replication_without_root_is_never_queued(world):
 def _replicate(world):
     schema = world.database.schema
     ((number,),) = world.hive.rows(schema.dbs, "db_id", where=schema.dbs.c.name == "db")
-    world.hive.change(schema.database_params.insert().values(db_id=number, param_key="repl.source.for", param_value="policy"))
+    world.hive.change(
+        schema.database_params.insert().values(db_id=number, param_key="repl.source.for", param_value="policy")
+    )
 
 
 def test_a_dropped_table_needs_no_cleaning(any_world):
@@ -136,7 +157,10 @@ def test_a_dropped_table_needs_no_cleaning(any_world):
     CatalogRows(world.database).drop_table(table)
     world.settle_time()
     cleaner = Cleaner(world.services, clock=world.clock)
-    assert cleaner.run_once() == "1 wait: db.t (compaction 1): isn't in the catalog; taken for dropped in 5 min, unless it is being renamed"
+    assert (
+        cleaner.run_once()
+        == "1 wait: db.t (compaction 1): isn't in the catalog; taken for dropped in 5 min, unless it is being renamed"
+    )
     world.clock.forward(RENAME_SECONDS)
     assert cleaner.run_once().startswith("cleaned 1 entries, 0 directories")
     assert len(visible(table)) == 5
@@ -144,7 +168,10 @@ def test_a_dropped_table_needs_no_cleaning(any_world):
 
 
 def test_a_partition_that_is_being_renamed_is_cleaned_under_its_new_name(any_world):
-    """Hive 4 commits the rename in the queue first, Hive 3.1 in the catalog: in between the entry's partition isn't in the catalog, but wasn't dropped."""
+    """
+    Hive 4 commits the rename in the queue first, Hive 3.1 in the catalog: in between the entry's partition isn't in the
+    catalog, but wasn't dropped.
+    """
     world, (old, new) = any_world, ("p=1", "p=2")
     table = world.table(rows=0, partition_keys=[("p", "int")])
     for number in range(4):
@@ -193,7 +220,9 @@ def test_two_entries_of_one_partition_are_cleaned_in_order(any_world):
 
 
 def test_what_cannot_be_explained_is_not_deleted(world):
-    """A directory in the way of understanding: nothing is removed, the entry is tried again later and given up at last."""
+    """
+    A directory in the way of understanding: nothing is removed, the entry is tried again later and given up at last.
+    """
     table = compacted(world)
     (table.location / "delta_what").mkdir()
     world.configure(cleaner={"retry_attempts": 1, "retry_seconds": 0.001})
@@ -242,7 +271,9 @@ def test_a_change_during_the_removal_puts_everything_back(world):
 
 
 def test_a_compaction_that_begins_meanwhile_puts_everything_back_on_hive_3(world_3):
-    """Its result could be in the listing by which it was decided what goes: the files come back, and go when it has ended."""
+    """
+    Its result could be in the listing by which it was decided what goes: the files come back, and go when it has ended.
+    """
     world = world_3
     table = compacted(world)
     before = visible(table)
@@ -279,7 +310,7 @@ def test_who_is_not_the_cleaner_any_more_deletes_nothing(world, monkeypatch, ste
     def check(self) -> None:
         raise OwnershipLostError("another daemon leads")
 
-    world.at_step[step] = lambda: monkeypatch.setattr(Held, "check", check)
+    world.at_step[step] = lambda: monkeypatch.setattr(HeldLeadership, "check", check)
     with suppress(OwnershipLostError):
         world.clean()
     assert visible(table) == before
@@ -288,7 +319,16 @@ def test_who_is_not_the_cleaner_any_more_deletes_nothing(world, monkeypatch, ste
     assert steps.CLEANER_DELETED not in world.passed
 
 
-@pytest.mark.parametrize("step", [steps.CLEANER_SELECTED, steps.CLEANER_LISTED, steps.CLEANER_TRASHED, steps.CLEANER_COMPARED, steps.CLEANER_DELETED])
+@pytest.mark.parametrize(
+    "step",
+    [
+        steps.CLEANER_SELECTED,
+        steps.CLEANER_LISTED,
+        steps.CLEANER_TRASHED,
+        steps.CLEANER_COMPARED,
+        steps.CLEANER_DELETED,
+    ],
+)
 def test_a_cleaner_that_breaks_at_any_step_is_followed_by_one_that_finishes(any_world, step):
     """Whatever it left, the next cycle converges to the same end."""
     world = any_world
@@ -303,7 +343,10 @@ def test_a_cleaner_that_breaks_at_any_step_is_followed_by_one_that_finishes(any_
 
 
 def test_staging_of_an_attempt_that_is_over_goes_first(world):
-    """A directory of an entry that nobody works on is no longer a source for anybody's rename; one that is being worked on stays."""
+    """
+    A directory of an entry that nobody works on is no longer a source for anybody's rename; one that is being worked on
+    stays.
+    """
     table = compacted(world)
     busy = world.hive.queued("db.t", state="w", worker_id="x", start=1)
     for name in (".compactor-1-abc", ".compactor-99-abc", f".compactor-{busy}-abc"):

@@ -4,12 +4,15 @@ import pytest
 from sqlalchemy import update
 
 from compactor.roles import steps
-from compactor.roles.cleaner import RENAME_SECONDS, Cleaner
+from compactor.roles.cleaner.cleaner import RENAME_SECONDS, Cleaner
 from tests.unit.roles.tables import bases, compacted, visible
 
 
 def test_aborted_directories_go_with_the_compaction(any_world):
-    """An aborted write below what a compaction covers: its directory and its row are gone after cleaning; the rows stay as they were."""
+    """
+    An aborted write below what a compaction covers: its directory and its row are gone after cleaning; the rows stay as
+    they were.
+    """
     world = any_world
     table = world.table(rows=2, insert_only=True)
     world.aborted_insert(table, [(9, "never")])
@@ -53,7 +56,10 @@ def test_many_aborted_writes_are_cleaned_without_a_compaction(any_world):
 
 
 def test_aborted_writes_wait_for_those_who_may_be_listing(any_world):
-    """Readers see nothing of them; but one that lists while a directory goes may take all for empty. A lock holds them up, for ten minutes at most."""
+    """
+    Readers see nothing of them; but one that lists while a directory goes may take all for empty. A lock holds them up,
+    for ten minutes at most.
+    """
     world = any_world
     table = world.table(rows=1, insert_only=True)
     world.aborted_insert(table, [(1, "never")])
@@ -72,7 +78,10 @@ def test_aborted_writes_wait_for_those_who_may_be_listing(any_world):
 
 
 def test_aborted_writes_are_put_back_for_those_who_may_be_listing(any_world):
-    """Whoever took a lock between the look and the deletion may have listed before the move. That is no failure: as soon as there is no lock it is tried again."""
+    """
+    Whoever took a lock between the look and the deletion may have listed before the move. That is no failure: as soon
+    as there is no lock it is tried again.
+    """
     world = any_world
     table = world.table(rows=1, insert_only=True)
     world.aborted_insert(table, [(1, "never")])
@@ -192,7 +201,10 @@ def test_an_aborted_dynamic_insert_is_looked_for_in_every_partition(world):
 
 
 def test_leftovers_of_an_aborted_compaction_go(world):
-    """A published result whose transaction was rolled back, and the row that marked it, are removed like an aborted write's."""
+    """
+    A published result whose transaction was rolled back, and the row that marked it, are removed like an aborted
+    write's.
+    """
     table = world.table(rows=2, insert_only=True)
     txn = world.hive.begin(kind=3, age=50_000_000)
     world.hive.touch(txn, "db.t", operation="c", write_id=2)
@@ -208,7 +220,10 @@ def test_leftovers_of_an_aborted_compaction_go(world):
 
 @pytest.mark.parametrize("keys", [None, [("p", "int")]])
 def test_a_file_system_that_is_not_mounted_is_no_empty_table(any_world, keys):
-    """Not even the directory above is there: nothing is known about what lies in it, so nothing is marked cleaned or forgotten; later it is."""
+    """
+    Not even the directory above is there: nothing is known about what lies in it, so nothing is marked cleaned or
+    forgotten; later it is.
+    """
     world = any_world
     table = world.table(rows=0, insert_only=True, partition_keys=keys or [])
     partition = ("1",) if keys else None
@@ -240,7 +255,10 @@ def aborted_compaction(world, table, covered):
 
 
 def test_an_aborted_compaction_that_began_after_an_open_writer_stays_known(world):
-    """An open writer keeps its result from being judged, so it stays; the row that marks it must stay too, or half a base would count as committed."""
+    """
+    An open writer keeps its result from being judged, so it stays; the row that marks it must stay too, or half a base
+    would count as committed.
+    """
     table = world.table(rows=2, insert_only=True)
     writer = world.hive.begin(age=60_000_000)
     world.hive.touch(writer, "db.t")
@@ -256,7 +274,10 @@ def test_an_aborted_compaction_that_began_after_an_open_writer_stays_known(world
 
 
 def test_an_aborted_compaction_after_the_commit_stays_known_when_an_earlier_one_is_cleaned(world):
-    """Cleaning an entry doesn't judge what later compactions left, and so must not forget that one of them was rolled back."""
+    """
+    Cleaning an entry doesn't judge what later compactions left, and so must not forget that one of them was rolled
+    back.
+    """
     table = compacted(world)
     txn, base = aborted_compaction(world, table, 4)
     age = world.database.schema.txns
@@ -267,7 +288,10 @@ def test_an_aborted_compaction_after_the_commit_stays_known_when_an_earlier_one_
 
 
 def test_an_aborted_insert_into_a_dropped_partition_stays_known(any_world):
-    """The partition was compacted and dropped; then an insert into it failed and left a directory: the old entry's end doesn't make that one's rows committed."""
+    """
+    The partition was compacted and dropped; then an insert into it failed and left a directory: the old entry's end
+    doesn't make that one's rows committed.
+    """
     world = any_world
     table = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
     world.aborted_insert(table, [(2, "never")], ("3",))
@@ -283,7 +307,10 @@ def test_an_aborted_insert_into_a_dropped_partition_stays_known(any_world):
 
 @pytest.mark.parametrize("method", ["aborts", "table"])
 def test_an_aborted_write_to_a_table_created_meanwhile_stays_known(any_world, monkeypatch, method):
-    """The table was gone when it was looked for; after a long pause there is one of that name, with an aborted write of its own."""
+    """
+    The table was gone when it was looked for; after a long pause there is one of that name, with an aborted write of
+    its own.
+    """
     world = any_world
     world.hive.fail_write(age=50_000_000)
     if method == "table":
@@ -299,7 +326,10 @@ def test_an_aborted_write_to_a_table_created_meanwhile_stays_known(any_world, mo
 
 
 def test_an_aborted_write_to_a_table_re_created_during_the_cleaning_stays_known(any_world):
-    """Write ids begin again with a new table: what was known when the directories were judged is forgotten, and nothing that came later."""
+    """
+    Write ids begin again with a new table: what was known when the directories were judged is forgotten, and nothing
+    that came later.
+    """
     world = any_world
     world.table(rows=4, insert_only=True)
     world.hive.fail_write(age=50_000_000)
@@ -318,7 +348,10 @@ def test_an_aborted_write_to_a_table_re_created_during_the_cleaning_stays_known(
 
 @pytest.mark.parametrize("by", ["entry", "group"])
 def test_an_aborted_writer_that_still_writes_stays_known(any_world, by):
-    """It was only asleep: its directory is there again right after it was removed, and as long as that is so its rows must count as aborted."""
+    """
+    It was only asleep: its directory is there again right after it was removed, and as long as that is so its rows must
+    count as aborted.
+    """
     world = any_world
     table = world.table(rows=3, insert_only=True)
     world.aborted_insert(table, [(9, "never")])
@@ -352,7 +385,10 @@ def test_a_failed_abort_cleaning_is_put_off(world):
 
 @pytest.mark.parametrize("together", ["1 2 3", "12 3", "123"])
 def test_nothing_waits_for_what_was_forgotten(world, together):
-    """Rows of aborted writes among committed ones in three partitions, compacted one after the other: at the end no entry is left that nobody would come to."""
+    """
+    Rows of aborted writes among committed ones in three partitions, compacted one after the other: at the end no entry
+    is left that nobody would come to.
+    """
     world.configure(initiator={"thresholds": {"aborted_count": 0}})
     table = world.table(rows=0, partition_keys=[("p", "int")])
     for partition in "123":

@@ -1,4 +1,7 @@
-"""Cleaner and aborted rows among committed ones: which ids are aborted stays known for as long as somebody may come upon their rows."""
+"""
+Cleaner and aborted rows among committed ones: which ids are aborted stays known for as long as somebody may come upon
+their rows.
+"""
 
 import pytest
 from sqlalchemy import delete
@@ -8,7 +11,10 @@ from tests.unit.roles.tables import visible
 
 
 def test_aborted_writes_among_committed_ones_stay_known(any_world):
-    """A streaming delta with one aborted transaction: the directory stays, and so does the row that says which is aborted; it isn't tried every cycle."""
+    """
+    A streaming delta with one aborted transaction: the directory stays, and so does the row that says which is aborted;
+    it isn't tried every cycle.
+    """
     world = any_world
     table = world.table(rows=0)
     batch = world.warehouse.stream(table, [[(1, "a")], [(2, "b")], [(3, "c")]])
@@ -25,7 +31,10 @@ def test_aborted_writes_among_committed_ones_stay_known(any_world):
 
 
 def test_aborted_writes_beside_an_open_one_stay_known(any_world):
-    """A streaming delta whose last transaction is still open is no part of what is judged: the aborted one before it is remembered, even so."""
+    """
+    A streaming delta whose last transaction is still open is no part of what is judged: the aborted one before it is
+    remembered, even so.
+    """
     world = any_world
     table = world.table(rows=0)
     batch = world.warehouse.stream(table, [[(1, "a")], [(2, "ABORTED")], [(3, "c")]])
@@ -41,7 +50,10 @@ def test_aborted_writes_beside_an_open_one_stay_known(any_world):
 
 
 def stream_then_minor(world):
-    """Two inserts, a stream whose second transaction was rolled back, and a minor compaction over all: ids 1 to 4, of which 4 is aborted."""
+    """
+    Two inserts, a stream whose second transaction was rolled back, and a minor compaction over all: ids 1 to 4, of
+    which 4 is aborted.
+    """
     table = world.table(rows=2)
     batch = world.warehouse.stream(table, [[(10, "a")], [(11, "ABORTED")]])
     batch.finish(0, commit=True)
@@ -68,7 +80,10 @@ def insert_and_forget(world, table):
 
 @pytest.mark.parametrize("by", ["entry", "group"])
 def test_aborted_rows_that_a_merge_compaction_kept_stay_aborted(world, by):
-    """Hive's merge compaction leaves them in its result: the id stays known until a major compaction has taken them out, whichever cleaning comes by."""
+    """
+    Hive's merge compaction leaves them in its result: the id stays known until a major compaction has taken them out,
+    whichever cleaning comes by.
+    """
     table, result, inputs = stream_then_minor(world)
     for path in result.iterdir():
         path.unlink()
@@ -82,7 +97,9 @@ def test_aborted_rows_that_a_merge_compaction_kept_stay_aborted(world, by):
     world.assert_rows()
     world.compact(table)
     world.configure(initiator={"thresholds": {"aborted_count": 0}})
-    world.hive.change(delete(world.database.schema.compaction_queue).where(world.database.schema.compaction_queue.c.cq_type == "c"))
+    world.hive.change(
+        delete(world.database.schema.compaction_queue).where(world.database.schema.compaction_queue.c.cq_type == "c")
+    )
     world.clean()
     insert_and_forget(world, table)
     world.assert_rows()
@@ -132,7 +149,9 @@ def test_ids_stay_known_where_a_result_cannot_be_read(world):
 
 
 def test_aborted_writes_among_replaced_ones_stay_known_while_they_may_be_read(any_world):
-    """The streaming delta is replaced but not removed: a reader from before may ask only now which of its ids are aborted."""
+    """
+    The streaming delta is replaced but not removed: a reader from before may ask only now which of its ids are aborted.
+    """
     world = any_world
     table = world.table(rows=1)
     batch = world.warehouse.stream(table, [[(1, "a")], [(2, "b")], [(3, "c")]])

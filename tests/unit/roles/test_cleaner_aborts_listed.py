@@ -1,5 +1,6 @@
 """
-The cleaning of aborted writes of a table with many partitions: one listing tells where something is to be done, and only there anything is asked of the store.
+The cleaning of aborted writes of a table with many partitions: one listing tells where something is to be done, and
+only there anything is asked of the store.
 
 What a listing clears is what a sweep of that partition by itself would have cleared; whatever else there is, is swept.
 """
@@ -19,17 +20,20 @@ from compactor.acid.names import METADATA_FILE_CONTENT, parse_dir
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
 from compactor.roles import steps
-from compactor.roles.cleaner import Cleaner
-from compactor.roles.cleaner_turns import CYCLE_SECONDS
+from compactor.roles.cleaner.cleaner import Cleaner
+from compactor.roles.cleaner.partition import Judged, Sweep, clear_listed
+from compactor.roles.cleaner.schedule import CYCLE_SECONDS
+from compactor.roles.cleaner.table_listing import TableListing
 from compactor.roles.services import Services
-from compactor.roles.sweep import Judged, Sweep, clear_listed
-from compactor.roles.table_listing import TableListing
 from compactor.storage.location import join
 from tests.strategies import judged_lists, table_trees
 
 
 class Asked:
-    """What was asked of the store: calls by name, and locations that were listed; `after_listing` is called when the table's directory was listed."""
+    """
+    What was asked of the store: calls by name, and locations that were listed; `after_listing` is called when the
+    table's directory was listed.
+    """
 
     def __init__(self, monkeypatch, table):
         self.calls: Counter[str] = Counter()
@@ -94,8 +98,13 @@ def many(world, table, names):
         (like,) = connection.execute(select(schema.partitions).where(schema.partitions.c.part_name == "p=0")).mappings()
         (where,) = connection.execute(select(schema.sds).where(schema.sds.c.sd_id == like["sd_id"])).mappings()
         numbered = list(enumerate(names, 100_000))
-        connection.execute(insert(schema.sds), [{**where, "sd_id": n, "location": f"file:{table.location}/{name}"} for n, name in numbered])
-        connection.execute(insert(schema.partitions), [{**like, "part_id": n, "sd_id": n, "part_name": name} for n, name in numbered])
+        connection.execute(
+            insert(schema.sds),
+            [{**where, "sd_id": n, "location": f"file:{table.location}/{name}"} for n, name in numbered],
+        )
+        connection.execute(
+            insert(schema.partitions), [{**like, "part_id": n, "sd_id": n, "part_name": name} for n, name in numbered]
+        )
 
     world.database.write(clone)
     for name in names:
@@ -140,7 +149,10 @@ def test_the_cost_is_that_of_what_changed(world, table, monkeypatch):
 
 
 def test_a_failure_puts_all_groups_of_the_table_off_at_once(world, table):
-    """Whatever is aborted in a hundred partitions of a table that can't be cleaned: a few statements, and one line in the log."""
+    """
+    Whatever is aborted in a hundred partitions of a table that can't be cleaned: a few statements, and one line in the
+    log.
+    """
     many(world, table, [f"p={number}" for number in range(3, 103)])
     for number in range(100):
         world.hive.fail_write("db.t", f"p={number}")
@@ -150,7 +162,16 @@ def test_a_failure_puts_all_groups_of_the_table_off_at_once(world, table):
     event.listen(*listen)
     assert "1 failed: db.t" in world.clean()
     event.remove(*listen)
-    assert len([statement for statement in statements if "COMPACTION_QUEUE" in statement.upper() and not statement.upper().startswith("SELECT")]) <= 3
+    assert (
+        len(
+            [
+                statement
+                for statement in statements
+                if "COMPACTION_QUEUE" in statement.upper() and not statement.upper().startswith("SELECT")
+            ]
+        )
+        <= 3
+    )
     assert len(world.hive.rows(world.database.schema.compaction_queue, "cq_id")) == 100
     assert world.clean() == "nothing to clean"
 
@@ -182,7 +203,15 @@ def test_whatever_needs_a_sweep_is_swept(world, table, asked, kind):
     assert "p=1" not in asked.partitions
 
 
-@pytest.mark.parametrize("name", [".hive-staging_hive_2026/-ext-10000/delta_0000006_0000006_0000", "_tmp/delta_what", "-tmp.delta_0000006_0000006_0000", "sub"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".hive-staging_hive_2026/-ext-10000/delta_0000006_0000006_0000",
+        "_tmp/delta_what",
+        "-tmp.delta_0000006_0000006_0000",
+        "sub",
+    ],
+)
 def test_what_is_not_the_tables_needs_no_sweep(world, table, asked, name):
     """Statements stage what they write below hidden names, as a sweep would pass over them."""
     (table.location / "p=0" / name).mkdir(parents=True)
@@ -210,7 +239,10 @@ def test_a_partition_outside_the_tables_directory_is_swept_by_itself(world, tabl
 
 @pytest.mark.parametrize("how", ["another table", "spelling"])
 def test_a_clean_place_that_would_be_refused_is_refused(world, table, how):
-    """Another table lies in the partition's directory, or its location may mean another place: nothing is forgotten, as when it was swept."""
+    """
+    Another table lies in the partition's directory, or its location may mean another place: nothing is forgotten, as
+    when it was swept.
+    """
     if how == "spelling":
         relocate(world, "p=0", table.location / "." / "p=0" / "..")
     else:
@@ -243,7 +275,9 @@ def test_a_slash_at_the_end_of_a_location_makes_no_other_place(world, table, ask
 
 
 def test_partitions_with_a_slash_that_hold_nothing_are_there(world, table):
-    """No listing names them but under the catalog's name, and that they were there is what proves that nothing is left."""
+    """
+    No listing names them but under the catalog's name, and that they were there is what proves that nothing is left.
+    """
     for path in table.location.glob("p=*/*"):
         shutil.rmtree(path)
     for name in ("p=0", "p=1", "p=2"):
@@ -297,7 +331,10 @@ def test_a_cycle_ends_though_each_listing_shows_another_place(world, table, aske
 
 
 def test_a_writer_that_ends_after_the_listing_stays_known(world, table, asked):
-    """Its id wasn't aborted when the visit began, and isn't forgotten with the others, whatever it left in a partition that was listed as clean."""
+    """
+    Its id wasn't aborted when the visit began, and isn't forgotten with the others, whatever it left in a partition
+    that was listed as clean.
+    """
     writer = world.warehouse.begin()
     writer.insert(table, [(7, "never")], ("0",))
     (delta,) = (table.location / "p=0").glob("delta_0000007_0000007*")
@@ -315,14 +352,20 @@ def test_a_writer_that_ends_after_the_listing_stays_known(world, table, asked):
 
 
 def test_a_partition_that_is_renamed_before_its_sweep(world, table, asked):
-    """Listed with aborted files, and missing when it is looked at, for Hive moves it before the catalog says so: nothing is forgotten."""
+    """
+    Listed with aborted files, and missing when it is looked at, for Hive moves it before the catalog says so: nothing
+    is forgotten.
+    """
     asked.after_listing = once(1, lambda: (table.location / "p=2").rename(table.location / "p=9"))
     assert "1 failed: db.t" in world.clean()
     assert known(world) == 1
 
 
 def test_a_partition_that_the_listing_missed_on_its_way(world, table, asked):
-    """It moved while the directory was walked, from what was not yet walked to what was: the next look names it, and it is swept before anything is forgotten."""
+    """
+    It moved while the directory was walked, from what was not yet walked to what was: the next look names it, and it is
+    swept before anything is forgotten.
+    """
     moving = (table.location / "p=2").rename(table.location.parent / "moving")
     asked.after_listing = once(1, lambda: moving.rename(table.location / "p=9"))
     assert world.clean().endswith("forgot 1 aborted writes")
@@ -340,7 +383,10 @@ def test_a_missing_partition_that_is_there_at_the_next_look(world, table, asked)
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_partition_that_moves_to_where_the_listing_cleared_another_one(world, table, asked, told):
-    """The place was cleared as that of the other one, which is elsewhere by now, whether the catalog says so already or not."""
+    """
+    The place was cleared as that of the other one, which is elsewhere by now, whether the catalog says so already or
+    not.
+    """
     names = world.database.schema.partitions.c.part_name
 
     def move():
@@ -358,7 +404,10 @@ def test_a_partition_that_moves_to_where_the_listing_cleared_another_one(world, 
 
 
 def test_a_partition_that_is_moved_into_a_place_that_is_taken_later(world, table, asked):
-    """Missed by the first listing on its way to the place of another one, which moved on: as the place of this one it was never looked at."""
+    """
+    Missed by the first listing on its way to the place of another one, which moved on: as the place of this one it was
+    never looked at.
+    """
     names = world.database.schema.partitions.c.part_name
     moving = (table.location / "p=2").rename(table.location.parent / "moving")
 
@@ -399,7 +448,10 @@ def names_in(location):
     (False, False),
 )
 def test_a_listing_clears_what_a_sweep_would(world, folders, tree, lists, kind):
-    """Nothing is removed there, nothing held, nothing refused; and of what it doesn't clear a sweep has something to do, to look into, or to leave alone by name."""
+    """
+    Nothing is removed there, nothing held, nothing refused; and of what it doesn't clear a sweep has something to do,
+    to look into, or to leave alone by name.
+    """
     facts, fresh = folders
     folder, judged, services, (insert_only, marked) = next(fresh), Judged(*lists), world.services, kind
     folder.mkdir()
@@ -437,8 +489,14 @@ def test_a_listing_clears_what_a_sweep_would(world, folders, tree, lists, kind):
 
 
 def needs_a_look(name, judged):
-    """Ours, or the result of a compaction that covers an aborted id: opened, or judged by what its base's marker says."""
+    """
+    Ours, or the result of a compaction that covers an aborted id: opened, or judged by what its base's marker says.
+    """
     if name.startswith((".compactor-", ".trash-compactor-", ".evidence-compactor-")):
         return True
     parsed = parse_dir(name.split("/")[0])
-    return parsed is not None and bool(judged.write_ids.aborted_within(parsed.max_write_id if parsed.is_base else parsed.min_write_id, parsed.max_write_id))
+    return parsed is not None and bool(
+        judged.write_ids.aborted_within(
+            parsed.max_write_id if parsed.is_base else parsed.min_write_id, parsed.max_write_id
+        )
+    )

@@ -1,4 +1,7 @@
-"""The cleaning of aborted writes that takes more than one cycle: it goes on where it was, and nothing is forgotten before all of it is done."""
+"""
+The cleaning of aborted writes that takes more than one cycle: it goes on where it was, and nothing is forgotten before
+all of it is done.
+"""
 
 import shutil
 from pathlib import Path
@@ -8,14 +11,16 @@ from sqlalchemy import update
 
 from compactor.demo.rows import CatalogRows
 from compactor.roles import steps
-from compactor.roles.cleaner import Cleaner
-from compactor.roles.cleaner_turns import CYCLE_SECONDS
-from compactor.roles.progress import Progress
+from compactor.roles.cleaner.cleaner import Cleaner
+from compactor.roles.cleaner.schedule import CYCLE_SECONDS
+from compactor.roles.cycle import Progress
 
 
 @pytest.fixture
 def table(world):
-    """Four partitions with an aborted write each, under rows that name no partition: Hive's dynamic-partition writes."""
+    """
+    Four partitions with an aborted write each, under rows that name no partition: Hive's dynamic-partition writes.
+    """
     world.configure(cleaner={"threads": 1}, initiator={"thresholds": {"aborted_count": 0}})
     made = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
     for number in range(4):
@@ -68,7 +73,10 @@ def known(world):
 
 
 def test_a_long_sweep_goes_on_where_it_was(world, table, cleaner):
-    """One location in each cycle, none twice; the rows go with the last one, for until then its writes would count as committed."""
+    """
+    One location in each cycle, none twice; the rows go with the last one, for until then its writes would count as
+    committed.
+    """
     for done in (1, 2, 3):
         assert cleaner.run_once().endswith("1 left for the next cycle")
         assert len(aborted(table)) == 4 - done
@@ -138,7 +146,10 @@ def test_a_partition_that_moves_from_elsewhere_to_where_another_one_was_swept(wo
 @pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("bad", ["name", "link"])
 def test_one_place_that_is_refused_keeps_no_other_one_from_being_swept(world, table, cleaner, bad, limited):
-    """Then the table is put off, and nothing is forgotten before that place is swept too; also where it takes several cycles."""
+    """
+    Then the table is put off, and nothing is forgotten before that place is swept too; also where it takes several
+    cycles.
+    """
     culprit = table.location / "p=0" / "delta_what"
     if bad == "name":
         culprit.mkdir()
@@ -169,7 +180,10 @@ def test_a_directory_that_comes_back_is_swept(world, table, cleaner):
 
 
 def test_a_directory_that_vanishes_between_two_cycles(world, table, cleaner):
-    """It was listed, and is missing before its turn came: what was in it may lie where it was looked before, so nothing is forgotten."""
+    """
+    It was listed, and is missing before its turn came: what was in it may lie where it was looked before, so nothing is
+    forgotten.
+    """
     assert "left" in cleaner.run_once()
     (table.location / "p=3").rename(table.location.parent / "moving")
     said = [cleaner.run_once() for _ in range(3)]
@@ -194,7 +208,10 @@ def test_a_directory_elsewhere_that_is_missing(world, table):
 
 @pytest.mark.parametrize("how", ["re-created", "another led"])
 def test_what_was_swept_before_counts_for_nothing(world, table, cleaner, how):
-    """Another table of that name, or another Cleaner between two cycles: every location is looked at anew, and the one that was written to again is swept again."""
+    """
+    Another table of that name, or another Cleaner between two cycles: every location is looked at anew, and the one
+    that was written to again is swept again.
+    """
     kept = world.folder / "kept"
     shutil.copytree(table.location, kept)
     assert "left" in cleaner.run_once()
@@ -230,7 +247,10 @@ def test_a_drain_does_not_wait_for_all_of_it(world, table):
 
 
 def test_every_location_is_progress(world, table):
-    """The loop hears of it from whatever thread: thousands of partitions that take their time aren't one thing that is stuck."""
+    """
+    The loop hears of it from whatever thread: thousands of partitions that take their time aren't one thing that is
+    stuck.
+    """
     told = []
 
     class Told(Progress):

@@ -1,4 +1,7 @@
-"""Cleaner and what was dropped: a directory that Hive left to it goes, unless somebody uses it again or the file system isn't there."""
+"""
+Cleaner and what was dropped: a directory that Hive left to it goes, unless somebody uses it again or the file system
+isn't there.
+"""
 
 import shutil
 
@@ -6,11 +9,12 @@ import pytest
 from sqlalchemy import event, select, update
 
 from compactor.demo.rows import CatalogRows
-from compactor.metastore.database import Database
-from compactor.metastore.places import Places
-from compactor.metastore.properties import encode_properties
-from compactor.metastore.transactions import TxnState
-from compactor.roles import soft_delete, steps
+from compactor.metastore.compaction_queue.properties import encode_properties
+from compactor.metastore.db.database import Database
+from compactor.metastore.locations.places import Places
+from compactor.metastore.txn.transactions import TxnState
+from compactor.roles import steps
+from compactor.roles.cleaner import dropped
 from tests.unit.roles.tables import visible
 from tests.unit.roles.test_places import move_just_now
 from tests.unit.roles.world import World
@@ -23,7 +27,13 @@ def soft_deleted(world, table, partition=None, *, kind="a"):
     world.hive.commit(txn)
     properties = encode_properties({"location": f"file:{location}", "ifPurge": "true"})
     number = world.hive.queued(
-        "db.t" + (f"/{partition}" if partition else ""), state="r", highest_write_id=9, txn_id=txn, next_txn_id=txn, tblproperties=properties, type=kind
+        "db.t" + (f"/{partition}" if partition else ""),
+        state="r",
+        highest_write_id=9,
+        txn_id=txn,
+        next_txn_id=txn,
+        tblproperties=properties,
+        type=kind,
     )
     world.hive.change(update(world.database.schema.compaction_queue).values(cq_commit_time=world.services.now_ms()))
     return number
@@ -96,14 +106,19 @@ def drop_database(world, name):
 @pytest.mark.parametrize("what", ["table", "database"])
 @pytest.mark.parametrize("beside", [True, False])
 def test_a_dropped_table_on_a_file_system_that_is_not_mounted_waits(world, what, beside):
-    """Its directory can't be seen, nor the one above, nor anything that the catalog has near it: the entry waits, says so, and removes it afterwards."""
+    """
+    Its directory can't be seen, nor the one above, nor anything that the catalog has near it: the entry waits, says so,
+    and removes it afterwards.
+    """
     table = world.table(rows=2, insert_only=True)
     if beside:
         world.table("u", rows=1, database="other")
     CatalogRows(world.database).drop_table(table)
     if what == "database":
         drop_database(world, "db")
-        world.configure(warehouse={"roots": [f"file:{world.folder}/warehouse"]})  # its own directory is no root any more
+        world.configure(
+            warehouse={"roots": [f"file:{world.folder}/warehouse"]}
+        )  # its own directory is no root any more
     soft_deleted(world, table)
     world.unmount()
     for _ in range(2):
@@ -126,25 +141,35 @@ def drop_with_everything(world):
 
 @pytest.mark.parametrize("near", ["beside", "around"])
 def test_a_database_that_was_dropped_with_its_tables_needs_no_waiting(world, near):
-    """DROP DATABASE CASCADE took the directory above as well: another database's is seen where it lay, so the file system is there."""
+    """
+    DROP DATABASE CASCADE took the directory above as well: another database's is seen where it lay, so the file system
+    is there.
+    """
     drop_with_everything(world)
     if near == "around":
         dbs = world.database.schema.dbs
-        world.hive.change(update(dbs).where(dbs.c.name == "other").values(db_location_uri=f"file:{world.folder}/warehouse"))
+        world.hive.change(
+            update(dbs).where(dbs.c.name == "other").values(db_location_uri=f"file:{world.folder}/warehouse")
+        )
         if "db_managed_location_uri" in dbs.c:
             world.hive.change(update(dbs).where(dbs.c.name == "other").values(db_managed_location_uri=None))
     assert world.clean().startswith("cleaned 1 entries, 0 directories")
 
 
 def test_a_dropped_partition_whose_parents_were_removed_needs_no_waiting(world):
-    """Hive removes directories between a table and its partitions when they are empty: the table's own tells that the file system is there."""
+    """
+    Hive removes directories between a table and its partitions when they are empty: the table's own tells that the file
+    system is there.
+    """
     table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int"), ("q", "int")])
     soft_deleted(world, table, "p=1/q=1")
     assert world.clean().startswith("cleaned 1 entries, 0 directories")
 
 
 def test_a_re_created_table_is_not_robbed(world):
-    """The entry names the directory that the new table uses: it is cleaned like any other, only what is replaced goes."""
+    """
+    The entry names the directory that the new table uses: it is cleaned like any other, only what is replaced goes.
+    """
     table = world.table(rows=2, insert_only=True)
     soft_deleted(world, table)
     world.clean()
@@ -153,7 +178,10 @@ def test_a_re_created_table_is_not_robbed(world):
 
 
 def test_a_deferred_clean_up_of_a_later_hive_is_one_of_a_dropped_table(world):
-    """DEFERRED_CLEANUP (HIVE-29587), which outlives the rows of a database that is dropped: the directory goes as with entries of type major."""
+    """
+    DEFERRED_CLEANUP (HIVE-29587), which outlives the rows of a database that is dropped: the directory goes as with
+    entries of type major.
+    """
     table = world.table(rows=2, insert_only=True)
     CatalogRows(world.database).drop_table(table)
     soft_deleted(world, table, kind="d")
@@ -173,7 +201,10 @@ def test_a_deferred_clean_up_says_nothing_of_a_later_table_of_that_name(world):
 
 @pytest.mark.parametrize("partition", [None, "p=1"])
 def test_only_who_could_have_seen_what_was_dropped_is_waited_for(world, partition):
-    """A lock on the table that was there when the entry was first seen holds it, one that came later doesn't: it found nothing of it in the catalog."""
+    """
+    A lock on the table that was there when the entry was first seen holds it, one that came later doesn't: it found
+    nothing of it in the catalog.
+    """
     table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int")])
     for value in ("1", "2"):
         world.insert(table, [(1, "x")], (value,))
@@ -205,7 +236,10 @@ def dropped_partition(world):
 
 
 def begin_insert(world, table, partition="p=1", name="db.t"):
-    """An INSERT that has written its delta; its partition (or table) comes into the catalog at its end. Returns its transaction."""
+    """
+    An INSERT that has written its delta; its partition (or table) comes into the catalog at its end. Returns its
+    transaction.
+    """
     txn = world.hive.begin()
     write_id = world.hive.touch(txn, name, partition)
     delta = (table.location / partition if partition else table.location) / f"delta_{write_id:07d}_{write_id:07d}_0000"
@@ -215,7 +249,10 @@ def begin_insert(world, table, partition="p=1", name="db.t"):
 
 
 def test_a_partition_that_an_insert_re_creates_waits_for_its_end(world):
-    """Its delta lies there before the catalog says so: the Cleaner names the transaction, and after the commit nothing is removed."""
+    """
+    Its delta lies there before the catalog says so: the Cleaner names the transaction, and after the commit nothing is
+    removed.
+    """
     table = dropped_partition(world)
     txn = begin_insert(world, table)
     before = world.names(table.location / "p=1")
@@ -239,9 +276,12 @@ def test_a_partition_whose_insert_was_rolled_back_is_removed_at_last(world):
 
 
 def test_what_an_insert_wrote_before_the_move_is_put_back(world, monkeypatch):
-    """It began after the first look, and its delta was moved with the rest: nothing is deleted, and everything is at its place again."""
+    """
+    It began after the first look, and its delta was moved with the rest: nothing is deleted, and everything is at its
+    place again.
+    """
     table = dropped_partition(world)
-    looks, begun, require_unused = [], [], soft_delete._require_unused
+    looks, begun, require_unused = [], [], dropped._require_unused
 
     def then_an_insert_begins(services, entry, location):
         require_unused(services, entry, location)
@@ -249,7 +289,7 @@ def test_what_an_insert_wrote_before_the_move_is_put_back(world, monkeypatch):
         if len(looks) == 2:  # directly before the move
             begun.append(begin_insert(world, table))
 
-    monkeypatch.setattr(soft_delete, "_require_unused", then_an_insert_begins)
+    monkeypatch.setattr(dropped, "_require_unused", then_an_insert_begins)
     said = world.clean()
     assert steps.CLEANER_TRASHED in world.passed
     assert f"transaction {begun[0]} of bob@client" in said
@@ -260,7 +300,10 @@ def test_what_an_insert_wrote_before_the_move_is_put_back(world, monkeypatch):
 @pytest.mark.parametrize("partition", [None, "p=1"])
 @pytest.mark.parametrize("step", [steps.CLEANER_LISTED, steps.CLEANER_TRASHED])
 def test_what_came_into_the_catalog_by_its_own_name_a_moment_ago_stays(world, partition, step):
-    """An INSERT or a CTAS that has just ended, where the catalog takes long to read and was read before that: what has the name is asked for at each look."""
+    """
+    An INSERT or a CTAS that has just ended, where the catalog takes long to read and was read before that: what has the
+    name is asked for at each look.
+    """
     slow = slow_catalog(world)
     table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int")] if partition else [])
     world.insert(table, [(1, "x")], ("1",) if partition else None)
@@ -328,7 +371,10 @@ def test_no_location_is_searched_for_in_all_of_the_catalog(world):
 
 
 def test_a_ctas_that_is_tried_again_keeps_what_it_writes(world):
-    """The first was rolled back and left a request for its directory; the second writes there, and isn't in the catalog before its end."""
+    """
+    The first was rolled back and left a request for its directory; the second writes there, and isn't in the catalog
+    before its end.
+    """
     table = world.table(rows=1, insert_only=True)
     CatalogRows(world.database).drop_table(table)
     soft_deleted(world, table)

@@ -1,4 +1,7 @@
-"""Rolled-back rows stay rolled back, whatever Hive wrote of where they are: nothing is forgotten before all of the table was seen without them."""
+"""
+Rolled-back rows stay rolled back, whatever Hive wrote of where they are: nothing is forgotten before all of the table
+was seen without them.
+"""
 
 import ast
 import shutil
@@ -9,7 +12,7 @@ from sqlalchemy import update
 
 import compactor
 from compactor.metastore.housekeeping import Duty
-from compactor.metastore.spelling import stored_as
+from compactor.metastore.partition_names import stored_as
 from compactor.roles import steps
 
 MAKERS = {"Proof", "Cleared"}
@@ -17,7 +20,10 @@ MAKERS = {"Proof", "Cleared"}
 
 @pytest.fixture
 def partitions(any_world):
-    """A table whose partition's name Hive folds or escapes, with a rolled-back write between committed ones; the world is told to clean it."""
+    """
+    A table whose partition's name Hive folds or escapes, with a rolled-back write between committed ones; the world is
+    told to clean it.
+    """
     world = any_world
     name = "p=10%3A00" if world.services.hive_4 else "p=ABC"
     table = world.table(rows=0, partition_keys=[("p", "string")], insert_only=True)
@@ -28,7 +34,9 @@ def partitions(any_world):
     components = world.database.schema.txn_components
     stored = stored_as(name, hive_4=world.services.hive_4)[-1]
     assert stored != name
-    assert world.hive.change(update(components).where(components.c.tc_partition == name).values(tc_partition=stored)) == 1
+    assert (
+        world.hive.change(update(components).where(components.c.tc_partition == name).values(tc_partition=stored)) == 1
+    )
     world.configure(initiator={"thresholds": {"aborted_count": 0}})
     return world, table, name, stored
 
@@ -70,7 +78,10 @@ def test_a_partition_of_the_stored_name_is_not_the_one_that_was_meant(partitions
 
 
 def test_a_partition_that_hive_renames_meanwhile(partitions):
-    """Its directory moves before the catalog says so: seen neither where it was nor where it is, nothing is forgotten; the next sweep finds it."""
+    """
+    Its directory moves before the catalog says so: seen neither where it was nor where it is, nothing is forgotten; the
+    next sweep finds it.
+    """
     world, table, name, _ = partitions
     world.insert(table, [(4, "z")], ("0",))  # swept first
     moved = table.location / "p=00"
@@ -105,7 +116,10 @@ def test_a_directory_that_is_missing_proves_nothing(any_world):
 
 
 def test_other_partitions_of_one_aborted_write(any_world):
-    """Hive 4 replaces the row without partition by those of the first statement that ended; what the second one had written is found all the same."""
+    """
+    Hive 4 replaces the row without partition by those of the first statement that ended; what the second one had
+    written is found all the same.
+    """
     world = any_world
     table = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
     for number in (1, 2):
@@ -124,7 +138,10 @@ def test_other_partitions_of_one_aborted_write(any_world):
 
 
 def test_a_write_without_components(world_3):
-    """Hive 3.1, dynamic partitions, rolled back: a write id and a directory, and no word of either. It is swept before it counts as empty."""
+    """
+    Hive 3.1, dynamic partitions, rolled back: a write id and a directory, and no word of either. It is swept before it
+    counts as empty.
+    """
     world = world_3
     table = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
     world.insert(table, [(1, "x")], ("1",))
@@ -151,14 +168,21 @@ def test_a_table_that_never_was(any_world):
 
 
 def test_only_a_sweep_makes_a_proof():
-    """And only one module deletes what marks an aborted write; a compaction deletes its own mark as it commits, or before it staged anything."""
+    """
+    And only one module deletes what marks an aborted write; a compaction deletes its own mark as it commits, or before
+    it staged anything.
+    """
     makers, deleters = set(), set()
     root = Path(compactor.__file__).parent
     for path in root.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         knows = "forgetting" in text or "roles.sweep" in text  # another module may call something of its own so
         for node in ast.walk(ast.parse(text)):
-            if knows and isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in MAKERS:
+            if (
+                knows
+                and isinstance(node, ast.Call)
+                and getattr(node.func, "id", getattr(node.func, "attr", "")) in MAKERS
+            ):
                 makers.add(path.relative_to(root).as_posix())
             if (
                 isinstance(node, ast.Call)
@@ -167,7 +191,7 @@ def test_only_a_sweep_makes_a_proof():
                 and "completed" not in ast.unparse(node)
             ):
                 deleters.add(path.relative_to(root).as_posix())
-    assert makers == {"roles/sweep.py"}
+    assert makers == {"roles/cleaner/partition.py"}
     assert deleters == {"metastore/forgetting.py", "metastore/committing.py"}
 
 
@@ -200,7 +224,10 @@ def test_trash_of_a_dropped_partition(any_world, word):
 
 
 def test_staging_of_statements_is_no_place(any_world):
-    """Hive stages what a statement writes below the partition's directory, under names of ACID directories; it may be gone before it is looked at."""
+    """
+    Hive stages what a statement writes below the partition's directory, under names of ACID directories; it may be gone
+    before it is looked at.
+    """
     world = any_world
     table = world.table(rows=0, partition_keys=[("p", "int")], insert_only=True)
     world.insert(table, [(1, "x")], ("1",))

@@ -1,4 +1,7 @@
-"""Original files, and what Hive's statements in flight keep beside their deltas: the Cleaner removes what a compaction listed, and nothing else."""
+"""
+Original files, and what Hive's statements in flight keep beside their deltas: the Cleaner removes what a compaction
+listed, and nothing else.
+"""
 
 from compactor.acid.names import ORIGINALS_FILE
 from tests.unit.roles.tables import visible
@@ -17,7 +20,10 @@ def migrated(world):
 
 
 def begin_insert(table):
-    """What a running INSERT of Hive 4 has made between its tasks and its commit: the names of its files, in a directory that no filter of Hive's hides."""
+    """
+    What a running INSERT of Hive 4 has made between its tasks and its commit: the names of its files, in a directory
+    that no filter of Hive's hides.
+    """
     directory = table.location / "-tmp.delta_0000009_0000009_0000"
     directory.mkdir()
     (directory / "000000_0.manifest").write_bytes(MANIFEST)
@@ -25,7 +31,10 @@ def begin_insert(table):
 
 
 def test_manifests_of_a_running_insert_are_neither_counted_nor_refused_for_nor_removed(any_world):
-    """A table in which an INSERT of Hive 4 is at work is compacted and cleaned; the manifests, without which that INSERT would lose its rows, stay."""
+    """
+    A table in which an INSERT of Hive 4 is at work is compacted and cleaned; the manifests, without which that INSERT
+    would lose its rows, stay.
+    """
     world = any_world
     table = world.table(rows=3)
     manifest = begin_insert(table)
@@ -52,7 +61,10 @@ def test_original_files_that_the_compaction_listed_are_removed(any_world):
 
 
 def test_files_that_appeared_after_the_compaction_stay(any_world):
-    """A file that was put there later, or another content under a listed name, is in no list: it stays, and stays through the next compaction too."""
+    """
+    A file that was put there later, or another content under a listed name, is in no list: it stays, and stays through
+    the next compaction too.
+    """
     world = any_world
     table = migrated(world)
     world.compact(table)
@@ -69,7 +81,10 @@ def test_files_that_appeared_after_the_compaction_stay(any_world):
 
 
 def test_original_files_under_a_base_without_a_list_stay(any_world):
-    """Hive's own compactor lists nothing, so nothing proves what its base replaced: readers pass over the files, and they stay."""
+    """
+    Hive's own compactor lists nothing, so nothing proves what its base replaced: readers pass over the files, and they
+    stay.
+    """
     world = any_world
     table = migrated(world)
     world.compact(table)

@@ -1,24 +1,32 @@
 """
-Requests to remove a directory (`location` in the properties): Hive's own are carried out, whatever became of their transaction; anybody else's words move nothing.
+Requests to remove a directory (`location` in the properties): Hive's own are carried out, whatever became of their
+transaction; anybody else's words move nothing.
 """
 
 import pytest
 
 from compactor.demo.rows import CatalogRows
+from compactor.metastore.compaction_queue.properties import decode_properties, encode_properties
 from compactor.metastore.model import Entity
-from compactor.metastore.properties import decode_properties, encode_properties
 from tests.unit.roles.tables import visible
 
 
 def request(world, name, location, *, ended, highest=9):
-    """What Hive's submitForCleanup puts into the queue: ready for cleaning, never claimed, with the transaction of the statement, which then ended so."""
+    """
+    What Hive's submitForCleanup puts into the queue: ready for cleaning, never claimed, with the transaction of the
+    statement, which then ended so.
+    """
     txn = world.hive.begin()
     properties = encode_properties({"location": str(location), "ifPurge": "true"})
     number = world.hive.queued(name, state="r", highest_write_id=highest, txn_id=txn, tblproperties=properties)
     queue = world.database.schema.compaction_queue
     if ended == "committed":
         world.hive.commit(txn)
-        world.hive.change(queue.update().where(queue.c.cq_id == number).values(cq_next_txn_id=txn, cq_commit_time=world.services.now_ms()))
+        world.hive.change(
+            queue.update()
+            .where(queue.c.cq_id == number)
+            .values(cq_next_txn_id=txn, cq_commit_time=world.services.now_ms())
+        )
     elif ended == "aborted":
         world.hive.abort(txn)
     return number
@@ -28,12 +36,19 @@ def properties_of(world, number):
     queue = world.database.schema.compaction_queue.c
     with world.database.transaction() as connection:
         return decode_properties(
-            connection.scalar(queue.cq_tblproperties.table.select().where(queue.cq_id == number).with_only_columns(queue.cq_tblproperties))
+            connection.scalar(
+                queue.cq_tblproperties.table.select()
+                .where(queue.cq_id == number)
+                .with_only_columns(queue.cq_tblproperties)
+            )
         )
 
 
 def test_a_ctas_that_failed_leaves_nothing(world):
-    """Its transaction was rolled back, the table never came into the catalog: the directory with its rows goes, and the entry succeeds."""
+    """
+    Its transaction was rolled back, the table never came into the catalog: the directory with its rows goes, and the
+    entry succeeds.
+    """
     world.table("other", rows=1)
     left = world.folder / "warehouse" / "db.db" / "ctas"
     (left / "delta_0000001_0000001_0000").mkdir(parents=True)
@@ -65,7 +80,10 @@ def test_a_drop_whose_client_died_is_removed_at_last(world):
 
 
 def test_a_name_that_is_used_again_elsewhere_keeps_its_own_directory(world):
-    """DROP and CREATE of one name, each with a directory of its own: the old one goes, and one that can't go holds up nothing of the new table."""
+    """
+    DROP and CREATE of one name, each with a directory of its own: the old one goes, and one that can't go holds up
+    nothing of the new table.
+    """
     table = world.table("t", rows=3)
     old = table.location.parent / "t.v3"
     (old / "base_0000003").mkdir(parents=True)
@@ -93,9 +111,14 @@ def test_a_table_that_lies_there_again_is_not_touched(world):
     assert world.ended() == [("succeeded", None)]
 
 
-@pytest.mark.parametrize("kind", ["delta of another's table", "a directory in no catalog", "beside, with dots", "relative"])
+@pytest.mark.parametrize(
+    "kind", ["delta of another's table", "a directory in no catalog", "beside, with dots", "relative"]
+)
 def test_a_location_that_was_asked_for_removes_nothing(any_world, kind):
-    """ALTER TABLE … COMPACT … WITH OVERWRITE TBLPROPERTIES ('location'=…): the compaction is done and cleaned as any other, and the property is gone."""
+    """
+    ALTER TABLE … COMPACT … WITH OVERWRITE TBLPROPERTIES ('location'=…): the compaction is done and cleaned as any
+    other, and the property is gone.
+    """
     world = any_world
     victim, mine = world.table("victim", rows=3, database="sales"), world.table("mine", rows=3, database="own")
     raw = world.folder / "warehouse" / "raw"
@@ -107,7 +130,12 @@ def test_a_location_that_was_asked_for_removes_nothing(any_world, kind):
         "beside, with dots": f"file:{mine.location}/../../sales.db/victim",
         "relative": "etc",
     }[kind]
-    number = world.hive.queued("own.mine", tblproperties=encode_properties({"location": location, "ifPurge": "true", "compactor.mapreduce.map.memory.mb": "7"}))
+    number = world.hive.queued(
+        "own.mine",
+        tblproperties=encode_properties(
+            {"location": location, "ifPurge": "true", "compactor.mapreduce.map.memory.mb": "7"}
+        ),
+    )
     world.settle_time()
     assert "published base_" in world.worker().run_once()
     assert properties_of(world, number) == {"compactor.mapreduce.map.memory.mb": "7"}
@@ -123,7 +151,16 @@ def test_a_location_on_a_request_that_a_worker_of_hives_claimed_removes_nothing(
     txn = world.hive.begin()
     world.hive.commit(txn)
     properties = encode_properties({"location": f"file:{victim.location}/delta_0000002_0000002_0000"})
-    world.hive.queued("db.mine", state="r", highest_write_id=1, txn_id=txn, next_txn_id=txn, start=5, commit_time=6, tblproperties=properties)
+    world.hive.queued(
+        "db.mine",
+        state="r",
+        highest_write_id=1,
+        txn_id=txn,
+        next_txn_id=txn,
+        start=5,
+        commit_time=6,
+        tblproperties=properties,
+    )
     world.clean()
     assert len(visible(victim)) == 3
     assert len(visible(mine)) == 1
@@ -132,7 +169,9 @@ def test_a_location_on_a_request_that_a_worker_of_hives_claimed_removes_nothing(
 def test_enqueue_drops_what_only_hive_may_say(world):
     """`location` and `ifPurge` never come into the queue by us; other properties do."""
     table = world.table(rows=1)
-    asked = world.enqueue(Entity("db", "t"), "major", properties={"location": f"file:{table.location}", "ifPurge": "true", "a": "b"})
+    asked = world.enqueue(
+        Entity("db", "t"), "major", properties={"location": f"file:{table.location}", "ifPurge": "true", "a": "b"}
+    )
     assert properties_of(world, asked.id) == {"a": "b"}
 
 

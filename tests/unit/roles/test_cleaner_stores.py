@@ -1,10 +1,13 @@
-"""Cleaner and stores that are away: one call to one of them may take minutes, and entries on others get their turn in every cycle."""
+"""
+Cleaner and stores that are away: one call to one of them may take minutes, and entries on others get their turn in
+every cycle.
+"""
 
 import pytest
 
 from compactor.roles import steps
-from compactor.roles.cleaner import Cleaner
-from compactor.roles.cleaner_turns import CYCLE_SECONDS
+from compactor.roles.cleaner.cleaner import Cleaner
+from compactor.roles.cleaner.schedule import CYCLE_SECONDS
 from tests.unit.roles.dead_store import STORE, DeadStore
 from tests.unit.roles.tables import compacted
 
@@ -27,7 +30,10 @@ def left(world):
 
 
 def test_a_store_that_is_away_is_asked_once_in_a_cycle(world, dead):
-    """What else lies there isn't tried, and the sentence says why; what lies elsewhere is cleaned, though its entry is the latest."""
+    """
+    What else lies there isn't tried, and the sentence says why; what lies elsewhere is cleaned, though its entry is the
+    latest.
+    """
     dead.holds(*ready(world, "a", "b", "c"))
     ready(world, "healthy")
     cleaner = Cleaner(world.services)
@@ -74,7 +80,10 @@ def test_a_backlog_elsewhere_does_not_keep_a_store_from_being_asked(world, dead)
 
 
 def test_aborted_writes_on_a_store_that_is_away_are_put_off(world, dead):
-    """It was found away with the first: the others aren't tried, and all wait for their next time; those elsewhere are cleaned."""
+    """
+    It was found away with the first: the others aren't tried, and all wait for their next time; those elsewhere are
+    cleaned.
+    """
     tables = {name: world.table(name, rows=1, insert_only=True) for name in ("a", "b", "healthy")}
     for table in tables.values():
         world.aborted_insert(table, [(9, "x")])
@@ -82,7 +91,9 @@ def test_aborted_writes_on_a_store_that_is_away_are_put_off(world, dead):
     dead.holds(tables["a"], tables["b"])
     world.configure(cleaner={"threads": 1}, initiator={"thresholds": {"aborted_count": 0}})
     cleaner = Cleaner(world.services)
-    assert cleaner.run_once().endswith(f"forgot 1 aborted writes; 1 not tried: {STORE} is away; 1 failed: db.a: no answer for 5 s")
+    assert cleaner.run_once().endswith(
+        f"forgot 1 aborted writes; 1 not tried: {STORE} is away; 1 failed: db.a: no answer for 5 s"
+    )
     assert dead.names() == ["a"]
     assert cleaner.run_once() == "nothing to clean"
 

@@ -8,7 +8,10 @@ from tests.unit.roles.tables import bases, compacted, visible
 
 
 def test_a_reader_that_began_before_keeps_its_files(any_world):
-    """A transaction that was open at the commit holds everything back, and the sentence names it with user, host and age; its end lets go."""
+    """
+    A transaction that was open at the commit holds everything back, and the sentence names it with user, host and age;
+    its end lets go.
+    """
     world = any_world
     table = world.table(rows=4, insert_only=True)
     reader = world.hive.begin(user="ann", host="edge2", age=7_200_000)
@@ -19,7 +22,12 @@ def test_a_reader_that_began_before_keeps_its_files(any_world):
     assert f"1 wait: db.t (compaction 1): transaction {reader} of ann@edge2, open for 2 h" in sentence
     assert len(visible(table)) == 5
     assert world.states() == ["ready for cleaning"]
-    assert world.services.metrics.registry.get_sample_value("compactor_cleaner_blocked_entries", {"reason": "open-transaction"}) == 1
+    assert (
+        world.services.metrics.registry.get_sample_value(
+            "compactor_cleaner_blocked_entries", {"reason": "open-transaction"}
+        )
+        == 1
+    )
     assert world.rows(table) == snapshot_rows
     world.hive.commit(reader)
     assert world.clean().startswith("cleaned 1 entries")
@@ -27,7 +35,10 @@ def test_a_reader_that_began_before_keeps_its_files(any_world):
 
 
 def test_a_reader_without_a_lock_keeps_its_files(any_world):
-    """A query's snapshot is older than its lock: between the two only its transaction tells of it. Hive 3.1 would say that there isn't enough history."""
+    """
+    A query's snapshot is older than its lock: between the two only its transaction tells of it. Hive 3.1 would say that
+    there isn't enough history.
+    """
     world = any_world
     table = world.table(rows=4)
     world.compact(table)
@@ -44,7 +55,9 @@ def test_a_reader_without_a_lock_keeps_its_files(any_world):
     assert f"transaction {reader} of" in world.clean()
     assert read_table(world.warehouse, table, snapshot) == rows
     world.hive.commit(reader)
-    assert f"transaction {later} of" in world.clean()  # Hive 4: it saw the reader open; 3.1: it was there at first sight
+    assert (
+        f"transaction {later} of" in world.clean()
+    )  # Hive 4: it saw the reader open; 3.1: it was there at first sight
     world.hive.begin()
     world.hive.commit(later)
     assert world.clean().startswith("cleaned 1 entries")
@@ -71,13 +84,21 @@ def _with_a_later_reader(world):
 
 
 def test_a_reader_that_may_be_listing_is_waited_for(any_world):
-    """It reads nothing of what is removed; but Hive 4.0 takes a partition for empty when a directory goes while it lists. The sentence says for how long at most."""
+    """
+    It reads nothing of what is removed; but Hive 4.0 takes a partition for empty when a directory goes while it lists.
+    The sentence says for how long at most.
+    """
     world = any_world
     table, cleaner, reader = _with_a_later_reader(world)
     sentence = cleaner.run_once()
     assert f"of transaction {reader} by bob@client may be listing; waited for at most another 9 min" in sentence
     assert len(visible(table)) == 5
-    assert world.services.metrics.registry.get_sample_value("compactor_cleaner_blocked_entries", {"reason": "may-be-listed"}) == 1
+    assert (
+        world.services.metrics.registry.get_sample_value(
+            "compactor_cleaner_blocked_entries", {"reason": "may-be-listed"}
+        )
+        == 1
+    )
     assert world.services.metrics.registry.get_sample_value("compactor_cleaner_blocked_age_seconds") == 0
     world.hive.commit(reader)
     assert cleaner.run_once().startswith("cleaned 1 entries")
@@ -109,7 +130,10 @@ def test_the_wait_for_listings_begins_when_nothing_else_is_in_the_way(any_world,
 
 
 def test_the_wait_for_listings_begins_anew_after_something_else_was_in_the_way(world_3, monkeypatch):
-    """On Hive 3.1 a later compaction of the same rows holds an entry up for its own readers; the hours that takes aren't waited for those who list afterwards."""
+    """
+    On Hive 3.1 a later compaction of the same rows holds an entry up for its own readers; the hours that takes aren't
+    waited for those who list afterwards.
+    """
     world = world_3
     table = world.table(rows=3)
     world.compact(table, "minor")
@@ -130,7 +154,10 @@ def test_the_wait_for_listings_begins_anew_after_something_else_was_in_the_way(w
 
 
 def test_the_waits_for_listings_do_not_add_up(any_world, monkeypatch):
-    """Where somebody always has a lock, and something is compacted more often than every ten minutes, there would be more and more entries for ever."""
+    """
+    Where somebody always has a lock, and something is compacted more often than every ten minutes, there would be more
+    and more entries for ever.
+    """
     world = any_world
     table = compacted(world)
     for number in (7, 8):
@@ -158,7 +185,10 @@ def test_a_lock_on_the_database_is_no_reader_of_its_tables(any_world):
 
 
 def test_a_reader_that_comes_while_files_are_moved_finds_them_again(any_world):
-    """Whoever took a lock between the look and the deletion may have listed before the move: everything is put back, and tried again. Nothing has failed."""
+    """
+    Whoever took a lock between the look and the deletion may have listed before the move: everything is put back, and
+    tried again. Nothing has failed.
+    """
     world = any_world
     table = compacted(world)
     cleaner = world.cleaner()
@@ -249,7 +279,10 @@ def test_a_base_that_is_not_visible_to_all_replaces_nothing(world):
 
 
 def test_what_a_reader_does_not_see_replaces_nothing_for_it(world):
-    """A minor, a reader, a major of the same write ids: when the minor's entry is cleaned the reader needs the minor's result, which the major has replaced for others."""
+    """
+    A minor, a reader, a major of the same write ids: when the minor's entry is cleaned the reader needs the minor's
+    result, which the major has replaced for others.
+    """
     table = world.table(rows=3)
     world.delete(table, 0)
     world.compact(table, "minor")

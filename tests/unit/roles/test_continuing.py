@@ -4,17 +4,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from compactor.errors import CompactorError, MutexHeldError, OutcomeUnknownError
+from compactor.metastore.compaction_queue.follow_ups import FollowUp
 from compactor.metastore.model import Entity, QueueState
-from compactor.metastore.rests import Rest
-from compactor.planning.document import Parts
+from compactor.planning.document import PlanParts
 from compactor.roles import steps
-from compactor.roles.continuing import Continuing, rest_of
+from compactor.roles.worker.follow_ups import FollowUps, follow_up_of
 from tests.unit.roles.world import Clock
 
 
 @pytest.mark.parametrize("kind", ["major", "minor"])
 def test_parts_follow_each_other(any_world, kind):
-    """Each is an entry of its own, after it was said what it was; the Cleaner comes in between or not at all; the rows stay."""
+    """
+    Each is an entry of its own, after it was said what it was; the Cleaner comes in between or not at all; the rows
+    stay.
+    """
     world = any_world
     world.configure(limits={"deltas": 3})
     table = world.table(rows=8)
@@ -22,7 +25,9 @@ def test_parts_follow_each_other(any_world, kind):
     world.settle_time()
     assert world.enqueue(Entity("db", "t"), kind).accepted
     worker, said = world.worker(), []
-    while (sentence := worker.run_once()) != "nothing is queued" or world.services.queue.entries(QueueState.READY_FOR_CLEANING):
+    while (sentence := worker.run_once()) != "nothing is queued" or world.services.queue.entries(
+        QueueState.READY_FOR_CLEANING
+    ):
         said.append(sentence)
         world.clean()
     assert "planned in" in said[0]
@@ -51,7 +56,10 @@ def test_a_part_that_needs_room_waits_for_the_cleaner(world):
 
 @pytest.mark.parametrize("queued", ["major", "minor"])
 def test_what_somebody_else_queued_meanwhile(any_world, queued):
-    """The rest isn't queued beside another entry of the same table. One that does as much is enough; after one that doesn't it is queued all the same."""
+    """
+    The rest isn't queued beside another entry of the same table. One that does as much is enough; after one that
+    doesn't it is queued all the same.
+    """
     world = any_world
     world.configure(limits={"deltas": 3})
     world.table(rows=8)
@@ -65,19 +73,26 @@ def test_what_somebody_else_queued_meanwhile(any_world, queued):
     assert [entry.kind.value for entry in world.services.queue.entries(QueueState.INITIATED)] == [queued]
     world.services.queue.cancel(2, "taken back")
     housekeeper.run_once()
-    assert [entry.kind.value for entry in world.services.queue.entries(QueueState.INITIATED)] == (["major"] if queued == "minor" else [])
+    assert [entry.kind.value for entry in world.services.queue.entries(QueueState.INITIATED)] == (
+        ["major"] if queued == "minor" else []
+    )
 
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_the_rest_outlives_its_worker(any_world, waits):
-    """It died right after the commit of the first part: whoever keeps house queues the rest, as it was asked for, once; where it needs room not before the Cleaner came."""
+    """
+    It died right after the commit of the first part: whoever keeps house queues the rest, as it was asked for, once;
+    where it needs room not before the Cleaner came.
+    """
     world = any_world
     table = world.table(rows=8)
     size = sum(path.stat().st_size for path in table.location.glob("delta_*/bucket*"))
     pool = "etl" if world.services.hive_4 else None
     world.configure(limits={"scratch_bytes": size * 3 // 5} if waits else {"deltas": 3}, worker={"pool": pool})
     world.settle_time()
-    world.enqueue(Entity("db", "t"), "minor", properties={"orc.compress": "ZLIB"}, pool=pool, initiator_id="edge1-manual")
+    world.enqueue(
+        Entity("db", "t"), "minor", properties={"orc.compress": "ZLIB"}, pool=pool, initiator_id="edge1-manual"
+    )
 
     def dies():
         raise KeyboardInterrupt
@@ -93,7 +108,11 @@ def test_the_rest_outlives_its_worker(any_world, waits):
     housekeepers = [world.housekeeper(), world.housekeeper()]
     assert "queued what follows 1 parts" in housekeepers[0].run_once()
     (rest,) = world.services.queue.entries(QueueState.INITIATED)
-    assert (rest.kind.value, dict(rest.properties), rest.initiator_id) == ("minor", {"orc.compress": "ZLIB"}, "edge1-manual" if pool else None)
+    assert (rest.kind.value, dict(rest.properties), rest.initiator_id) == (
+        "minor",
+        {"orc.compress": "ZLIB"},
+        "edge1-manual" if pool else None,
+    )
     assert rest.pool == pool
     world.services.queue.cancel(rest.id, "not wanted")
     for housekeeper in housekeepers:
@@ -143,7 +162,7 @@ def test_a_rest_that_can_never_be_queued_is_told_once(world, monkeypatch):
         raise why.pop(0)
 
     monkeypatch.setattr(world.services.queue.rests, "ask", refuse)
-    continuing = Continuing(world.services.queue)
+    continuing = FollowUps(world.services.queue)
     continuing.remember(1)
     with capture_logs() as lines:
         while why:
@@ -152,7 +171,10 @@ def test_a_rest_that_can_never_be_queued_is_told_once(world, monkeypatch):
 
 
 def test_a_rest_that_waits_for_the_cleaner_holds_nobody_up(world, monkeypatch):
-    """On Hive 4 a part that reaches the newest write id stands in the way of its own rest until it is cleaned: asked often, without the scheduler's mutex, and told once."""
+    """
+    On Hive 4 a part that reaches the newest write id stands in the way of its own rest until it is cleaned: asked
+    often, without the scheduler's mutex, and told once.
+    """
     world.configure(limits={"deltas": 3})
     world.table(rows=8)
     world.settle_time()
@@ -168,7 +190,7 @@ def test_a_rest_that_waits_for_the_cleaner_holds_nobody_up(world, monkeypatch):
         return mutex(name, *arguments, **more)
 
     monkeypatch.setattr(world.services.database, "mutex", noting)
-    continuing = Continuing(world.services.queue)
+    continuing = FollowUps(world.services.queue)
     continuing.remember(part.id)
     with capture_logs() as lines:
         for _ in range(3):
@@ -215,7 +237,7 @@ def test_the_history_is_looked_through_now_and_then(world):
     size = sum(path.stat().st_size for path in table.location.glob("delta_*/bucket*"))
     world.configure(limits={"scratch_bytes": size * 3 // 5})
     clock = Clock()
-    continuing = Continuing(world.services.queue, clock)
+    continuing = FollowUps(world.services.queue, clock)
     continuing.find()
     world.settle_time()
     world.enqueue(Entity("db", "t"), "minor")
@@ -233,7 +255,9 @@ def test_what_a_part_left_below_is_found_after_a_restart(any_world):
     world = any_world
     table = world.table(rows=0)
     for number in range(8):
-        world.insert(table, [(number, f"{row * 2654435761 % (1 << 32):x}" * 9) for row in range(300 if number < 2 else 1)])
+        world.insert(
+            table, [(number, f"{row * 2654435761 % (1 << 32):x}" * 9) for row in range(300 if number < 2 else 1)]
+        )
     world.configure(limits={"scratch_bytes": 6000})
     world.settle_time()
     world.enqueue(Entity("db", "t"), "minor")
@@ -271,7 +295,10 @@ def test_a_rest_that_was_left_to_an_entry_that_failed_is_found_again(any_world, 
 
 
 def test_a_later_part_takes_nothing_from_readers_of_the_one_before(any_world):
-    """Hive 3.1's names don't tell which compaction made a directory: when the earlier part is cleaned, the later one's inputs would look as obsolete as its own."""
+    """
+    Hive 3.1's names don't tell which compaction made a directory: when the earlier part is cleaned, the later one's
+    inputs would look as obsolete as its own.
+    """
     world = any_world
     world.configure(limits={"deltas": 5})
     table = world.table(rows=0)
@@ -285,7 +312,11 @@ def test_a_later_part_takes_nothing_from_readers_of_the_one_before(any_world):
     cleaner = world.cleaner()
     assert "1 wait" in cleaner.run_once()
     reader = world.hive.begin(age=0)
-    read = {name for name in world.names(table.location) if name < "delta_0000004" or name.startswith("delta_0000004_0000008")}
+    read = {
+        name
+        for name in world.names(table.location)
+        if name < "delta_0000004" or name.startswith("delta_0000004_0000008")
+    }
     for _ in range(6):
         worker.run_once()
     world.hive.commit(before)
@@ -305,12 +336,12 @@ def test_a_later_part_takes_nothing_from_readers_of_the_one_before(any_world):
     ("parts", "noted"),
     [
         (None, None),
-        (Parts(1, "why", wait=False), None),
-        (Parts(1, "why", wait=True), None),
-        (Parts(2, "why", wait=False), Rest.NOW),
-        (Parts(2, "why", wait=True), Rest.WHEN_CLEANED),
+        (PlanParts(1, "why", wait=False), None),
+        (PlanParts(1, "why", wait=True), None),
+        (PlanParts(2, "why", wait=False), FollowUp.NOW),
+        (PlanParts(2, "why", wait=True), FollowUp.WHEN_CLEANED),
     ],
 )
 def test_what_is_noted(parts, noted):
     """Where no more than a part can be planned, another entry would only be refused."""
-    assert rest_of(parts) is noted
+    assert follow_up_of(parts) is noted

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.model import Entity
-from compactor.roles.emptiness import Emptiness
-from compactor.roles.worker import IDLE, Worker
+from compactor.roles.worker.backoff import SharedLooks
+from compactor.roles.worker.worker import IDLE, Worker
 
 
 def counted(world, monkeypatch):
@@ -45,8 +45,8 @@ def test_what_this_process_queues_is_seen_by_all(world, monkeypatch):
 def test_it_is_believed_for_less_than_a_wait(monkeypatch):
     """After the wait between two looks somebody asks again, whoever comes first; pools are told apart."""
     now = [100.0]
-    monkeypatch.setattr("compactor.roles.emptiness.time", SimpleNamespace(monotonic=lambda: now[0]))
-    emptiness = Emptiness()
+    monkeypatch.setattr("compactor.roles.worker.backoff.time", SimpleNamespace(monotonic=lambda: now[0]))
+    emptiness = SharedLooks()
     emptiness.found("one", "a")
     assert emptiness.is_known("two", "a", 10)
     assert not emptiness.is_known("one", "a", 10)

@@ -1,10 +1,13 @@
-"""Evidence of refused verifications: seen by the Cleaner and by explain, kept for days, removed with a sweep of its partition after that."""
+"""
+Evidence of refused verifications: seen by the Cleaner and by explain, kept for days, removed with a sweep of its
+partition after that.
+"""
 
 import os
 
-from compactor.cli.inspect import inspect
+from compactor.cli.drawing import DirectoryStanding
+from compactor.cli.inspection import inspect
 from compactor.cli.lookup import Found
-from compactor.cli.partition import Standing
 
 NAME = ".evidence-compactor-9-0123abcd"
 DAY = 24 * 3600
@@ -57,6 +60,6 @@ def test_explain_shows_it_with_its_size(world, table):
     keep(world, table, 1)
     facts = world.services.catalog.find_table("db", "t")
     items = inspect(world.database, world.services.settings, world.services.places, Found(facts, None)).items
-    (shown,) = [item for item in items if item.standing is Standing.EVIDENCE]
+    (shown,) = [item for item in items if item.standing is DirectoryStanding.EVIDENCE]
     assert (shown.name, shown.files, shown.bytes, shown.input) == (NAME, 1, 100, False)
     assert "verification" in shown.note

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from compactor.errors import CancelledError, CompactorError, OwnershipLostError, UnreachableError
-from compactor.roles.cancellation import Cancellation, DrainedError, TimedOutError
-from compactor.roles.heartbeat import Heartbeat
+from compactor.roles.worker.cancellation import Cancellation, DrainedError, TimedOutError
+from compactor.roles.worker.lease import Heartbeat
 
 LONG = 60.0
 

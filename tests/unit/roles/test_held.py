@@ -8,9 +8,9 @@ from compactor.coordination import Alone
 from compactor.errors import UnreachableError
 from compactor.metastore.model import Entity
 from compactor.roles import steps
-from compactor.roles.holding import Holding
-from compactor.roles.watch import Watch
-from compactor.roles.worker import IDLE
+from compactor.roles.pauses import Pauses
+from compactor.roles.queue_metrics import QueueMetrics
+from compactor.roles.worker.worker import IDLE
 
 
 def pause(world, scope="all", **options):
@@ -82,7 +82,7 @@ def test_running_ones_are_finished(tables):
 
     def late():
         pause(world)
-        Holding(world.services, [worker], lambda: None).run_once()
+        Pauses(world.services, [worker], lambda: None).run_once()
 
     world.at_step[steps.WORKER_PLANNED] = late
     assert "of db.t: published" in worker.run_once()
@@ -90,16 +90,20 @@ def test_running_ones_are_finished(tables):
     world.assert_rows(table)
 
 
-@pytest.mark.parametrize("step", [steps.WORKER_LOCKED, steps.WORKER_STATE_STORED, steps.WORKER_STAGED, steps.WORKER_VERIFIED])
+@pytest.mark.parametrize(
+    "step", [steps.WORKER_LOCKED, steps.WORKER_STATE_STORED, steps.WORKER_STAGED, steps.WORKER_VERIFIED]
+)
 def test_cancelled_by_a_pause_it_goes_back_into_the_queue(tables, step):
-    """Undone and given back; no row, file, lock or transaction of it is left; resumed, it is compacted. Others go on."""
+    """
+    Undone and given back; no row, file, lock or transaction of it is left; resumed, it is compacted. Others go on.
+    """
     world, table, _ = tables
     worker = world.worker()
 
     def now():
         world.at_step.clear()
         pause(world, "table:db.t", cancel=True)
-        Holding(world.services, [worker], lambda: None).run_once()
+        Pauses(world.services, [worker], lambda: None).run_once()
 
     world.at_step[step] = now
     assert "of db.t: given back: paused: table db.t is paused" in worker.run_once()
@@ -115,7 +119,7 @@ def test_cancelled_by_a_pause_it_goes_back_into_the_queue(tables, step):
 
 def test_metrics_tell_since_when_somebody_holds_it(world):
     """By which a forgotten pause or drain is found; a pause that ends by itself isn't forgotten."""
-    holding = Holding(world.services, [], lambda: None)
+    holding = Pauses(world.services, [], lambda: None)
     holding.run_once()
     assert value(world, "drained_since_timestamp_seconds") == 0
     pause(world, "pool:etl")
@@ -131,7 +135,7 @@ def test_metrics_tell_since_when_somebody_holds_it(world):
 def test_a_clock_that_cannot_be_asked_is_as_good_as_control_state_that_cannot(world, monkeypatch):
     """Whether a pause is over can't be told without it: nothing is claimed, and the metric says so."""
     pause(world, "table:db.t", until_ms=world.services.now_ms() + 3_600_000)
-    holding = Holding(world.services, [], lambda: None)
+    holding = Pauses(world.services, [], lambda: None)
     holding.run_once()
     assert value(world, "control_known") == 1
 
@@ -149,19 +153,21 @@ def test_a_drained_host_claims_nothing(world):
     world.enqueue(Entity("db", "t"))
     world.services.coordinator.update(HOLDS, lambda data: with_drain(data, Drain("here", "new disks", "ann", 0)))
     assert world.worker().run_once() == "waiting: host here is drained by ann: new disks"
-    assert Watch(world.services).run_once().startswith("1 initiated")
+    assert QueueMetrics(world.services).run_once().startswith("1 initiated")
     assert value(world, "held_entries", reason="drained") is None
 
 
 def test_what_is_written_is_charged(tables):
-    """To its budget, as many bytes as were published; used up, the next waits, with the time when there is room again."""
+    """
+    To its budget, as many bytes as were published; used up, the next waits, with the time when there is room again.
+    """
     world, _, _ = tables
     world.configure(control={"budgets": [{"name": "small", "tables": ["db.*"], "bytes_per_hour": 1}]})
     assert "of db.t: published" in world.worker().run_once()
     (written,) = world.services.coordinator.read(SPENT).data["budgets"]["small"].values()
     assert written == value(world, "written_bytes_total")
     assert world.worker().run_once().startswith("waiting: db.u: budget small: ")
-    Holding(world.services, [], lambda: None).run_once()
+    Pauses(world.services, [], lambda: None).run_once()
     assert value(world, "budget_used_bytes", budget="small") == written
 
 
@@ -190,7 +196,10 @@ def test_what_was_not_written_is_not_charged(tables):
 
 
 def test_what_a_broken_job_had_written_stays_charged(tables):
-    """As much of the prediction as its tasks had ended, and of a result that was staged what it holds: the cluster's disks have borne it."""
+    """
+    As much of the prediction as its tasks had ended, and of a result that was staged what it holds: the cluster's disks
+    have borne it.
+    """
     world, _, _ = tables
     world.configure(control={"budgets": [{"name": "large", "bytes_per_hour": 1 << 40}]})
     charged, run = [], world.submitter.run
@@ -230,7 +239,9 @@ def test_one_at_a_time(tables):
 
 
 def test_the_initiator_queues_nothing_that_is_paused(any_world):
-    """It isn't listed either; others are queued; after the pause the next cycle looks at everything, and misses nothing."""
+    """
+    It isn't listed either; others are queued; after the pause the next cycle looks at everything, and misses nothing.
+    """
     world = any_world
     for name in ("t", "u"):
         world.table(name, rows=11)
@@ -246,7 +257,10 @@ def test_the_initiator_queues_nothing_that_is_paused(any_world):
 
 
 def test_a_write_that_only_its_id_tells_of_waits_for_the_end_of_a_pause(world):
-    """An INSERT into a table from which it reads has no commit that a full scan would find: it is kept until the table was listed."""
+    """
+    An INSERT into a table from which it reads has no commit that a full scan would find: it is kept until the table was
+    listed.
+    """
     table = world.table(rows=3)
     world.settle_time()
     initiator = world.initiator()
@@ -298,12 +312,15 @@ class Silent(Alone):
 
 
 def test_what_cannot_be_told_stops_everybody_who_begins_something(tables):
-    """Never read: workers don't claim, the Initiator doesn't queue, the Cleaner doesn't clean; all of them say so, and none fails."""
+    """
+    Never read: workers don't claim, the Initiator doesn't queue, the Cleaner doesn't clean; all of them say so, and
+    none fails.
+    """
     world, _, _ = tables
     world.services.coordinator = Silent()
     assert world.worker().run_once() == "waiting: it can't be told what is paused: nobody answers"
     assert world.initiator().run_once() == "nothing is queued: it can't be told what is paused: nobody answers"
-    holding = Holding(world.services, [], lambda: None)
+    holding = Pauses(world.services, [], lambda: None)
     assert holding.run_once() == "nothing is claimed: it can't be told what is paused: nobody answers"
     assert value(world, "control_known") == 0
     world.services.coordinator = Alone()
@@ -311,25 +328,33 @@ def test_what_cannot_be_told_stops_everybody_who_begins_something(tables):
     assert value(world, "control_known") == 1
     assert "published" in world.worker().run_once()
     world.services.coordinator = Silent()
-    world.services.settings = world.services.settings.model_copy(update={"control": world.services.settings.control.model_copy(update={"trust_seconds": 0})})
+    world.services.settings = world.services.settings.model_copy(
+        update={"control": world.services.settings.control.model_copy(update={"trust_seconds": 0})}
+    )
     world.services.control.judge(fresh=True)
     assert "1 wait: db.t (compaction 1): it can't be told" in world.clean()
 
 
 def test_metrics_show_what_is_paused_and_who_waits(world):
-    """One series for each pause, gone with it; entries that wait on purpose don't make the queue look old; whoever waited is woken."""
+    """
+    One series for each pause, gone with it; entries that wait on purpose don't make the queue look old; whoever waited
+    is woken.
+    """
     world.table(rows=4, insert_only=True)
     world.enqueue(Entity("db", "t"))
     world.hive.change(world.database.schema.compaction_queue.update().values(cq_enqueue_time=1))
     woken = []
-    holding = Holding(world.services, [], lambda: woken.append(True))
+    holding = Pauses(world.services, [], lambda: woken.append(True))
     assert holding.run_once() == "nothing is paused"
-    Watch(world.services).run_once()
+    QueueMetrics(world.services).run_once()
     assert value(world, "queue_oldest_age_seconds", state="initiated") > 0
     pause(world, "pool:etl")
     pause(world, "table:db.t")
-    assert holding.run_once() == "pool etl is paused by ann until somebody resumes: why; table db.t is paused by ann until somebody resumes: why"
-    Watch(world.services).run_once()
+    assert (
+        holding.run_once()
+        == "pool etl is paused by ann until somebody resumes: why; table db.t is paused by ann until somebody resumes: why"
+    )
+    QueueMetrics(world.services).run_once()
     assert value(world, "paused", scope="pool:etl") == value(world, "paused", scope="table:db.t") == 1
     assert value(world, "held_entries", reason="paused") == 1
     assert value(world, "queue_oldest_age_seconds", state="initiated") == 0

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from compactor.errors import MutexHeldError, RetryableError
 from compactor.metastore.housekeeping import Duty, Finding
 from compactor.roles import steps
-from compactor.roles.recovery import Recovery
+from compactor.roles.housekeeper.recovery import Recovery
 
 DEAD = "compactor-here-" + "0" * 32 + "-1"
 
@@ -60,7 +60,13 @@ def test_a_duty_that_fails_is_counted_each_time_and_told_once(world, monkeypatch
         return 0
 
     monkeypatch.setattr(world.services.housekeeping, "run", failing)
-    errors = [RetryableError("deadlock"), RetryableError("deadlock"), RetryableError("time-out"), None, RetryableError("time-out")]
+    errors = [
+        RetryableError("deadlock"),
+        RetryableError("deadlock"),
+        RetryableError("time-out"),
+        None,
+        RetryableError("time-out"),
+    ]
     housekeeper = world.housekeeper()
     with capture_logs() as lines:
         sentences = [housekeeper.run_once() for _ in range(5)]
@@ -73,7 +79,10 @@ def test_a_duty_that_fails_is_counted_each_time_and_told_once(world, monkeypatch
 
 
 def test_only_another_who_is_at_it_makes_a_duty_idle(world, monkeypatch):
-    """That a mutex is another's is none of ours; a deadlock that comes again and again was taken for the same, and nobody was told."""
+    """
+    That a mutex is another's is none of ours; a deadlock that comes again and again was taken for the same, and nobody
+    was told.
+    """
     housekeeping = world.services.housekeeping
     with monkeypatch.context() as patched:
         patched.setattr(world.database, "mutex", _raising(MutexHeldError("held")))
@@ -106,7 +115,10 @@ def test_claims_of_a_dead_process_are_given_back(any_world):
 
 
 def test_a_dead_attempt_whose_directory_is_not_there_stays_known_as_aborted(world):
-    """What it published may come back with the file system or the partition: the row that marks it stays for the cleaning of aborts."""
+    """
+    What it published may come back with the file system or the partition: the row that marks it stays for the cleaning
+    of aborts.
+    """
     table = world.table(rows=1)
     txn = world.hive.begin(kind=3)
     world.hive.touch(txn, "db.t", operation="c", write_id=1)
@@ -120,7 +132,10 @@ def test_a_dead_attempt_whose_directory_is_not_there_stays_known_as_aborted(worl
 
 @pytest.mark.parametrize("keys", [None, [("p", "int")]])
 def test_a_dead_attempt_on_a_file_system_that_is_not_mounted_keeps_its_claim(any_world, keys):
-    """Its staging directory would come back with the file system, and with it the source for a rename: nobody else gets the entry before it is removed."""
+    """
+    Its staging directory would come back with the file system, and with it the source for a rename: nobody else gets
+    the entry before it is removed.
+    """
     world = any_world
     table = world.table(rows=0, partition_keys=keys or [])
     world.insert(table, [(1, "x")], ("1",) if keys else None)
@@ -143,7 +158,10 @@ def test_a_dead_attempt_on_a_file_system_that_is_not_mounted_keeps_its_claim(any
 
 
 def test_a_dead_attempt_that_had_stored_nothing_is_given_back_unseen(world):
-    """Before the highest write id is stored nothing is staged: that its directory can't be seen is for the next worker to say."""
+    """
+    Before the highest write id is stored nothing is staged: that its directory can't be seen is for the next worker to
+    say.
+    """
     world.table(rows=1)
     world.hive.queued("db.t", state="w", worker_id=DEAD, start=world.services.now_ms())
     (world.services.identity._path("0" * 32)).touch()
@@ -152,7 +170,10 @@ def test_a_dead_attempt_that_had_stored_nothing_is_given_back_unseen(world):
 
 
 def test_a_transaction_that_a_dead_worker_had_not_stored_is_ended(world):
-    """It died between opening its transaction and storing it with its entry: found by the name that it gave, and the file of its instance goes last."""
+    """
+    It died between opening its transaction and storing it with its entry: found by the name that it gave, and the file
+    of its instance goes last.
+    """
     world.table(rows=4, insert_only=True)
     trace = world.services.identity._path("0" * 32)
     world.hive.queued("db.t", state="w", worker_id=DEAD, start=world.services.now_ms())
@@ -184,7 +205,10 @@ def test_a_stored_transaction_is_left_to_the_clearing_of_its_entry(world, monkey
 
 @pytest.mark.postgres
 def test_transactions_of_the_living_and_of_others_stay_open(tmp_path, request):
-    """Of a living process of this machine, of another machine, of one that nothing is known about, of Hive's workers, and whatever isn't a compaction."""
+    """
+    Of a living process of this machine, of another machine, of one that nothing is known about, of Hive's workers, and
+    whatever isn't a compaction.
+    """
     from tests.metastore.conftest import _database
     from tests.unit.roles.world import World
 
@@ -193,7 +217,14 @@ def test_transactions_of_the_living_and_of_others_stay_open(tmp_path, request):
         transactions = world.services.transactions
         with world.new_services().identity as alive:
             unknown = "compactor-here-" + "2" * 32 + "-1"
-            agents = (alive.worker_id(1), world.services.identity.worker_id(1), "compactor-there-" + "1" * 32 + "-1", unknown, "edge1-26", "compactor")
+            agents = (
+                alive.worker_id(1),
+                world.services.identity.worker_id(1),
+                "compactor-there-" + "1" * 32 + "-1",
+                unknown,
+                "edge1-26",
+                "compactor",
+            )
             stay = [transactions.open_compaction("u", "here", agent=agent) for agent in agents]
             dead = transactions.open_compaction("u", "here", agent=DEAD)
             world.services.identity._path("0" * 32).touch()
@@ -237,12 +268,12 @@ def test_what_cannot_be_cleared_up_stays_claimed(world, monkeypatch):
 
 def test_the_watch_counts_the_queue(world):
     """Depth by state and kind, and the age of the oldest; states that are empty show 0."""
-    from compactor.roles.watch import Watch
+    from compactor.roles.queue_metrics import QueueMetrics
 
     now = world.services.now_ms()
     world.hive.queued("db.a", enqueue_time=now - 60_000)
     world.hive.queued("db.b", state="w", type="i", worker_id="x", start=now - 5_000)
-    assert Watch(world.services).run_once() == "1 initiated, 1 working, 0 ready for cleaning"
+    assert QueueMetrics(world.services).run_once() == "1 initiated, 1 working, 0 ready for cleaning"
     value = world.services.metrics.registry.get_sample_value
     assert value("compactor_queue_entries", {"state": "initiated", "kind": "major"}) == 1
     assert value("compactor_queue_entries", {"state": "working", "kind": "minor"}) == 1

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from compactor.roles.identity import Identity, Owner, parse_worker_id
+from compactor.roles.identity import Identity, WorkerOwner, parse_worker_id
 
 
 def test_a_worker_id_never_starts_with_the_host():
@@ -24,10 +24,12 @@ def test_a_worker_id_can_be_taken_apart(host):
     identity = Identity(host, "hive")
     worker_id = identity.worker_id(12)
     assert len(worker_id) <= 128
-    assert parse_worker_id(worker_id) == Owner(host[:64], identity.instance, "12")
+    assert parse_worker_id(worker_id) == WorkerOwner(host[:64], identity.instance, "12")
 
 
-@pytest.mark.parametrize("worker_id", [None, "", "edge1-42", "compactor-edge1", "compactor-edge1-1-2", "edge1-compactor-" + "0" * 32 + "-1"])
+@pytest.mark.parametrize(
+    "worker_id", [None, "", "edge1-42", "compactor-edge1", "compactor-edge1-1-2", "edge1-compactor-" + "0" * 32 + "-1"]
+)
 def test_foreign_worker_ids_are_not_ours(worker_id):
     """Hive's own workers have no such id: nothing is decided about them."""
     assert parse_worker_id(worker_id) is None
@@ -35,7 +37,9 @@ def test_foreign_worker_ids_are_not_ours(worker_id):
 
 
 def test_a_living_instance_is_not_dead(tmp_path):
-    """While it holds its file, nobody takes its claims; after a clean end nothing is known (there is nothing to take)."""
+    """
+    While it holds its file, nobody takes its claims; after a clean end nothing is known (there is nothing to take).
+    """
     first, second = Identity("h", "u", tmp_path), Identity("h", "u", tmp_path)
     with first:
         assert not second.is_dead(first.worker_id(1))

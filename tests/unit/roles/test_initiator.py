@@ -1,4 +1,6 @@
-"""Initiator: what is due is queued, once, with the most urgent first; what isn't has a reason; a bad table stops nobody."""
+"""
+Initiator: what is due is queued, once, with the most urgent first; what isn't has a reason; a bad table stops nobody.
+"""
 
 from types import SimpleNamespace
 
@@ -18,7 +20,11 @@ def skips(world):
     samples = {}
     for family in world.services.metrics.registry.collect():
         if family.name == "compactor_skips":
-            samples = {sample.labels["reason"]: sample.value for sample in family.samples if sample.name.endswith("_total") and sample.value}
+            samples = {
+                sample.labels["reason"]: sample.value
+                for sample in family.samples
+                if sample.name.endswith("_total") and sample.value
+            }
     return samples
 
 
@@ -30,7 +36,12 @@ def test_a_table_with_many_deltas_is_queued(any_world):
     assert world.initiator().run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
     (entry,) = world.services.queue.entries()
     assert (entry.entity, entry.state, entry.kind.value) == (T, QueueState.INITIATED, "major")
-    assert world.services.metrics.registry.get_sample_value("compactor_picks_total", {"kind": "major", "reason": "delta-count"}) == 1
+    assert (
+        world.services.metrics.registry.get_sample_value(
+            "compactor_picks_total", {"kind": "major", "reason": "delta-count"}
+        )
+        == 1
+    )
     assert world.services.metrics.registry.get_sample_value("compactor_partitions_scanned_total") == 1
 
 
@@ -94,8 +105,11 @@ def test_a_partition_that_was_moved_is_listed_again(world):
 
 
 def test_many_candidates_are_judged_batch_by_batch(world, monkeypatch):
-    """The size of a batch changes nothing: the most urgent of all is queued first, everything else is remembered, and one that is gone stops nobody."""
-    monkeypatch.setattr("compactor.roles.initiator._AT_ONCE", 1)
+    """
+    The size of a batch changes nothing: the most urgent of all is queued first, everything else is remembered, and one
+    that is gone stops nobody.
+    """
+    monkeypatch.setattr("compactor.roles.initiator.initiator._AT_ONCE", 1)
     world.table("more", rows=12)
     world.table("most", rows=40)
     world.table("quiet", rows=2)
@@ -122,7 +136,10 @@ def test_between_full_scans_only_new_writes_are_candidates(world):
 
 
 def test_a_table_that_is_only_inserted_into_itself_is_queued(any_world):
-    """No component of such an INSERT is ever noted: its write ids tell, again and again until its directories were listed and judged."""
+    """
+    No component of such an INSERT is ever noted: its write ids tell, again and again until its directories were listed
+    and judged.
+    """
     world = any_world
     table = world.table(rows=3)
     world.settle_time()
@@ -248,7 +265,10 @@ def test_a_bad_property_is_an_error_of_its_table(world):
 
 
 def test_hdfs_is_asked_of_a_source_of_replication_when_it_is_due(world, monkeypatch):
-    """Whether files can be handed to change management isn't asked of what stays as it is; where it can't be asked, nothing is queued, and the next cycle asks again."""
+    """
+    Whether files can be handed to change management isn't asked of what stays as it is; where it can't be asked,
+    nothing is queued, and the next cycle asks again.
+    """
     asked = []
 
     def require(location):
@@ -266,7 +286,10 @@ def test_hdfs_is_asked_of_a_source_of_replication_when_it_is_due(world, monkeypa
     world.table("other", rows=12, database="elsewhere")
     world.settle_time()
     initiator = world.initiator()
-    assert initiator.run_once() == "full scan: queued 1 of 3 candidates, 3 listed, 1 could not be judged (Hive's change management: no answer)"
+    assert (
+        initiator.run_once()
+        == "full scan: queued 1 of 3 candidates, 3 listed, 1 could not be judged (Hive's change management: no answer)"
+    )
     assert initiator.run_once().startswith("queued 0 of ")
     assert world.ended() == [("did not initiate", "replication-source: the root isn't there")]
     assert initiator.run_once().startswith("queued 1 of ")

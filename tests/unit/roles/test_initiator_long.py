@@ -1,12 +1,15 @@
-"""Initiator: a cycle ends in time, and what it didn't come to is looked at in the next one: by whoever leads then, and nothing is lost."""
+"""
+Initiator: a cycle ends in time, and what it didn't come to is looked at in the next one: by whoever leads then, and
+nothing is lost.
+"""
 
 import pytest
 
 from compactor.errors import UnreachableError
-from compactor.roles import initiator as module
-from compactor.roles import spread
-from compactor.roles.initiator import CYCLE_SECONDS, Initiator
-from compactor.roles.progress import Progress
+from compactor.roles.cycle import Progress
+from compactor.roles.initiator import initiator as module
+from compactor.roles.initiator import spread
+from compactor.roles.initiator.initiator import CYCLE_SECONDS, Initiator
 from tests.unit.roles.dead_store import DeadStore
 from tests.unit.roles.test_held import pause, resume
 
@@ -50,7 +53,10 @@ def queued(world):
 
 
 def test_what_a_cycle_did_not_come_to_is_next(world, slow):
-    """Two in each cycle, none twice, without another full scan; Hive's own Initiator isn't told of a completed cycle before all were looked at."""
+    """
+    Two in each cycle, none twice, without another full scan; Hive's own Initiator isn't told of a completed cycle
+    before all were looked at.
+    """
     due(world, *NAMES)
     before = world.services.initiating.last_cycle_ms()
     initiator = begin(world)
@@ -94,7 +100,10 @@ def _away(*_):
 
 
 def test_leadership_that_moves_loses_nothing(world, slow):
-    """Each daemon goes by its own looks: whichever leads last comes to all that was written, before, between and while the other led, and nothing is queued twice."""
+    """
+    Each daemon goes by its own looks: whichever leads last comes to all that was written, before, between and while the
+    other led, and nothing is queued twice.
+    """
     other_services = world.new_services(initiator={"thresholds": {"delta_count": 1}})
     due(world, *NAMES)
     here, there = begin(world), begin(world, other_services)
@@ -135,7 +144,11 @@ def test_whole_batches_are_left_without_a_look_at_the_catalog(world, slow, monke
     due(world, *NAMES)
     asked = []
     places_for = world.services.catalog.places_for
-    monkeypatch.setattr(world.services.catalog, "places_for", lambda entities: places_for(asked.extend(found := list(entities)) or found))
+    monkeypatch.setattr(
+        world.services.catalog,
+        "places_for",
+        lambda entities: places_for(asked.extend(found := list(entities)) or found),
+    )
     initiator = begin(world)
     assert initiator.run_once().endswith("3 left for the next cycle")
     assert len(asked) == 2
@@ -174,7 +187,9 @@ def test_what_a_full_scan_has_not_met_yet_is_still_known(world, slow, monkeypatc
 
 def test_a_full_scan_that_is_due_while_one_goes_on_begins_with_what_was_left(world, slow):
     """Or the first ones would be looked at again and again, and the last ones never."""
-    world.configure(initiator={"thresholds": {"delta_count": 99}, "full_scan_seconds": 0.001, "interval_seconds": 0.001})
+    world.configure(
+        initiator={"thresholds": {"delta_count": 99}, "full_scan_seconds": 0.001, "interval_seconds": 0.001}
+    )
     due(world, *NAMES)
     initiator = begin(world)
     assert initiator.run_once() == "full scan: queued 0 of 5 candidates, 2 listed, 3 left for the next cycle"
@@ -184,7 +199,10 @@ def test_a_full_scan_that_is_due_while_one_goes_on_begins_with_what_was_left(wor
 
 
 def test_what_a_pause_covered_in_a_look_of_several_cycles_is_found_after_it(world, slow):
-    """It was passed over in the first of them: when the pause is over, the next cycle looks at everything, and first at what was left."""
+    """
+    It was passed over in the first of them: when the pause is over, the next cycle looks at everything, and first at
+    what was left.
+    """
     due(world, *NAMES)
     pause(world, "table:db.a")
     initiator = begin(world)
@@ -195,7 +213,9 @@ def test_what_a_pause_covered_in_a_look_of_several_cycles_is_found_after_it(worl
 
 
 def test_every_partition_is_progress(world, monkeypatch):
-    """The loop hears of it from the threads that list, too: a warehouse that takes hours isn't one thing that is stuck."""
+    """
+    The loop hears of it from the threads that list, too: a warehouse that takes hours isn't one thing that is stuck.
+    """
     monkeypatch.setattr(spread, "_ENOUGH", -1.0)
     due(world, *NAMES)
     told = []
@@ -219,6 +239,9 @@ def test_a_store_that_is_away_is_asked_once_in_a_cycle(world, monkeypatch):
     assert len(dead.asked) == 1
     dead.before = lambda: world.clock.forward(CYCLE_SECONDS)
     due(world, "d")
-    assert "queued 1 of 4 candidates, 2 listed, 1 could not be judged (no answer for 10 s), 1 left for the next cycle" in initiator.run_once()
+    assert (
+        "queued 1 of 4 candidates, 2 listed, 1 could not be judged (no answer for 10 s), 1 left for the next cycle"
+        in initiator.run_once()
+    )
     assert queued(world) == ["c", "d"]
     assert world.ended() == []

@@ -1,13 +1,19 @@
-"""How many run at once: a pool's workers in this daemon, and a budget of jobs over all; docs/control.md says what both together do."""
+"""
+How many run at once: a pool's workers in this daemon, and a budget of jobs over all; docs/control.md says what both
+together do.
+"""
 
 import pytest
 
 from compactor.metastore.model import Entity, QueueState
-from compactor.roles.worker import IDLE, Worker
+from compactor.roles.worker.worker import IDLE, Worker
 
 
 def all_at_once(world):
-    """Each of a daemon's workers begins while those before it are in the middle of their work; returns the pools at work then, and what each worker said."""
+    """
+    Each of a daemon's workers begins while those before it are in the middle of their work; returns the pools at work
+    then, and what each worker said.
+    """
     services = world.services
     workers = [Worker(services, number, pool) for number, pool in enumerate(services.settings.worker.pool_of_each, 1)]
     told, seen = {}, []
@@ -43,7 +49,10 @@ def all_at_once(world):
     ],
 )
 def test_the_smaller_of_both_limits_holds(world, jobs, running):
-    """Three workers of a pool, and a budget of it: one below leaves workers idle, which say why; one above changes nothing; other pools' workers go on."""
+    """
+    Three workers of a pool, and a budget of it: one below leaves workers idle, which say why; one above changes
+    nothing; other pools' workers go on.
+    """
     budgets = [] if jobs is None else [{"name": "few", "pools": ["etl"], "jobs": jobs}]
     world.configure(worker={"threads": 1, "pools": {"etl": 3}}, control={"budgets": budgets})
     for name in "abcde":
@@ -61,8 +70,14 @@ def test_the_smaller_of_both_limits_holds(world, jobs, running):
 
 
 def test_a_budget_over_pools_counts_them_together(world):
-    """Two pools with two workers each, and a budget that covers both: three run, of whichever pools; nobody else's entry is needed."""
-    world.configure(worker={"threads": 1, "pools": {"etl": 2, "bi": 2}}, control={"budgets": [{"name": "both", "tables": ["db.*"], "jobs": 3}]})
+    """
+    Two pools with two workers each, and a budget that covers both: three run, of whichever pools; nobody else's entry
+    is needed.
+    """
+    world.configure(
+        worker={"threads": 1, "pools": {"etl": 2, "bi": 2}},
+        control={"budgets": [{"name": "both", "tables": ["db.*"], "jobs": 3}]},
+    )
     for pool in ("etl", "bi"):
         for number in range(3):
             world.table(f"{pool}{number}", rows=4, insert_only=True)

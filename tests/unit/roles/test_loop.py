@@ -11,8 +11,7 @@ from compactor.daemon.loops import make_loops
 from compactor.daemon.presence import Board
 from compactor.errors import UnreachableError
 from compactor.metrics import Metrics
-from compactor.roles.progress import Progress
-from compactor.roles.turn import NoTurn
+from compactor.roles.cycle import NoTurn, Progress
 from tests.unit.roles.tables import compacted
 from tests.unit.roles.world import Clock
 
@@ -36,9 +35,16 @@ class Script:
 
 
 def make(
-    run_once: Callable[[], str], metrics: Metrics, *, limit: float = LONG, interval: float = 0.001, again: Callable[[str], bool] = lambda _: False
+    run_once: Callable[[], str],
+    metrics: Metrics,
+    *,
+    limit: float = LONG,
+    interval: float = 0.001,
+    again: Callable[[str], bool] = lambda _: False,
 ) -> RoleLoop:
-    return RoleLoop("cleaner", "cleaner", run_once, interval=lambda: interval, limit=lambda: limit, metrics=metrics, again=again)
+    return RoleLoop(
+        "cleaner", "cleaner", run_once, interval=lambda: interval, limit=lambda: limit, metrics=metrics, again=again
+    )
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float:
@@ -56,14 +62,25 @@ def test_an_error_does_not_end_it(error):
     loop.stop()
     assert loop.join(LONG)
     assert loop.succeeded
-    assert value(metrics, "compactor_cycles_total", role="cleaner", outcome="unreachable" if isinstance(error, UnreachableError) else "error") == 1
+    assert (
+        value(
+            metrics,
+            "compactor_cycles_total",
+            role="cleaner",
+            outcome="unreachable" if isinstance(error, UnreachableError) else "error",
+        )
+        == 1
+    )
     assert value(metrics, "compactor_cycles_total", role="cleaner", outcome="ok") >= 1
     assert value(metrics, "compactor_cycle_duration_seconds_count", role="cleaner") >= 2
     assert value(metrics, "compactor_last_cycle_timestamp_seconds", role="cleaner") > 0
 
 
 def test_a_cycle_without_a_turn_is_alive_and_no_progress():
-    """A standby's cycle is counted by itself and ends all failures, but is no cycle by which somebody could tell that the role gets on."""
+    """
+    A standby's cycle is counted by itself and ends all failures, but is no cycle by which somebody could tell that the
+    role gets on.
+    """
     metrics = Metrics()
     loop = make(Script(UnreachableError("away"), NoTurn("stands by"), "cleaned 1"), metrics)
     assert value(metrics, "compactor_last_cycle_timestamp_seconds", role="cleaner") == 0
@@ -137,7 +154,10 @@ def test_a_stuck_loop_is_trouble():
 
 
 def test_a_cycle_that_gets_on_is_not_stuck():
-    """However long it takes: the limit counts from what its role did last, in whatever thread; a single call that hangs is found."""
+    """
+    However long it takes: the limit counts from what its role did last, in whatever thread; a single call that hangs is
+    found.
+    """
     clock = Clock()
     progress = Progress(clock)
     go, began = threading.Event(), threading.Event()
@@ -147,7 +167,9 @@ def test_a_cycle_that_gets_on_is_not_stuck():
         go.wait(LONG)
         return "x"
 
-    loop = RoleLoop("cleaner", "cleaner", run_once, interval=lambda: 1.0, limit=lambda: 100.0, metrics=Metrics(), progress=progress)
+    loop = RoleLoop(
+        "cleaner", "cleaner", run_once, interval=lambda: 1.0, limit=lambda: 100.0, metrics=Metrics(), progress=progress
+    )
     loop.start()
     assert began.wait(LONG)
     for _ in range(5):
@@ -178,7 +200,9 @@ def test_what_a_role_did_reaches_its_own_loop(world, name):
 
 
 def test_how_long_it_may_still_take_is_told_before_it_is_too_late():
-    """Seconds until it counts as stuck; 0 when it does, or has ended; its limit before it starts and once it is stopped."""
+    """
+    Seconds until it counts as stuck; 0 when it does, or has ended; its limit before it starts and once it is stopped.
+    """
     go, began = threading.Event(), threading.Event()
 
     def run_once() -> str:
@@ -201,9 +225,19 @@ def test_how_long_it_may_still_take_is_told_before_it_is_too_late():
 
 
 def test_only_what_is_new_is_said_at_info():
-    """A repeated sentence, and one in which nothing but a length of time differs, go to debug: a wait of days would fill the log otherwise."""
+    """
+    A repeated sentence, and one in which nothing but a length of time differs, go to debug: a wait of days would fill
+    the log otherwise.
+    """
     waits = "2 wait: db.t (compaction 1): transaction 97 of ann@edge2, open for {}"
-    script = Script(waits.format("59 s"), waits.format("2 min"), waits.format("3 h"), waits.format("3 h").replace("97", "98"), "done", "done")
+    script = Script(
+        waits.format("59 s"),
+        waits.format("2 min"),
+        waits.format("3 h"),
+        waits.format("3 h").replace("97", "98"),
+        "done",
+        "done",
+    )
     with capture_logs() as lines:
         loop = make(script, Metrics())
         for _ in range(6):
@@ -216,7 +250,13 @@ def test_what_was_told_once_for_all_is_not_said_again():
     script = Script("waiting: for all", "nothing is queued")
     with capture_logs() as lines:
         loop = RoleLoop(
-            "worker-1", "worker", script, interval=lambda: 0.0, limit=lambda: LONG, metrics=Metrics(), told=lambda sentence: sentence.endswith("for all")
+            "worker-1",
+            "worker",
+            script,
+            interval=lambda: 0.0,
+            limit=lambda: LONG,
+            metrics=Metrics(),
+            told=lambda sentence: sentence.endswith("for all"),
         )
         loop._cycle()
         assert loop.sentence == "waiting: for all"
@@ -226,7 +266,9 @@ def test_what_was_told_once_for_all_is_not_said_again():
 
 def test_an_error_that_goes_on_is_said_once():
     """Also when its sentence counts the seconds."""
-    script = Script(UnreachableError("no answer for 5 s"), UnreachableError("no answer for 10.5 s"), UnreachableError("refused"))
+    script = Script(
+        UnreachableError("no answer for 5 s"), UnreachableError("no answer for 10.5 s"), UnreachableError("refused")
+    )
     with capture_logs() as lines:
         loop = make(script, Metrics())
         for _ in range(3):

@@ -1,4 +1,7 @@
-"""A warehouse that isn't mounted: nothing is refused, nothing becomes history; when it is back, work goes on. A directory that was removed is told as such."""
+"""
+A warehouse that isn't mounted: nothing is refused, nothing becomes history; when it is back, work goes on. A directory
+that was removed is told as such.
+"""
 
 import shutil
 
@@ -57,21 +60,28 @@ def test_a_table_whose_directory_was_removed_is_refused(world):
     table = world.table(rows=4, insert_only=True)
     other = world.table("u", rows=1, insert_only=True)
     shutil.rmtree(table.location)
-    assert f"refused: input-changed: db.t: its directory {table.location} isn't there" in world.compact(table).replace("file:", "")
+    assert f"refused: input-changed: db.t: its directory {table.location} isn't there" in world.compact(table).replace(
+        "file:", ""
+    )
     world.settle_time()
     world.insert(other, [(1, "x")])
     world.initiator().run_once()
 
 
 def test_an_empty_directory_above_may_be_a_mount_point(world):
-    """A database on a file system of its own: not mounted, its directory is there and empty. Nothing is refused and nothing forgotten; the work waits."""
+    """
+    A database on a file system of its own: not mounted, its directory is there and empty. Nothing is refused and
+    nothing forgotten; the work waits.
+    """
     table = world.table(rows=4, insert_only=True)
     above, elsewhere = table.location.parent, world.folder / "elsewhere"
     world.enqueue(T)
     above.rename(elsewhere)
     above.mkdir()
     worker = world.worker()
-    assert f"{above} is empty, as a mount point would be: is the file system mounted?" in worker.run_once().replace("file:", "")
+    assert f"{above} is empty, as a mount point would be: is the file system mounted?" in worker.run_once().replace(
+        "file:", ""
+    )
     assert (world.states(), world.ended()) == (["initiated"], [])
     above.rmdir()
     elsewhere.rename(above)

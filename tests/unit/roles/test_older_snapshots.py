@@ -4,10 +4,10 @@ from time import sleep
 
 import pytest
 
-from compactor.metastore import readers
-from compactor.metastore.locks import read_locks
+from compactor.metastore.clean import readers
 from compactor.metastore.model import Entity
-from compactor.roles import lookout, older_snapshots
+from compactor.metastore.txn.locks import read_locks
+from compactor.roles.worker import monitor, older_snapshots
 
 
 class Time:
@@ -61,7 +61,10 @@ def test_a_first_base_appears_when_older_readers_have_gone(world_3, time):
 
 
 def test_a_query_without_locks_yet_is_waited_for(world_3, time):
-    """It has its snapshot when it compiles, and its locks later. What has waited for minutes without any is a streaming writer's."""
+    """
+    It has its snapshot when it compiles, and its locks later. What has waited for minutes without any is a streaming
+    writer's.
+    """
     world = world_3
     table = world.table(rows=4)
     world.hive.begin(age=600_000)
@@ -77,14 +80,19 @@ def test_nobody_waits_for_ever(world_3, time):
     table = world.table(rows=4)
     old = reader(world)
     said = world.compact(table)
-    assert f"published base_0000004 from 4 files; it appeared beside older snapshots, which may fail: transaction {old} of reader@" in said
+    assert (
+        f"published base_0000004 from 4 files; it appeared beside older snapshots, which may fail: transaction {old} of reader@"
+        in said
+    )
     assert time.seconds == older_snapshots.WAIT_SECONDS
     assert world.states() == ["ready for cleaning"]
 
 
 @pytest.mark.parametrize(("agent", "waits"), [("compactor", False), ("other", True)])
 def test_what_a_dead_daemon_left_is_no_reader(world_3, time, agent, waits):
-    """The lock of a compaction that died stays until it times out; another lock without a transaction may be a reader's."""
+    """
+    The lock of a compaction that died stays until it times out; another lock without a transaction may be a reader's.
+    """
     world = world_3
     table = world.table(rows=4)
     world.services.locks.acquire_shared(Entity("db", "t"), 0, "ann", "edge1", agent=agent)
@@ -159,7 +167,7 @@ def test_hive_4_waits_for_nobody(world, time):
 
 def test_while_it_waits_it_gives_way(world_3, time, monkeypatch):
     """An INSERT OVERWRITE that waits for our lock comes first; nothing is left of the attempt."""
-    monkeypatch.setattr(lookout, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(monitor, "LOOK_SECONDS", 0.02)
     world = world_3
     table = world.table(rows=4)
     before = world.names(table.location)

@@ -1,4 +1,7 @@
-"""A database that is away for a while costs no work: a real PostgreSQL is stopped and started in the middle of an attempt, at each of its steps."""
+"""
+A database that is away for a while costs no work: a real PostgreSQL is stopped and started in the middle of an attempt,
+at each of its steps.
+"""
 
 import threading
 
@@ -6,11 +9,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from compactor.errors import RetryableError, UnreachableError
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
-from compactor.roles import patience, steps
-from compactor.roles.cancellation import Cancellation, DrainedError
-from compactor.roles.patience import patiently
+from compactor.roles import steps
+from compactor.roles.worker import metastore_retry
+from compactor.roles.worker.cancellation import Cancellation, DrainedError
+from compactor.roles.worker.metastore_retry import patiently
 from tests.metastore.servers import UnavailableError, postgres_server
 from tests.needs import missing
 from tests.unit.roles.world import World
@@ -21,8 +25,8 @@ LOGGED = "the metastore doesn't answer; the compaction waits for it"
 @pytest.fixture(autouse=True)
 def patient(impatient, monkeypatch):
     """As delivered, but asking more often."""
-    monkeypatch.setattr(patience, "AWAY_SECONDS", 600.0)
-    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(metastore_retry, "AWAY_SECONDS", 600.0)
+    monkeypatch.setattr(metastore_retry, "PAUSE_SECONDS", 0.05)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +78,10 @@ class Restart:
 @pytest.mark.postgres
 @pytest.mark.parametrize("step", steps.WORKER_STEPS)
 def test_a_restarted_database_costs_no_work(own_postgres, own_world, step):
-    """Wherever it happens: the attempt goes on, is the only one, and is committed; nothing of it is left; readers see the same rows."""
+    """
+    Wherever it happens: the attempt goes on, is the only one, and is committed; nothing of it is left; readers see the
+    same rows.
+    """
     world = own_world
     if not world.services.hive_4 and step == steps.WORKER_TXN_OPENED:
         return  # Hive 3.1 gives a compaction no transaction
@@ -96,7 +103,7 @@ def test_a_restarted_database_costs_no_work(own_postgres, own_world, step):
 
 def test_what_stays_away_is_given_up(monkeypatch):
     """After two minutes, with the last error."""
-    monkeypatch.setattr(patience, "AWAY_SECONDS", 0.2)
+    monkeypatch.setattr(metastore_retry, "AWAY_SECONDS", 0.2)
     asked = []
 
     def away():

@@ -1,4 +1,7 @@
-"""Where we may write and delete: nowhere that another table, partition or database has a share in, and nowhere outside the warehouse's roots."""
+"""
+Where we may write and delete: nowhere that another table, partition or database has a share in, and nowhere outside the
+warehouse's roots.
+"""
 
 import threading
 
@@ -8,8 +11,8 @@ from structlog.testing import capture_logs
 
 from compactor.demo.rows import CatalogRows
 from compactor.errors import RefusedError, UnreachableError
+from compactor.metastore.locations.places import Places
 from compactor.metastore.model import Entity
-from compactor.metastore.places import Places
 from compactor.roles import steps
 from tests.unit.roles.tables import visible
 from tests.unit.roles.world import Clock
@@ -43,7 +46,10 @@ def refused(world):
 
 
 def test_aborted_writes_of_a_table_around_another_take_nothing_of_it(world):
-    """A partitioned table whose location is the database's directory: the deltas of the table inside have the same write ids, and are committed."""
+    """
+    A partitioned table whose location is the database's directory: the deltas of the table inside have the same write
+    ids, and are committed.
+    """
     victim = world.table("victim", rows=5, database="sales")
     world.table("evil", rows=0, database="sales", partition_keys=[("p", "int")])
     move(world, "evil", f"file:{victim.location.parent}")
@@ -100,8 +106,8 @@ def test_who_does_not_want_to_be_compacted_is_not_told_what_would_keep_it(world,
 
 def test_neither_of_two_tables_at_one_place_is_queued_and_one_that_is_left_alone_is(any_world):
     """
-    However often the Initiator looks: the history tells once of each why, and nothing counts as a failure, on Hive 3.1 either. When the other one has gone
-    elsewhere, the next cycle queues it, not only the next full scan.
+    However often the Initiator looks: the history tells once of each why, and nothing counts as a failure, on Hive 3.1
+    either. When the other one has gone elsewhere, the next cycle queues it, not only the next full scan.
     """
     world = any_world
     victim = world.table("victim", rows=12)
@@ -112,8 +118,13 @@ def test_neither_of_two_tables_at_one_place_is_queued_and_one_that_is_left_alone
     assert initiator.run_once().startswith("full scan: queued 0 of 2 candidates, 0 listed")
     for _ in range(3):
         assert initiator.run_once().startswith("queued 0 of 2 candidates, 0 listed")
-    assert [(state, message.partition(": ")[0]) for state, message in world.ended()] == [("did not initiate", "overlapping-location")] * 2
-    assert world.services.metrics.registry.get_sample_value("compactor_skips_total", {"reason": "overlapping-location"}) == 8
+    assert [(state, message.partition(": ")[0]) for state, message in world.ended()] == [
+        ("did not initiate", "overlapping-location")
+    ] * 2
+    assert (
+        world.services.metrics.registry.get_sample_value("compactor_skips_total", {"reason": "overlapping-location"})
+        == 8
+    )
     move(world, "evil", f"file:{victim.location.parent}/evil")
     assert initiator.run_once().startswith("queued 2 of 2")
 
@@ -125,7 +136,9 @@ def test_hundreds_of_partitions_are_judged_in_a_few_statements(world, lie):
     if lie == "at another table":
         move(world, "other", f"file:{table.location}")
     named = [f"p={number}" for number in range(300)]
-    (tbl_id,) = (number for number, name in world.hive.rows(world.database.schema.tbls, "tbl_id", "tbl_name") if name == "t")
+    (tbl_id,) = (
+        number for number, name in world.hive.rows(world.database.schema.tbls, "tbl_id", "tbl_name") if name == "t"
+    )
     world.hive.add_partitions(tbl_id, named)
     if lie == "elsewhere in the table":
         for name in named:
@@ -136,8 +149,17 @@ def test_hundreds_of_partitions_are_judged_in_a_few_statements(world, lie):
     places, statements = world.services.places, []
     wanted = list(world.services.catalog.places_for(Entity("db", "t", name) for name in named).values())
     event.listen(world.database.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
-    refused = [one.location.rpartition("/")[2] for one, why in zip(wanted, places.refusals(wanted), strict=True) if why is not None]
-    assert refused == {"where their names say": [], "elsewhere in the table": ["p=8", "p=8", "P=9"], "at another table": named}[lie]
+    refused = [
+        one.location.rpartition("/")[2]
+        for one, why in zip(wanted, places.refusals(wanted), strict=True)
+        if why is not None
+    ]
+    assert (
+        refused
+        == {"where their names say": [], "elsewhere in the table": ["p=8", "p=8", "P=9"], "at another table": named}[
+            lie
+        ]
+    )
     assert len([one for one in statements if one.startswith("SELECT")]) <= 15
 
 
@@ -154,7 +176,9 @@ def test_cleaning_waits_where_another_table_came_to_lie_after_the_compaction(wor
 
 @pytest.mark.parametrize("step", [steps.CLEANER_LISTED, steps.CLEANER_TRASHED])
 def test_nothing_is_deleted_where_another_table_came_to_lie_a_moment_ago(world, step):
-    """The half minute isn't waited for: the catalog is read again before the deletion, and what was moved is put back."""
+    """
+    The half minute isn't waited for: the catalog is read again before the deletion, and what was moved is put back.
+    """
     world.services.places = Places(world.database, list, world.clock)
     table = world.table("t", rows=4)
     world.table("other", rows=1)
@@ -211,7 +235,9 @@ def test_a_last_look_reads_a_catalog_again_that_is_older_than_ten_times_the_read
         assert len(reads) == wanted
 
 
-@pytest.mark.parametrize("where", ["at another partition", "inside another partition", "at its own table", "in another table"])
+@pytest.mark.parametrize(
+    "where", ["at another partition", "inside another partition", "at its own table", "in another table"]
+)
 def test_a_partition_that_lies_where_another_does_is_refused(world, where):
     """Partitions put elsewhere by ALTER … SET LOCATION; those that lie where their names say need no second look."""
     table = world.table("t", rows=0, partition_keys=[("p", "int")])
@@ -248,7 +274,9 @@ def test_a_database_inside_a_table_is_in_the_way(world):
     table = world.table("t", rows=3)
     dbs = world.database.schema.dbs
     world.table("u", rows=1, database="inner")
-    world.hive.change(update(dbs).where(dbs.c.name == "inner").values(db_location_uri=f"file:{table.location}/inner.db"))
+    world.hive.change(
+        update(dbs).where(dbs.c.name == "inner").values(db_location_uri=f"file:{table.location}/inner.db")
+    )
     world.services.places.forget()
     assert "database inner (" in world.compact(table)
 
@@ -257,7 +285,9 @@ def test_a_database_inside_a_table_is_in_the_way(world):
 
 
 def test_a_table_outside_all_databases_is_refused_and_says_what_to_set(world):
-    """LOCATION somewhere else on the file system: no byte is written, no directory made; the message names the setting."""
+    """
+    LOCATION somewhere else on the file system: no byte is written, no directory made; the message names the setting.
+    """
     table = world.table("t", rows=3)
     outside = world.folder / "outside"
     table.location.rename(outside)
@@ -275,7 +305,9 @@ def test_the_warehouse_of_managed_tables_is_a_root_though_the_catalog_does_not_n
     """Hive 4 stores where external tables go; where managed ones go is in its configuration."""
     table = world.table("t", rows=3)
     dbs = world.database.schema.dbs
-    world.hive.change(update(dbs).values(db_location_uri="file:/elsewhere/external/db.db", db_managed_location_uri=None))
+    world.hive.change(
+        update(dbs).values(db_location_uri="file:/elsewhere/external/db.db", db_managed_location_uri=None)
+    )
     world.services.places.forget()
     with capture_logs() as lines:
         assert "published base_" in world.compact(table)
@@ -283,7 +315,9 @@ def test_the_warehouse_of_managed_tables_is_a_root_though_the_catalog_does_not_n
         assert world.clean().startswith("cleaned 1 entries")
     derived = [line for line in lines if "root" in line]
     warehouse = f"file:///{str(world.folder)[1:]}/warehouse"
-    assert [(line["root"], line["databases"], line["tables"], line["log_level"]) for line in derived] == [(warehouse, 1, 1, "info")]
+    assert [(line["root"], line["databases"], line["tables"], line["log_level"]) for line in derived] == [
+        (warehouse, 1, 1, "info")
+    ]
 
 
 def no_managed_locations(world):
@@ -295,7 +329,10 @@ def no_managed_locations(world):
 
 @pytest.mark.parametrize(("database", "place"), [("default", "secret/x"), ("sales", "secret/sales.db/x")])
 def test_the_location_of_one_table_makes_no_root(world, database, place):
-    """CREATE TABLE … LOCATION that looks like a warehouse's: the warehouse is where most databases have their tables, and there is one."""
+    """
+    CREATE TABLE … LOCATION that looks like a warehouse's: the warehouse is where most databases have their tables, and
+    there is one.
+    """
     ordinary = [world.table(f"t{number}", rows=2, database=f"db{number}") for number in range(2)]
     table = world.table("x", rows=3, database=database)
     no_managed_locations(world)
@@ -329,7 +366,9 @@ def test_roots_may_be_narrower_than_the_databases(world):
     assert "outside-roots" in world.compact(outside)
 
 
-@pytest.mark.parametrize("change", ["mkdir", "create", "delete_tree", "delete_file", "write_small", "rename", "link", "withdraw", "adopt"])
+@pytest.mark.parametrize(
+    "change", ["mkdir", "create", "delete_tree", "delete_file", "write_small", "rename", "link", "withdraw", "adopt"]
+)
 def test_no_change_of_the_store_gets_past_the_roots(world, change):
     """Every call of the driver that changes something is refused outside, and counted; nothing has happened."""
     table = world.table("t", rows=1)
@@ -345,7 +384,9 @@ def test_no_change_of_the_store_gets_past_the_roots(world, change):
         "delete_file": lambda: storage.delete_file(f"{outside}/f"),
         "write_small": lambda: storage.write_small(f"{outside}/new", b"x"),
         "rename": lambda: storage.rename_noreplace(f"{outside}/f", f"{table.location}/f"),
-        "link": lambda: storage.link_or_copy(f"{table.location}/delta_0000001_0000001_0000/bucket_00000_0", f"{outside}/new"),
+        "link": lambda: storage.link_or_copy(
+            f"{table.location}/delta_0000001_0000001_0000/bucket_00000_0", f"{outside}/new"
+        ),
         "withdraw": lambda: storage.withdraw(str(outside), f"{table.location}/aside"),
         "adopt": lambda: storage.adopt(str(table.location), str(outside)),
     }
@@ -379,7 +420,10 @@ def test_the_catalog_is_read_once_for_many_questions(world):
 
 
 def test_a_table_that_is_gone_is_in_no_place_any_more(any_world):
-    """The catalog was read a moment ago: what was dropped, or created anew, since then is not taken for another one at the same place."""
+    """
+    The catalog was read a moment ago: what was dropped, or created anew, since then is not taken for another one at the
+    same place.
+    """
     world = any_world
     table = world.table("again", rows=0)
     places = world.services.places
@@ -397,7 +441,10 @@ def test_a_table_that_is_gone_is_in_no_place_any_more(any_world):
 
 @pytest.mark.parametrize("question", ["alone", "inside"])
 def test_a_catalog_that_is_read_slowly_is_read_once_all_the_same(world, question):
-    """A read that takes longer than its result is good for: what it found serves the questions of the half minute after it."""
+    """
+    A read that takes longer than its result is good for: what it found serves the questions of the half minute after
+    it.
+    """
     world.table("t", rows=0)
     facts = world.services.catalog.find_table("db", "t")
     clock, reads = Clock(), []
@@ -419,7 +466,10 @@ def test_a_catalog_that_is_read_slowly_is_read_once_all_the_same(world, question
 
 
 def test_who_opens_a_file_does_not_wait_while_the_roots_are_read(world):
-    """Another thread reads them anew, or the metastore is away: what was read before serves until then, and it isn't asked again for each file."""
+    """
+    Another thread reads them anew, or the metastore is away: what was read before serves until then, and it isn't asked
+    again for each file.
+    """
     facts = world.services.catalog.find_table("db", world.table(rows=0).name)
     clock, reads, during = Clock(), [], []
     places, read = Places(world.database, tuple, clock), world.database.read

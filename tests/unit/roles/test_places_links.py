@@ -25,7 +25,10 @@ def with_aborted_writes(world, partition):
 
 @pytest.mark.parametrize("partition", ["p=1", None])
 def test_a_worker_does_not_follow_a_link_to_anothers_directory(world, partition):
-    """A partition's directory, or a table's own, became a link: nothing is written at its target, and the refusal names the link."""
+    """
+    A partition's directory, or a table's own, became a link: nothing is written at its target, and the refusal names
+    the link.
+    """
     victim = world.table("u", rows=4, database="other")
     table, place = with_aborted_writes(world, partition)
     link, before = swap(world, place, victim), world.names(victim.location)
@@ -37,7 +40,10 @@ def test_a_worker_does_not_follow_a_link_to_anothers_directory(world, partition)
 
 @pytest.mark.parametrize("partition", ["p=1", None])
 def test_a_cleaner_does_not_follow_a_link_to_anothers_directory(world, partition):
-    """After a compaction the directory became a link: what another committed isn't judged by this table's write ids, and stays."""
+    """
+    After a compaction the directory became a link: what another committed isn't judged by this table's write ids, and
+    stays.
+    """
     victim = world.table("u", rows=4, database="other")
     table, place = with_aborted_writes(world, partition)
     assert "published base_" in world.compact(table, partition=partition)
@@ -87,7 +93,10 @@ def test_a_root_may_be_a_link_or_lie_below_one(world):
 
 
 def test_a_database_at_a_link_makes_no_root_of_it(any_world):
-    """CREATE DATABASE … LOCATION at one's own link to another's directory: nothing behind it is read, compacted, or taken for what its aborted writes left."""
+    """
+    CREATE DATABASE … LOCATION at one's own link to another's directory: nothing behind it is read, compacted, or taken
+    for what its aborted writes left.
+    """
     world = any_world
     victim = world.table("t", rows=5, database="sales")
     evil = world.table("t", rows=0, database="evil")
@@ -111,14 +120,20 @@ def test_a_database_at_a_link_makes_no_root_of_it(any_world):
 
 
 def test_two_names_of_one_directory_are_one_place(world):
-    """Two roots that were set by hand, of which one is a link to the other: a table whose LOCATION has the second name has no share in what lies there."""
+    """
+    Two roots that were set by hand, of which one is a link to the other: a table whose LOCATION has the second name has
+    no share in what lies there.
+    """
     victim = world.table("u", rows=3, database="other")
     table = world.table("t", rows=0)
     for number in range(3):
         world.aborted_insert(table, [(number, "x")])
     link = world.folder / "link"
     link.symlink_to(victim.location.parent)
-    world.configure(warehouse={"roots": [f"file:{world.folder}/warehouse", f"file:{link}"]}, initiator={"thresholds": {"aborted_count": 0}})
+    world.configure(
+        warehouse={"roots": [f"file:{world.folder}/warehouse", f"file:{link}"]},
+        initiator={"thresholds": {"aborted_count": 0}},
+    )
     move(world, "t", f"file:{link}/u")
     before = visible(victim)
     world.clean()

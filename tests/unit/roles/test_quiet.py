@@ -1,12 +1,12 @@
 """What the Initiator remembers of partitions that it left alone."""
 
 from compactor.reasons import Reason
-from compactor.roles.quiet import RELIST_MS, Quiet
+from compactor.roles.initiator.scan_state import RELIST_MS, Unchanged
 
 
 def test_what_was_left_alone_is_known_for_a_day():
     """With its reason; after that it has to be listed again."""
-    quiet = Quiet()
+    quiet = Unchanged()
     quiet.begin(0, everything=True)
     quiet.leave(1, 1000, Reason.BELOW_THRESHOLDS)
     quiet.end()
@@ -18,7 +18,7 @@ def test_what_was_left_alone_is_known_for_a_day():
 
 def test_what_a_full_look_does_not_meet_is_forgotten():
     """Else partitions that were dropped or written to would stay in memory for ever; other looks forget nothing."""
-    quiet = Quiet()
+    quiet = Unchanged()
     quiet.begin(0, everything=True)
     for fingerprint in (1, 2):
         quiet.leave(fingerprint, 0, Reason.BELOW_THRESHOLDS)
@@ -32,7 +32,7 @@ def test_what_a_full_look_does_not_meet_is_forgotten():
 
 def test_a_look_that_failed_forgets_nothing():
     """It ended before it had met everything."""
-    quiet = Quiet()
+    quiet = Unchanged()
     quiet.begin(0, everything=True)
     quiet.leave(1, 0, Reason.NOT_ENOUGH)
     quiet.end()
@@ -43,7 +43,7 @@ def test_a_look_that_failed_forgets_nothing():
 
 def test_a_look_that_goes_on_over_several_cycles_is_one_look():
     """What it hasn't met yet is known until its last cycle has ended; what it never met is forgotten then."""
-    quiet = Quiet()
+    quiet = Unchanged()
     quiet.begin(0, everything=True)
     for fingerprint in (1, 2, 3):
         quiet.leave(fingerprint, 0, Reason.NOT_ENOUGH)
@@ -60,7 +60,7 @@ def test_a_look_that_goes_on_over_several_cycles_is_one_look():
 
 def test_a_look_that_never_ends_is_no_leak():
     """Where a new one begins each time before the old one ended, what is known is kept for its day, and no longer."""
-    quiet = Quiet()
+    quiet = Unchanged()
     for number in range(3):
         quiet.begin(number * RELIST_MS, everything=True)
         quiet.leave(number, number * RELIST_MS, Reason.NOT_ENOUGH)

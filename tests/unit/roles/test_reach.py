@@ -1,10 +1,13 @@
-"""How far an Initiator has looked: whatever is written is judged after that, however early cycles end, fail, or are another daemon's."""
+"""
+How far an Initiator has looked: whatever is written is judged after that, however early cycles end, fail, or are
+another daemon's.
+"""
 
 from hypothesis import given
 
-from compactor.metastore.initiating import Look
+from compactor.metastore.candidates import Look
 from compactor.metastore.model import Candidate, Entity
-from compactor.roles.reach import Reach
+from compactor.roles.initiator.scan_state import ScanState
 from tests.strategies import lives_of_initiators
 
 NOTHING = frozenset[str]()
@@ -23,13 +26,18 @@ class Metastore:
     def look(self, plan):
         """The newest commit of each table that is new since `first`, or that was asked for."""
         newest = {entity(table): place for place, table in enumerate(self.commits)}
-        return {one: place for one, place in newest.items() if plan.first is None or place >= plan.first or one in plan.also}
+        return {
+            one: place for one, place in newest.items() if plan.first is None or place >= plan.first or one in plan.also
+        }
 
 
 @given(lives_of_initiators())
 def test_everything_that_was_written_is_judged(life):
-    """By each daemon that leads for long enough, whatever happened before: commits, cycles that end after some, cycles that fail, of two daemons in turn."""
-    metastore, daemons = Metastore(), [(Reach(), {}), (Reach(), {})]
+    """
+    By each daemon that leads for long enough, whatever happened before: commits, cycles that end after some, cycles
+    that fail, of two daemons in turn.
+    """
+    metastore, daemons = Metastore(), [(ScanState(), {}), (ScanState(), {})]
 
     def cycle(daemon, budget, *, fails, full_scan_seconds=1e9):
         reach, judged = daemons[daemon]
@@ -39,7 +47,9 @@ def test_everything_that_was_written_is_judged(life):
         if fails:
             return len(order)
         judged.update({one: found[one] for one in order[:budget]})
-        reach.came(plan, Look([], len(metastore.commits), {}), again=frozenset(), left=order[budget:], passed_over=False)
+        reach.came(
+            plan, Look([], len(metastore.commits), {}), again=frozenset(), left=order[budget:], passed_over=False
+        )
         return len(order) - budget
 
     for daemon, step, number in life:
@@ -55,17 +65,19 @@ def test_everything_that_was_written_is_judged(life):
 
 def test_what_was_left_is_first_in_the_order_in_which_it_was_left():
     """Though a look finds things in another order, and new ones with them."""
-    reach = Reach()
+    reach = ScanState()
     plan = reach.plan(0, NOTHING, 1)
     reach.came(plan, Look([], 7, {}), again={entity(9)}, left=[entity(3), entity(1)], passed_over=False)
     plan = reach.plan(1, NOTHING, 1)
     assert (plan.first, plan.also) == (7, {entity(1), entity(3), entity(9)})
-    assert [one.entity for one in plan.in_order(Candidate(entity(number)) for number in (0, 1, 2, 3, 9))] == [entity(number) for number in (3, 1, 0, 2, 9)]
+    assert [one.entity for one in plan.in_order(Candidate(entity(number)) for number in (0, 1, 2, 3, 9))] == [
+        entity(number) for number in (3, 1, 0, 2, 9)
+    ]
 
 
 def test_everything_is_looked_at_when_it_is_time():
     """Counted from the start of the look that was at everything, also when it went on over several cycles."""
-    reach = Reach()
+    reach = ScanState()
     for start, full in ((0, True), (500, False), (999, False), (1000, True), (1500, False)):
         plan = reach.plan(start, NOTHING, 1)
         assert plan.full is full
@@ -74,7 +86,7 @@ def test_everything_is_looked_at_when_it_is_time():
 
 def test_everything_is_looked_at_when_a_pause_is_over_that_hid_something():
     """A pause under which nothing was passed over is none of ours; one that goes on is waited for."""
-    reach = Reach()
+    reach = ScanState()
     both = frozenset({"table:db.a", "table:db.b"})
     for start, paused, passed_over, full in (
         (0, both, False, True),
@@ -94,12 +106,19 @@ def test_an_unnamed_write_that_is_not_settled_is_told_again():
     """Nothing but the difference of its table's write ids tells of it: they stay as they were."""
     one, two, three, new = (entity(number) for number in range(4))
     nothing: frozenset[int] = frozenset()
-    reach = Reach()
+    reach = ScanState()
     assert reach.plan(0, NOTHING, 1).handed_out is None
     before = {one: (2, nothing), two: (2, nothing), three: (2, nothing)}
     reach.came(reach.plan(0, NOTHING, 1), Look([], 7, before), again=frozenset(), left=[], passed_over=False)
     plan = reach.plan(1, NOTHING, 1)
     assert plan.handed_out == before
     now = {one: (3, nothing), two: (3, nothing), three: (3, nothing), new: (2, nothing)}
-    reach.came(plan, Look([], 8, now, frozenset({one, two, new})), again={three}, left=[new], unnamed={two, new}, passed_over=False)
+    reach.came(
+        plan,
+        Look([], 8, now, frozenset({one, two, new})),
+        again={three},
+        left=[new],
+        unnamed={two, new},
+        passed_over=False,
+    )
     assert reach.plan(2, NOTHING, 1).handed_out == {one: (3, nothing), two: (2, nothing), three: (3, nothing)}

@@ -1,12 +1,15 @@
-"""Giving back claims of the dead in rounds that end: a store that is away, or a great many claims, keep nobody from other duties, and everybody gets a turn."""
+"""
+Giving back claims of the dead in rounds that end: a store that is away, or a great many claims, keep nobody from other
+duties, and everybody gets a turn.
+"""
 
 import pytest
 from structlog.testing import capture_logs
 
 from compactor.metastore.housekeeping import Duty
 from compactor.roles import steps
-from compactor.roles.progress import Progress
-from compactor.roles.recovery import ROUND_SECONDS, Recovery
+from compactor.roles.cycle import Progress
+from compactor.roles.housekeeper.recovery import ROUND_SECONDS, Recovery
 from tests.unit.roles.dead_store import DeadStore
 
 DEAD = "compactor-here-" + "0" * 32 + "-1"
@@ -31,7 +34,9 @@ def freed(recovery):
 
 
 def test_a_store_that_is_away_is_asked_once_in_a_round(world, dead):
-    """The claim on another store is given back; of those on this one another is tried each time, and all stay claimed."""
+    """
+    The claim on another store is given back; of those on this one another is tried each time, and all stay claimed.
+    """
     a, b, _ = claimed(world, "a", "b", "c")
     dead.holds(a, b)
     recovery = Recovery(world.services)

@@ -4,7 +4,7 @@ import pytest
 
 from compactor.metastore.model import Entity, QueueState
 from compactor.reasons import Reason
-from compactor.roles.refusals import REPEAT_MS
+from compactor.roles.initiator.scan_state import REPEAT_MS
 
 T = Entity("db", "t")
 
@@ -26,7 +26,10 @@ def due(world):
 
 
 def test_what_was_refused_for_its_files_is_not_asked_for_again(world, due):
-    """One refusal, however often the Initiator looks; with the reason in its metrics. A write asks again, and so do a day and a request by hand."""
+    """
+    One refusal, however often the Initiator looks; with the reason in its metrics. A write asks again, and so do a day
+    and a request by hand.
+    """
     initiator, worker = world.initiator(), world.worker()
     assert initiator.run_once().startswith("full scan: queued 1 of 1")
     assert "refused: corrupt-file: " in worker.run_once()
@@ -55,7 +58,9 @@ def test_what_ended_otherwise_is_asked_for_again(world, due, end):
         queue.cancel(1, "by hand")
     else:
         entry = queue.claim("x-1", version="1")
-        queue.mark_failed(entry, "corrupt-file: seen while it ran") if end == "failed" else queue.mark_refused(entry, "lock-not-acquired: a DROP waits")
+        queue.mark_failed(entry, "corrupt-file: seen while it ran") if end == "failed" else queue.mark_refused(
+            entry, "lock-not-acquired: a DROP waits"
+        )
     assert initiator.run_once().startswith("full scan: queued 1 of 1")
 
 
@@ -70,7 +75,9 @@ def test_another_initiator_asks_once(world, due):
 
 
 def test_refusals_and_cancellations_are_no_failures(world, due):
-    """Two of each, and two failures: only these keep the table from being queued, and `history` tells one from the other."""
+    """
+    Two of each, and two failures: only these keep the table from being queued, and `history` tells one from the other.
+    """
     queue, entity = world.services.queue, T
     for end in (queue.mark_refused, queue.mark_aborted):
         for _ in range(2):
@@ -86,4 +93,6 @@ def test_refusals_and_cancellations_are_no_failures(world, due):
     assert queue.history(QueueState.FAILED)[0].error_message == "broke"
     queue.cancel(queue.entries()[0].id, "by hand")
     assert world.initiator().run_once().startswith("full scan: queued 0 of 1")
-    assert world.services.metrics.registry.get_sample_value("compactor_skips_total", {"reason": "failed-too-often"}) == 1
+    assert (
+        world.services.metrics.registry.get_sample_value("compactor_skips_total", {"reason": "failed-too-often"}) == 1
+    )

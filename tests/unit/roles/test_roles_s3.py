@@ -1,19 +1,24 @@
-"""Worker, recovery and Cleaner over a table on an S3 server: what is published, what is taken back, what is removed, and that nobody who was paused can do harm."""
+"""
+Worker, recovery and Cleaner over a table on an S3 server: what is published, what is taken back, what is removed, and
+that nobody who was paused can do harm.
+"""
 
 import pytest
 
 from compactor.errors import CompactorError
+from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.model import Entity
-from compactor.metastore.properties import encode_properties
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.recovery import Recovery
+from compactor.roles.housekeeper.recovery import Recovery
 from compactor.storage.location import join
-from compactor.storage.s3_files import Upload
+from compactor.storage.s3_store.files import Upload
 from tests.cluster.s3_tables import OnS3
 
 T = Entity("db", "t")
-AFTER_STATE = steps.WORKER_STEPS[steps.WORKER_STEPS.index(steps.WORKER_STATE_STORED) : steps.WORKER_STEPS.index(steps.WORKER_COMMITTED)]
+AFTER_STATE = steps.WORKER_STEPS[
+    steps.WORKER_STEPS.index(steps.WORKER_STATE_STORED) : steps.WORKER_STEPS.index(steps.WORKER_COMMITTED)
+]
 
 
 @pytest.fixture
@@ -51,7 +56,11 @@ def test_quarantine_is_a_copy(world, table, s3):
     before = {key: table.storage.read_small(join(table.location, key)) for key in table.objects()}
     world.compact(table.table)
     world.clean()
-    kept = {key.split("/", 1)[1]: table.storage.read_small(join(table.location, key)) for key in table.objects() if key.startswith(".trash-compactor-")}
+    kept = {
+        key.split("/", 1)[1]: table.storage.read_small(join(table.location, key))
+        for key in table.objects()
+        if key.startswith(".trash-compactor-")
+    }
     assert kept == before
     assert table.read() == table.rows
 
@@ -75,7 +84,10 @@ def test_an_attempt_is_undone_from_every_step(world, table, step):
 
 @pytest.mark.parametrize("step", [steps.WORKER_STAGED, steps.WORKER_VERIFIED, steps.WORKER_PUBLISHED])
 def test_recovery_from_every_side(world, table, step):
-    """The worker is taken for dead between two steps, cleared up after and its entry given back; then it goes on, and publishes nothing."""
+    """
+    The worker is taken for dead between two steps, cleared up after and its entry given back; then it goes on, and
+    publishes nothing.
+    """
 
     def given_away():
         world.at_step.clear()
@@ -94,7 +106,10 @@ def test_recovery_from_every_side(world, table, step):
 
 @pytest.mark.parametrize("by", ["recovery", "cleaner"])
 def test_a_publisher_that_slept_completes_nothing(world, table, monkeypatch, by):
-    """All is prepared, the last question whether the entry is ours was answered with yes, then it sleeps for an hour: its transaction times out."""
+    """
+    All is prepared, the last question whether the entry is ours was answered with yes, then it sleeps for an hour: its
+    transaction times out.
+    """
     complete = Upload.complete
     slept = []
 
@@ -107,7 +122,9 @@ def test_a_publisher_that_slept_completes_nothing(world, table, monkeypatch, by)
                 world.services.queue.give_back(entry)
             else:
                 world.services.transactions.abort(entry.txn_id, "no heartbeat")
-                world.configure(s3=world.services.settings.s3.model_dump(), initiator={"thresholds": {"aborted_count": 0}})
+                world.configure(
+                    s3=world.services.settings.s3.model_dump(), initiator={"thresholds": {"aborted_count": 0}}
+                )
                 world.clean()
                 clean_slate(table)
         complete(self)
@@ -169,7 +186,10 @@ def test_the_directory_of_a_dropped_table_is_removed(world, table, s3, s3_direct
     world.hive.queued("dropped.t2", state="r", highest_write_id=1, txn_id=txn, tblproperties=properties)
     world.hive.abort(txn)
     world.clean()
-    left = [found["Key"].removeprefix(f"{above}/") for found in s3.client.list_objects_v2(Bucket="warehouse", Prefix=f"{above}/")["Contents"]]
+    left = [
+        found["Key"].removeprefix(f"{above}/")
+        for found in s3.client.list_objects_v2(Bucket="warehouse", Prefix=f"{above}/")["Contents"]
+    ]
     assert [key for key in left if key] == ["t20/f"]
 
 

@@ -1,4 +1,7 @@
-"""Room: a compaction for which there is none waits in the queue with its figures, is tried again with growing pauses, and keeps nobody else waiting."""
+"""
+Room: a compaction for which there is none waits in the queue with its figures, is tried again with growing pauses, and
+keeps nobody else waiting.
+"""
 
 import pytest
 from structlog.testing import capture_logs
@@ -7,9 +10,9 @@ from compactor.coordination import Alone
 from compactor.errors import UnreachableError
 from compactor.metastore.model import Entity
 from compactor.reasons import Reason
-from compactor.roles.breakdowns import ATTEMPTS, KEY, Breakdowns, Told, told
-from compactor.roles.setbacks import LONGEST_SECONDS
-from compactor.roles.watch import Watch
+from compactor.roles.queue_metrics import QueueMetrics
+from compactor.roles.worker.backoff import LONGEST_SECONDS
+from compactor.roles.worker.failures import ATTEMPTS, KEY, Failures, StoredFailure, told
 from compactor.storage.base import Room
 from compactor.storage.registry import storage_for
 
@@ -22,19 +25,26 @@ def full(monkeypatch):
     room = local.room
 
     def little(self, location):
-        return Room(100, None, "the quota of /w", Reason.QUOTA_EXCEEDED) if location.rstrip("/").rpartition("/")[2] in names else room(self, location)
+        return (
+            Room(100, None, "the quota of /w", Reason.QUOTA_EXCEEDED)
+            if location.rstrip("/").rpartition("/")[2] in names
+            else room(self, location)
+        )
 
     monkeypatch.setattr(local, "room", little)
     return names
 
 
 def held(world):
-    Watch(world.services).run_once()
+    QueueMetrics(world.services).run_once()
     return world.services.metrics.registry.get_sample_value("compactor_held_entries", {"reason": "quota-exceeded"})
 
 
 def test_what_has_no_room_waits_in_the_queue(any_world, full):
-    """However often it is tried and the Initiator looks: one entry, which never ends, with the figures where they are shown; with room it is compacted."""
+    """
+    However often it is tried and the Initiator looks: one entry, which never ends, with the figures where they are
+    shown; with room it is compacted.
+    """
     world = any_world
     world.services.coordinator = coordinator = Alone()
     world.table(rows=12)
@@ -51,7 +61,9 @@ def test_what_has_no_room_waits_in_the_queue(any_world, full):
         assert (stored[1].reason, stored[1].times) == ("quota-exceeded", 0)
         assert "leaves 100" in stored[1].because
         world.clock.forward(pause - 1)
-        assert worker.run_once().startswith("waiting: compaction 1 of db.t waits: db.t: a major of all would write about ")
+        assert worker.run_once().startswith(
+            "waiting: compaction 1 of db.t waits: db.t: a major of all would write about "
+        )
         world.clock.forward(1)
     assert held(world) == 1
     assert world.ended() == []
@@ -110,21 +122,27 @@ def test_no_room_is_not_counted_as_a_breakdown(world, full):
 
 
 def test_what_is_stored_is_told_whatever_its_version(world):
-    """Fields that aren't ours are passed over; those of entries that left the queue are forgotten with the next note."""
+    """
+    Fields that aren't ours are passed over; those of entries that left the queue are forgotten with the next note.
+    """
     coordinator = Alone()
     coordinator.write(KEY, {"waits": {"77": {"reason": "disk-full"}, "x": {}, "5": 3}, "entries": [], "newer": 1}, None)
-    noting = Breakdowns(lambda: coordinator, lambda number: number == 5)
-    assert noting.told() == {77: Told(reason="disk-full"), 5: Told()}
+    noting = Failures(lambda: coordinator, lambda number: number == 5)
+    assert noting.told() == {77: StoredFailure(reason="disk-full"), 5: StoredFailure()}
     world.table(rows=4)
     world.enqueue(Entity("db", "t"))
     (entry,) = world.services.queue.entries()
     noting.waits(entry, "disk-full", "line one\nline two")
-    assert coordinator.read(KEY).data == {"waits": {"5": 3, "1": {"reason": "disk-full", "why": "line one line two"}}, "entries": [], "newer": 1}
+    assert coordinator.read(KEY).data == {
+        "waits": {"5": 3, "1": {"reason": "disk-full", "why": "line one line two"}},
+        "entries": [],
+        "newer": 1,
+    }
     noting.count(entry, "broke", died=False)
-    assert noting.told()[1] == Told(1, "broke", "disk-full", "line one line two")
+    assert noting.told()[1] == StoredFailure(1, "broke", "disk-full", "line one line two")
     assert noting.told()[1].sentence == "broke down 1 of 3 times, last: broke"
     noting.waits_no_more(entry)
-    assert noting.told()[1] == Told(1, "broke")
+    assert noting.told()[1] == StoredFailure(1, "broke")
 
 
 def test_where_nothing_can_be_stored_it_waits_all_the_same(world, full):

@@ -5,8 +5,8 @@ import contextlib
 import pytest
 
 from compactor.errors import UnreachableError
-from compactor.metastore import database as database_module
-from compactor.metastore.database import Database
+from compactor.metastore.db import database as database_module
+from compactor.metastore.db.database import Database
 from compactor.roles.services import Services
 from compactor.settings import Settings
 from tests.compacting import NothingRuns
@@ -22,7 +22,10 @@ from tests.compacting import NothingRuns
     ],
 )
 def test_there_is_a_connection_for_everybody(tmp_path, monkeypatch, sections, connections):
-    """Each worker may use three at once, each of the Cleaner's threads one, all else sixteen, unless the settings say how many: so many can be had, and no more."""
+    """
+    Each worker may use three at once, each of the Cleaner's threads one, all else sixteen, unless the settings say how
+    many: so many can be had, and no more.
+    """
     monkeypatch.setattr(database_module, "WAIT_SECONDS", 0.01)
     url = f"sqlite:///{tmp_path}/x.db"
     with Database(url, create=True):

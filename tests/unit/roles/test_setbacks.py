@@ -1,4 +1,7 @@
-"""Setbacks: what the worker gives back because something is away doesn't fail, isn't tried without end, and doesn't hold up the others."""
+"""
+Setbacks: what the worker gives back because something is away doesn't fail, isn't tried without end, and doesn't hold
+up the others.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,9 +12,9 @@ from compactor.daemon.daemon import Daemon
 from compactor.errors import RetryableError, UnreachableError
 from compactor.metastore.model import Entity
 from compactor.roles import steps
-from compactor.roles.breakdowns import ATTEMPTS
-from compactor.roles.setbacks import LONGEST_SECONDS, Setbacks
-from compactor.roles.worker import Worker
+from compactor.roles.worker.backoff import LONGEST_SECONDS, Backoff
+from compactor.roles.worker.failures import ATTEMPTS
+from compactor.roles.worker.worker import Worker
 
 AWAY = UnreachableError("Spark can't be started with master yarn: no ResourceManager")
 
@@ -35,7 +38,10 @@ def gauge(world):
 
 
 def test_an_outage_of_spark_takes_no_table_out_of_compaction(world):
-    """Initiator and Worker in turn while Spark is away, as often as a failed threshold would need: the entry stays; when Spark is back it is compacted."""
+    """
+    Initiator and Worker in turn while Spark is away, as often as a failed threshold would need: the entry stays; when
+    Spark is back it is compacted.
+    """
     world.table(rows=12, insert_only=True)
     breaking(world, AWAY)
     initiator, worker = world.initiator(), world.worker()
@@ -68,7 +74,10 @@ def test_an_outage_does_not_flush_the_queue(world):
 
 
 def test_pauses_grow_and_end_with_the_first_success(world):
-    """10, 20, 40 … seconds between tries of the same entry, never more than twice the longest pause; the metric counts up, and falls to 0 with a compaction."""
+    """
+    10, 20, 40 … seconds between tries of the same entry, never more than twice the longest pause; the metric counts up,
+    and falls to 0 with a compaction.
+    """
     world.table(rows=4, insert_only=True)
     world.settle_time()
     world.enqueue(Entity("db", "t"))
@@ -88,7 +97,10 @@ def test_pauses_grow_and_end_with_the_first_success(world):
 
 
 def test_several_at_once_are_one_setback(world):
-    """All workers wait for the same start, or lose the same session: their entries were claimed before the pause, which is as long as for one of them."""
+    """
+    All workers wait for the same start, or lose the same session: their entries were claimed before the pause, which is
+    as long as for one of them.
+    """
     for name in "abc":
         world.table(name, rows=4, insert_only=True)
         world.enqueue(Entity("db", name))
@@ -109,7 +121,10 @@ def test_several_at_once_are_one_setback(world):
 
 
 def test_others_get_their_turn(world):
-    """One table's file system is away: after a short pause the next entry is compacted, and so all is well; the first comes back in its own time."""
+    """
+    One table's file system is away: after a short pause the next entry is compacted, and so all is well; the first
+    comes back in its own time.
+    """
     for name in ("bad", "good", "fine"):
         world.table(name, rows=4, insert_only=True)
         world.enqueue(Entity("db", name))
@@ -174,7 +189,10 @@ def test_a_deadlock_after_planning_is_no_failure(world):
 
 @pytest.mark.parametrize("pool", [None, "etl"])
 def test_who_finds_nothing_while_another_tries_again_takes_nothing_for_well(world, pool):
-    """A start that takes minutes to fail: another worker, also one of another pool, looks meanwhile. Readiness still tells, and pauses go on growing."""
+    """
+    A start that takes minutes to fail: another worker, also one of another pool, looks meanwhile. Readiness still
+    tells, and pauses go on growing.
+    """
     world.table(rows=4, insert_only=True)
     world.settle_time()
     world.enqueue(Entity("db", "t"))
@@ -194,7 +212,9 @@ def test_who_finds_nothing_while_another_tries_again_takes_nothing_for_well(worl
         pauses.append(worker.run_once().rpartition(" try in ")[2])
         assert world.services.setbacks.trouble().startswith(f"{number + 1} given back in a row")
         world.clock.forward(2 * LONGEST_SECONDS)
-        assert pool is None or other.run_once() == "nothing is queued"  # the entry's time has come, and it is for the other pool's worker
+        assert (
+            pool is None or other.run_once() == "nothing is queued"
+        )  # the entry's time has come, and it is for the other pool's worker
         world.services.emptiness.over()
     assert pauses == ["5 s", "10 s", "20 s"]
     assert set(said) == {"nothing is queued"}
@@ -227,7 +247,7 @@ def test_what_does_not_come_back_is_forgotten(world):
     world.table(rows=4, insert_only=True)
     world.enqueue(Entity("db", "t"))
     (entry,) = world.services.queue.entries()
-    setbacks = Setbacks(world.clock)
+    setbacks = Backoff(world.clock)
     for number in range(10):
         (setbacks.leave if number % 2 else setbacks.given_back)(replace(entry, id=number), AWAY)
         world.clock.forward(25 * 3600)

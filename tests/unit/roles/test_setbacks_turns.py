@@ -1,7 +1,8 @@
 """
-Setbacks under load, with a clock of their own: whatever comes back again and again, whatever can be compacted gets its turn, and a store that is away isn't asked all the time.
+Setbacks under load, with a clock of their own: whatever comes back again and again, whatever can be compacted gets its
+turn, and a store that is away isn't asked all the time.
 
-The queue is a model (the oldest claimable first); `Setbacks` decides as in the daemon.
+The queue is a model (the oldest claimable first); `Backoff` decides as in the daemon.
 """
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compactor.errors import UnreachableError
-from compactor.roles.rotation import Look, Rotation
-from compactor.roles.setbacks import LONGEST_SECONDS, Setbacks
+from compactor.roles.worker.backoff import LONGEST_SECONDS, Backoff
+from compactor.roles.worker.claim_order import ClaimOrder, QueueLook
 from tests.strategies import waiting_entries
 from tests.unit.roles.turns import LONGEST_ATTEMPT, POLL, Model, Waiting, row
 
@@ -27,13 +28,17 @@ def long_enough(model, tries):
 @example([*[Waiting(fails=10**9)] * 3, Waiting(fails=1), Waiting(fails=2), Waiting()], [])
 def test_whatever_can_be_compacted_gets_its_turn(entries, more):
     """
-    Of the claims while it waits, its own comes after at most two for each older entry; and what has failed for a while is compacted within so many rounds.
-    What is away may be away for ever: its entries stay.
+    Of the claims while it waits, its own comes after at most two for each older entry; and what has failed for a while
+    is compacted within so many rounds. What is away may be away for ever: its entries stay.
     """
     workers = (None, "etl", *more)
     model = Model(dict(enumerate(entries, 1)), workers)
     tries = 2 * len(entries) * (max([entry.fails for entry in entries if entry.fails < 100], default=0) + 1)
-    wanted = [number for number, entry in model.entries.items() if entry.store is None and entry.fails < 100 and not entry.waits]
+    wanted = [
+        number
+        for number, entry in model.entries.items()
+        if entry.store is None and entry.fails < 100 and not entry.waits
+    ]
     model.run(max(entry.since for entry in entries) + (long_enough(model, tries) if wanted else 0.0), wanted)
     for number in wanted:
         entry = model.entries[number]
@@ -44,7 +49,10 @@ def test_whatever_can_be_compacted_gets_its_turn(entries, more):
 
 @given(st.integers(1, 30), st.integers(1, 4), st.floats(0, 60), st.integers(0, 5))
 def test_a_store_that_is_away_is_asked_at_a_bounded_rate(entries, workers, seconds, healthy):
-    """However many entries lie on it: at most one try of each worker for each pause, once each was tried; what lies elsewhere isn't slowed down by a single pause."""
+    """
+    However many entries lie on it: at most one try of each worker for each pause, once each was tried; what lies
+    elsewhere isn't slowed down by a single pause.
+    """
     on_it = [Waiting(store="hdfs://a", seconds=seconds)] * entries
     model = Model(dict(enumerate([*on_it, *[Waiting(seconds=1.0)] * healthy], 1)), (None,) * workers)
     model.run(3 * 3600.0)
@@ -66,7 +74,10 @@ def test_when_the_store_is_back_all_of_it_is_done(entries, workers, dead, hours)
 
 
 def test_others_at_work_are_no_trouble():
-    """A store is away, and elsewhere something is compacted every five minutes: readiness tells only before the first; and again when there is nothing else."""
+    """
+    A store is away, and elsewhere something is compacted every five minutes: readiness tells only before the first; and
+    again when there is nothing else.
+    """
     later = [Waiting(since=300.0 * number, seconds=1.0) for number in range(24)]
     model = Model(dict(enumerate([*[Waiting(store="hdfs://a", seconds=1.0)] * 3, *later], 1)), (None,))
     model.run(7200.0)
@@ -85,7 +96,9 @@ def test_what_everybody_needs_is_trouble_at_once():
 
 
 def test_a_long_queue_does_not_keep_what_was_given_back_waiting():
-    """There is always something that was never tried: what Spark's start failed for once is the next but one all the same."""
+    """
+    There is always something that was never tried: what Spark's start failed for once is the next but one all the same.
+    """
     model = Model(dict(enumerate([Waiting(fails=1), *[Waiting(seconds=60.0)] * 50], 1)), (None,))
     model.run(3600.0, [1])
     assert [number for _, _, number in model.claims[:3]] == [1, 2, 1]
@@ -99,7 +112,7 @@ def at():
 
 @pytest.fixture
 def setbacks(at):
-    return Setbacks(lambda: at[0])
+    return Backoff(lambda: at[0])
 
 
 def away(store="hdfs://a"):
@@ -110,12 +123,20 @@ def away(store="hdfs://a"):
 
 def claimed(setbacks, *queue):
     """The next of these entries, by its number."""
-    found = setbacks.claim(None, lambda without, among: next((row(n) for n in queue if n not in without and (among is None or n in among)), None))
+    found = setbacks.claim(
+        None,
+        lambda without, among: next(
+            (row(n) for n in queue if n not in without and (among is None or n in among)), None
+        ),
+    )
     return None if found is None else found.id
 
 
 def test_one_file_that_cannot_be_read_does_not_stand_for_its_store(setbacks, at):
-    """Two entries always find it away, the third is on it as well, and well: it is tried in turn, and shows that the store is there."""
+    """
+    Two entries always find it away, the third is on it as well, and well: it is tried in turn, and shows that the store
+    is there.
+    """
     for number in (1, 2, 3):
         setbacks.given_back(row(number), away())
     tried = []
@@ -155,11 +176,14 @@ def test_a_store_that_was_back_is_asked_soon_again(setbacks, at):
 
 
 def test_a_round_that_two_workers_begin_at_once_is_begun_once():
-    """Both saw that all had their turn; what the quicker one took isn't in the next round again before the other had its turn."""
-    rotation = Rotation()
+    """
+    Both saw that all had their turn; what the quicker one took isn't in the next round again before the other had its
+    turn.
+    """
+    rotation = ClaimOrder()
     tried = {1: rotation.number(), 2: rotation.number()}
     one, other = rotation.looks(None, (), tried), rotation.looks(None, (), tried)
-    assert one == other == (Look(without=frozenset({1, 2})), Look(among=frozenset({1, 2}), round_over=0))
+    assert one == other == (QueueLook(without=frozenset({1, 2})), QueueLook(among=frozenset({1, 2}), round_over=0))
     tried[1] = rotation.found(None, one[-1])
     tried[2] = rotation.found(None, other[-1])
-    assert rotation.looks(None, (), tried)[1:] == (Look(among=frozenset({1, 2}), round_over=tried[1]),)
+    assert rotation.looks(None, (), tried)[1:] == (QueueLook(among=frozenset({1, 2}), round_over=tried[1]),)

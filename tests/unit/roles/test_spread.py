@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from compactor.roles.spread import AT_ONCE, spread, waiting
+from compactor.roles.initiator.spread import AT_ONCE, spread, waiting
 
 
 def test_what_keeps_the_processor_busy_stays_in_one_thread():
@@ -17,7 +17,10 @@ def test_what_keeps_the_processor_busy_stays_in_one_thread():
 
 
 def test_what_keeps_us_waiting_is_done_by_many():
-    """A file system that takes its time for the first ones: of the others, several are on the way at once; results keep their order."""
+    """
+    A file system that takes its time for the first ones: of the others, several are on the way at once; results keep
+    their order.
+    """
     together = threading.Barrier(4)
 
     def slow(number):
@@ -44,7 +47,10 @@ def test_an_exception_reaches_the_caller():
 
 
 def test_one_thing_that_keeps_us_waiting_is_enough():
-    """A store that is down is waited for once before threads are taken, not thirty-two times: a call to it may take ten minutes."""
+    """
+    A store that is down is waited for once before threads are taken, not thirty-two times: a call to it may take ten
+    minutes.
+    """
     me, here = threading.get_ident(), []
 
     def slow(number):
@@ -77,7 +83,10 @@ def test_what_was_not_begun_when_it_is_over_is_missing(threads):
 
 @pytest.mark.parametrize("how", ["closed", "raised"])
 def test_what_is_queued_delays_nobody(monkeypatch, how):
-    """Who asks for no more results, or meets an error, waits for what is underway alone: not for thousands of groups behind it."""
+    """
+    Who asks for no more results, or meets an error, waits for what is underway alone: not for thousands of groups
+    behind it.
+    """
     begun, underway, go = [], threading.Event(), threading.Event()
     shutdown = ThreadPoolExecutor.shutdown
 
@@ -110,7 +119,9 @@ def test_what_is_queued_delays_nobody(monkeypatch, how):
 
 
 def test_a_busy_machine_is_not_a_slow_file_system():
-    """Waiting three times as long as working counts for nothing, and one long pause is forgotten over work that follows."""
+    """
+    Waiting three times as long as working counts for nothing, and one long pause is forgotten over work that follows.
+    """
     assert waiting(0.0, elapsed=0.4, busy=0.1) == 0.0
     assert waiting(0.0, elapsed=0.6, busy=0.1) == pytest.approx(0.2)
     assert waiting(0.2, elapsed=0.1, busy=0.1) == 0.0

@@ -10,7 +10,10 @@ ENTERED = re.compile(r'(?:\benter|_step)\(\s*"([^"]+)"')
 
 
 def test_every_named_step_is_listed():
-    """ALL_STEPS, which the tests of fencing go through, has every name of `steps` and every literal that is entered elsewhere, once: none can be left out."""
+    """
+    ALL_STEPS, which the tests of fencing go through, has every name of `steps` and every literal that is entered
+    elsewhere, once: none can be left out.
+    """
     named = {value for name, value in vars(steps).items() if name.isupper() and isinstance(value, str)}
     for path in Path(compactor.__file__).parent.rglob("*.py"):
         named.update(ENTERED.findall(path.read_text(encoding="utf-8")))
@@ -19,10 +22,17 @@ def test_every_named_step_is_listed():
 
 
 def test_every_step_is_told_of():
-    """In docs/operations.md: what a process that is stopped there, succeeded and continued would do, and why that can't go wrong."""
+    """
+    In docs/operations.md: what a process that is stopped there, succeeded and continued would do, and why that can't go
+    wrong.
+    """
     page = (Path(compactor.__file__).parents[1] / "docs" / "operations.md").read_text(encoding="utf-8")
     chapter = page.split("### Stopped at any point", 1)[1].split("\n## ", 1)[0]
-    order = [step for group in (steps.INITIATOR_STEPS, steps.WORKER_STEPS, steps.CLEANER_STEPS, steps.RECOVERY_STEPS) for step in group]
+    order = [
+        step
+        for group in (steps.INITIATOR_STEPS, steps.WORKER_STEPS, steps.CLEANER_STEPS, steps.RECOVERY_STEPS)
+        for step in group
+    ]
     told = set()
     for line in chapter.splitlines():
         cell = line.split("|")[1] if line.startswith("| ") else ""

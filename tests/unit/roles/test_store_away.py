@@ -1,4 +1,7 @@
-"""Worker: a store that goes away takes its own entries along, and nobody else's; what can't be undone for it is kept, and undone when it is back."""
+"""
+Worker: a store that goes away takes its own entries along, and nobody else's; what can't be undone for it is kept, and
+undone when it is back.
+"""
 
 import threading
 from types import SimpleNamespace
@@ -9,8 +12,8 @@ from compactor.daemon.daemon import Daemon
 from compactor.errors import RetryableError
 from compactor.metastore.model import Entity
 from compactor.roles import steps
-from compactor.roles.recovery import Recovery
-from compactor.roles.settling import MOST
+from compactor.roles.housekeeper.recovery import Recovery
+from compactor.roles.worker.rollback import MOST
 from tests.unit.roles.stores import Stores
 from tests.unit.roles.tables import hidden
 
@@ -41,12 +44,21 @@ def going_away(world, stores, step, *names):
 def left(world):
     """Open transactions, locks and components: all that an attempt holds in the metastore."""
     services = world.services
-    return [*services.transactions.open_transactions(), *services.locks.all(), *world.hive.rows(world.database.schema.txn_components, "tc_txnid")]
+    return [
+        *services.transactions.open_transactions(),
+        *services.locks.all(),
+        *world.hive.rows(world.database.schema.txn_components, "tc_txnid"),
+    ]
 
 
-@pytest.mark.parametrize("step", [steps.WORKER_LOCKED, steps.WORKER_LISTED, steps.WORKER_PLANNED, steps.WORKER_STATE_STORED])
+@pytest.mark.parametrize(
+    "step", [steps.WORKER_LOCKED, steps.WORKER_LISTED, steps.WORKER_PLANNED, steps.WORKER_STATE_STORED]
+)
 def test_what_staged_nothing_is_given_back_at_once(any_world, stores, step):
-    """The store isn't asked again, the transaction ends and leaves nothing, and the worker takes the next entry without a pause. Back again, it is compacted."""
+    """
+    The store isn't asked again, the transaction ends and leaves nothing, and the worker takes the next entry without a
+    pause. Back again, it is compacted.
+    """
     world = any_world
     away, _ = queued(world, "a.t", "b.u")
     names = world.names(away.location)
@@ -67,7 +79,10 @@ def test_what_staged_nothing_is_given_back_at_once(any_world, stores, step):
 
 @pytest.mark.parametrize("step", STAGED)
 def test_what_staged_something_is_kept_while_others_are_compacted(any_world, stores, step):
-    """Its claim and its transaction stay, and are kept alive; it is tried again with growing pauses. With the store back it is undone and given back."""
+    """
+    Its claim and its transaction stay, and are kept alive; it is tried again with growing pauses. With the store back
+    it is undone and given back.
+    """
     world = any_world
     away, _, _ = queued(world, "a.t", "b.u", "b.v")
     names = world.names(away.location)
@@ -101,7 +116,10 @@ def test_what_staged_something_is_kept_while_others_are_compacted(any_world, sto
 
 
 def test_it_claims_no_more_than_it_may_keep(world, stores):
-    """Each keeps a transaction open: with eight of them the worker says why it claims nothing, and goes on when one is undone; all are, and compacted."""
+    """
+    Each keeps a transaction open: with eight of them the worker says why it claims nothing, and goes on when one is
+    undone; all are, and compacted.
+    """
     queued(world, *(f"a.t{number}" for number in range(MOST)), "b.u")
     going_away(world, stores, steps.WORKER_RAN, "a.db")
     worker = world.worker()
@@ -129,7 +147,10 @@ def test_it_claims_no_more_than_it_may_keep(world, stores):
 
 @pytest.mark.parametrize("again", ["by another worker", "by the same"])
 def test_an_entry_that_was_freed_and_claimed_again_is_left_alone(world, stores, again):
-    """Another daemon saw the store and cleared up, and the entry is being worked on anew: what the new attempt staged, and its claim, aren't the old one's."""
+    """
+    Another daemon saw the store and cleared up, and the entry is being worked on anew: what the new attempt staged, and
+    its claim, aren't the old one's.
+    """
     (table,) = queued(world, "a.t")
     going_away(world, stores, steps.WORKER_RAN, "a.db")
     worker = world.worker()
@@ -139,7 +160,9 @@ def test_an_entry_that_was_freed_and_claimed_again_is_left_alone(world, stores, 
     entry, queue = world.services.queue.entry(1), world.services.queue
     assert Recovery(world.services).clear(entry)
     queue.give_back(entry)
-    assert worker.run_once().startswith("waiting: compaction 1 of a.t has ended"), "not claimed by who has still to undo it"
+    assert worker.run_once().startswith("waiting: compaction 1 of a.t has ended"), (
+        "not claimed by who has still to undo it"
+    )
     anew = queue.claim(worker.worker_id if again == "by the same" else "compactor-there-1", "1")
     world.hive.change(world.database.schema.compaction_queue.update().values(cq_start=anew.start_ms + 1))
     (table.location / ".compactor-1-new").mkdir()
@@ -163,7 +186,10 @@ def test_somebody_who_wants_a_kept_one_stopped_is_heard(world, stores):
 
 
 def test_what_is_kept_is_told(world, stores):
-    """Readiness has it, whatever else goes on, for it holds a transaction open; so has the gauge. A daemon that drains begins nothing, and knows what it leaves behind."""
+    """
+    Readiness has it, whatever else goes on, for it holds a transaction open; so has the gauge. A daemon that drains
+    begins nothing, and knows what it leaves behind.
+    """
     queued(world, "a.t", "b.u")
     going_away(world, stores, steps.WORKER_RAN, "a.db")
     worker = world.worker()

@@ -1,10 +1,16 @@
-"""A stream that readers pass over since it was rolled back beside Hive's own base: nothing is compacted there, and whoever should know is told."""
+"""
+A stream that readers pass over since it was rolled back beside Hive's own base: nothing is compacted there, and whoever
+should know is told.
+"""
 
 from structlog.testing import capture_logs
 
 
 def stranded(world):
-    """Hive named its base after the watermark, 3, though the stream 3-4 isn't in it; then 4 was rolled back. Writers went on."""
+    """
+    Hive named its base after the watermark, 3, though the stream 3-4 isn't in it; then 4 was rolled back. Writers went
+    on.
+    """
     table = world.table(rows=2)
     world.compact(table)
     world.clean()
@@ -25,7 +31,10 @@ def warnings(lines):
 
 
 def test_it_is_told_once(any_world):
-    """By the Initiator's log once, by its metrics each time, and to whoever asks by hand in the same words; nothing is removed."""
+    """
+    By the Initiator's log once, by its metrics each time, and to whoever asks by hand in the same words; nothing is
+    removed.
+    """
     world = any_world
     table = stranded(world)
     world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001, "thresholds": {"delta_count": 2}})

@@ -1,15 +1,18 @@
-"""What one who was stopped finds when it goes on: its entry with somebody else, who must not suffer from it; and who is taken for lost."""
+"""
+What one who was stopped finds when it goes on: its entry with somebody else, who must not suffer from it; and who is
+taken for lost.
+"""
 
 import pytest
 
 from compactor.acid.compaction import CompactionKind
 from compactor.coordination import Alone
 from compactor.errors import OwnershipLostError
+from compactor.metastore.compaction_queue.requests import Request
 from compactor.metastore.model import Entity
-from compactor.metastore.requests import Request
 from compactor.roles import steps
 from compactor.roles.fence import remove_staging
-from compactor.roles.recovery import Recovery
+from compactor.roles.housekeeper.recovery import Recovery
 from compactor.storage.registry import storage_for
 
 T = Entity("db", "t", None)
@@ -30,7 +33,10 @@ class Others(Alone):
 
 @pytest.mark.parametrize("step", [steps.WORKER_STAGED, steps.WORKER_RAN, steps.WORKER_VERIFIED])
 def test_undoing_leaves_the_staging_directory_of_whoever_has_the_entry_now(world, step):
-    """A stopped worker's claim was given back and taken by another one, who is at work: only what the first made itself goes."""
+    """
+    A stopped worker's claim was given back and taken by another one, who is at work: only what the first made itself
+    goes.
+    """
     table = world.table(rows=4)
     successor = None
 
@@ -91,7 +97,9 @@ def claimed_elsewhere(world, age_ms, **more):
 
 
 def test_a_daemon_that_nobody_sees_loses_its_claim(world):
-    """Its transaction was ended for want of a heartbeat: the leader gives the claim back long before worker.timeout_hours."""
+    """
+    Its transaction was ended for want of a heartbeat: the leader gives the claim back long before worker.timeout_hours.
+    """
     transactions = world.services.transactions
     txn = transactions.open_compaction("u", "there", agent=ELSEWHERE)
     entry = claimed_elsewhere(world, HOUR, txn_id=txn, highest_write_id=1)
@@ -104,7 +112,10 @@ def test_a_daemon_that_nobody_sees_loses_its_claim(world):
 
 
 def test_a_daemon_that_nobody_sees_loses_its_claim_on_hive_3(world_3):
-    """Where compactions have no transaction its lock tells, which times out without a heartbeat; another daemon's lock on the table doesn't count."""
+    """
+    Where compactions have no transaction its lock tells, which times out without a heartbeat; another daemon's lock on
+    the table doesn't count.
+    """
     services = world_3.services
     lock = services.locks.acquire_shared(T, 0, "u", "there")
     services.locks.acquire_shared(T, 0, "u", "elsewhere")
@@ -119,9 +130,14 @@ def test_a_daemon_that_nobody_sees_loses_its_claim_on_hive_3(world_3):
 
 @pytest.mark.parametrize("case", ["seen", "young", "nobody can tell", "opened, not yet stored"])
 def test_a_daemon_that_may_live_keeps_its_claim(world, case):
-    """It is seen, or has only just claimed, or who is there can't be told, or its transaction is open though the entry doesn't name it yet."""
+    """
+    It is seen, or has only just claimed, or who is there can't be told, or its transaction is open though the entry
+    doesn't name it yet.
+    """
     claimed_elsewhere(world, 1000 if case == "young" else HOUR)
-    world.services.coordinator = Alone() if case == "nobody can tell" else Others(*(["1" * 32] if case == "seen" else []))
+    world.services.coordinator = (
+        Alone() if case == "nobody can tell" else Others(*(["1" * 32] if case == "seen" else []))
+    )
     if case.startswith("opened"):
         world.services.transactions.open_compaction("u", "there", agent=ELSEWHERE)
     assert Recovery(world.services).give_back_claims_of_the_lost() == []

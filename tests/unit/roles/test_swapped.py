@@ -1,4 +1,7 @@
-"""A table's owner exchanges files under a compaction, on a local warehouse: nothing that only the daemon may read is published, or given to the owner."""
+"""
+A table's owner exchanges files under a compaction, on a local warehouse: nothing that only the daemon may read is
+published, or given to the owner.
+"""
 
 import os
 
@@ -37,9 +40,14 @@ def test_an_input_that_became_a_link_is_not_published(world, password):
     assert password.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("step", [steps.WORKER_LISTED, steps.WORKER_PLANNED, steps.WORKER_STAGED, steps.WORKER_RAN, steps.WORKER_VERIFIED])
+@pytest.mark.parametrize(
+    "step", [steps.WORKER_LISTED, steps.WORKER_PLANNED, steps.WORKER_STAGED, steps.WORKER_RAN, steps.WORKER_VERIFIED]
+)
 def test_a_table_that_becomes_a_link_to_anothers(world, step):
-    """Whichever step comes next: it is refused with the link's name, nothing at its target is read, written or removed, and nothing is published."""
+    """
+    Whichever step comes next: it is refused with the link's name, nothing at its target is read, written or removed,
+    and nothing is published.
+    """
     table, victim = world.table("t", rows=3), world.table("u", rows=3, database="other")
     away, before = world.folder / "away", world.names(victim.location)
 
@@ -57,7 +65,7 @@ def test_a_table_that_becomes_a_link_to_anothers(world, step):
 @pytest.mark.parametrize("what", ["link in the place of a file", "one file more", "another content"])
 def test_staging_that_was_changed_is_not_given_to_the_owner(world, password, monkeypatch, what):
     """Between the last task and the adoption: the result is refused, before its files become the owner's."""
-    from compactor.engine.staging import Staging
+    from compactor.engine.staging.directory import Staging
 
     table = world.table("t", rows=3)
     mark = Staging.mark

@@ -6,8 +6,8 @@ from structlog.testing import capture_logs
 from compactor.acid.names import TRASH_PREFIX
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.reasons import Reason
-from compactor.roles.trash import Removal, Trash, put_back, remove_hidden, settle, staging_directories
-from compactor.roles.trash_in_place import TrashInPlace
+from compactor.roles.cleaner.trash import Removal, Trash, put_back, remove_hidden, settle, staging_directories
+from compactor.roles.cleaner.trash_in_place import TrashInPlace
 from compactor.storage.location import join
 from compactor.storage.registry import storage_for
 
@@ -120,7 +120,10 @@ def test_a_taken_name_is_never_overwritten(place):
 
 
 def test_one_who_was_stopped_can_neither_go_on_nor_decide(place):
-    """Its successor has put everything back: what it would move finds no place, what it would decide on isn't there; nothing is missing."""
+    """
+    Its successor has put everything back: what it would move finds no place, what it would decide on isn't there;
+    nothing is missing.
+    """
     stopped = trash_for(place)
     first, second = removals(place, "delta_0000006_0000006_0000", "000000_0")
     stopped.take([first])
@@ -181,7 +184,10 @@ def test_what_is_called_otherwise_is_left_alone_and_told(place, name):
 
 @pytest.mark.parametrize("store", ["fsspec_directory", "s3_directory"])
 def test_in_place_a_directory_of_original_files_loses_only_what_was_compared(store, request):
-    """A file that is put there after the last look stays: such a name may be used again. A directory of a write id goes whole."""
+    """
+    A file that is put there after the last look stays: such a name may be used again. A directory of a write id goes
+    whole.
+    """
     place = request.getfixturevalue(store)
     storage = storage_for(place)
     for directory in ("part", "part/sub", "delta_0000001_0000001_0000"):
@@ -191,7 +197,12 @@ def test_in_place_a_directory_of_original_files_loses_only_what_was_compared(sto
     files = storage.list_tree(place).files
     trash = TrashInPlace(storage, place, 7)
     trash.open()
-    trash.take([Removal(name, tuple(file for file in files if file.path.startswith(f"{name}/"))) for name in ("part", "delta_0000001_0000001_0000")])
+    trash.take(
+        [
+            Removal(name, tuple(file for file in files if file.path.startswith(f"{name}/")))
+            for name in ("part", "delta_0000001_0000001_0000")
+        ]
+    )
     trash.check()
     trash.decide()
     for path in ("part/000001_0", "delta_0000001_0000001_0000/late"):

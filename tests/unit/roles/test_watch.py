@@ -6,16 +6,18 @@ from structlog.testing import capture_logs
 from compactor.control import Pause, Scope
 from compactor.control.records import HOLDS, with_pause, without_pauses
 from compactor.errors import UnreachableError
-from compactor.roles.watch import Watch
+from compactor.roles.queue_metrics import QueueMetrics
 
 
 def test_aborted_writes_are_counted(world):
-    """Rows, age and crowded tables are those of aborted writes that nobody cleaned; committed and open writes don't count."""
+    """
+    Rows, age and crowded tables are those of aborted writes that nobody cleaned; committed and open writes don't count.
+    """
     table = world.table(rows=2)
     for number in range(3):
         world.aborted_insert(table, [(number, "never")])
     world.settle_time()
-    Watch(world.services).run_once()
+    QueueMetrics(world.services).run_once()
     value = world.services.metrics.registry.get_sample_value
     assert value("compactor_aborted_writes") == 3
     assert 10 <= (value("compactor_aborted_writes_oldest_age_seconds") or 0) < 100
@@ -25,7 +27,7 @@ def test_aborted_writes_are_counted(world):
 
 def test_a_database_that_does_not_answer(world, monkeypatch):
     """`compactor_database_up` is 0 while it can't be asked, and 1 again afterwards."""
-    watch = Watch(world.services)
+    watch = QueueMetrics(world.services)
 
     def up():
         return world.services.metrics.registry.get_sample_value("compactor_database_up")
@@ -46,9 +48,12 @@ def test_a_database_that_does_not_answer(world, monkeypatch):
 
 
 def test_the_oldest_open_transaction_is_told_whoever_leads(world):
-    """Its age while it is open and 0 afterwards; a transaction of replication, which stays open for as long as its source's, is none."""
+    """
+    Its age while it is open and 0 afterwards; a transaction of replication, which stays open for as long as its
+    source's, is none.
+    """
     value = world.services.metrics.registry.get_sample_value
-    watch = Watch(world.services)
+    watch = QueueMetrics(world.services)
     forgotten = world.hive.begin(age=7_200_000)
     world.hive.begin(age=1_000_000_000, kind=1)
     watch.run_once()
@@ -67,7 +72,7 @@ def test_a_compaction_that_nobody_cleans_is_told_whatever_the_reason(any_world):
     world = any_world
     table = world.table(rows=4, insert_only=True)
     world.compact(table)
-    watch = Watch(world.services)
+    watch = QueueMetrics(world.services)
     watch.run_once()
     queue = world.database.schema.compaction_queue
     if "cq_commit_time" in queue.c:
@@ -89,7 +94,7 @@ def test_a_compaction_that_nobody_cleans_is_told_whatever_the_reason(any_world):
 def test_who_waited_on_purpose_is_young_when_the_wait_is_over(world):
     """A queue that waited for its window is neither old nor long in the minute in which the window opens."""
     world.hive.queued("db.t", enqueue_time=world.services.now_ms() - 50_000_000)
-    watch = Watch(world.services)
+    watch = QueueMetrics(world.services)
     watch.run_once()
     assert (figure(world, "queue_oldest_age_seconds", state="initiated") or 0) >= 50_000
     assert figure(world, "claimable_entries") == 1
@@ -109,16 +114,22 @@ def test_who_waited_on_purpose_is_young_when_the_wait_is_over(world):
 
 
 def test_what_is_left_to_hive_is_counted_and_said_once(world):
-    """Types and states that a later Hive wrote; a rebalance that waits for Hive's own workers is held on purpose: its age wakes nobody."""
+    """
+    Types and states that a later Hive wrote; a rebalance that waits for Hive's own workers is held on purpose: its age
+    wakes nobody.
+    """
     world.hive.queued(type="*")
     world.hive.queued("db.x", type="*", state="w")
     world.hive.queued("db.y", state="?")
     world.hive.queued("db.z", type="r", enqueue_time=0)
-    watch = Watch(world.services)
+    watch = QueueMetrics(world.services)
     with capture_logs() as logs:
         for _ in range(2):
             watch.run_once()
-    assert [(line["type"], line["state"]) for line in logs if line["event"].startswith("left to Hive")] == [("*", "i"), ("a", "?")]
+    assert [(line["type"], line["state"]) for line in logs if line["event"].startswith("left to Hive")] == [
+        ("*", "i"),
+        ("a", "?"),
+    ]
     assert (figure(world, "foreign_entries", type="*"), figure(world, "foreign_entries", type="a, state ?")) == (2, 1)
     assert figure(world, "held_entries", reason="unsupported-kind") == 1
     assert figure(world, "queue_oldest_age_seconds", state="initiated") == 0

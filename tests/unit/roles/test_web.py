@@ -59,12 +59,17 @@ def test_other_paths_are_not_there(server):
 def test_a_port_in_use_is_one_line(server):
     """The setting is named."""
     host, port = server.address
-    with pytest.raises(SettingsError, match=r"http.host, http.port: can't listen on 127\.0\.0\.1:\d+: Address already in use"):
+    with pytest.raises(
+        SettingsError, match=r"http.host, http.port: can't listen on 127\.0\.0\.1:\d+: Address already in use"
+    ):
         WebServer(host, port, Metrics(), list, list)
 
 
 def test_who_hangs_up_is_no_news(server, capfd):
-    """A scraper that gives up before the answer came leaves no traceback on the daemon's output; others are served as before."""
+    """
+    A scraper that gives up before the answer came leaves no traceback on the daemon's output; others are served as
+    before.
+    """
     for _ in range(5):
         with socket.create_connection(server.address) as there:
             there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

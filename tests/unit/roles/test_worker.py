@@ -4,13 +4,16 @@ import threading
 
 from compactor.metastore.model import Entity
 from compactor.roles import steps
-from compactor.roles.worker import IDLE, Worker
+from compactor.roles.worker.worker import IDLE, Worker
 from tests.metastore.actor import T
 from tests.unit.roles.tables import hidden
 
 
 def test_a_major_compaction_from_claim_to_commit(any_world):
-    """The steps come in order; the result is one base with the same rows; the entry is ready for cleaning; nothing hidden is left."""
+    """
+    The steps come in order; the result is one base with the same rows; the entry is ready for cleaning; nothing hidden
+    is left.
+    """
     world = any_world
     table = world.table(rows=4)
     before = world.rows(table)
@@ -64,7 +67,9 @@ def test_the_run_as_user_is_the_owner_of_the_directory(world, table):
 
 
 def test_not_enough_but_obsolete_calls_the_cleaner(any_world):
-    """A base of INSERT OVERWRITE over two deltas: nothing to compact, two directories to remove; the Cleaner does it."""
+    """
+    A base of INSERT OVERWRITE over two deltas: nothing to compact, two directories to remove; the Cleaner does it.
+    """
     world = any_world
     table = world.table(rows=2)
     with world.warehouse.begin() as txn:
@@ -103,7 +108,10 @@ def test_two_workers_share_the_queue(any_world):
     meet = threading.Barrier(2)
     world.submitter.before = lambda _: meet.wait(60)
     sentences: list[str] = []
-    threads = [threading.Thread(target=lambda number=number: sentences.append(world.worker(number).run_once())) for number in (1, 2)]
+    threads = [
+        threading.Thread(target=lambda number=number: sentences.append(world.worker(number).run_once()))
+        for number in (1, 2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -113,7 +121,9 @@ def test_two_workers_share_the_queue(any_world):
 
 
 def test_a_pool_has_workers_of_its_own(world):
-    """`worker.pools`: they take that pool's entries only, the others those without; as many at once as there are workers."""
+    """
+    `worker.pools`: they take that pool's entries only, the others those without; as many at once as there are workers.
+    """
     world.table("plain", rows=3)
     world.table("night", rows=3)
     world.settle_time()

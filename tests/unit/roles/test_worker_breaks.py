@@ -1,4 +1,6 @@
-"""Worker: a job that breaks, is cancelled, or whose table or claim is taken away leaves nothing and publishes nothing."""
+"""
+Worker: a job that breaks, is cancelled, or whose table or claim is taken away leaves nothing and publishes nothing.
+"""
 
 import shutil
 import threading
@@ -7,11 +9,11 @@ import pytest
 from sqlalchemy import update
 
 from compactor.demo.rows import CatalogRows
-from compactor.engine.submit import BrokenDownError
 from compactor.errors import RetryableError, UnreachableError
 from compactor.roles import steps
-from compactor.roles.cancellation import DrainedError
-from compactor.roles.recovery import Recovery
+from compactor.roles.housekeeper.recovery import Recovery
+from compactor.roles.worker.cancellation import DrainedError
+from compactor.spark.submitter import BrokenDownError
 from tests.metastore.actor import T
 from tests.unit.roles.tables import hidden
 
@@ -26,7 +28,9 @@ from tests.unit.roles.tables import hidden
     ],
 )
 def test_a_broken_job_leaves_nothing(any_world, error, end):
-    """Whatever the job raises: staging is gone, the transaction is rolled back and forgotten, the files are untouched."""
+    """
+    Whatever the job raises: staging is gone, the transaction is rolled back and forgotten, the files are untouched.
+    """
     world = any_world
     table = world.table(rows=4, insert_only=True)
     names = world.names(table.location)
@@ -45,7 +49,9 @@ def test_a_broken_job_leaves_nothing(any_world, error, end):
 
 
 def test_a_drained_worker_gives_its_entry_back(world, table):
-    """Cancelled because the daemon stops: the entry is initiated again, nothing is left, and the next worker does it."""
+    """
+    Cancelled because the daemon stops: the entry is initiated again, nothing is left, and the next worker does it.
+    """
     worker = world.worker()
     world.submitter.before = lambda _: worker.cancel(DrainedError("the daemon stops"))
     world.settle_time()
@@ -68,7 +74,10 @@ class SignalledWhileWaiting(threading.Event):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_session_that_ends_with_the_daemon_gives_the_entry_back(any_world, when):
-    """TERM went to all processes at once, and Spark's JVM died of it: not the compaction's fault, so it is undone and given back, not failed."""
+    """
+    TERM went to all processes at once, and Spark's JVM died of it: not the compaction's fault, so it is undone and
+    given back, not failed.
+    """
     world = any_world
     table = world.table(rows=4, insert_only=True)
     names = world.names(table.location)
@@ -147,7 +156,10 @@ def test_a_claim_that_was_taken_away_is_not_published(any_world):
 
 @pytest.mark.parametrize("what", ["dropped", "re-created", "rewritten", "truncated"])
 def test_a_table_that_changes_under_the_job_is_not_published(any_world, what):
-    """Dropped, dropped and created again, a file replaced, or emptied while the job ran: the compaction fails, and what is there stays."""
+    """
+    Dropped, dropped and created again, a file replaced, or emptied while the job ran: the compaction fails, and what is
+    there stays.
+    """
     world = any_world
     table = world.table(rows=4, insert_only=True)
     catalog = CatalogRows(world.database)
@@ -171,12 +183,20 @@ def test_a_table_that_changes_under_the_job_is_not_published(any_world, what):
 
     world.submitter.before = change
     sentence = world.compact(table)
-    assert ": failed: input-changed: " in sentence or "No such file" in sentence or "gone" in sentence or "corrupt" in sentence, sentence
+    assert (
+        ": failed: input-changed: " in sentence
+        or "No such file" in sentence
+        or "gone" in sentence
+        or "corrupt" in sentence
+    ), sentence
     assert not [name for name in world.names(table.location) if name.startswith(("base_", "."))]
 
 
 def test_a_database_that_is_dropped_under_the_job_is_not_waited_for(world, table):
-    """Its directory and the one above are gone, as when nothing is mounted; but the catalog doesn't know the table any more."""
+    """
+    Its directory and the one above are gone, as when nothing is mounted; but the catalog doesn't know the table any
+    more.
+    """
 
     def dropped(_: object) -> None:
         CatalogRows(world.database).drop_table(table)
@@ -188,7 +208,10 @@ def test_a_database_that_is_dropped_under_the_job_is_not_waited_for(world, table
 
 
 def test_a_sleeper_finds_no_source_for_its_rename(any_world):
-    """Everything is staged and checked; the claim is taken for dead, cleared up and given back; what the sleeper does next harms nobody."""
+    """
+    Everything is staged and checked; the claim is taken for dead, cleared up and given back; what the sleeper does next
+    harms nobody.
+    """
     world = any_world
     table = world.table(rows=4, insert_only=True)
     names = world.names(table.location)

@@ -9,7 +9,7 @@ from sqlalchemy import insert, update
 from compactor.acid.types import row_type
 from compactor.metastore.model import Entity
 from compactor.roles import steps
-from compactor.roles.setbacks import LONGEST_SECONDS
+from compactor.roles.worker.backoff import LONGEST_SECONDS
 from tests.metastore.actor import T
 from tests.unit.orc.files import acid_file, rows_of
 
@@ -76,7 +76,9 @@ def test_what_had_to_wait_before_is_looked_for_as_long(world):
 
 
 def test_a_rename_under_way_loses_no_request(any_world):
-    """Hive 4 commits it in the queue first, Hive 3.1 in the catalog: in between, what was asked for isn't in the catalog."""
+    """
+    Hive 4 commits it in the queue first, Hive 3.1 in the catalog: in between, what was asked for isn't in the catalog.
+    """
     world, (old, new) = any_world, ("p=1", "p=2")
     table = world.table(rows=0, partition_keys=[("p", "int")])
     for number in range(3):
@@ -99,31 +101,44 @@ def test_a_refusal_names_what_an_open_writer_holds_back(world):
     world.warehouse.begin().insert(world.warehouse.tables["db.t"], [(1, "open")])
     for number in range(3):
         world.insert(world.warehouse.tables["db.t"], [(number, "done")])
-    assert "not enough to compact: 0 base, 0 deltas, 0 delete deltas, 0 original files; left out: delta_0000001_0000001_0000 (" in world.compact(
-        world.warehouse.tables["db.t"]
+    assert (
+        "not enough to compact: 0 base, 0 deltas, 0 delete deltas, 0 original files; left out: delta_0000001_0000001_0000 ("
+        in world.compact(world.warehouse.tables["db.t"])
     )
 
 
 def test_a_refusal_leaves_no_aborted_transaction(world):
-    """Nothing was marked under it: like Hive's worker, ours commits it, and SHOW TRANSACTIONS and the metrics of aborted ones stay clean."""
+    """
+    Nothing was marked under it: like Hive's worker, ours commits it, and SHOW TRANSACTIONS and the metrics of aborted
+    ones stay clean.
+    """
     world.table(rows=1, insert_only=True)
     world.settle_time()
     world.enqueue(T)
     opened = []
-    world.at_step[steps.WORKER_TXN_OPENED] = lambda: opened.extend(txn.txn_id for txn in world.services.transactions.open_transactions())
+    world.at_step[steps.WORKER_TXN_OPENED] = lambda: opened.extend(
+        txn.txn_id for txn in world.services.transactions.open_transactions()
+    )
     assert "refused: not-enough-to-compact" in world.worker().run_once()
     assert [world.services.transactions.state(txn_id).value for txn_id in opened] == ["committed"]
 
 
 def test_two_time_zones_are_refused_on_hive_3_before_anything_runs(world_3):
-    """Nothing was staged, no job was started, and the Worker says refused; so does the history, though Hive 3.1 has neither a state nor a column for that."""
+    """
+    Nothing was staged, no job was started, and the Worker says refused; so does the history, though Hive 3.1 has
+    neither a state nor a column for that.
+    """
     world, row = world_3, [("id", "int"), ("t", "timestamp")]
     table = world.table(rows=0, columns=row)
     for number in range(2):
         world.insert(table, [(number, (0, 0))])
     (bucket,) = table.location.glob("delta_0000001_*/bucket_00000")
-    bucket.write_bytes(acid_file(rows_of(bucket.read_bytes()), row_type(row), timezone=zoneinfo.ZoneInfo("Asia/Kolkata")))
-    assert "refused: unsupported-format: db.t: bucket 0 has timestamps in time zone Asia/Kolkata" in world.compact(table)
+    bucket.write_bytes(
+        acid_file(rows_of(bucket.read_bytes()), row_type(row), timezone=zoneinfo.ZoneInfo("Asia/Kolkata"))
+    )
+    assert "refused: unsupported-format: db.t: bucket 0 has timestamps in time zone Asia/Kolkata" in world.compact(
+        table
+    )
     ((state, message),) = world.ended()
     assert (state, message[:20]) == ("refused", "unsupported-format: ")
     assert world.submitter.jobs == []
@@ -139,7 +154,10 @@ def test_a_sorted_table_is_refused(world, table):
 
 
 def test_nothing_to_compact_counts_against_no_table(any_world):
-    """However often it was asked for by hand: the Initiator queues the table when it is due. Hive 3.1 has no state for it but succeeded."""
+    """
+    However often it was asked for by hand: the Initiator queues the table when it is due. Hive 3.1 has no state for it
+    but succeeded.
+    """
     world = any_world
     table = world.table(rows=1)
     for _ in range(3):
@@ -153,7 +171,10 @@ def test_nothing_to_compact_counts_against_no_table(any_world):
 
 
 def test_an_entry_that_would_end_at_no_write_id_is_refused(any_world):
-    """The table's first writer is still at work. Hive 3.1's own Cleaner takes an entry whose CQ_HIGHEST_WRITE_ID is 0 for one without an end."""
+    """
+    The table's first writer is still at work. Hive 3.1's own Cleaner takes an entry whose CQ_HIGHEST_WRITE_ID is 0 for
+    one without an end.
+    """
     world = any_world
     table = world.table(rows=0)
     world.hive.touch(world.hive.begin())
@@ -162,7 +183,10 @@ def test_an_entry_that_would_end_at_no_write_id_is_refused(any_world):
 
 
 def test_an_exclusive_lock_is_waited_for(any_world):
-    """However often: no lock, no compaction; the sentence names the lock, no transaction stays open, nothing is counted as failed; without the lock it is compacted."""
+    """
+    However often: no lock, no compaction; the sentence names the lock, no transaction stays open, nothing is counted as
+    failed; without the lock it is compacted.
+    """
     world = any_world
     table = world.table(rows=3)
     world.settle_time()

@@ -3,7 +3,7 @@
 import pytest
 
 from compactor.errors import OutcomeUnknownError, RetryableError, UnreachableError
-from compactor.metastore.committing import committed
+from compactor.metastore.compaction_queue.commits import committed
 from compactor.roles import steps
 from tests.metastore.actor import T
 from tests.unit.roles.tables import hidden
@@ -28,7 +28,9 @@ def test_a_metastore_that_goes_away_is_waited_for(world, table, monkeypatch):
     world.settle_time()
     world.enqueue(T)
     for pause in (5, 10):
-        assert worker.run_once().endswith(f"compaction 1 of db.t has ended and can't be undone yet: no metastore; next try in {pause} s")
+        assert worker.run_once().endswith(
+            f"compaction 1 of db.t has ended and can't be undone yet: no metastore; next try in {pause} s"
+        )
         assert world.states() == ["working"]
         assert hidden(table) == []
         world.clock.forward(pause)
@@ -38,7 +40,10 @@ def test_a_metastore_that_goes_away_is_waited_for(world, table, monkeypatch):
 
 
 def test_a_file_system_that_goes_away_is_waited_for(any_world, monkeypatch):
-    """It isn't mounted any more when the result should be committed, and the commit fails: what was published stays marked until it is seen and removed."""
+    """
+    It isn't mounted any more when the result should be committed, and the commit fails: what was published stays marked
+    until it is seen and removed.
+    """
     world = any_world
     table = world.table(rows=4, insert_only=True)
     names = world.names(table.location)
@@ -63,7 +68,9 @@ def test_a_file_system_that_goes_away_is_waited_for(any_world, monkeypatch):
 
 @pytest.mark.parametrize("happened", [True, False])
 def test_a_commit_without_an_answer_is_looked_up(any_world, monkeypatch, happened):
-    """The commit was sent and no answer came: when it happened the result stays, when it didn't everything is undone."""
+    """
+    The commit was sent and no answer came: when it happened the result stays, when it didn't everything is undone.
+    """
     world = any_world
     table = world.table(rows=4, insert_only=True)
     queue = world.services.queue
@@ -85,7 +92,9 @@ def test_a_commit_without_an_answer_is_looked_up(any_world, monkeypatch, happene
         assert "given back: the connection was lost while committing" in sentence
         assert bases == []
     else:  # the rename was the commit: the next attempt only calls the Cleaner
-        assert "published, but not marked; given back for the rest: the connection was lost while committing" in sentence
+        assert (
+            "published, but not marked; given back for the rest: the connection was lost while committing" in sentence
+        )
         assert world.states() == ["initiated"]
         assert len(bases) == 1
         monkeypatch.undo()
@@ -102,14 +111,19 @@ def forgotten(world, txn_id):
 
 @pytest.mark.parametrize("end", ["mark_refused", "mark_failed", "mark_cleaned"])
 def test_a_commit_without_an_answer_is_known_by_what_it_wrote(world, table, monkeypatch, end):
-    """Meanwhile the Cleaner ended the entry, in whichever way, and the transaction is forgotten: the row still shows that it was committed."""
+    """
+    Meanwhile the Cleaner ended the entry, in whichever way, and the transaction is forgotten: the row still shows that
+    it was committed.
+    """
     services = world.services
     commit = services.queue.mark_compacted_and_commit
 
     def unanswered(*arguments):
         commit(*arguments)
         (entry,) = services.queue.entries()
-        services.cleaning.mark_cleaned(entry) if end == "mark_cleaned" else getattr(services.queue, end)(entry, "no_cleanup")
+        services.cleaning.mark_cleaned(entry) if end == "mark_cleaned" else getattr(services.queue, end)(
+            entry, "no_cleanup"
+        )
         forgotten(world, entry.txn_id)
         raise OutcomeUnknownError("the connection was lost while committing")
 
@@ -123,7 +137,10 @@ def test_a_commit_without_an_answer_is_known_by_what_it_wrote(world, table, monk
 
 
 def test_a_refusal_by_the_next_worker_is_no_sign_of_a_commit(world, table):
-    """It took the entry over and refused it before it stored a transaction of its own: the row still names ours, which was never committed."""
+    """
+    It took the entry over and refused it before it stored a transaction of its own: the row still names ours, which was
+    never committed.
+    """
     world.settle_time()
     world.enqueue(T)
     entry = world.services.queue.claim("compactor-here-1", version="1")
@@ -136,7 +153,10 @@ def test_a_refusal_by_the_next_worker_is_no_sign_of_a_commit(world, table):
 
 
 def test_when_entry_and_transaction_are_forgotten_the_worker_goes_on(world, table, monkeypatch):
-    """Nothing tells how the commit ended, and there is no entry left to give to anybody: the result stays, and the worker isn't stuck."""
+    """
+    Nothing tells how the commit ended, and there is no entry left to give to anybody: the result stays, and the worker
+    isn't stuck.
+    """
     services, schema = world.services, world.database.schema
     commit = services.queue.mark_compacted_and_commit
 

@@ -1,4 +1,4 @@
-"""A queue in which entries wait, and workers who claim what `Setbacks` lets them, with a clock of their own."""
+"""A queue in which entries wait, and workers who claim what `Backoff` lets them, with a clock of their own."""
 
 import heapq
 from collections import Counter
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import UnreachableError
 from compactor.metastore.model import Entity, QueueEntry, QueueState
-from compactor.roles.setbacks import Setbacks
+from compactor.roles.worker.backoff import Backoff
 
 POLL = 5.0
 LONGEST_ATTEMPT = 600.0
@@ -48,7 +48,7 @@ class Model:
     trouble: list[str | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.setbacks = Setbacks(lambda: self.now)
+        self.setbacks = Backoff(lambda: self.now)
         self.working: set[int] = set()
         self.tries: Counter[int] = Counter()
 
@@ -60,7 +60,10 @@ class Model:
             if busy is not None:
                 self.end(busy)
             number = self.claim(self.workers[worker])
-            heapq.heappush(events, (self.now + (POLL if number is None else max(0.1, self.entries[number].seconds)), worker, number))
+            heapq.heappush(
+                events,
+                (self.now + (POLL if number is None else max(0.1, self.entries[number].seconds)), worker, number),
+            )
 
     def claim(self, pool: str | None) -> int | None:
         if self.setbacks.pause() is not None:
@@ -68,7 +71,12 @@ class Model:
 
         def take(without, among):
             for number, entry in self.entries.items():
-                waits = entry.pool == pool and entry.since <= self.now and number not in self.working and number not in self.done
+                waits = (
+                    entry.pool == pool
+                    and entry.since <= self.now
+                    and number not in self.working
+                    and number not in self.done
+                )
                 if waits and number not in without and (among is None or number in among):
                     self.working.add(number)
                     return row(number)

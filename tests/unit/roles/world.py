@@ -1,4 +1,7 @@
-"""A small world for tests of the roles: a metastore, a warehouse, and the roles over both, with Spark's place taken by this process."""
+"""
+A small world for tests of the roles: a metastore, a warehouse, and the roles over both, with Spark's place taken by
+this process.
+"""
 
 import threading
 from pathlib import Path
@@ -8,16 +11,16 @@ from sqlalchemy import update
 
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
-from compactor.engine.submit import JobName
 from compactor.metastore.model import Entity, QueueState
-from compactor.roles.cleaner import Cleaner
-from compactor.roles.housekeeper import Housekeeper
+from compactor.roles.cleaner.cleaner import Cleaner
+from compactor.roles.housekeeper.housekeeper import Housekeeper
 from compactor.roles.identity import Identity
-from compactor.roles.initiator import Initiator
+from compactor.roles.initiator.initiator import Initiator
 from compactor.roles.services import Services
-from compactor.roles.setbacks import Setbacks
-from compactor.roles.worker import Worker
+from compactor.roles.worker.backoff import Backoff
+from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
+from compactor.spark.submitter import JobName
 from tests.compacting import NothingRuns
 from tests.metastore.actor import Hive
 from tests.reference.compare import assert_as_expected, read_table
@@ -77,12 +80,16 @@ class World:
         (self.folder / "alive").mkdir(exist_ok=True)
         settings = Settings(database={"url": "sqlite:////unused.db"}, host="here", user="compactor", **sections)
         identity = Identity("here", "compactor", self.folder / "alive")
-        services = Services.over(self.database, settings, observers=self.observers, identity=identity, submitter=self.submitter)
-        services.setbacks = Setbacks(self.clock)
+        services = Services.over(
+            self.database, settings, observers=self.observers, identity=identity, submitter=self.submitter
+        )
+        services.setbacks = Backoff(self.clock)
         return services
 
     def configure(self, **sections) -> None:
-        self.services.settings = Settings(database={"url": "sqlite:////unused.db"}, host="here", user="compactor", **sections)
+        self.services.settings = Settings(
+            database={"url": "sqlite:////unused.db"}, host="here", user="compactor", **sections
+        )
 
     def _observe(self, step, about) -> None:
         self.passed.append(step)
@@ -103,7 +110,9 @@ class World:
         """Another database, which lies there: whatever is inside may be written and deleted."""
         dbs = self.database.schema.dbs
         number = 900 + len(self.hive.rows(dbs, "name"))
-        self.hive.change(dbs.insert().values(db_id=number, name=f"root{number}", ctlg_name="hive", db_location_uri=str(location)))
+        self.hive.change(
+            dbs.insert().values(db_id=number, name=f"root{number}", ctlg_name="hive", db_location_uri=str(location))
+        )
         self.services.places.forget()
 
     def insert(self, table, rows, partition=None):
@@ -129,7 +138,10 @@ class World:
         txn.abort()
 
     def steps_of_a_rename(self, table, old, new):
-        """The two transactions of Hive's that change a partition's name, in Hive's order; it has moved the directory before."""
+        """
+        The two transactions of Hive's that change a partition's name, in Hive's order; it has moved the directory
+        before.
+        """
         steps = [lambda: self.rename_in_the_queue(old, new), lambda: self._rename_in_the_catalog(table, old, new)]
         return steps if self.services.hive_4 else steps[::-1]
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from sqlalchemy import make_url
 
 from compactor.errors import SettingsError
-from compactor.metastore.database import Database
+from compactor.metastore.db.database import Database
 from compactor.settings import Settings, load_settings
-from compactor.settings.address import mistake
+from compactor.settings.database import mistake
 
 WRONG = [
     ("mysql://h/x", "mysql isn't supported; PostgreSQL and SQLite are: postgresql://"),
@@ -31,7 +31,9 @@ WRONG = [
 
 @pytest.mark.parametrize(("url", "said"), WRONG)
 def test_what_no_command_can_use_is_a_mistake_in_the_settings(tmp_path, url, said):
-    """One line that names `database.url` and says what to write instead; the same for whoever opens the database directly."""
+    """
+    One line that names `database.url` and says what to write instead; the same for whoever opens the database directly.
+    """
     file = tmp_path / "c.yaml"
     file.write_text(f"database: {{url: '{url}'}}")
     with pytest.raises(SettingsError) as caught:
@@ -63,7 +65,12 @@ def test_what_works_is_none(url):
 
 def test_a_password_is_never_repeated():
     """Neither that of a JDBC address nor that of one with a bad port."""
-    for url in ("jdbc:postgresql://h/x?user=a&password=geheim", "postgresql://u:geheim@h:x/db", "jdbc:postgresql://u:geheim@h/db", "my:sql://u:geheim@h/x"):
+    for url in (
+        "jdbc:postgresql://h/x?user=a&password=geheim",
+        "postgresql://u:geheim@h:x/db",
+        "jdbc:postgresql://u:geheim@h/db",
+        "my:sql://u:geheim@h/x",
+    ):
         assert "geheim" not in (mistake(url) or "geheim")
 
 

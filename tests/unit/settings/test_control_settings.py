@@ -33,13 +33,26 @@ control:
     found = Configured.of(load(tmp_path, text))
     nightly, late = found.windows
     assert nightly.times == Recurring(weekdays=frozenset({0, 6}), start=22 * 60, end=6 * 60)
-    assert (nightly.selection.pools, nightly.selection.tables, nightly.wide, str(nightly.zone)) == (("etl",), ("sales.*",), False, "Europe/Berlin")
+    assert (nightly.selection.pools, nightly.selection.tables, nightly.wide, str(nightly.zone)) == (
+        ("etl",),
+        ("sales.*",),
+        False,
+        "Europe/Berlin",
+    )
     assert (late.times, str(late.zone)) == (Recurring(start=20 * 60, end=DAY), "UTC")
     days, once = found.blackouts
     assert isinstance(days.times, Recurring)
-    assert (sorted(map(str, days.times.dates)), days.times.yearly, days.times.month_days) == (["2026-01-01", "2026-12-24"], {(12, 31)}, {1, -1})
+    assert (sorted(map(str, days.times.dates)), days.times.yearly, days.times.month_days) == (
+        ["2026-01-01", "2026-12-24"],
+        {(12, 31)},
+        {1, -1},
+    )
     assert isinstance(once.times, Once)
-    assert [str(once.times.begin), str(once.times.end), once.wide] == ["2026-12-31 18:00:00", "2027-01-02 06:00:00", True]
+    assert [str(once.times.begin), str(once.times.end), once.wide] == [
+        "2026-12-31 18:00:00",
+        "2027-01-02 06:00:00",
+        True,
+    ]
     (budget,) = found.budgets
     assert (budget.jobs, budget.bytes_per_hour) == (4, 200 * 1024**3)
 
@@ -65,8 +78,14 @@ MISTAKES = [
     (window("begin: 2026-12-31T18:00, until: 2026-12-31T18:00"), "until isn't after begin"),
     (window("begin: 2026-12-31, until: 2027-01-02"), "whole days belong into dates"),
     (window("begin: '2026-12-31T18:00+01:00', until: 2027-01-02T06:00"), "is a local time, without an offset"),
-    (window("begin: 0001-01-01T00:00, until: 2027-01-02T06:00"), "windows.maintenance.0.begin: is of a year from 1970 to 9000"),
-    (window("begin: 2026-12-31T18:00, until: 9999-12-31T23:59"), "windows.maintenance.0.until: is of a year from 1970 to 9000"),
+    (
+        window("begin: 0001-01-01T00:00, until: 2027-01-02T06:00"),
+        "windows.maintenance.0.begin: is of a year from 1970 to 9000",
+    ),
+    (
+        window("begin: 2026-12-31T18:00, until: 9999-12-31T23:59"),
+        "windows.maintenance.0.until: is of a year from 1970 to 9000",
+    ),
     (window("begin: 2026-12-31T18:00, until: 2027-01-02T06:00, days: [mon]"), "either begin and until, or days"),
     (window("pools: [etl]"), "says no time"),
     (window("days: [mon], begins: 3"), "windows.maintenance.0.begins: unknown key"),

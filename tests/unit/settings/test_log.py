@@ -122,7 +122,10 @@ def test_a_console_gets_readable_lines():
 
 @pytest.mark.parametrize("named", [True, False])
 def test_the_journal_is_told_how_grave_a_line_is(tmp_path, monkeypatch, stream, named):
-    """Where the stream is the one that JOURNAL_STREAM names, each line begins with its syslog priority, so that `journalctl -p warning` finds it; else none does."""
+    """
+    Where the stream is the one that JOURNAL_STREAM names, each line begins with its syslog priority, so that
+    `journalctl -p warning` finds it; else none does.
+    """
     with (tmp_path / "journal").open("w+", encoding="utf-8") as journal:
         there = os.fstat(journal.fileno())
         monkeypatch.setenv("JOURNAL_STREAM", f"{there.st_dev}:{there.st_ino + (not named)}")

@@ -7,7 +7,10 @@ from compactor.metrics import Metrics
 
 
 def test_names_follow_the_conventions():
-    """Every metric starts with `compactor_`, but for those that every process has by the same names; counters end in _total, times in _seconds, sizes in _bytes."""
+    """
+    Every metric starts with `compactor_`, but for those that every process has by the same names; counters end in
+    _total, times in _seconds, sizes in _bytes.
+    """
     families = [family for family in Metrics().registry.collect() if not family.name.startswith("process_")]
     assert families
     for family in families:
@@ -26,14 +29,24 @@ def test_every_metric_is_documented():
 
 def _rows():
     metrics = Metrics(lambda: [("daemon", "sent", 0)])
-    labelled = {name: kept._labelnames for name, kept in metrics.registry._names_to_collectors.items() if hasattr(kept, "_labelnames")}
+    labelled = {
+        name: kept._labelnames
+        for name, kept in metrics.registry._names_to_collectors.items()
+        if hasattr(kept, "_labelnames")
+    }
     rows = []
     for family in metrics.registry.collect():
         if family.name.startswith("process_"):
             continue
         name = family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
-        labels = labelled.get(name) or labelled.get(family.name) or sorted({label for sample in family.samples for label in sample.labels})
-        rows.append(f"| `{name}` | {family.type} | {', '.join(f'`{label}`' for label in labels)} | {family.documentation} |")
+        labels = (
+            labelled.get(name)
+            or labelled.get(family.name)
+            or sorted({label for sample in family.samples for label in sample.labels})
+        )
+        rows.append(
+            f"| `{name}` | {family.type} | {', '.join(f'`{label}`' for label in labels)} | {family.documentation} |"
+        )
     return rows
 
 
@@ -48,7 +61,11 @@ def test_two_daemons_in_one_process_do_not_share_a_registry():
 def test_series_are_there_before_anything_happens():
     """`rate` sees only what had a value before: each outcome, each reason to pick or to skip starts at 0."""
     text = Metrics().render().decode()
-    for series in ('jobs_total{kind="major",outcome="failed"}', 'picks_total{kind="minor",reason="aborted-age"}', 'skips_total{reason="failed-too-often"}'):
+    for series in (
+        'jobs_total{kind="major",outcome="failed"}',
+        'picks_total{kind="minor",reason="aborted-age"}',
+        'skips_total{reason="failed-too-often"}',
+    ):
         assert f"compactor_{series} 0.0" in text
 
 

@@ -22,12 +22,19 @@ def load(tmp_path: Path, text: str, **env: str) -> Settings:
 
 def leaves(values: object, path: str = "") -> dict[str, object]:
     if isinstance(values, dict) and values:
-        return {key: leaf for name, value in values.items() for key, leaf in leaves(value, f"{path}.{name}".strip(".")).items()}
+        return {
+            key: leaf
+            for name, value in values.items()
+            for key, leaf in leaves(value, f"{path}.{name}".strip(".")).items()
+        }
     return {path: values}
 
 
 def test_the_default_file_holds_every_key_with_its_default():
-    """config/compactor.yaml and the model have the same keys and the same defaults; only the required address is an example."""
+    """
+    config/compactor.yaml and the model have the same keys and the same defaults; only the required address is an
+    example.
+    """
     written = leaves(yaml.safe_load((ROOT / "config/compactor.yaml").read_text(encoding="utf-8")))
     model = leaves(Settings(database={"url": "postgresql://hive@localhost:5432/metastore"}).shown())
     assert written == model
@@ -36,9 +43,16 @@ def test_the_default_file_holds_every_key_with_its_default():
 
 
 def test_the_default_file_comments_every_key():
-    """Every key of the default file has a comment at it, above it, or a section comment that covers its siblings' meaning by name."""
+    """
+    Every key of the default file has a comment at it, above it, or a section comment that covers its siblings' meaning
+    by name.
+    """
     lines = (ROOT / "config/compactor.yaml").read_text(encoding="utf-8").splitlines()
-    sections = {name for name, field in Settings.model_fields.items() if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)}
+    sections = {
+        name
+        for name, field in Settings.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    }
     for index, line in enumerate(lines):
         if line and not line.startswith((" ", "#")) and line.split(":")[0] in sections - {"log"}:
             assert lines[index - 1].startswith("#"), line
@@ -57,12 +71,18 @@ def test_environment_goes_over_the_file(tmp_path):
         COMPACTOR_INITIATOR__THRESHOLDS__DELTA_COUNT="4",
         compactor_initiator__interval_seconds="9",
     )
-    assert (settings.initiator.interval_seconds, settings.initiator.failed_threshold, settings.initiator.thresholds.delta_count) == (9, 3, 4)
+    assert (
+        settings.initiator.interval_seconds,
+        settings.initiator.failed_threshold,
+        settings.initiator.thresholds.delta_count,
+    ) == (9, 3, 4)
 
 
 def test_everything_may_come_from_the_environment():
     """No file is needed."""
-    assert load_settings(None, {"COMPACTOR_DATABASE__URL": "sqlite:////m.db", "COMPACTOR_SPARK__CONF": '{"spark.a": "b"}'}).spark.conf == {"spark.a": "b"}
+    assert load_settings(
+        None, {"COMPACTOR_DATABASE__URL": "sqlite:////m.db", "COMPACTOR_SPARK__CONF": '{"spark.a": "b"}'}
+    ).spark.conf == {"spark.a": "b"}
 
 
 def test_variables_of_the_command_line_are_not_settings():
@@ -77,7 +97,10 @@ def test_a_section_without_content_means_its_defaults(tmp_path):
 
 def test_spark_properties_may_be_numbers_and_truth_values(tmp_path):
     """YAML users write `4` and `true`; Spark gets the texts it expects."""
-    assert load(tmp_path, SQLITE + "spark: {conf: {spark.cores.max: 4, spark.x: true}}").spark.conf == {"spark.cores.max": "4", "spark.x": "true"}
+    assert load(tmp_path, SQLITE + "spark: {conf: {spark.cores.max: 4, spark.x: true}}").spark.conf == {
+        "spark.cores.max": "4",
+        "spark.x": "true",
+    }
 
 
 def test_sizes_may_carry_a_unit(tmp_path):
@@ -87,46 +110,118 @@ def test_sizes_may_carry_a_unit(tmp_path):
 
 MISTAKES = [
     ("initator: {a: 1}", {}, "c.yaml: initator: unknown key; did you mean initiator?"),
-    ("initiator: {interval_second: 1}", {}, "c.yaml: initiator.interval_second: unknown key; did you mean interval_seconds?"),
+    (
+        "initiator: {interval_second: 1}",
+        {},
+        "c.yaml: initiator.interval_second: unknown key; did you mean interval_seconds?",
+    ),
     (
         "initiator: {thresholds: {x: 1}}",
         {},
         "c.yaml: initiator.thresholds.x: unknown key; known are delta_count, delta_ratio, aborted_count, aborted_age_hours, open_age_hours",
     ),
-    ("zookeeper: {hosts: 'zk1:2181/compactor'}", {}, "c.yaml: zookeeper.hosts: is a list such as zk1:2181,zk2:2181,zk3:2181; the path belongs into root"),
-    ("zookeeper: {root: compactor}", {}, "c.yaml: zookeeper.root: is a path in ZooKeeper such as /compactor, one for all daemons of one metastore"),
-    ("zookeeper: {auth: digest, user: u}", {}, "c.yaml: zookeeper: auth digest needs user, and password_file or COMPACTOR_ZOOKEEPER__PASSWORD"),
+    (
+        "zookeeper: {hosts: 'zk1:2181/compactor'}",
+        {},
+        "c.yaml: zookeeper.hosts: is a list such as zk1:2181,zk2:2181,zk3:2181; the path belongs into root",
+    ),
+    (
+        "zookeeper: {root: compactor}",
+        {},
+        "c.yaml: zookeeper.root: is a path in ZooKeeper such as /compactor, one for all daemons of one metastore",
+    ),
+    (
+        "zookeeper: {auth: digest, user: u}",
+        {},
+        "c.yaml: zookeeper: auth digest needs user, and password_file or COMPACTOR_ZOOKEEPER__PASSWORD",
+    ),
     ("zookeeper: {user: u}", {}, "c.yaml: zookeeper: auth none takes no user and no password"),
-    ("zookeeper: {password: geheim}", {}, "c.yaml: zookeeper.password: a password doesn't belong in this file; use zookeeper.password_file"),
-    ("zookeeper: {tls: {enabled: true}}", {}, "c.yaml: zookeeper.tls: ca_file is required: the authority that signed the servers' certificates"),
+    (
+        "zookeeper: {password: geheim}",
+        {},
+        "c.yaml: zookeeper.password: a password doesn't belong in this file; use zookeeper.password_file",
+    ),
+    (
+        "zookeeper: {tls: {enabled: true}}",
+        {},
+        "c.yaml: zookeeper.tls: ca_file is required: the authority that signed the servers' certificates",
+    ),
     ("zookeeper: {tls: {ca_file: ca.pem}}", {}, "c.yaml: zookeeper.tls: files are given, but enabled is false"),
     ("initiator: {interval_seconds: yes}", {}, "c.yaml: initiator.interval_seconds: a truth value makes no sense here"),
     ("splice: {min_stripe_bytes: true}", {}, "c.yaml: splice.min_stripe_bytes: a truth value makes no sense here"),
     ("initiator: {interval_seconds: abc}", {}, "c.yaml: initiator.interval_seconds: input should be a valid number"),
     ("initiator: {interval_seconds: .inf}", {}, "c.yaml: initiator.interval_seconds: input should be a finite number"),
-    ("worker: {timeout_hours: 1e300}", {}, "c.yaml: worker.timeout_hours: input should be less than or equal to 100000"),
-    ("members: {heartbeat_seconds: 1e300}", {}, "c.yaml: members.heartbeat_seconds: input should be less than or equal to"),
-    ("txn: {timeout_seconds: 1e30}", {}, "c.yaml: txn.timeout_seconds: input should be less than or equal to 100000000"),
-    ("initiator: {failed_retry_days: 1e300}", {}, "c.yaml: initiator.failed_retry_days: input should be less than or equal to 100000"),
-    ("initiator: {thresholds: {aborted_age_hours: 1e300}}", {}, "thresholds.aborted_age_hours: input should be less than or equal to 100000"),
+    (
+        "worker: {timeout_hours: 1e300}",
+        {},
+        "c.yaml: worker.timeout_hours: input should be less than or equal to 100000",
+    ),
+    (
+        "members: {heartbeat_seconds: 1e300}",
+        {},
+        "c.yaml: members.heartbeat_seconds: input should be less than or equal to",
+    ),
+    (
+        "txn: {timeout_seconds: 1e30}",
+        {},
+        "c.yaml: txn.timeout_seconds: input should be less than or equal to 100000000",
+    ),
+    (
+        "initiator: {failed_retry_days: 1e300}",
+        {},
+        "c.yaml: initiator.failed_retry_days: input should be less than or equal to 100000",
+    ),
+    (
+        "initiator: {thresholds: {aborted_age_hours: 1e300}}",
+        {},
+        "thresholds.aborted_age_hours: input should be less than or equal to 100000",
+    ),
     ("zookeeper: {hosts: 'a:b:c'}", {}, "c.yaml: zookeeper.hosts: is a list such as zk1:2181,zk2:2181,zk3:2181"),
     ("a: " + "[" * 5000, {}, "c.yaml: is nested too deeply: that is no settings file"),
     ("initiator: {interval_seconds: 0}", {}, "c.yaml: initiator.interval_seconds: input should be greater than 0"),
     ("initiator: 5", {}, "c.yaml: initiator: keys and values are wanted here"),
     ("worker: {pool: 5}", {}, "c.yaml: worker.pool: input should be a valid string"),
     ("log: {level: loud}", {}, "c.yaml: log.level: input should be 'debug', 'info', 'warning' or 'error'"),
-    ("worker: {heartbeat_seconds: 200}", {}, "worker.heartbeat_seconds is 200, but a transaction times out after txn.timeout_seconds = 300"),
-    ("initiator: {full_scan_seconds: 1}", {}, "initiator.full_scan_seconds is 1, less than initiator.interval_seconds = 300"),
-    ("splice: {min_stripe_bytes: 99GiB}", {}, "splice.min_stripe_bytes is 106300440576, more than recode.target_stripe_bytes = 67108864"),
-    ("recode: {target_stripe_bytes: 1MiB}", {}, "splice.min_stripe_bytes is 8388608, more than recode.target_stripe_bytes = 1048576"),
+    (
+        "worker: {heartbeat_seconds: 200}",
+        {},
+        "worker.heartbeat_seconds is 200, but a transaction times out after txn.timeout_seconds = 300",
+    ),
+    (
+        "initiator: {full_scan_seconds: 1}",
+        {},
+        "initiator.full_scan_seconds is 1, less than initiator.interval_seconds = 300",
+    ),
+    (
+        "splice: {min_stripe_bytes: 99GiB}",
+        {},
+        "splice.min_stripe_bytes is 106300440576, more than recode.target_stripe_bytes = 67108864",
+    ),
+    (
+        "recode: {target_stripe_bytes: 1MiB}",
+        {},
+        "splice.min_stripe_bytes is 8388608, more than recode.target_stripe_bytes = 1048576",
+    ),
     ("cleaner: {}\ncleaner: {}", {}, "c.yaml line 3: the key cleaner stands twice in one place"),
     ("a: [1", {}, "c.yaml line 2: "),
     ("1: 2", {}, "c.yaml: 1: unknown key; known are database"),
     ("spark: {mode: cluster}", {}, "c.yaml: spark.mode: input should be 'session'"),
     ("host: 'a b'", {}, "c.yaml: host: "),
-    ("", {"COMPACTOR_INITIATR__X": "1"}, "environment: COMPACTOR_INITIATR__X: there is no setting initiatr; did you mean initiator?"),
-    ("", {"COMPACTOR_HTTP__PORTS": "1"}, "environment: COMPACTOR_HTTP__PORTS: there is no setting http.ports; did you mean port?"),
-    ("", {"COMPACTOR_HTTP__PORT": "x"}, "environment: COMPACTOR_HTTP__PORT: http.port: input should be a valid integer"),
+    (
+        "",
+        {"COMPACTOR_INITIATR__X": "1"},
+        "environment: COMPACTOR_INITIATR__X: there is no setting initiatr; did you mean initiator?",
+    ),
+    (
+        "",
+        {"COMPACTOR_HTTP__PORTS": "1"},
+        "environment: COMPACTOR_HTTP__PORTS: there is no setting http.ports; did you mean port?",
+    ),
+    (
+        "",
+        {"COMPACTOR_HTTP__PORT": "x"},
+        "environment: COMPACTOR_HTTP__PORT: http.port: input should be a valid integer",
+    ),
     ("", {"COMPACTOR_SPARK__CONF": "x"}, "environment: COMPACTOR_SPARK can't be read; a JSON object is wanted"),
 ]
 
@@ -144,7 +239,10 @@ def test_a_mistake_is_one_line_naming_the_key(tmp_path, text, env, said):
     ("text", "said"),
     [
         ("", "c.yaml: database.url: is required; set it there or as COMPACTOR_DATABASE__URL"),
-        ("database: {password_file: /p}", "c.yaml: database.url: is required; set it there or as COMPACTOR_DATABASE__URL"),
+        (
+            "database: {password_file: /p}",
+            "c.yaml: database.url: is required; set it there or as COMPACTOR_DATABASE__URL",
+        ),
         ("databse: {url: 'sqlite:////v/m.db'}", "c.yaml: databse: unknown key; did you mean database?"),
         ("database: {ulr: 'sqlite:////v/m.db'}", "c.yaml: database.ulr: unknown key; did you mean url?"),
         ("- 1", "must hold keys and values"),
@@ -153,8 +251,14 @@ def test_a_mistake_is_one_line_naming_the_key(tmp_path, text, env, said):
             "database: {url: 'postgresql://u:geheim@h/db'}",
             "c.yaml: database.url: a password doesn't belong in this file; use database.password_file or COMPACTOR_DATABASE__PASSWORD",
         ),
-        ("database: {url: 'postgresql://h/db?password=geheim'}", "c.yaml: database.url: a password doesn't belong in this file"),
-        ("database: {url: 'postgresql://u@h/db', password: geheim}", "c.yaml: database.password: a password doesn't belong in this file"),
+        (
+            "database: {url: 'postgresql://h/db?password=geheim'}",
+            "c.yaml: database.url: a password doesn't belong in this file",
+        ),
+        (
+            "database: {url: 'postgresql://u@h/db', password: geheim}",
+            "c.yaml: database.password: a password doesn't belong in this file",
+        ),
         ("database: {url: 'sqlite:///x', password_file: /p}", "SQLite takes no password"),
     ],
 )
@@ -210,13 +314,18 @@ def test_secrets_are_never_shown(tmp_path):
 
 def test_hide_password_leaves_the_rest():
     """User, host, database and other parameters stay readable."""
-    assert hide_password("postgresql://u:p:w@h:1/db?a=b&password=x&c=d") == "postgresql://u:********@h:1/db?a=b&password=********&c=d"
+    assert (
+        hide_password("postgresql://u:p:w@h:1/db?a=b&password=x&c=d")
+        == "postgresql://u:********@h:1/db?a=b&password=********&c=d"
+    )
 
 
 def test_changes_are_told_apart_by_what_a_running_daemon_can_take_over(tmp_path):
     """A reload applies some keys and names those that need a restart."""
     old = load(tmp_path, SQLITE)
-    new = load(tmp_path, SQLITE + "cleaner: {threads: 9}\nworker: {threads: 3, poll_seconds: 2}\nspark: {conf: {a: b}}\n")
+    new = load(
+        tmp_path, SQLITE + "cleaner: {threads: 9}\nworker: {threads: 3, poll_seconds: 2}\nspark: {conf: {a: b}}\n"
+    )
     applied, restart = old.changes(new)
     assert applied == ("cleaner.threads", "worker.poll_seconds")
     assert set(restart) == {"worker.threads", "spark.conf", "spark.conf.a"}

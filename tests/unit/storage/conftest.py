@@ -1,5 +1,6 @@
 """
-The drivers that are held to the contract of docs/storage.md (test_storage_contract_*). A new driver is added to one of the three lists and must pass all of it.
+The drivers that are held to the contract of docs/storage.md (test_storage_contract_*). A new driver is added to one of
+the three lists and must pass all of it.
 
 Those that need a server are marked `cluster`; the fixture that starts it is asked for by name.
 """
@@ -30,11 +31,17 @@ PREPARING = [
 IN_PLACE = [
     pytest.param(lambda request: request.getfixturevalue("fsspec_directory"), id="fsspec"),
 ]
-"""Those that rename directories, those where files are prepared and then appear, and those that can only copy. Each makes the location of an empty directory."""
+"""
+Those that rename directories, those where files are prepared and then appear, and those that can only copy. Each makes
+the location of an empty directory.
+"""
 
 
 def _place(request: pytest.FixtureRequest) -> tuple[Storage, str]:
-    """A driver and a location of an empty directory; of `file:` locations the directory above is the trusted root, a plain path has none."""
+    """
+    A driver and a location of an empty directory; of `file:` locations the directory above is the trusted root, a plain
+    path has none.
+    """
     location = request.param(request)
     root = parent(local_path(location)) if location.startswith("file:") else None
     return storage_for(location, lambda _: root), location

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from compactor.errors import UnreachableError
-from compactor.storage.hdfs_files import HdfsReader, HdfsWriter
-from compactor.storage.overdue import within
+from compactor.storage.hdfs.call_timeout import within
+from compactor.storage.hdfs.files import HdfsReader, HdfsWriter
 
 SOON = 0.05
 
@@ -91,7 +91,10 @@ def stuck():
 
 
 def test_datanodes_that_never_answer_are_unreachable(stuck):
-    """Reading by position and from front to back, writing and closing: in one line, and a file that was written is deleted."""
+    """
+    Reading by position and from front to back, writing and closing: in one line, and a file that was written is
+    deleted.
+    """
     reader = HdfsReader(stuck, "/f", "hdfs://nn/f", SOON)
     with pytest.raises(UnreachableError, match=r"can't read 'hdfs://nn/f': no answer for 0\.05 s"):
         reader.read_at(0, 10)

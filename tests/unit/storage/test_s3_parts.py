@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 
-from compactor.storage.s3_parts import MOST, Assembler, whole_parts
+from compactor.storage.s3_store.parts import MOST, Assembler, whole_parts
 from tests.strategies import assembled
 
 SMALLEST, OWN, COPY = 10, 30, 60
@@ -112,7 +112,10 @@ def test_a_small_object_needs_no_parts():
     assert store.parts == []
 
 
-@pytest.mark.parametrize(("length", "parts"), [(0, [(0, 0)]), (60, [(0, 60)]), (61, [(0, 30), (30, 31)]), (180, [(0, 60), (60, 60), (120, 60)])])
+@pytest.mark.parametrize(
+    ("length", "parts"),
+    [(0, [(0, 0)]), (60, [(0, 60)]), (61, [(0, 30), (30, 31)]), (180, [(0, 60), (60, 60), (120, 60)])],
+)
 def test_whole_objects(length, parts):
     """Copied in as few parts as may be, of similar size."""
     assert whole_parts(length, 60) == parts

@@ -7,9 +7,8 @@ import pytest
 
 from compactor.errors import OutcomeUnknownError, RefusedError, UnreachableError
 from compactor.reasons import Reason
-from compactor.storage.away import Patient
-from compactor.storage.options import StorageOptions
-from compactor.storage.registry import configure, storage_for
+from compactor.storage.circuit_breaker import CircuitBreaker
+from compactor.storage.registry import StorageOptions, configure, storage_for
 
 
 class Driver:
@@ -51,7 +50,7 @@ def driver():
 
 @pytest.fixture
 def storage(driver):
-    return Patient(driver, "hdfs://nn", lambda: driver.now)
+    return CircuitBreaker(driver, "hdfs://nn", lambda: driver.now)
 
 
 def away(driver, storage, seconds):
@@ -63,12 +62,19 @@ def away(driver, storage, seconds):
 
 
 def test_after_a_slow_failure_others_fail_at_once(driver, storage):
-    """Whatever they ask, in one line that says since when, and what was learned; after a minute at most one asks for all."""
+    """
+    Whatever they ask, in one line that says since when, and what was learned; after a minute at most one asks for all.
+    """
     away(driver, storage, 180)
     driver.calls.clear()
-    for ask in (lambda: storage.exists("hdfs://nn/t"), lambda: storage.open_read("hdfs://nn/t"), lambda: storage.rename_noreplace("a", "b")):
+    for ask in (
+        lambda: storage.exists("hdfs://nn/t"),
+        lambda: storage.open_read("hdfs://nn/t"),
+        lambda: storage.rename_noreplace("a", "b"),
+    ):
         with pytest.raises(
-            UnreachableError, match=r"^hdfs://nn is away since 180 s; asked again in 60 s; the latest: can't list: RPC listener disconnected$"
+            UnreachableError,
+            match=r"^hdfs://nn is away since 180 s; asked again in 60 s; the latest: can't list: RPC listener disconnected$",
         ) as caught:
             ask()
         assert caught.value.store == "hdfs://nn"
@@ -183,5 +189,5 @@ def test_everything_else_is_the_drivers(driver, storage):
 def test_drivers_of_far_stores_are_patient(tmp_path):
     """What the registry gives out knows when its store is away; a local directory is always asked."""
     configure(StorageOptions())
-    assert isinstance(storage_for("s3://bucket/t"), Patient)
-    assert not isinstance(storage_for(str(tmp_path)), Patient)
+    assert isinstance(storage_for("s3://bucket/t"), CircuitBreaker)
+    assert not isinstance(storage_for(str(tmp_path)), CircuitBreaker)

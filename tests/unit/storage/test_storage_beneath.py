@@ -1,7 +1,9 @@
 """
-On a shared file system a table's owner exchanges a directory for a link, under every call of the local driver and at every moment: nothing outside is touched.
+On a shared file system a table's owner exchanges a directory for a link, under every call of the local driver and at
+every moment: nothing outside is touched.
 
-A moment is the one before or after any call of openat, which is all that lies between a path's root and what is done at its end.
+A moment is the one before or after any call of openat, which is all that lies between a path's root and what is done at
+its end.
 """
 
 import errno
@@ -13,25 +15,36 @@ import pytest
 
 from compactor.acid.names import DirKind
 from compactor.engine.insert_only import CarryTask, carry
-from compactor.engine.task_results import Failed, run_partition
 from compactor.errors import RefusedError, UnreachableError
 from compactor.reasons import Reason
-from compactor.storage import beneath
-from compactor.storage.local import LocalStorage
+from compactor.spark.results import Failed, run_partition
+from compactor.storage.local_fs import beneath
+from compactor.storage.local_fs.driver import LocalStorage
 from compactor.storage.registry import configure, configured
 
-FILES = ("delta_1_1/bucket_00000", "base_1/_metadata_acid", ".staging/out/base_2/bucket_00000", ".staging/tasks/1/bucket_00000")
+FILES = (
+    "delta_1_1/bucket_00000",
+    "base_1/_metadata_acid",
+    ".staging/out/base_2/bucket_00000",
+    ".staging/tasks/1/bucket_00000",
+)
 
 
 class Shared:
-    """A partition that its owner may exchange, and a directory outside that looks the same and holds what only the daemon may read."""
+    """
+    A partition that its owner may exchange, and a directory outside that looks the same and holds what only the daemon
+    may read.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.root = folder / "warehouse"
         self.partition = self.root / "t" / "p=1"
         self.outside = folder / "outside"
-        for top, content in ((self.partition, b'{"dataFormat": "own"}'), (self.outside / "p=1", b'{"dataFormat": "secret"}')):
+        for top, content in (
+            (self.partition, b'{"dataFormat": "own"}'),
+            (self.outside / "p=1", b'{"dataFormat": "secret"}'),
+        ):
             for path in FILES:
                 (top / path).parent.mkdir(parents=True, exist_ok=True)
                 (top / path).write_bytes(content)
@@ -43,7 +56,10 @@ class Shared:
         return f"file:{self.partition}/{path}"
 
     def swap(self, what: str) -> None:
-        """Move a directory of the partition, or that itself, out of the warehouse, and put a link to its like outside there. What was moved or removed stays so."""
+        """
+        Move a directory of the partition, or that itself, out of the warehouse, and put a link to its like outside
+        there. What was moved or removed stays so.
+        """
         victim = self.partition / what
         if victim.exists():
             victim.rename(self.folder / "moved")
@@ -54,7 +70,16 @@ class Shared:
         found = []
         for path in sorted(self.outside.rglob("*")):
             status = path.lstat()
-            found.append((path, status.st_mode, status.st_nlink, status.st_uid, status.st_ctime_ns, path.read_bytes() if path.is_file() else b""))
+            found.append(
+                (
+                    path,
+                    status.st_mode,
+                    status.st_nlink,
+                    status.st_uid,
+                    status.st_ctime_ns,
+                    path.read_bytes() if path.is_file() else b"",
+                )
+            )
         return found
 
 
@@ -121,10 +146,15 @@ def outcome(shared: Shared, call: str, what: str, moment: int) -> tuple[object, 
     return result, refusal, next(moments) > moment
 
 
-@pytest.mark.parametrize("what", ["", "delta_1_1", "base_1", ".staging", ".staging/out", ".staging/out/base_2", ".staging/tasks/1"])
+@pytest.mark.parametrize(
+    "what", ["", "delta_1_1", "base_1", ".staging", ".staging/out", ".staging/out/base_2", ".staging/tasks/1"]
+)
 @pytest.mark.parametrize("call", CALLS)
 def test_nothing_outside_is_touched_whenever_a_directory_is_exchanged(call, what, tmp_path):
-    """The call is refused with the link's name, or was made to the directory that had been there, or found nothing; it never reads, writes or removes outside."""
+    """
+    The call is refused with the link's name, or was made to the directory that had been there, or found nothing; it
+    never reads, writes or removes outside.
+    """
     refusals = []
     for moment in itertools.count():
         shared = Shared(tmp_path / str(moment))
@@ -150,7 +180,9 @@ def test_a_link_that_is_there_before_is_refused(call, tmp_path):
     shared = Shared(tmp_path)
     shared.swap("")
     before = shared.snapshot()
-    with pytest.raises(RefusedError, match="p=1 is a symbolic link, which isn't followed in a warehouse: give the location") as caught:
+    with pytest.raises(
+        RefusedError, match="p=1 is a symbolic link, which isn't followed in a warehouse: give the location"
+    ) as caught:
         CALLS[call](shared.storage, shared.at)
     assert caught.value.reason is Reason.UNSAFE_LOCATION
     assert shared.snapshot() == before
@@ -192,14 +224,21 @@ def test_directories_on_the_way_need_not_be_readable(tmp_path):
     flags = []
     real = os.open
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(beneath.os, "open", lambda path, flag, *rest, **named: (flags.append(flag), real(path, flag, *rest, **named))[1])
+        patch.setattr(
+            beneath.os,
+            "open",
+            lambda path, flag, *rest, **named: (flags.append(flag), real(path, flag, *rest, **named))[1],
+        )
         shared.storage.mkdir(shared.at("new"))
     assert all(flag & os.O_PATH for flag in flags)
 
 
 @pytest.mark.parametrize("stale", [1, 2])
 def test_a_directory_that_nfs_still_knew_is_looked_for_once_more(tmp_path, monkeypatch, stale):
-    """Another machine removed it: the first answer is a stale handle, the second tells what is there now. A second stale handle is unreachable."""
+    """
+    Another machine removed it: the first answer is a stale handle, the second tells what is there now. A second stale
+    handle is unreachable.
+    """
     shared = Shared(tmp_path)
     answers = [OSError(errno.ESTALE, os.strerror(errno.ESTALE))] * stale
 
@@ -222,7 +261,10 @@ def test_a_directory_that_nfs_still_knew_is_looked_for_once_more(tmp_path, monke
 
 
 def test_a_task_walks_from_the_root_of_its_compaction(tmp_path):
-    """What an executor is told of the stores names the root: a partition that became a link while its task was on the way is neither read nor written."""
+    """
+    What an executor is told of the stores names the root: a partition that became a link while its task was on the way
+    is neither read nor written.
+    """
     shared = Shared(tmp_path)
     shared.swap("")
     before, options = shared.snapshot(), configured()

@@ -1,4 +1,7 @@
-"""The contract of every driver (see conftest.py): what looking promises: listings, names, and what is seen while others write and remove."""
+"""
+The contract of every driver (see conftest.py): what looking promises: listings, names, and what is seen while others
+write and remove.
+"""
 
 from dataclasses import replace
 
@@ -14,7 +17,15 @@ from tests.unit.storage.contract import meanwhile, put, tree
 def test_listing_is_recursive_with_lengths_and_empty_directories(place):
     """Every file with its relative path and length, and every directory, empty ones too."""
     storage, top = place
-    tree(storage, top, "delta_1_1/bucket_00000", "delta_1_1/_orc_acid_version", "base_5/", "sub/deep/000000_0", "000000_0")
+    tree(
+        storage,
+        top,
+        "delta_1_1/bucket_00000",
+        "delta_1_1/_orc_acid_version",
+        "base_5/",
+        "sub/deep/000000_0",
+        "000000_0",
+    )
     listing = storage.list_tree(top)
     assert [(f.path, f.length) for f in listing.files] == [
         ("000000_0", 8),
@@ -44,7 +55,9 @@ def test_listing_reads_formats_of_bases(place):
     assert storage.list_tree(top).formats == (("base_5", "truncated"), ("base_7", "compacted"))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"dataFormat": 5}', b'{"dataFormat"', b"\xff\xfe", b"x" * 70_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"dataFormat": 5}', b'{"dataFormat"', b"\xff\xfe", b"x" * 70_000]
+)
 def test_malformed_metadata_is_refused(place, content):
     """A `_metadata_acid` that isn't one is refused with its path; at most a small piece of it is ever read."""
     storage, top = place
@@ -65,9 +78,14 @@ def test_listing_of_a_missing_directory_is_refused(place):
         assert caught.value.reason is Reason.LOCATION_MISSING
 
 
-@pytest.mark.parametrize("name", ["k=a b", "k=c%2Fd", "k=ü雪", "k=e%3Df%25%3A%23%22%27", "k=12:30", "__HIVE_DEFAULT_PARTITION__"])
+@pytest.mark.parametrize(
+    "name", ["k=a b", "k=c%2Fd", "k=ü雪", "k=e%3Df%25%3A%23%22%27", "k=12:30", "__HIVE_DEFAULT_PARTITION__"]
+)
 def test_partition_names_are_taken_literally(place, name):
-    """Nothing is decoded: what Hive escaped stays escaped. A store that can't hold a name (a colon on HDFS, which Hive therefore escapes) says so."""
+    """
+    Nothing is decoded: what Hive escaped stays escaped. A store that can't hold a name (a colon on HDFS, which Hive
+    therefore escapes) says so.
+    """
     storage, top = place
     try:
         tree(storage, top, f"{name}/delta_1_1/bucket_00000")
@@ -90,7 +108,10 @@ def test_stat(place):
 
 
 def test_listing_and_looking_agree(place):
-    """A file has the same length, time and version however it is asked for: what is to be removed is listed first and looked at later."""
+    """
+    A file has the same length, time and version however it is asked for: what is to be removed is listed first and
+    looked at later.
+    """
     storage, top = place
     tree(storage, top, "f", "d/g")
     for path in ("f", "d/g"):

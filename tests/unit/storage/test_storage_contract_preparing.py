@@ -1,4 +1,6 @@
-"""The contract of every driver (see conftest.py): what publishing file by file promises, where nothing can be renamed."""
+"""
+The contract of every driver (see conftest.py): what publishing file by file promises, where nothing can be renamed.
+"""
 
 import pytest
 
@@ -19,7 +21,10 @@ def test_a_store_without_rename_refuses_it(preparing):
 
 
 def test_a_prepared_file_is_unseen_until_it_is_completed(preparing):
-    """Readers see all of it or nothing; who prepared it is known afterwards; its directory counts as there before for whoever clears up."""
+    """
+    Readers see all of it or nothing; who prepared it is known afterwards; its directory counts as there before for
+    whoever clears up.
+    """
     storage, top = preparing
     tree(storage, top, ".staging/f")
     prepared = storage.uploads.prepare(join(top, ".staging/f"), join(top, "base_5/f"), "7-a")
@@ -42,7 +47,9 @@ def test_of_many_completions_of_one_name_exactly_one_wins(completing):
     for upload, complete in zip(prepared, outcomes, strict=True):
         if not complete:
             upload.abort()
-    assert [str(number) for number, complete in enumerate(outcomes) if complete] == [storage.uploads.owner_of(join(top, "base_5/f"))]
+    assert [str(number) for number, complete in enumerate(outcomes) if complete] == [
+        storage.uploads.owner_of(join(top, "base_5/f"))
+    ]
     assert storage.pending(top) == ()
 
 
@@ -52,7 +59,9 @@ def test_a_lister_beside_a_completer_sees_whole_files(preparing):
     data = bytes(range(256)) * 64
     storage.mkdir(join(top, ".staging"))
     put(storage, join(top, ".staging/f"), data)
-    prepared = [storage.uploads.prepare(join(top, ".staging/f"), join(top, f"base_5/{number}"), "7-a") for number in range(8)]
+    prepared = [
+        storage.uploads.prepare(join(top, ".staging/f"), join(top, f"base_5/{number}"), "7-a") for number in range(8)
+    ]
 
     def complete() -> None:
         for item in prepared:
@@ -68,10 +77,15 @@ def test_a_lister_beside_a_completer_sees_whole_files(preparing):
 
 
 def test_what_was_withdrawn_never_appears(preparing):
-    """A process that was paused between preparing and completing finds nothing to complete, and can't prepare again: its source is gone."""
+    """
+    A process that was paused between preparing and completing finds nothing to complete, and can't prepare again: its
+    source is gone.
+    """
     storage, top = preparing
     tree(storage, top, ".staging/f", ".staging/g")
-    first, second = (storage.uploads.prepare(join(top, f".staging/{name}"), join(top, f"base_5/{name}"), "7-a") for name in "fg")
+    first, second = (
+        storage.uploads.prepare(join(top, f".staging/{name}"), join(top, f"base_5/{name}"), "7-a") for name in "fg"
+    )
     first.complete()
     assert "base_5" in storage.directories(top)
     for name in (".staging", "base_5"):

@@ -49,13 +49,17 @@ def test_of_many_renames_to_one_target_exactly_one_wins(renaming):
     """The refusal is atomic: of concurrent renames one succeeds, the others find the target taken."""
     storage, top = renaming
     tree(storage, top, *(f"s{i}/x" for i in range(8)))
-    outcomes = together(8, lambda number: won(lambda: storage.rename_noreplace(join(top, f"s{number}"), join(top, "base_1"))))
+    outcomes = together(
+        8, lambda number: won(lambda: storage.rename_noreplace(join(top, f"s{number}"), join(top, "base_1")))
+    )
     assert sorted(outcomes) == [False] * 7 + [True]
     assert len(storage.directories(top)) == 8
 
 
 def test_a_lister_beside_a_publisher_sees_whole_directories(renaming):
-    """A directory that is moved in meanwhile is listed with everything that is in it, or not at all; no error comes of it."""
+    """
+    A directory that is moved in meanwhile is listed with everything that is in it, or not at all; no error comes of it.
+    """
     storage, top = renaming
     names = ("a", "b", "c")
     tree(storage, top, "partition/", *(f"staging/{number}/{name}" for number in range(8) for name in names))
@@ -66,7 +70,9 @@ def test_a_lister_beside_a_publisher_sees_whole_directories(renaming):
 
     seen = 0
     for listing in meanwhile(publish, lambda: storage.list_tree(join(top, "partition"))):
-        assert [file.path for file in listing.files] == [f"{directory}/{name}" for directory in listing.directories for name in names]
+        assert [file.path for file in listing.files] == [
+            f"{directory}/{name}" for directory in listing.directories for name in names
+        ]
         assert seen <= len(listing.directories)
         seen = len(listing.directories)
     assert seen == 8

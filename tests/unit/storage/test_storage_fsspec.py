@@ -1,4 +1,7 @@
-"""What only the driver over fsspec does: a new object is sent whole, and what a package leaves of one that failed is removed."""
+"""
+What only the driver over fsspec does: a new object is sent whole, and what a package leaves of one that failed is
+removed.
+"""
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem

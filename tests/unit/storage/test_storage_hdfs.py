@@ -1,4 +1,7 @@
-"""What of the HDFS driver needs no server: what errors mean, where the configuration comes from, copying with read-ahead, renames without an answer."""
+"""
+What of the HDFS driver needs no server: what errors mean, where the configuration comes from, copying with read-ahead,
+renames without an answer.
+"""
 
 import os
 import pickle
@@ -6,18 +9,25 @@ import sys
 
 import pytest
 
-from compactor.errors import CompactorError, CorruptFileError, OutcomeUnknownError, RefusedError, RetryableError, SettingsError, UnreachableError
+from compactor.errors import (
+    CompactorError,
+    CorruptFileError,
+    OutcomeUnknownError,
+    RefusedError,
+    RetryableError,
+    SettingsError,
+    UnreachableError,
+)
 from compactor.orc.handles import MemoryReader
 from compactor.reasons import Reason
 from compactor.settings import load_settings
 from compactor.settings.stores import Hdfs
-from compactor.storage.hdfs import HdfsStorage
-from compactor.storage.hdfs_client import FileDefaults, conf_dir, file_defaults
-from compactor.storage.hdfs_failures import explanation
-from compactor.storage.hdfs_files import HdfsWriter
+from compactor.storage.hdfs.client import FileDefaults, conf_dir, file_defaults
+from compactor.storage.hdfs.driver import HdfsStorage
+from compactor.storage.hdfs.failures import explanation
+from compactor.storage.hdfs.files import HdfsWriter
 from compactor.storage.location import split
-from compactor.storage.options import StorageOptions
-from compactor.storage.registry import storage_for
+from compactor.storage.registry import StorageOptions, storage_for
 
 SITE = """<?xml version="1.0"?><configuration>
   <property><name>dfs.replication</name><value>{replication}</value></property>
@@ -33,20 +43,57 @@ def answered(java, text):
 @pytest.mark.parametrize(
     ("error", "kind", "reason"),
     [
-        (answered("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Cannot create /x. Name node is in safe mode."), UnreachableError, None),
+        (
+            answered(
+                "org.apache.hadoop.hdfs.server.namenode.SafeModeException",
+                "Cannot create /x. Name node is in safe mode.",
+            ),
+            UnreachableError,
+            None,
+        ),
         (answered("org.apache.hadoop.ipc.RetriableException", "starting"), RetryableError, None),
-        (answered("org.apache.hadoop.hdfs.protocol.NSQuotaExceededException", "The NameSpace quota is exceeded"), RefusedError, Reason.QUOTA_EXCEEDED),
-        (answered("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", "The DiskSpace quota is exceeded"), RefusedError, Reason.QUOTA_EXCEEDED),
-        (answered("org.apache.hadoop.security.AccessControlException", "Permission denied: user=a"), RefusedError, Reason.PERMISSION_DENIED),
+        (
+            answered("org.apache.hadoop.hdfs.protocol.NSQuotaExceededException", "The NameSpace quota is exceeded"),
+            RefusedError,
+            Reason.QUOTA_EXCEEDED,
+        ),
+        (
+            answered("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", "The DiskSpace quota is exceeded"),
+            RefusedError,
+            Reason.QUOTA_EXCEEDED,
+        ),
+        (
+            answered("org.apache.hadoop.security.AccessControlException", "Permission denied: user=a"),
+            RefusedError,
+            Reason.PERMISSION_DENIED,
+        ),
         (answered("org.apache.hadoop.fs.InvalidPathException", "Invalid path name"), RefusedError, Reason.UNKNOWN_NAME),
         (answered("org.apache.hadoop.fs.ParentNotDirectoryException", "/x is a file"), FileNotFoundError, None),
         (answered("org.apache.hadoop.ipc.StandbyException", "not supported in state standby"), UnreachableError, None),
-        (answered("org.apache.hadoop.security.token.SecretManager$InvalidToken", "token expired"), UnreachableError, None),
-        (answered("java.io.IOException", "File /x could only be written to 0 of the 1 minReplication nodes."), UnreachableError, None),
-        (answered("java.io.IOException", f"File /{'x' * 400} could only be written to 0 of the 1 minReplication nodes."), UnreachableError, None),
+        (
+            answered("org.apache.hadoop.security.token.SecretManager$InvalidToken", "token expired"),
+            UnreachableError,
+            None,
+        ),
+        (
+            answered("java.io.IOException", "File /x could only be written to 0 of the 1 minReplication nodes."),
+            UnreachableError,
+            None,
+        ),
+        (
+            answered(
+                "java.io.IOException", f"File /{'x' * 400} could only be written to 0 of the 1 minReplication nodes."
+            ),
+            UnreachableError,
+            None,
+        ),
         (answered("java.io.IOException", "whatever"), CompactorError, None),
         (RuntimeError('DataTransferError("All nodes failed for write")'), UnreachableError, None),
-        (RuntimeError(f'DataTransferError("All DataNodes failed: [{"DatanodeInfoProto" * 500}]")'), UnreachableError, None),
+        (
+            RuntimeError(f'DataTransferError("All DataNodes failed: [{"DatanodeInfoProto" * 500}]")'),
+            UnreachableError,
+            None,
+        ),
         (RuntimeError("ChecksumError"), RefusedError, Reason.CORRUPT_FILE),
         (RuntimeError('GSSAPIError("no credentials")'), UnreachableError, None),
         (OSError("Connection refused (os error 111)"), UnreachableError, None),
@@ -66,7 +113,10 @@ def test_what_an_error_of_hdfs_means(error, kind, reason):
 
 @pytest.mark.parametrize(
     "codes",
-    ['GssMajorCodes { raw: "0x00070000", calling_error: "none", routine_error: "GSS_S_NO_CRED", supplementary_info: "0x0000" }', "GssMajorCodes(458752)"],
+    [
+        'GssMajorCodes { raw: "0x00070000", calling_error: "none", routine_error: "GSS_S_NO_CRED", supplementary_info: "0x0000" }',
+        "GssMajorCodes(458752)",
+    ],
 )
 def test_what_the_library_of_kerberos_said_is_shown_without_its_numbers(codes):
     """All of its words are, which name the cache, and what to look at."""
@@ -78,15 +128,21 @@ def test_what_the_library_of_kerberos_said_is_shown_without_its_numbers(codes):
 
 def test_a_keytab_that_cannot_be_read_is_named(tmp_path):
     """Without it Kerberos would only say that no ticket cache was found."""
-    driver = HdfsStorage(split("hdfs://nn/x"), StorageOptions(hdfs=Hdfs(conf_dir=tmp_path, principal="a@B", keytab=tmp_path / "none")))
+    driver = HdfsStorage(
+        split("hdfs://nn/x"), StorageOptions(hdfs=Hdfs(conf_dir=tmp_path, principal="a@B", keytab=tmp_path / "none"))
+    )
     with pytest.raises(UnreachableError, match=r"hdfs.keytab leads to .*none, which isn't there"):
         driver.exists("hdfs://nn/x")
 
 
 def test_a_principal_where_the_configuration_knows_no_kerberos(tmp_path):
-    """It would go unused, and a NameNode that wants tickets isn't understood without: each of them has to be waited for."""
+    """
+    It would go unused, and a NameNode that wants tickets isn't understood without: each of them has to be waited for.
+    """
     (tmp_path / "k").touch()
-    driver = HdfsStorage(split("hdfs://nn/x"), StorageOptions(hdfs=Hdfs(conf_dir=tmp_path, principal="a@B", keytab=tmp_path / "k")))
+    driver = HdfsStorage(
+        split("hdfs://nn/x"), StorageOptions(hdfs=Hdfs(conf_dir=tmp_path, principal="a@B", keytab=tmp_path / "k"))
+    )
     with pytest.raises(UnreachableError, match=r"hdfs.principal is set, but core-site.xml in .* doesn't name kerberos"):
         driver.exists("hdfs://nn/x")
 
@@ -125,10 +181,14 @@ def test_where_the_configuration_is(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("replication", "block_size", "made"), [("3", "134217728", (3, 1 << 27)), ("2", "256m", (2, 1 << 28)), ("x", "${of.something}", (None, None))]
+    ("replication", "block_size", "made"),
+    [("3", "134217728", (3, 1 << 27)), ("2", "256m", (2, 1 << 28)), ("x", "${of.something}", (None, None))],
 )
 def test_how_new_files_are_made(tmp_path, replication, block_size, made):
-    """As hdfs-site.xml says, in either spelling of sizes; the settings come first; what can't be read is left to the NameNode."""
+    """
+    As hdfs-site.xml says, in either spelling of sizes; the settings come first; what can't be read is left to the
+    NameNode.
+    """
     (tmp_path / "hdfs-site.xml").write_text(SITE.format(replication=replication, block_size=block_size))
     assert file_defaults(Hdfs(conf_dir=tmp_path)) == FileDefaults(*made)
     assert file_defaults(Hdfs(conf_dir=tmp_path, replication=5, block_size=1 << 20)) == FileDefaults(5, 1 << 20)
@@ -288,6 +348,9 @@ SAFE = answered("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Nam
     ],
 )
 def test_a_rename_that_failed_is_looked_up(names, does, error, kind):
-    """The client repeats requests by itself, so an answer may be that of a second try: only where the source still stands did nothing happen."""
+    """
+    The client repeats requests by itself, so an answer may be that of a second try: only where the source still stands
+    did nothing happen.
+    """
     with pytest.raises(kind):
         renaming(Names(*names, does=does, error=error))

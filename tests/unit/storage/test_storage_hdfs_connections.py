@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.storage.hdfs_connections import Connection, Silences, connections
+from compactor.storage.hdfs.connections import Silences, TcpConnection, connections
 
 LIMIT, AGAIN = 60.0, 5.0
 NAMENODE = ("10.0.0.1", 8020)
@@ -50,18 +50,37 @@ class Line:
     silences: Silences = field(default_factory=lambda: Silences(LIMIT, AGAIN))
 
     def at(self, now, sent, received, *, asked=None, inode=1, fresh=False, everything=False):
-        """Whether it is told to be overdue then, having sent and received last at these moments; the oldest question was asked at one."""
-        seen = Connection(inode, NAMENODE, now - sent, None if received is None else now - received, fresh)
-        return inode in self.silences.overdue([seen], now, None if asked is None else now - asked, everything=everything)
+        """
+        Whether it is told to be overdue then, having sent and received last at these moments; the oldest question was
+        asked at one.
+        """
+        seen = TcpConnection(inode, NAMENODE, now - sent, None if received is None else now - received, fresh)
+        return inode in self.silences.overdue(
+            [seen], now, None if asked is None else now - asked, everything=everything
+        )
 
 
 CASES = {
-    "unanswered since it asked, which was long after the last answer": [(1000, 1000, 0, False), (1059, 1000, 0, False), (1060, 1000, 0, True)],
+    "unanswered since it asked, which was long after the last answer": [
+        (1000, 1000, 0, False),
+        (1059, 1000, 0, False),
+        (1060, 1000, 0, True),
+    ],
     "first seen when it has waited for a while": [(1040, 1000, 990, False), (1061, 1000, 990, True)],
     "first seen when it has waited too long": [(1061, 1000, 990, True)],
     "nobody has asked for long": [(1000, 0, 1, False), (1100, 0, 1, False)],
-    "asked again and again, and none is answered": [(1000, 1000, 0, False), (1030, 1030, 0, False), (1059, 1059, 0, False), (1061, 1061, 0, True)],
-    "asked again and again, and something comes": [(1000, 1000, 0, False), (1030, 1030, 1029, False), (1061, 1061, 1029, False), (1089, 1089, 1029, True)],
+    "asked again and again, and none is answered": [
+        (1000, 1000, 0, False),
+        (1030, 1030, 0, False),
+        (1059, 1059, 0, False),
+        (1061, 1061, 0, True),
+    ],
+    "asked again and again, and something comes": [
+        (1000, 1000, 0, False),
+        (1030, 1030, 1029, False),
+        (1061, 1061, 1029, False),
+        (1089, 1089, 1029, True),
+    ],
     "answered, and asked later": [
         (1000, 1000, 0, False),
         (1010, 1000, 1005, False),
@@ -71,7 +90,13 @@ CASES = {
     ],
     "on its way": [(1000, 1000, None, False), (1059, 1059, None, False), (1060, 1060, None, True)],
     "told once": [(1061, 1000, 990, True), (1062, 1000, 990, False), (1200, 1000, 990, False)],
-    "in the same tick": [(1000, 1000, 1000, False), (1100, 1000, 1000, False), (1101, 1101, 1000, False), (1160, 1101, 1000, False), (1161, 1101, 1000, True)],
+    "in the same tick": [
+        (1000, 1000, 1000, False),
+        (1100, 1000, 1000, False),
+        (1101, 1101, 1000, False),
+        (1160, 1101, 1000, False),
+        (1161, 1101, 1000, True),
+    ],
 }
 
 

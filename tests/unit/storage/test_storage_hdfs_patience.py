@@ -1,4 +1,7 @@
-"""A NameNode that holds its connections and answers nothing: nobody waits for it for ever. The client is the real one, the NameNode one that only listens."""
+"""
+A NameNode that holds its connections and answers nothing: nobody waits for it for ever. The client is the real one, the
+NameNode one that only listens.
+"""
 
 import contextlib
 import errno
@@ -10,11 +13,11 @@ import pytest
 
 from compactor.errors import OutcomeUnknownError, UnreachableError
 from compactor.settings.stores import Hdfs
-from compactor.storage.hdfs import HdfsStorage
-from compactor.storage.hdfs_connections import connections, resolved
-from compactor.storage.hdfs_patience import Patience, addresses
+from compactor.storage.hdfs.connections import connections, resolved
+from compactor.storage.hdfs.driver import HdfsStorage
+from compactor.storage.hdfs.timeouts import Timeouts, addresses
 from compactor.storage.location import split
-from compactor.storage.options import StorageOptions
+from compactor.storage.registry import StorageOptions
 
 ONCE = """<?xml version="1.0"?><configuration>
   <property><name>dfs.client.failover.max.attempts</name><value>1</value></property>
@@ -37,20 +40,30 @@ def full():
     """Port of a server that takes no connection more: whoever wants one hears nothing, as if packets were lost."""
     with contextlib.ExitStack() as opened:
         server = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        opened.enter_context(socket.create_connection(server.getsockname()))  # nobody accepts it, and there is room for one
+        opened.enter_context(
+            socket.create_connection(server.getsockname())
+        )  # nobody accepts it, and there is room for one
         yield server.getsockname()[1]
 
 
 def storage(port, folder):
     (folder / "hdfs-site.xml").write_text(ONCE)
-    return HdfsStorage(split(f"hdfs://127.0.0.1:{port}/"), StorageOptions(hdfs=Hdfs(conf_dir=folder, rpc_timeout_seconds=0.2)))
+    return HdfsStorage(
+        split(f"hdfs://127.0.0.1:{port}/"), StorageOptions(hdfs=Hdfs(conf_dir=folder, rpc_timeout_seconds=0.2))
+    )
 
 
 def test_every_question_ends(silent, tmp_path):
     """As for a NameNode that died: unreachable, in one line; a rename looks before it asks, so nothing was sent."""
     there = storage(silent, tmp_path)
     at = f"hdfs://127.0.0.1:{silent}/t"
-    for ask in (there.list_tree, there.create, there.open_read, there.room, lambda location: there.rename_noreplace(location, f"{location}2")):
+    for ask in (
+        there.list_tree,
+        there.create,
+        there.open_read,
+        there.room,
+        lambda location: there.rename_noreplace(location, f"{location}2"),
+    ):
         with pytest.raises(UnreachableError) as caught:
             ask(at)
         assert not isinstance(caught.value, OutcomeUnknownError)
@@ -58,7 +71,10 @@ def test_every_question_ends(silent, tmp_path):
 
 
 def test_a_connection_that_isnt_made_is_waited_for_no_longer(full, tmp_path):
-    """The system would try for two minutes, and the client after that again; meanwhile the connection has no other end that could be asked for."""
+    """
+    The system would try for two minutes, and the client after that again; meanwhile the connection has no other end
+    that could be asked for.
+    """
     with pytest.raises(UnreachableError) as caught:
         storage(full, tmp_path).stat(f"hdfs://127.0.0.1:{full}/t")
     assert "\n" not in str(caught.value)
@@ -109,8 +125,13 @@ def answering():
 def test_only_connections_to_namenodes_are_shut_down(silent):
     """Others of the process, open files and unconnected sockets stay as they are."""
     with contextlib.ExitStack() as opened:
-        other, left, right, unconnected = map(opened.enter_context, (socket.create_server(("127.0.0.1", 0)), *socket.socketpair(), socket.socket()))
-        to_namenode, elsewhere = (opened.enter_context(socket.create_connection(("127.0.0.1", port))) for port in (silent, other.getsockname()[1]))
+        other, left, right, unconnected = map(
+            opened.enter_context, (socket.create_server(("127.0.0.1", 0)), *socket.socketpair(), socket.socket())
+        )
+        to_namenode, elsewhere = (
+            opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+            for port in (silent, other.getsockname()[1])
+        )
         accepted = opened.enter_context(other.accept()[0])
         for waits in (to_namenode, elsewhere):
             waits.sendall(b"?")
@@ -139,7 +160,7 @@ def test_a_connection_on_its_way_is_shut_down(full):
 
 def overdue(port):
     """Look until whatever waits on a connection to there has waited too long."""
-    patience = Patience(lambda: [("localhost", port)], 0.1)
+    patience = Timeouts(lambda: [("localhost", port)], 0.1)
     with patience.asking():
         for _ in range(5):
             time.sleep(0.1)
@@ -147,13 +168,19 @@ def overdue(port):
 
 
 def test_a_namenode_that_answers_some_and_never_the_others(answering):
-    """Something comes on the connection all the time; the question that stays open for twice as long as it may has it shut down, a few times, and no more."""
-    patience = Patience(lambda: [("127.0.0.1", answering)], 0.2)
+    """
+    Something comes on the connection all the time; the question that stays open for twice as long as it may has it shut
+    down, a few times, and no more.
+    """
+    patience = Timeouts(lambda: [("127.0.0.1", answering)], 0.2)
     lost = 0
     with patience.asking():
         until = time.monotonic() + 2
         while time.monotonic() < until:
-            with socket.create_connection(("127.0.0.1", answering)) as one, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            with (
+                socket.create_connection(("127.0.0.1", answering)) as one,
+                contextlib.suppress(BrokenPipeError, ConnectionResetError),
+            ):
                 while time.monotonic() < until:
                     one.sendall(b"?")
                     if one.recv(1) == b"":
@@ -164,7 +191,7 @@ def test_a_namenode_that_answers_some_and_never_the_others(answering):
 
 def test_a_question_that_gets_on_has_its_time_anew(answering):
     """A listing of many thousands of files is many answers."""
-    patience = Patience(lambda: [("127.0.0.1", answering)], 0.4)
+    patience = Timeouts(lambda: [("127.0.0.1", answering)], 0.4)
     with patience.asking() as gets_on, socket.create_connection(("127.0.0.1", answering)) as one:
         until = time.monotonic() + 2
         while time.monotonic() < until:
@@ -181,10 +208,10 @@ def test_the_watch_outlives_what_goes_wrong(silent, monkeypatch):
         called.set()
         raise OSError(errno.EMFILE, "Too many open files")
 
-    patience = Patience(lambda: [("127.0.0.1", silent)], 0.2)
+    patience = Timeouts(lambda: [("127.0.0.1", silent)], 0.2)
     with patience.asking(), socket.create_connection(("127.0.0.1", silent)) as one:
         with monkeypatch.context() as patched:
-            patched.setattr("compactor.storage.hdfs_patience.connections", broken)
+            patched.setattr("compactor.storage.hdfs.timeouts.connections", broken)
             assert called.wait(10)
         one.sendall(b"?")
         one.settimeout(10)
@@ -192,11 +219,17 @@ def test_the_watch_outlives_what_goes_wrong(silent, monkeypatch):
 
 
 def test_who_waits_for_something_else_takes_no_connection_from_others(silent, answering):
-    """A file that hangs at a DataNode is a question without an end: what a NameNode answers on goes on, and so does one that nobody needs. The silent one ends."""
+    """
+    A file that hangs at a DataNode is a question without an end: what a NameNode answers on goes on, and so does one
+    that nobody needs. The silent one ends.
+    """
     with contextlib.ExitStack() as opened:
-        patience = Patience(lambda: [("127.0.0.1", silent), ("127.0.0.1", answering)], 0.8)
+        patience = Timeouts(lambda: [("127.0.0.1", silent), ("127.0.0.1", answering)], 0.8)
         opened.enter_context(patience.asking(data=True))
-        busy, idle, waiting = (opened.enter_context(socket.create_connection(("127.0.0.1", port))) for port in (answering, answering, silent))
+        busy, idle, waiting = (
+            opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+            for port in (answering, answering, silent)
+        )
         idle.sendall(b"?")
         assert idle.recv(1) == b"?"
         waiting.sendall(b"?")
@@ -212,7 +245,7 @@ def test_who_waits_for_something_else_takes_no_connection_from_others(silent, an
 
 def test_nothing_is_looked_at_while_questions_are_young(silent):
     """A connection may have been open for days when something is asked."""
-    patience = Patience(lambda: pytest.fail("asked where NameNodes are"), 0.8)
+    patience = Timeouts(lambda: pytest.fail("asked where NameNodes are"), 0.8)
     patience.look()
     with patience.asking():
         patience.look()
@@ -229,7 +262,10 @@ def test_no_handle_stays_open(silent):
 
 
 def test_where_namenodes_are():
-    """The location's own host, those of name services, the default file system's, and where a mount table leads; whatever isn't an address is left out."""
+    """
+    The location's own host, those of name services, the default file system's, and where a mount table leads; whatever
+    isn't an address is left out.
+    """
     properties = [
         ("dfs.namenode.rpc-address", "alone:8020"),
         ("dfs.namenode.rpc-address.ns1.nn1", " one:8020 "),

@@ -6,18 +6,23 @@ import pytest
 
 from compactor.errors import UnreachableError
 from compactor.storage.base import Room
-from compactor.storage.hdfs_client import FileDefaults
-from compactor.storage.hdfs_quotas import Quotas
+from compactor.storage.hdfs.client import FileDefaults
+from compactor.storage.hdfs.quotas import Quotas
 from tests.unit.storage.test_storage_hdfs import answered
 
 PARTITION = "/warehouse/db/t/p=1"
 UNSET = 2**64 - 1
-CLOSED = answered("org.apache.hadoop.security.AccessControlException", 'Permission denied: user=hive, access=READ_EXECUTE, inode="/warehouse/db/private"')
+CLOSED = answered(
+    "org.apache.hadoop.security.AccessControlException",
+    'Permission denied: user=hive, access=READ_EXECUTE, inode="/warehouse/db/private"',
+)
 
 
 def counted(names=10, quota=UNSET, space=0, space_quota=UNSET):
     """A content summary."""
-    return SimpleNamespace(file_count=names - 1, directory_count=1, quota=quota, space_consumed=space, space_quota=space_quota)
+    return SimpleNamespace(
+        file_count=names - 1, directory_count=1, quota=quota, space_consumed=space, space_quota=space_quota
+    )
 
 
 class NameNode:
@@ -46,8 +51,16 @@ class NameNode:
 
 
 def test_the_nearest_quota_of_each_kind_counts():
-    """Once both are known, nothing above is asked; a block is taken off, and a byte counts as often as it is replicated."""
-    node = NameNode({PARTITION: counted(5), "/warehouse/db/t": counted(20, quota=50), "/warehouse/db": counted(90, quota=95, space=600, space_quota=1000)})
+    """
+    Once both are known, nothing above is asked; a block is taken off, and a byte counts as often as it is replicated.
+    """
+    node = NameNode(
+        {
+            PARTITION: counted(5),
+            "/warehouse/db/t": counted(20, quota=50),
+            "/warehouse/db": counted(90, quota=95, space=600, space_quota=1000),
+        }
+    )
     found = node.quotas().room(PARTITION)
     assert (found.bytes, found.names) == (100, 30)
     assert found.limited_by == "the name quota of /warehouse/db/t or the space quota of /warehouse/db"
@@ -55,7 +68,10 @@ def test_the_nearest_quota_of_each_kind_counts():
 
 
 def test_a_private_directory_beside_the_table_closes_only_what_is_above_it():
-    """The NameNode refuses the count of the database and of all above: a quota of the table still counts, and a compaction isn't refused for it."""
+    """
+    The NameNode refuses the count of the database and of all above: a quota of the table still counts, and a compaction
+    isn't refused for it.
+    """
     node = NameNode({"/warehouse/db": CLOSED, "/warehouse/db/t": counted(20, quota=50)})
     assert node.quotas().room(PARTITION).names == 30
     assert node.questions() == [PARTITION, "/warehouse/db/t", "/warehouse/db"]
@@ -66,7 +82,10 @@ def test_a_private_directory_beside_the_table_closes_only_what_is_above_it():
 
 
 def test_a_directory_above_that_does_not_answer_stops_nothing():
-    """The partition has answered; whether the NameNode is there, what follows will show. Where the partition itself doesn't answer, it is told."""
+    """
+    The partition has answered; whether the NameNode is there, what follows will show. Where the partition itself
+    doesn't answer, it is told.
+    """
     silent = OSError("Connection reset by peer (os error 104)")
     node = NameNode({"/warehouse": silent})
     assert node.quotas().room(PARTITION).bytes is None
@@ -77,7 +96,9 @@ def test_a_directory_above_that_does_not_answer_stops_nothing():
 
 
 def test_a_directory_above_that_did_not_answer_is_asked_again_soon():
-    """Else a NameNode that was away for a moment hid a quota for ten minutes: what had no room was begun all the same."""
+    """
+    Else a NameNode that was away for a moment hid a quota for ten minutes: what had no room was begun all the same.
+    """
     node = NameNode({"/warehouse/db/t": OSError("Connection reset by peer (os error 104)")})
     quotas = node.quotas()
     assert quotas.room(PARTITION).names is None
@@ -94,7 +115,10 @@ def test_what_is_large_is_not_climbed_above():
 
 
 def test_directories_above_are_not_counted_for_each_partition():
-    """Those without a quota, and those that don't tell, are asked every ten minutes; those with one every minute, as the partition itself."""
+    """
+    Those without a quota, and those that don't tell, are asked every ten minutes; those with one every minute, as the
+    partition itself.
+    """
     node = NameNode({"/warehouse/db": counted(20, quota=50), "/warehouse": CLOSED})
     quotas = node.quotas()
     quotas.room(PARTITION)

@@ -8,21 +8,21 @@ import pytest
 
 from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, UnreachableError
 from compactor.reasons import Reason
-from compactor.storage import beneath, local, local_files, rename
 from compactor.storage.failures import explanation
-from compactor.storage.local import LocalStorage
+from compactor.storage.local_fs import beneath, driver, files, renameat2
+from compactor.storage.local_fs.driver import LocalStorage
 
 STORAGE = LocalStorage()
 
 
 def test_rename_works_through_the_bare_system_call(tmp_path, monkeypatch):
     """A C library without renameat2 is no obstacle: the system call refuses an existing target just the same."""
-    real = rename.ctypes.CDLL(None, use_errno=True)
+    real = renameat2.ctypes.CDLL(None, use_errno=True)
 
     class Old:
         syscall = real.syscall
 
-    monkeypatch.setattr(rename.ctypes, "CDLL", lambda *_, **__: Old)
+    monkeypatch.setattr(renameat2.ctypes, "CDLL", lambda *_, **__: Old)
     for name in ("a", "b", "taken"):
         (tmp_path / name).mkdir()
     STORAGE.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "c"))
@@ -34,7 +34,7 @@ def test_rename_works_through_the_bare_system_call(tmp_path, monkeypatch):
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV])
 def test_a_file_system_that_cannot_refuse_is_refused(tmp_path, monkeypatch, code):
     """There is no fall-back to plain rename: nothing is moved."""
-    monkeypatch.setattr(rename, "_renameat2", lambda *_: code)
+    monkeypatch.setattr(renameat2, "_renameat2", lambda *_: code)
     (tmp_path / "a").mkdir()
     with pytest.raises(RefusedError, match="can't rename") as caught:
         STORAGE.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "b"))
@@ -44,8 +44,8 @@ def test_a_file_system_that_cannot_refuse_is_refused(tmp_path, monkeypatch, code
 
 def test_an_unknown_machine_without_the_wrapper_is_refused(tmp_path, monkeypatch):
     """No guess at a system call's number."""
-    monkeypatch.setattr(rename.ctypes, "CDLL", lambda *_, **__: object())
-    monkeypatch.setattr(rename.platform, "machine", lambda: "pdp11")
+    monkeypatch.setattr(renameat2.ctypes, "CDLL", lambda *_, **__: object())
+    monkeypatch.setattr(renameat2.platform, "machine", lambda: "pdp11")
     with pytest.raises(RefusedError, match="RENAME_NOREPLACE"):
         STORAGE.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "b"))
 
@@ -56,7 +56,7 @@ def test_a_rename_that_cannot_be_made_durable_has_an_unknown_outcome(tmp_path, m
     def fail(_descriptor):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(local.os, "fsync", fail)
+    monkeypatch.setattr(driver.os, "fsync", fail)
     (tmp_path / "a").mkdir()
     with pytest.raises(OutcomeUnknownError, match="Input/output error"):
         STORAGE.rename_noreplace(str(tmp_path / "a"), str(tmp_path / "b"))
@@ -65,7 +65,9 @@ def test_a_rename_that_cannot_be_made_durable_has_an_unknown_outcome(tmp_path, m
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.ENOSYS, errno.EINVAL])
 def test_copying_works_without_the_kernels_help(tmp_path, monkeypatch, code):
-    """Where copy_file_range isn't possible, even half-way, the rest goes through this process; the bytes are the same."""
+    """
+    Where copy_file_range isn't possible, even half-way, the rest goes through this process; the bytes are the same.
+    """
     data = os.urandom(3 << 20)
     (tmp_path / "source").write_bytes(data)
     real = os.copy_file_range
@@ -77,7 +79,7 @@ def test_copying_works_without_the_kernels_help(tmp_path, monkeypatch, code):
             raise OSError(code, os.strerror(code))
         return real(source, target, min(count, 1_000_000), offset)
 
-    monkeypatch.setattr(local_files.os, "copy_file_range", sometimes)
+    monkeypatch.setattr(files.os, "copy_file_range", sometimes)
     with STORAGE.open_read(str(tmp_path / "source")) as reader, STORAGE.create(str(tmp_path / "copy")) as writer:
         writer.copy_from(reader, 5, len(data) - 5)
     assert (tmp_path / "copy").read_bytes() == data[5:]
@@ -90,7 +92,7 @@ def test_a_disk_that_fills_up_is_refused_and_leaves_no_file(tmp_path, monkeypatc
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(local_files.os, "write", full)
+    monkeypatch.setattr(files.os, "write", full)
     with pytest.raises(RefusedError, match=r"bucket_00000.*No space left.*free some space") as caught:
         STORAGE.write_small(str(tmp_path / "bucket_00000"), b"x")
     assert caught.value.reason is Reason.DISK_FULL
@@ -150,12 +152,14 @@ def test_hard_links_where_possible(tmp_path):
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM, errno.EMLINK])
 def test_copies_where_a_link_is_not_possible(tmp_path, monkeypatch, code):
-    """Another file system, a forbidding one or too many links: the bytes are copied, an existing target still stops it."""
+    """
+    Another file system, a forbidding one or too many links: the bytes are copied, an existing target still stops it.
+    """
 
     def refuse(*_, **__):
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(local.os, "link", refuse)
+    monkeypatch.setattr(driver.os, "link", refuse)
     (tmp_path / "a").write_bytes(b"abc")
     STORAGE.link_or_copy(str(tmp_path / "a"), str(tmp_path / "b"))
     assert (tmp_path / "b").read_bytes() == b"abc"
@@ -170,7 +174,7 @@ def test_a_link_that_fails_for_another_cause_is_an_error(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(local.os, "link", refuse)
+    monkeypatch.setattr(driver.os, "link", refuse)
     (tmp_path / "a").write_bytes(b"abc")
     with pytest.raises(RefusedError, match="No space"):
         STORAGE.link_or_copy(str(tmp_path / "a"), str(tmp_path / "b"))
@@ -214,7 +218,7 @@ def test_entries_that_vanish_while_listing_are_left_out(tmp_path, monkeypatch):
             raise FileNotFoundError(entry.path)
         return real(entry)
 
-    monkeypatch.setattr(local, "open_directory", vanishing)
+    monkeypatch.setattr(driver, "open_directory", vanishing)
     listing = STORAGE.list_tree(str(tmp_path))
     assert (listing.directories, [f.path for f in listing.files]) == ((), ["000000_0"])
 
@@ -237,7 +241,7 @@ def test_an_owner_without_a_name_is_shown_as_a_number(tmp_path, monkeypatch):
     def unknown(_number):
         raise KeyError
 
-    monkeypatch.setattr(local.pwd, "getpwuid", unknown)
+    monkeypatch.setattr(driver.pwd, "getpwuid", unknown)
     assert STORAGE.owner(str(tmp_path)) == str(os.getuid())
 
 
@@ -310,13 +314,18 @@ def test_nothing_is_created_through_a_linked_directory(tmp_path):
 
 
 def test_a_name_is_there_or_not(tmp_path):
-    """Below a file there is none; without a root links on the way are followed, and one that leads nowhere is a name."""
+    """
+    Below a file there is none; without a root links on the way are followed, and one that leads nowhere is a name.
+    """
     storage = LocalStorage()
     (tmp_path / "real" / "d").mkdir(parents=True)
     (tmp_path / "file").write_text("x", encoding="utf-8")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
-    found = [storage.exists(f"file:{tmp_path}/{name}") for name in ("link/d", "dangling", "file/x", "file/x/y", "link/nothing")]
+    found = [
+        storage.exists(f"file:{tmp_path}/{name}")
+        for name in ("link/d", "dangling", "file/x", "file/x/y", "link/nothing")
+    ]
     assert found == [True, True, False, False, False]
 
 
@@ -327,4 +336,8 @@ def test_directories_inside_an_adopted_one_keep_what_they_have(tmp_path):
     (tmp_path / "place" / "tasks").chmod(0o700)
     tmp_path.chmod(0o750)
     LocalStorage().adopt(str(tmp_path), str(tmp_path / "place"))
-    assert [(tmp_path / "place" / name).stat().st_mode & 0o777 for name in (".", "tasks", "file")] == [0o750, 0o700, 0o640]
+    assert [(tmp_path / "place" / name).stat().st_mode & 0o777 for name in (".", "tasks", "file")] == [
+        0o750,
+        0o700,
+        0o640,
+    ]

@@ -4,8 +4,8 @@ import pytest
 
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.storage.local import LocalStorage
-from compactor.storage.location import Parts, is_at_or_inside, join, local_path, name, parent, place_of, split
+from compactor.storage.local_fs.driver import LocalStorage
+from compactor.storage.location import LocationParts, is_at_or_inside, join, local_path, name, parent, place_of, split
 from compactor.storage.registry import storage_for
 
 
@@ -40,10 +40,10 @@ def test_other_stores_and_relative_paths_are_refused(location):
 @pytest.mark.parametrize(
     ("location", "parts"),
     [
-        ("hdfs://nn:8020/t/k=c%2Fd/", Parts("hdfs", "nn:8020", "/t/k=c%2Fd")),
-        ("HDFS://ns1", Parts("hdfs", "ns1", "/")),
-        ("hdfs:///t", Parts("hdfs", "", "/t")),
-        ("/t/k=12:30", Parts("", "", "/t/k=12:30")),
+        ("hdfs://nn:8020/t/k=c%2Fd/", LocationParts("hdfs", "nn:8020", "/t/k=c%2Fd")),
+        ("HDFS://ns1", LocationParts("hdfs", "ns1", "/")),
+        ("hdfs:///t", LocationParts("hdfs", "", "/t")),
+        ("/t/k=12:30", LocationParts("", "", "/t/k=12:30")),
     ],
 )
 def test_a_location_taken_apart(location, parts):
@@ -67,7 +67,9 @@ def test_join_stays_below(part):
         join("/t", part)
 
 
-@pytest.mark.parametrize("path", ["/x/./y", "/x/../y", "/..", "/x//y", "/x/y//", "/x/\x07y", "/x/y\n", "/x/\x7f", "/x/\x9b"])
+@pytest.mark.parametrize(
+    "path", ["/x/./y", "/x/../y", "/..", "/x//y", "/x/y//", "/x/\x07y", "/x/y\n", "/x/\x7f", "/x/\x9b"]
+)
 @pytest.mark.parametrize("store", ["", "file:", "hdfs://nn:8020", "s3a://bucket", "abfs://c@a"])
 def test_a_place_has_one_spelling(store, path):
     """Dots, empty parts and control characters are refused, of whichever store."""
@@ -84,7 +86,9 @@ def test_a_part_adds_no_second_spelling(part):
 
 
 def test_places_are_compared_by_parts():
-    """A directory isn't inside another because its name begins with it; one bucket has one name under S3's three schemes."""
+    """
+    A directory isn't inside another because its name begins with it; one bucket has one name under S3's three schemes.
+    """
     inside = [("/w/t/p=1", "/w/t"), ("file:/w/t", "/w/t/"), ("s3a://b/w/t", "s3://b/w"), ("hdfs://nn/w", "hdfs://NN/")]
     outside = [("/w/tt", "/w/t"), ("s3://b2/w/t", "s3://b/w"), ("hdfs://nn1/w/t", "hdfs://nn2/w"), ("/w", "/w/t")]
     assert all(is_at_or_inside(place_of(place), place_of(outer)) for place, outer in inside)

@@ -41,7 +41,9 @@ def test_ranges_are_copied_by_the_store(storage, s3_directory):
     with storage.open_read(join(s3_directory, "new")) as reader:
         assert reader.size == len(wanted)
         assert reader.read_at(0, reader.size) == wanted
-    assert moved.received == 2 * MIB + 3 + len(b"recoded")  # what was borrowed, and two looks whether own bytes stand in the source too
+    assert moved.received == 2 * MIB + 3 + len(
+        b"recoded"
+    )  # what was borrowed, and two looks whether own bytes stand in the source too
     assert moved.sent == 2 * MIB + len(b"recodedtail")
     assert moved.copied == len(a) + 6 * MIB
 
@@ -134,7 +136,9 @@ def test_a_whole_bucket_is_never_removed(storage):
 def elsewhere():
     """Lets a test reach another endpoint; what was configured is back afterwards."""
     before = configured()
-    yield lambda **settings: configure(replace(before, s3=S3(region="us-east-1", path_style=True, attempts=1, **settings)))
+    yield lambda **settings: configure(
+        replace(before, s3=S3(region="us-east-1", path_style=True, attempts=1, **settings))
+    )
     configure(before)
 
 
@@ -173,4 +177,8 @@ def test_without_botocore_s3_is_refused():
     program = "import sys; sys.modules['botocore'] = None; from compactor.storage.registry import storage_for; storage_for('/tmp'); storage_for('s3a://b/t')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode
-    assert done.stderr.strip().splitlines()[-1].endswith("locations on S3 need the package botocore: pip install 'compactor[s3]'")
+    assert (
+        done.stderr.strip()
+        .splitlines()[-1]
+        .endswith("locations on S3 need the package botocore: pip install 'compactor[s3]'")
+    )

@@ -1,4 +1,7 @@
-"""What the S3 driver makes of answers that Amazon's gives and moto's server doesn't: conflicts, requests to slow down, errors inside 200, answers that are lost."""
+"""
+What the S3 driver makes of answers that Amazon's gives and moto's server doesn't: conflicts, requests to slow down,
+errors inside 200, answers that are lost.
+"""
 
 import io
 from dataclasses import replace
@@ -10,10 +13,10 @@ from botocore.httpsession import URLLib3Session
 from compactor.errors import OutcomeUnknownError, RefusedError, UnreachableError
 from compactor.reasons import Reason
 from compactor.settings.stores import S3
-from compactor.storage import s3_conditions
 from compactor.storage.location import join
 from compactor.storage.registry import configure, configured, storage_for
-from compactor.storage.s3_client import ConflictError
+from compactor.storage.s3_store import client
+from compactor.storage.s3_store.client import S3ConflictError
 
 CONFLICT = (409, "ConditionalRequestConflict")
 SLOW_DOWN = (503, "SlowDown")
@@ -35,7 +38,10 @@ def answer(url, status, code):
 
 
 class Answers:
-    """Answers some requests in the server's place. `lost`: the server gets them, and its answer is replaced; `gone`: by the conflict the upload is taken away."""
+    """
+    Answers some requests in the server's place. `lost`: the server gets them, and its answer is replaced; `gone`: by
+    the conflict the upload is taken away.
+    """
 
     def __init__(self, server, client):
         self.server, self.client = server, client
@@ -69,7 +75,7 @@ class Answers:
 @pytest.fixture
 def storage(s3, s3_directory, monkeypatch):
     """Two tries of botocore's own; no pauses of ours to speak of."""
-    monkeypatch.setattr(s3_conditions, "_PAUSES", (0.001, 0.001))
+    monkeypatch.setattr(client, "_PAUSES", (0.001, 0.001))
     before = configured()
     configure(replace(before, s3=S3(**s3.settings, attempts=2)))
     yield storage_for(s3_directory)
@@ -94,7 +100,9 @@ def prepared(storage, s3_directory, request):
 
 
 def taken_by_somebody(s3, s3_directory, name):
-    return lambda: s3.client.put_object(Bucket="warehouse", Key=f"{s3_directory.removeprefix('s3a://warehouse/')}/{name}", Body=b"another's")
+    return lambda: s3.client.put_object(
+        Bucket="warehouse", Key=f"{s3_directory.removeprefix('s3a://warehouse/')}/{name}", Body=b"another's"
+    )
 
 
 @pytest.mark.parametrize("code", ["ConditionalRequestConflict", "OperationAborted"])
@@ -129,7 +137,10 @@ def test_what_appeared_by_the_other_counts_as_there(storage, s3, s3_directory, a
 
 @pytest.mark.parametrize("lost", [(500, "InternalError"), SLOW_DOWN, IN_200])
 def test_our_own_object_is_no_reason_to_refuse(storage, s3_directory, answers, lost):
-    """The answer of a try that succeeded is lost, so botocore tries again and is told 412: what is there is ours, and counts as written."""
+    """
+    The answer of a try that succeeded is lost, so botocore tries again and is told 412: what is there is ours, and
+    counts as written.
+    """
     answers.give("PutObject", lost, lost=True)
     storage.mkdir(join(s3_directory, "d"))
     assert answers.sent["PutObject"] == 2
@@ -148,7 +159,10 @@ def test_somebody_elses_object_is(storage, s3, s3_directory, answers):
 
 @pytest.mark.parametrize("gone", [True, False])
 def test_after_a_conflict_an_upload_is_made_anew(storage, s3_directory, prepared, answers, gone):
-    """Amazon takes the upload away by it, others may not: either way it is made again from its source, says whose it is, and no upload is left."""
+    """
+    Amazon takes the upload away by it, others may not: either way it is made again from its source, says whose it is,
+    and no upload is left.
+    """
     answers.give("CompleteMultipartUpload", CONFLICT, gone=gone)
     prepared.complete()
     assert storage.read_small(prepared.target) == b"content"
@@ -159,8 +173,8 @@ def test_after_a_conflict_an_upload_is_made_anew(storage, s3_directory, prepared
 @pytest.mark.parametrize("prepared", [b"content", b""], indirect=True)
 def test_whoever_was_fenced_off_makes_nothing_anew(storage, s3_directory, prepared, answers):
     """
-    The conflict was with those who cleared up: the source is gone with the staging directory, so nothing appears, and no upload stays. Of an empty file no byte
-    has to be copied, but its source must be there all the same.
+    The conflict was with those who cleared up: the source is gone with the staging directory, so nothing appears, and
+    no upload stays. Of an empty file no byte has to be copied, but its source must be there all the same.
     """
 
     def cleared_up():
@@ -184,14 +198,17 @@ def test_an_upload_of_our_own_bytes_is_not_made_anew(storage, s3_directory, answ
             for _ in range(4):
                 writer.write(bytes(8 * MIB))
 
-    with pytest.raises(ConflictError, match="can't be made anew"):
+    with pytest.raises(S3ConflictError, match="can't be made anew"):
         write()
     assert not storage.exists(join(s3_directory, "f"))
     assert storage.pending(s3_directory) == ()
 
 
 def test_an_error_inside_a_success_is_an_error(storage, s3_directory, prepared, answers):
-    """200 with an error in its body: Amazon begins to answer before it is done. Tried again; if that doesn't help it isn't known whether it happened."""
+    """
+    200 with an error in its body: Amazon begins to answer before it is done. Tried again; if that doesn't help it isn't
+    known whether it happened.
+    """
     answers.give("CompleteMultipartUpload", IN_200)
     prepared.complete()
     assert answers.sent["CompleteMultipartUpload"] == 2
@@ -237,7 +254,11 @@ def test_a_part_that_can_not_be_copied_may_be_tried_later(storage, s3_directory,
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [("InternalError", (UnreachableError, None)), ("SlowDown", (UnreachableError, None)), ("AccessDenied", (RefusedError, Reason.PERMISSION_DENIED))],
+    [
+        ("InternalError", (UnreachableError, None)),
+        ("SlowDown", (UnreachableError, None)),
+        ("AccessDenied", (RefusedError, Reason.PERMISSION_DENIED)),
+    ],
 )
 def test_a_key_that_can_not_be_deleted_now(storage, s3_directory, monkeypatch, code, said):
     """One of a batch, told inside a success: whether it may be tried later is said by its code."""

@@ -1,17 +1,19 @@
-"""Bytes of objects on S3: counted where they are moved, brought home by the results of tasks, and shown to Prometheus."""
+"""
+Bytes of objects on S3: counted where they are moved, brought home by the results of tasks, and shown to Prometheus.
+"""
 
 import os
 import re
 
 import pytest
 
-from compactor.engine.task_results import Counted, Failed, results_of, run_elsewhere
 from compactor.errors import RefusedError
 from compactor.metrics import Metrics
 from compactor.reasons import Reason
+from compactor.spark.results import Counted, Failed, results_of, run_elsewhere
+from compactor.storage.io_counters import OWN, TASKS, BytesMoved, measured, totals
 from compactor.storage.location import join
 from compactor.storage.registry import configured, storage_for
-from compactor.storage.traffic import OWN, TASKS, Moved, measured, totals
 
 MIB = 1 << 20
 
@@ -33,10 +35,10 @@ def test_what_a_task_elsewhere_moves_comes_home(s3_directory):
     """6 MiB sent, 6 copied by the store, 6 received; counted as the tasks' by whoever asked, once."""
     before = TASKS.moved
     answers = list(run_elsewhere(write_and_copy, [s3_directory], configured()))
-    assert answers == [Counted(6 * MIB, Moved(6 * MIB, 6 * MIB, 6 * MIB))]
-    assert moved(before, TASKS) == Moved()
+    assert answers == [Counted(6 * MIB, BytesMoved(6 * MIB, 6 * MIB, 6 * MIB))]
+    assert moved(before, TASKS) == BytesMoved()
     assert results_of(answers) == [6 * MIB]
-    assert moved(before, TASKS) == Moved(6 * MIB, 6 * MIB, 6 * MIB)
+    assert moved(before, TASKS) == BytesMoved(6 * MIB, 6 * MIB, 6 * MIB)
 
 
 def test_a_task_that_refused_is_counted_too():
@@ -44,31 +46,41 @@ def test_a_task_that_refused_is_counted_too():
     before = TASKS.moved
     refusal = RefusedError(Reason.CORRUPT_FILE, "odd")
     with pytest.raises(RefusedError, match="odd"):
-        results_of([Counted(1, Moved(sent=1)), Counted(Failed(refusal), Moved(received=2)), Counted(3, Moved(copied=4))])
-    assert moved(before, TASKS) == Moved(1, 2, 4)
+        results_of(
+            [
+                Counted(1, BytesMoved(sent=1)),
+                Counted(Failed(refusal), BytesMoved(received=2)),
+                Counted(3, BytesMoved(copied=4)),
+            ]
+        )
+    assert moved(before, TASKS) == BytesMoved(1, 2, 4)
 
 
 def test_measured_is_what_happens_inside():
     """What was before isn't in it, and it is filled at the end, also by an error."""
-    OWN.count(Moved(sent=5))
+    OWN.count(BytesMoved(sent=5))
     found = []
 
     def fails():
         with measured() as traffic:
             found.append(traffic)
-            OWN.count(Moved(received=7))
+            OWN.count(BytesMoved(received=7))
             raise KeyError
 
     with pytest.raises(KeyError):
         fails()
-    assert found[0].moved == Moved(received=7)
+    assert found[0].moved == BytesMoved(received=7)
 
 
 def test_prometheus_is_shown_both(s3_directory):
     """Every series is there from the start; what this process moves is the daemon's."""
 
     def shown(metrics):
-        found = re.findall(r'^compactor_object_store_bytes_total\{by="(\w+)",way="(\w+)"\} (\S+)$', metrics.render().decode(), re.MULTILINE)
+        found = re.findall(
+            r'^compactor_object_store_bytes_total\{by="(\w+)",way="(\w+)"\} (\S+)$',
+            metrics.render().decode(),
+            re.MULTILINE,
+        )
         return {(by, way): float(value) for by, way, value in found}
 
     metrics = Metrics(totals)
@@ -76,4 +88,6 @@ def test_prometheus_is_shown_both(s3_directory):
     assert set(before) == {(by, way) for by in ("daemon", "tasks") for way in ("sent", "received", "copied")}
     write_and_copy(s3_directory)
     after = shown(metrics)
-    assert {key: after[key] - before[key] for key in after if after[key] != before[key]} == {("daemon", way): 6 * MIB for way in ("sent", "received", "copied")}
+    assert {key: after[key] - before[key] for key in after if after[key] != before[key]} == {
+        ("daemon", way): 6 * MIB for way in ("sent", "received", "copied")
+    }

@@ -1,0 +1,37 @@
+"""`compactor archive build`: builds the Python environment archive for Spark executors."""
+
+from pathlib import Path
+
+import click
+
+from compactor.cli.output import OutputColumn, View
+from compactor.cli.session import Command, Group, Session, pass_session
+
+COLUMNS = (OutputColumn("package", "PACKAGE"), OutputColumn("version", "VERSION"))
+
+
+@click.group(cls=Group)
+def archive() -> None:
+    """What the nodes of a Spark cluster need of us."""
+
+
+@archive.command(cls=Command)
+@click.argument("path", type=click.Path(path_type=Path, dir_okay=False), default="compactor-env.tar.gz")
+@pass_session
+def build(session: Session, path: Path) -> int:
+    """
+    Write this package and all it needs, but PySpark, into PATH (a .tar.gz).
+
+    Put it where the cluster can read it and name it in spark.archive. The nodes need Python of the same version; where
+    it isn't on the PATH there, COMPACTOR_PYTHON names it.
+    """
+    from compactor.spark.archive import build as build_archive
+
+    with session.output.busy(f"writing {path}"):
+        packages = [
+            dict(zip(("package", "version"), found.rsplit(" ", 1), strict=True)) for found in build_archive(path)
+        ]
+    document = {"path": str(path), "bytes": path.stat().st_size, "packages": packages}
+    session.output.show(View(COLUMNS, packages, document=document))
+    session.output.say(f"{path}: {path.stat().st_size >> 20} MiB")
+    return 0

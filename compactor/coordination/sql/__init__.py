@@ -1,0 +1,1 @@
+"""Leadership, membership and control state in a table of the metastore's database."""

@@ -1,0 +1,1 @@
+"""Leadership, membership and control state in ZooKeeper, through kazoo."""

@@ -1,0 +1,88 @@
+"""
+The last checks of every way of publishing: the inputs are unchanged, and no other directory covers the same range.
+"""
+
+from compactor.acid.compaction import LayoutVersion
+from compactor.acid.listing import Listing
+from compactor.acid.names import TRASH_PREFIX, AcidDir, DirKind, MalformedNameError, parse_dir
+from compactor.acid.write_ids import ValidTxnList
+from compactor.engine.results import Manifest
+from compactor.errors import RefusedError
+from compactor.planning.document import CompactionPlan
+from compactor.reasons import Reason
+from compactor.storage.base import Storage
+from compactor.storage.location import join
+
+
+class LastLook:
+    """
+    The last checks, as a part of each publisher.
+
+    Args:
+        txns: the compaction's snapshot (None on 3.1), which tells the `_v` transactions that are known to be aborted.
+    """
+
+    def __init__(self, storage: Storage, plan: CompactionPlan, txns: ValidTxnList | None) -> None:
+        self._storage = storage
+        self._plan = plan
+        self._txns = txns
+
+    def check_inputs(self, listing: Listing) -> None:
+        """
+        Raise unless every input has the length, modification time and version that were planned.
+
+        Raises:
+            RefusedError: INPUT_CHANGED, naming the first difference.
+        """
+        now = {entry.path: entry for entry in listing.files}
+        for file in self._plan.inputs:
+            found = now.get(file.path)
+            if found is None:
+                raise RefusedError(
+                    Reason.INPUT_CHANGED, f"{self._plan.entity}: {file.path} is gone; nothing was published"
+                )
+            if (found.length, found.mtime_ms, found.version) != (file.length, file.mtime_ms, file.version):
+                raise RefusedError(
+                    Reason.INPUT_CHANGED,
+                    f"{self._plan.entity}: {file.path} was replaced or changed; nothing was published",
+                )
+
+    def clear_range(self, manifest: Manifest, listing: Listing) -> None:
+        """
+        Make sure that no other directory has the same kind and range.
+
+        Removes the result of a compaction that is known to be aborted.
+
+        Raises:
+            RefusedError: DUPLICATE_RANGE, another directory has the range.
+        """
+        mine = parse_dir(manifest.directory, self._plan.layout)
+        for name in listing.directories:
+            other = _parsed(name, self._plan.layout)
+            if other is None or mine is None or not _same_range(mine, other):
+                continue
+            if other.visibility_txn == 0 or self._txns is None or not self._txns.is_aborted(other.visibility_txn):
+                raise RefusedError(
+                    Reason.DUPLICATE_RANGE,
+                    f"{self._plan.entity}: {name} has the same range as {manifest.directory}; both would be read",
+                )
+            self._storage.withdraw(
+                join(self._plan.location, name), join(self._plan.location, f"{TRASH_PREFIX}{name}-delete")
+            )
+
+
+def _parsed(name: str, layout: LayoutVersion) -> AcidDir | None:
+    if "/" in name:
+        return None
+    try:
+        return parse_dir(name, layout)
+    except MalformedNameError:
+        return None
+
+
+def _same_range(one: AcidDir, other: AcidDir) -> bool:
+    if one.kind is not other.kind or one.max_write_id != other.max_write_id:
+        return False
+    return one.kind is DirKind.BASE or (
+        one.min_write_id == other.min_write_id and one.statement_id is None and other.statement_id is None
+    )

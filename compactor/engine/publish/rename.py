@@ -1,0 +1,95 @@
+"""
+Makes a finished compaction visible: last checks, then one rename per directory, which fails if the target exists.
+
+After an error it is unknown whether the rename happened. The publisher then finds out: it lists the target and compares
+it with the staged files.
+"""
+
+from collections.abc import Callable, Sequence
+
+from compactor.acid.listing import Listing
+from compactor.acid.names import DirKind
+from compactor.acid.write_ids import ValidTxnList
+from compactor.engine.publish.checks import LastLook
+from compactor.engine.results import Manifest, files_below
+from compactor.engine.staging.directory import Staging
+from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, RetryableError, UnreachableError
+from compactor.planning.document import CompactionPlan
+from compactor.reasons import Reason
+from compactor.storage.base import Storage
+from compactor.storage.location import join
+
+
+class RenamePublisher:
+    """
+    Publishes the staged directories of one plan.
+
+    Args:
+        txns: the compaction's snapshot (None on 3.1), which tells the `_v` transactions that are known to be aborted.
+    """
+
+    def __init__(self, storage: Storage, plan: CompactionPlan, staging: Staging, txns: ValidTxnList | None) -> None:
+        self._storage = storage
+        self._plan = plan
+        self._staging = staging
+        self._last = LastLook(storage, plan, txns)
+
+    def publish(self, manifests: Sequence[Manifest], guard: Callable[[], None]) -> None:
+        """
+        Do the last checks and rename each directory; a directory that this attempt has published already is kept.
+
+        The delete delta is renamed first: a reader between the two renames might miss rows, but never sees deleted rows
+        again.
+
+        Raises:
+            RefusedError: INPUT_CHANGED, DUPLICATE_RANGE.
+            RetryableError, UnreachableError: the rename didn't happen.
+            OutcomeUnknownError: whether the rename happened is unknown.
+        """
+        for manifest in sorted(manifests, key=lambda item: item.kind is not DirKind.DELETE_DELTA):
+            guard()
+            listing = self._storage.list_tree(self._plan.location)
+            self._last.check_inputs(listing)
+            if not self._is_there(manifest, listing):
+                self._last.clear_range(manifest, listing)
+                self._rename(manifest)
+
+    def _is_there(self, manifest: Manifest, listing: Listing) -> bool:
+        if manifest.directory not in listing.directories:
+            return False
+        if files_below(listing, manifest.directory) == manifest.files:
+            return True
+        raise RefusedError(
+            Reason.DUPLICATE_RANGE, f"{self._plan.entity}: {manifest.directory} is already there, and isn't ours"
+        )
+
+    def _rename(self, manifest: Manifest) -> None:
+        source, target = self._staging.out(manifest.directory), join(self._plan.location, manifest.directory)
+        try:
+            self._storage.rename_noreplace(source, target)
+        except RefusedError:
+            raise
+        except (CompactorError, OSError) as error:
+            self._look(manifest, source, target, error)
+
+    def _look(self, manifest: Manifest, source: str, target: str, error: Exception) -> None:
+        """After an error: return if the rename happened (target equals manifest, source is gone), else raise."""
+        try:
+            staged = self._storage.exists(source)
+            found = files_below(self._storage.list_tree(target), "") if self._storage.exists(target) else None
+        except (CompactorError, OSError) as second:
+            raise OutcomeUnknownError(
+                f"{self._plan.entity}: can't tell whether {manifest.directory} was published: {error}; then {second}"
+            ) from error
+        if found == manifest.files and not staged:
+            return
+        if found is not None and isinstance(error, FileExistsError):
+            raise RefusedError(
+                Reason.DUPLICATE_RANGE, f"{self._plan.entity}: {manifest.directory} appeared while it was published"
+            ) from error
+        if staged and found is None:
+            kind = UnreachableError if isinstance(error, UnreachableError) else RetryableError
+            raise kind(f"{self._plan.entity}: {manifest.directory} wasn't published: {error}") from error
+        raise OutcomeUnknownError(
+            f"{self._plan.entity}: {manifest.directory} is there but isn't what was staged: {error}"
+        ) from error

@@ -1,0 +1,143 @@
+"""
+Makes a finished compaction visible on an object store, which can't rename.
+
+First every file is prepared under its final name: the store copies it from the staging directory, invisible to readers.
+Only when all files are ready, and this worker still owns the entry, the files are completed in parallel: first delete
+events, then rows. Hive's readers ignore them until the transaction commits; readers that ignore `_v` see a part of the
+files while the completing takes place.
+
+A worker that was paused before completing finds no file to complete once another process has discarded the attempt: the
+prepared files are aborted with it, and can't be prepared again without the staging directory. Each file notes its
+attempt, so that after an error the publisher can tell whether its own file appeared.
+Source: docs/storage.md.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from compactor.acid.names import DirKind
+from compactor.acid.write_ids import ValidTxnList
+from compactor.engine.publish.checks import LastLook
+from compactor.engine.results import Manifest, ManifestFile, files_below
+from compactor.engine.staging.directory import Staging, at_once
+from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError
+from compactor.planning.document import CompactionPlan
+from compactor.reasons import Reason
+from compactor.storage.base import PreparedFile, Storage, Uploads
+from compactor.storage.location import join
+
+
+class UploadPublisher:
+    """
+    Publishes the staged directories of one plan.
+
+    Args:
+        uploads: the store's uploads.
+        txns: the compaction's snapshot, which tells the `_v` transactions that are known to be aborted.
+    """
+
+    def __init__(
+        self, storage: Storage, uploads: Uploads, plan: CompactionPlan, staging: Staging, txns: ValidTxnList | None
+    ) -> None:
+        self._storage = storage
+        self._uploads = uploads
+        self._plan = plan
+        self._staging = staging
+        self._last = LastLook(storage, plan, txns)
+
+    def publish(self, manifests: Sequence[Manifest], guard: Callable[[], None]) -> None:
+        """See `Publisher.publish`."""
+        guard()
+        listing = self._storage.list_tree(self._plan.location)
+        self._last.check_inputs(listing)
+        missing: list[tuple[Manifest, ManifestFile]] = []
+        for manifest in manifests:
+            there = files_below(listing, manifest.directory)
+            self._require_ours(manifest, there)
+            if not there:
+                self._last.clear_range(manifest, listing)
+            missing += [(manifest, file) for file in manifest.files if file not in there]
+        prepared = self._prepare(missing)
+        try:
+            self._last.check_inputs(self._storage.list_tree(self._plan.location))
+            guard()
+            for deletes in (True, False):
+                self._complete(
+                    [item for manifest, _, item in prepared if (manifest.kind is DirKind.DELETE_DELTA) is deletes]
+                )
+        except BaseException:
+            self._give_up([item for _, _, item in prepared])
+            raise
+
+    def _require_ours(self, manifest: Manifest, there: Sequence[ManifestFile]) -> None:
+        """Raise unless all files that are already in an output directory were completed by this attempt."""
+        for file in there:
+            owner = self._uploads.owner_of(self._target(manifest, file))
+            if file not in manifest.files or owner != self._staging.tag:
+                what = f"{self._plan.entity}: {manifest.directory} is already there, and {file.name} in it isn't ours"
+                raise RefusedError(Reason.DUPLICATE_RANGE, what)
+
+    def _prepare(
+        self, missing: Sequence[tuple[Manifest, ManifestFile]]
+    ) -> list[tuple[Manifest, ManifestFile, PreparedFile]]:
+        """Prepare all files; after an error, abort those that were prepared."""
+        prepared: list[tuple[Manifest, ManifestFile, PreparedFile]] = []
+
+        def one(item: tuple[Manifest, ManifestFile]) -> None:
+            manifest, file = item
+            source = self._staging.place(manifest.directory, file.name)
+            prepared.append(
+                (manifest, file, self._uploads.prepare(source, self._target(manifest, file), self._staging.tag))
+            )
+
+        try:
+            at_once(self._storage.side_by_side, [partial(one, item) for item in missing])
+        except FileNotFoundError:
+            self._give_up([item for _, _, item in prepared])
+            raise self._discarded() from None
+        except BaseException:
+            self._give_up([item for _, _, item in prepared])
+            raise
+        return prepared
+
+    def _complete(self, prepared: Sequence[PreparedFile]) -> None:
+        def one(item: PreparedFile) -> None:
+            try:
+                item.complete()
+            except (FileExistsError, FileNotFoundError, CompactorError) as error:
+                self._look(item.target, error)
+
+        at_once(self._storage.side_by_side, [partial(one, item) for item in prepared])
+
+    def _look(self, target: str, error: Exception) -> None:
+        """After an error: return if this attempt's file is there (files appear whole), else raise."""
+        try:
+            owner = self._uploads.owner_of(target)
+        except (CompactorError, OSError) as second:
+            raise OutcomeUnknownError(
+                f"{self._plan.entity}: can't tell whether {target} was published: {error}; then {second}"
+            ) from error
+        if owner == self._staging.tag:
+            return
+        if owner is not None:
+            raise RefusedError(
+                Reason.DUPLICATE_RANGE, f"{self._plan.entity}: {target} appeared while it was published"
+            ) from error
+        if isinstance(error, FileNotFoundError):
+            raise self._discarded() from error
+        raise OutcomeUnknownError(
+            f"{self._plan.entity}: can't tell whether {target} will still appear: {error}"
+        ) from error
+
+    def _discarded(self) -> CancelledError:
+        return CancelledError(f"{self._staging.root} was discarded while it was published")
+
+    def _give_up(self, prepared: Sequence[PreparedFile]) -> None:
+        """Abort prepared files; completed ones stay. `Staging.discard` aborts those that can't be aborted now."""
+        for item in prepared:
+            with contextlib.suppress(CompactorError, OSError):
+                item.abort()
+
+    def _target(self, manifest: Manifest, file: ManifestFile) -> str:
+        return join(self._plan.location, manifest.directory, file.name)

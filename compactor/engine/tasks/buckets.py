@@ -1,0 +1,258 @@
+"""
+Runs the tasks of full-ACID tables on executors.
+
+A chunk task recodes one part of a bucket into a scratch file; a bucket task copies stripes, takes in recoded parts, and
+writes the bucket's one file; a delete task writes the delete events of one bucket. Each task writes only below a
+directory of its own, so a task that is repeated, runs twice, or goes on after its compaction was discarded, does no
+harm. Tasks read tails and delete events again, so that plans stay small enough to send.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from compactor.acid.names import DirKind
+from compactor.acid.row_id import RowKey, decode_buckets
+from compactor.engine.digest_note import note_of
+from compactor.engine.inputs import OpenInputs
+from compactor.engine.output_format import output_format
+from compactor.engine.results import Origin, OutputFile, RowCounts, counted
+from compactor.engine.tasks.delete_windows import BucketEvents, Span, Written, spanning
+from compactor.engine.tasks.directory import own_directory
+from compactor.engine.tasks.memory import trimmed
+from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, DeleteTask, Work
+from compactor.errors import CorruptFileError
+from compactor.orc.deletes import DeleteEvents, visible
+from compactor.orc.digest import Digest, Digester
+from compactor.orc.keys import read_keys
+from compactor.orc.output import OutputFormat
+from compactor.orc.recode import recode_into, write_delete_events
+from compactor.orc.rows import RowFilter, StripeSource, Synthetic
+from compactor.orc.splice import FileSummary, Splicer
+from compactor.orc.tail import read_tail
+from compactor.planning.document import Action, DeleteScope, FileRole, Segment
+from compactor.reasons import Reason
+from compactor.spark.results import checksum
+from compactor.storage.base import Storage
+from compactor.storage.location import join, parent
+from compactor.storage.registry import storage_for
+
+
+def run_task(task: ChunkTask | BucketTask | DeleteTask) -> ChunkResult | OutputFile:
+    """Run one task, then return free memory to the system: the process runs further tasks."""
+    with trimmed():
+        match task:
+            case ChunkTask():
+                return _Files(task.work).chunk(task)
+            case BucketTask():
+                return _Files(task.work).bucket(task)
+            case DeleteTask():
+                return _Files(task.work).deletes()
+
+
+class _Files:
+    """A running task with its inputs, its output format and its directory."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._storage: Storage = storage_for(work.location)
+        self._inputs = {file.path: file for file in work.inputs}
+        self._output: OutputFormat = output_format(work.columns, work.format)
+        self._aborted: npt.NDArray[np.int64] = np.array(work.aborted, dtype=np.int64)
+        self._own, self._relative = own_directory(self._storage, work.tasks)
+        deletes = [self._inputs[path] for path in work.bucket.deletes]
+        self._events = BucketEvents(
+            self._storage, work.location, deletes, self._aborted, work.bucket.bucket, work.events_at_once
+        )
+
+    def chunk(self, task: ChunkTask) -> ChunkResult:
+        name = f"chunk-{task.work.bucket.bucket:05d}-{task.chunk:05d}"
+        here = (task.work.directory, task.work.bucket.bucket, task.chunk)
+        if task.segments[0].action is Action.PROBE:
+            answer, last = self._probe(task.segments[0])
+            if answer is Action.COPY:
+                return ChunkResult(*here, None, RowCounts(task.segments[0].rows, task.segments[0].rows), answer, last)
+        with self._storage.create(join(self._own, name)) as sink:
+            splicer = Splicer(sink, self._output)
+            counts, digest = self._recode(task.segments, splicer)
+            splicer.finish("insert")
+        answered = Action.RECODE if task.segments[0].action is Action.PROBE else None
+        return ChunkResult(
+            *here, f"{self._relative}/{name}" if counts.written else None, counts, answered, digest=digest
+        )
+
+    def bucket(self, task: BucketTask) -> OutputFile:
+        bucket = self._work.bucket
+        made = {part.chunk: part for part in task.parts}
+        joined = _Joined()
+        with (
+            self._storage.create(join(self._own, bucket.name)) as sink,
+            OpenInputs(self._storage, self._work.location) as files,
+        ):
+            splicer = Splicer(sink, self._output)
+            for together in _by_chunk(bucket.segments):
+                self._join(joined, together, made.get(together[0].chunk), splicer, files)
+            summary = splicer.finish("insert", note_of(joined.digest, joined.origins, splicer.stripe_rows))
+        return self._finished(summary, joined)
+
+    def _join(
+        self,
+        joined: "_Joined",
+        together: Sequence[Segment],
+        part: ChunkResult | None,
+        splicer: Splicer,
+        files: OpenInputs,
+    ) -> None:
+        """Append the segments of one chunk: copy the stripe, take in the part that another task recoded, or recode."""
+        first, size = together[0], sum(segment.bytes for segment in together)
+        copy, last = first.action is Action.COPY, None
+        if first.action is Action.PROBE:
+            answer, last = (part.probed, part.last) if part is not None else self._probe(first)
+            copy = answer is Action.COPY
+            joined.probed.append(Action.COPY if copy else Action.RECODE)
+        if copy:
+            joined.copied += size
+            joined.counts += self._copy(files, first, splicer, joined.origins, last)
+            return
+        before = splicer.rows
+        joined.recoded += size
+        if part is None:
+            counts, digest = self._recode(together, splicer)
+        else:
+            counts, digest = part.rows, part.digest
+            self._take_in(part, splicer)
+        joined.counts += counts
+        joined.digest += digest
+        joined.origins.append(Origin(None, -1, splicer.rows - before))
+
+    def deletes(self) -> OutputFile:
+        without = self._work.own_write_id if self._work.scope is DeleteScope.OWN else None
+        written = Written(self._events, without)
+        with self._storage.create(join(self._own, self._work.bucket.name)) as sink:
+            summary = write_delete_events(written, self._output, sink)
+        read = sum(file.length for file in self._work.inputs)
+        return self._finished(
+            summary, _Joined(RowCounts(written.count, summary.rows), [Origin(None, -1, summary.rows)], recoded=read)
+        )
+
+    def _finished(self, summary: FileSummary, joined: "_Joined") -> OutputFile:
+        """Report the file; without rows it isn't published, because readers have failed on empty files (HIVE-25722)."""
+        work, name = self._work, self._work.bucket.name
+        crc = 0
+        if summary.rows:
+            with self._storage.open_read(join(self._own, name)) as reader:
+                crc = checksum(reader)
+        return OutputFile(
+            path=f"{self._relative}/{name}" if summary.rows else "",
+            directory=work.directory,
+            kind=work.kind,
+            name=name,
+            bucket=work.bucket.bucket,
+            length=summary.length,
+            checksum=crc,
+            rows=joined.counts,
+            stripes=summary.stripes,
+            first=summary.first_key,
+            last=summary.last_key,
+            origins=counted(joined.origins, summary.stripe_rows),
+            copied_bytes=joined.copied,
+            recoded_bytes=joined.recoded,
+            probed=tuple(joined.probed),
+            digest=joined.digest,
+        )
+
+    def _copy(
+        self, files: OpenInputs, segment: Segment, splicer: Splicer, origins: list[Origin], last: RowKey | None
+    ) -> RowCounts:
+        file = self._inputs[segment.path]
+        tail = files.tail(file)
+        reader = files.handle(file)  # the store's own handle, so that the store can copy by itself
+        for index in segment.stripes:
+            splicer.add_stripe(reader, tail, index, last)
+            origins.append(Origin(segment.path, index, 1))
+        return RowCounts(segment.rows, segment.rows)
+
+    def _take_in(self, part: ChunkResult, splicer: Splicer) -> None:
+        """Copy the stripes of a chunk's scratch file."""
+        if part.path is None:
+            return
+        with self._storage.open_read(join(parent(self._work.tasks), part.path)) as reader:
+            tail = read_tail(reader)
+            for index in range(len(tail.stripes)):
+                splicer.add_stripe(reader, tail, index)
+
+    def _recode(self, segments: Sequence[Segment], splicer: Splicer) -> tuple[RowCounts, Digest]:
+        """Append the visible rows of some segments; returns their counts and their digest."""
+        digester = Digester(self._output.row) if self._work.digests else None
+        with OpenInputs(self._storage, self._work.location) as files:
+            sources = [self._source(files, segment) for segment in segments]
+            result = recode_into(
+                sources, splicer, RowFilter(self._applied_events(spanning(sources)), self._aborted), digester=digester
+            )
+        digest = Digest() if digester is None else digester.digest
+        return RowCounts(result.rows_in, result.rows_out, result.deleted, result.aborted), digest
+
+    def _source(self, files: OpenInputs, segment: Segment) -> StripeSource:
+        file = self._inputs[segment.path]
+        ids = file.synthetic
+        synthetic = Synthetic(ids.write_id, ids.bucket_property, ids.first_row_id) if ids is not None else None
+        return StripeSource(
+            files.reader(file), files.tail(file), segment.stripes, synthetic, trusted=file.role is FileRole.BASE
+        )
+
+    def _probe(self, segment: Segment) -> tuple[Action, RowKey | None]:
+        """Read the keys of a stripe: COPY with its last key if every row stays, else RECODE."""
+        file = self._inputs[segment.path]
+        last: RowKey | None = None
+        with OpenInputs(self._storage, self._work.location) as files:
+            events = self._applied_events(spanning([self._source(files, segment)]))
+            for keys in read_keys(files.reader(file), files.tail(file), segment.stripes[0]):
+                if not keys.ascending() or (last is not None and keys.key(0) <= last):
+                    raise CorruptFileError(
+                        Reason.CORRUPT_FILE, f"{file.path}: stripe {segment.stripes[0] + 1} isn't sorted by ROW__ID"
+                    )
+                if (decode_buckets(keys.bucket) != self._work.bucket.bucket).any():
+                    raise CorruptFileError(
+                        Reason.WRONG_BUCKET, f"{file.path} holds rows of other buckets than {self._work.bucket.bucket}"
+                    )
+                kept = file.role is FileRole.BASE or visible(keys, self._aborted, None).all()
+                if not kept or (events is not None and events.mask(keys).any()):
+                    return Action.RECODE, None
+                last = keys.key(-1)
+        return Action.COPY, last
+
+    def _applied_events(self, span: Span | None) -> DeleteEvents | None:
+        """The events that hide rows of this bucket between two keys."""
+        if not self._work.bucket.deletes or self._work.kind is DirKind.DELETE_DELTA:
+            return None
+        events = self._events.within(span)
+        return (
+            events.select(np.asarray(events.write_id) == self._work.own_write_id)
+            if self._work.scope is DeleteScope.OWN
+            else events
+        )
+
+
+def _by_chunk(segments: Sequence[Segment]) -> list[tuple[Segment, ...]]:
+    """Group segments in order: those of one chunk together, each copied segment by itself."""
+    groups: list[list[Segment]] = []
+    for segment in segments:
+        if groups and segment.chunk >= 0 and groups[-1][0].chunk == segment.chunk:
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+    return [tuple(group) for group in groups]
+
+
+@dataclass(slots=True)
+class _Joined:
+    """Counts and origins of a bucket's file, added up while it is written."""
+
+    counts: RowCounts = field(default_factory=RowCounts)
+    origins: list[Origin] = field(default_factory=list)
+    probed: list[Action] = field(default_factory=list)
+    digest: Digest = field(default_factory=Digest)
+    copied: int = 0
+    recoded: int = 0

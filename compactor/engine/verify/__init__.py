@@ -1,0 +1,1 @@
+"""Checks a staged result against its inputs before it is published."""

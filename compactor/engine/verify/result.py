@@ -1,0 +1,153 @@
+"""
+Checks the staged result before readers can see it, against the inputs and against the expectations of Hive's readers.
+
+Recoded stripes are decoded again, and the digest of their values is compared with that of the values read from the
+inputs. Copied stripes are compared with their source by statistics, key index and sampled bytes. The rows of all
+buckets must add up. A difference is a `VerificationError`: the result isn't published.
+Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMerger, OrcAcidUtils.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from compactor.acid.listing import FileEntry
+from compactor.acid.names import DirKind
+from compactor.acid.types import row_type
+from compactor.engine.results import OutputFile, RowCounts, StagedResult, markers_of
+from compactor.engine.verify.stripes import Checked, VerifyTask, different, verify_stripes
+from compactor.orc.digest import Digest, differences
+from compactor.planning.document import CompactionPlan, FileRole
+from compactor.spark.results import checksum
+from compactor.spark.submitter import JobName, Submitter
+from compactor.storage.base import Storage
+
+STRIPES_PER_TASK: Final = 8
+Place = Callable[[str, str], str]
+"""Location of a staged file, by directory and name."""
+
+
+def verify_listing(
+    directory: str,
+    listed: Sequence[FileEntry],
+    result: StagedResult,
+    plan: CompactionPlan,
+    *,
+    place: Place,
+    storage: Storage,
+) -> None:
+    """
+    Raise unless a staged directory holds exactly the accepted files, as the tasks reported them, and the markers.
+
+    Raises:
+        VerificationError: a file is missing, superfluous, or of another length or checksum.
+    """
+    files = {file.name: file for file in result.files if file.directory == directory}
+    markers = markers_of(plan, directory).keys()
+    found = {entry.path: entry.length for entry in listed}
+    if set(found) != files.keys() | markers:
+        odd = sorted(set(found) ^ (files.keys() | markers))
+        raise different(
+            f"{directory} should hold {len(files)} files and {len(markers)} markers; {odd[0]} is {'too much' if odd[0] in found else 'missing'}"
+        )
+    for name, file in files.items():
+        with storage.open_read(place(directory, name)) as reader:
+            if reader.size != file.length or checksum(reader) != file.checksum:
+                raise different(f"{directory}/{name} isn't the file that its task reported")
+
+
+def verify_full_acid(
+    plan: CompactionPlan,
+    result: StagedResult,
+    place: Place,
+    submitter: Submitter,
+    job: JobName,
+    *,
+    cancelled: Callable[[], bool],
+) -> None:
+    """
+    Check here that the counts of rows add up, then check the files in a job.
+
+    Raises:
+        VerificationError: the first difference.
+    """
+    check_accounts(plan, result)
+    tasks = [task for file in result.files for task in _verify_tasks(plan, file, place)]
+    check_values(plan, result, submitter.run(job, verify_stripes, tasks, progress=lambda _: None, cancelled=cancelled))
+
+
+def check_values(plan: CompactionPlan, result: StagedResult, checked: Sequence[Checked]) -> None:
+    """
+    Raise unless the recoded stripes of each file, as read back, hold the values that were read from the inputs.
+
+    Raises:
+        VerificationError: names the columns that differ.
+    """
+    for file in result.files:
+        found = sum(
+            (one.digest for one in checked if (one.directory, one.name) == (file.directory, file.name)), Digest()
+        )
+        if found != file.digest:
+            wrong = ", ".join(differences(row_type(plan.columns), file.digest, found))
+            raise different(
+                f"{file.directory}/{file.name} was read back with other values than were read from the inputs, in {wrong}"
+            )
+
+
+def check_accounts(plan: CompactionPlan, result: StagedResult) -> None:
+    """
+    Raise unless rows in - deleted - aborted = rows out in each bucket, and every row of the inputs was read.
+
+    Of delete events, as many must be written as there are distinct ones in the inputs.
+
+    Raises:
+        VerificationError: the counts don't add up, or a bucket is missing or superfluous.
+    """
+    got = {(file.directory, file.bucket): file.rows for file in result.files + result.empty}
+    planned = {(output.name, bucket.bucket): bucket for output in plan.outputs for bucket in output.buckets}
+    if got.keys() != planned.keys():
+        missing = min(planned.keys() ^ got.keys())
+        raise different(f"bucket {missing[1]} of {missing[0]} is {'missing' if missing in planned else 'too much'}")
+    for place, bucket in planned.items():
+        rows = got[place]
+        expected = bucket.delete_events if not bucket.segments else sum(segment.rows for segment in bucket.segments)
+        if rows.read != expected or not rows.balanced or (bucket.segments and rows.deleted > bucket.delete_events):
+            said = f"{rows.read} read, {rows.written} written, {rows.deleted} deleted, {rows.aborted} aborted"
+            raise different(f"bucket {place[1]} of {place[0]}: {expected} rows go in, but {said}")
+        if not bucket.segments and (rows.deleted or rows.aborted):
+            raise different(f"bucket {place[1]} of {place[0]}: delete events were dropped while they were written")
+    inserts = [file for file in plan.inputs if file.role is not FileRole.DELETE_DELTA]
+    total = sum((got[place] for place, bucket in planned.items() if bucket.segments), RowCounts())
+    if total.read != sum(file.rows for file in inserts):
+        raise different(f"the inputs hold {sum(file.rows for file in inserts)} rows, {total.read} were read")
+
+
+def _verify_tasks(plan: CompactionPlan, file: OutputFile, place: Place) -> list[VerifyTask]:
+    bucket = next(
+        b for output in plan.outputs if output.name == file.directory for b in output.buckets if b.bucket == file.bucket
+    )
+    origins = tuple((origin.path, origin.stripe) for origin in file.origins for _ in range(origin.count))
+    known = {item.path: item for item in plan.inputs}
+    parts = [origins[start : start + STRIPES_PER_TASK] for start in range(0, max(1, len(origins)), STRIPES_PER_TASK)]
+    write_ids = (0, plan.name_write_id) if file.kind is DirKind.BASE else (plan.min_write_id, plan.max_write_id)
+    return [
+        VerifyTask(
+            location=plan.location,
+            path=place(file.directory, file.name),
+            file=replace(file, origins=()),
+            origins=part,
+            start=number * STRIPES_PER_TASK,
+            count=len(origins),
+            inputs=tuple(
+                known[path] for path in sorted({path for path, _ in part if path is not None} | set(bucket.deletes))
+            ),
+            deletes=bucket.deletes,
+            columns=plan.columns,
+            format=plan.format,
+            write_ids=write_ids,
+            aborted=plan.aborted,
+            scope=plan.delete_scope,
+            events_at_once=plan.events_at_once,
+        )
+        for number, part in enumerate(parts)
+    ]

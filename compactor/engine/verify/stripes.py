@@ -1,0 +1,311 @@
+"""
+Checks the stripes of one output file on an executor: decodes recoded ones, compares copied ones with their source.
+
+Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMerger, OrcAcidUtils.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from compactor.acid.names import DirKind
+from compactor.acid.row_id import RowKey, decode_bucket, decode_buckets
+from compactor.engine.digest_note import read_note
+from compactor.engine.inputs import OpenInputs
+from compactor.engine.output_format import output_format
+from compactor.engine.results import OutputFile
+from compactor.engine.tasks.delete_windows import BucketEvents, Span
+from compactor.engine.tasks.memory import trimmed
+from compactor.errors import RefusedError, VerificationError
+from compactor.orc.deletes import DeleteEvents, visible
+from compactor.orc.digest import Digest, Digester
+from compactor.orc.key_columns import KeyColumns
+from compactor.orc.keys import DELETE, INSERT, acid_stats, read_keys, stripe_bounds
+from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
+from compactor.orc.schema import same_layout
+from compactor.orc.tail import Tail, read_tail
+from compactor.planning.document import DeleteScope, FormatSpec, InputFile
+from compactor.reasons import Reason
+from compactor.storage.base import ReadHandle, Storage
+from compactor.storage.registry import storage_for
+
+SAMPLE: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyTask:
+    """
+    Check some stripes of one output file; the first task of a file also checks its tail.
+
+    Args:
+        path: location of the staged file.
+        origins: (input, stripe) of each stripe to check; the input is None for a recoded stripe.
+        start: number of the first stripe to check.
+        count: number of stripes of the whole file.
+    """
+
+    location: str
+    path: str
+    file: OutputFile
+    origins: tuple[tuple[str | None, int], ...]
+    start: int
+    count: int
+    inputs: tuple[InputFile, ...]
+    deletes: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    format: FormatSpec
+    write_ids: tuple[int, int]
+    aborted: tuple[int, ...]
+    scope: DeleteScope
+    events_at_once: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """
+    The result of a check that found no difference.
+
+    Args:
+        digest: digest of the recoded stripes that were read; without columns where the file's task made no digest.
+    """
+
+    directory: str
+    name: str
+    digest: Digest
+
+
+def verify_stripes(task: VerifyTask) -> Checked:
+    """Run one check on an executor."""
+    with trimmed():
+        storage = storage_for(task.location)
+        with storage.open_read(task.path) as reader, OpenInputs(storage, task.location) as inputs:
+            check = _Check(task, storage, reader, inputs)
+            if task.start == 0:
+                check.tail_of_file()
+            check.stripes()
+            return Checked(task.file.directory, task.file.name, check.digest)
+
+
+class _Check:
+    """A running check."""
+
+    def __init__(self, task: VerifyTask, storage: Storage, reader: ReadHandle, inputs: OpenInputs) -> None:
+        self._task = task
+        self._storage = storage
+        self._reader = reader
+        self._name = f"{task.file.directory}/{task.file.name}"
+        self._deletes = task.file.kind is DirKind.DELETE_DELTA
+        try:
+            self._tail: Tail = read_tail(reader)
+        except RefusedError as error:
+            raise different(f"{self._name}: {error.message}") from error
+        self._inputs = {file.path: file for file in task.inputs}
+        self._opened = inputs
+        self._aborted = np.array(task.aborted, dtype=np.int64)
+        self._output = output_format(task.columns, task.format)
+        self._digester = Digester(self._output.row) if task.file.digest.columns else None
+
+    @property
+    def digest(self) -> Digest:
+        """The digest of the values that were read back."""
+        return Digest() if self._digester is None else self._digester.digest
+
+    def tail_of_file(self) -> None:
+        """Check the tail: types, counts, key index and user metadata must be as Hive's readers expect."""
+        tail, task, output = self._tail, self._task, self._output
+        if not tail.is_acid or not same_layout(tail.row_tree, output.row, names=True):
+            raise self._wrong(f"has columns {tail.tree} instead of those of the table")
+        if (tail.compression, tail.stride) != (output.compression, output.stride):
+            raise self._wrong(f"is written with {tail.compression.name} and stride {tail.stride}")
+        if tail.rows != task.file.rows.written or len(tail.stripes) != task.count or tail.length != task.file.length:
+            raise self._wrong(
+                f"has {tail.rows} rows in {len(tail.stripes)} stripes; its task reported {task.file.rows.written} in {task.count}"
+            )
+        if tail.key_index is None:
+            raise self._wrong("has no key index, or one that isn't ascending with one entry for each stripe")
+        counts = (0, 0, tail.rows) if self._deletes else (tail.rows, 0, 0)
+        if acid_stats(tail) != counts or tail.user_metadata.get("hive.acid.version") != b"2":
+            raise self._wrong(f"says {acid_stats(tail)} inserts, updates and deletes instead of {counts}")
+        note = read_note(tail.user_metadata)
+        if task.file.digest.rows and (note is None or note.digest != task.file.digest):
+            raise self._wrong("doesn't say what was read from the inputs")
+        self._file_statistics()
+
+    def _file_statistics(self) -> None:
+        """
+        Check that the file's statistics of the key columns cover all stripes: readers skip delete events by them.
+        """
+        if not self._tail.stripes or self._tail.stride == 0:
+            return
+        for column in range(1, 6):
+            found = self._tail.footer.statistics[column].integers
+            stripes = [
+                self._tail.metadata.stripe_stats[index].columns[column].integers
+                for index in range(len(self._tail.stripes))
+            ]
+            if (found.minimum, found.maximum) != (
+                min(item.minimum for item in stripes),
+                max(item.maximum for item in stripes),
+            ):
+                raise self._wrong(f"has file statistics of column {column} that aren't those of its stripes")
+
+    def stripes(self) -> None:
+        events: DeleteEvents | None = None
+        if any(path is None for path, _ in self._task.origins):
+            events = self._events()
+        for index, (path, source) in enumerate(self._task.origins, self._task.start):
+            self._statistics(index)
+            if path is None:
+                self._recoded(index, events)
+            else:
+                self._copied(index, path, source)
+
+    def _last_before(self, index: int) -> RowKey | None:
+        return self._tail.key_index[index - 1] if index and self._tail.key_index is not None else None
+
+    def _statistics(self, index: int) -> None:
+        """Check that a stripe's statistics are possible in this directory, and that it follows the stripe before it."""
+        if self._tail.stride == 0:
+            return
+        bounds = stripe_bounds(self._tail, index)
+        if bounds is None:
+            raise self._wrong(f"has no statistics of the ACID columns for stripe {index + 1}")
+        before = self._last_before(index)
+        if before is not None and bounds.last <= before:
+            raise self._wrong(f"stripe {index + 1} doesn't come after the one before it")
+        wanted = DELETE if self._deletes else INSERT
+        if bounds.operation != (wanted, wanted):
+            raise self._wrong(f"stripe {index + 1} holds operations {bounds.operation}")
+        low, high = self._task.write_ids
+        ids = bounds.current if self._deletes else bounds.write_id
+        if ids is None or ids[0] < low or ids[1] > high:
+            raise self._wrong(f"stripe {index + 1} holds write ids {ids}, outside {low} to {high}")
+        if bounds.bucket[0] >> 29 == bounds.bucket[1] >> 29 and {decode_bucket(value) for value in bounds.bucket} != {
+            self._task.file.bucket
+        }:
+            raise self._wrong(f"stripe {index + 1} holds rows of another bucket")
+        values = self._tail.metadata.stripe_stats[index].columns[6].number_of_values
+        if self._deletes and values:
+            raise self._wrong(f"stripe {index + 1} holds values beside delete events")
+
+    def _recoded(self, index: int, events: DeleteEvents | None) -> None:
+        """Decode a recoded stripe, check its keys, and add its values to the digest."""
+        last = self._last_before(index)
+        rows = 0
+        spans: list[tuple[int, int]] = []
+        for keys in self._decoded(index):
+            if not keys.ascending() or (last is not None and keys.key(0) <= last):
+                raise self._wrong(f"stripe {index + 1}: keys don't ascend after row {rows}")
+            self._keys(index, keys, events)
+            rows += len(keys)
+            last = keys.key(-1)
+            spans = _widened(spans, keys)
+        if (
+            rows != self._tail.stripes[index].number_of_rows
+            or self._tail.key_index is None
+            or last != self._tail.key_index[index]
+        ):
+            raise self._wrong(f"stripe {index + 1} has {rows} rows and ends with {last}; its tail says otherwise")
+        columns = self._tail.stripe_stats(index)
+        if (
+            columns is not None
+            and [(column.integers.minimum, column.integers.maximum) for column in columns[1:6]] != spans
+        ):
+            raise self._wrong(f"stripe {index + 1} has statistics that aren't those of its keys")
+
+    def _decoded(self, index: int) -> Iterator[KeyColumns]:
+        """Decode a stripe; one that can't be decoded, or contradicts its tail, is a VerificationError."""
+        try:
+            if self._digester is None:
+                yield from read_keys(self._reader, self._tail, index)
+                return
+            source = StripeSource(self._reader, self._tail, (index,), trusted=True)
+            for chunk in SourceRows(source, self._output, RowFilter(), RowTally(), digester=self._digester):
+                yield chunk.keys
+        except RefusedError as error:
+            raise different(error.message) from error
+
+    def _keys(self, index: int, keys: KeyColumns, events: DeleteEvents | None) -> None:
+        low, high = self._task.write_ids
+        if (keys.operation != (DELETE if self._deletes else INSERT)).any():
+            raise self._wrong(f"stripe {index + 1} mixes operations")
+        if (decode_buckets(keys.bucket) != self._task.file.bucket).any():
+            raise self._wrong(f"stripe {index + 1} holds rows of another bucket")
+        if (keys.write_id > keys.current).any():
+            raise self._wrong(f"stripe {index + 1} holds rows that were changed before they were written")
+        ids = keys.current if self._deletes else keys.write_id
+        if (ids < low).any() or (keys.current > high).any():
+            raise self._wrong(f"stripe {index + 1} holds write ids outside {low} to {high}")
+        if not visible(keys, self._aborted, None).all():
+            raise self._wrong(f"stripe {index + 1} holds rows of aborted write ids")
+        if events is not None and events.mask(keys).any():
+            raise self._wrong(f"stripe {index + 1} holds deleted rows")
+
+    def _events(self) -> DeleteEvents | None:
+        """The delete events that must have been applied to the recoded stripes of this task."""
+        task = self._task
+        if self._deletes or not task.deletes:
+            return None
+        files = [self._inputs[path] for path in task.deletes]
+        events = BucketEvents(
+            self._storage, task.location, files, self._aborted, task.file.bucket, task.events_at_once
+        ).within(self._recoded_span())
+        if task.scope is not DeleteScope.OWN:
+            return events
+        return events.select(np.asarray(events.write_id) == task.write_ids[0])
+
+    def _recoded_span(self) -> Span | None:
+        """The keys that the recoded stripes of this task may hold; None when their statistics are missing."""
+        recoded = [
+            stripe_bounds(self._tail, index)
+            for index, (path, _) in enumerate(self._task.origins, self._task.start)
+            if path is None
+        ]
+        known = [bounds for bounds in recoded if bounds is not None]
+        return (
+            (min(bounds.first for bounds in known), max(bounds.last for bounds in known))
+            if known and len(known) == len(recoded)
+            else None
+        )
+
+    def _copied(self, index: int, path: str, source: int) -> None:
+        """Check that a copied stripe has the statistics, rows, last key, and first and last 4 KiB of its source."""
+        file = self._inputs[path]
+        tail, reader = self._opened.tail(file), self._opened.reader(file)
+        ours, theirs = self._tail.stripes[index], tail.stripes[source]
+        here, there = f"stripe {index + 1}", f"stripe {source + 1} of {path}"
+        lengths = (theirs.index_length, theirs.data_length, theirs.footer_length, theirs.number_of_rows)
+        if (ours.index_length, ours.data_length, ours.footer_length, ours.number_of_rows) != lengths:
+            raise self._wrong(f"{here} isn't as long as its source, {there}")
+        if (
+            self._tail.metadata.stripe_stats[index].SerializeToString()
+            != tail.metadata.stripe_stats[source].SerializeToString()
+        ):
+            raise self._wrong(f"{here} hasn't the statistics of its source, {there}")
+        if (
+            tail.key_index is not None
+            and self._tail.key_index is not None
+            and self._tail.key_index[index] != tail.key_index[source]
+        ):
+            raise self._wrong(f"{here} hasn't the last key of its source, {there}")
+        length = tail.stripe_length(source)
+        for start in (0, max(0, length - SAMPLE)):
+            size = min(SAMPLE, length - start)
+            if self._reader.read_at(ours.offset + start, size) != reader.read_at(theirs.offset + start, size):
+                raise self._wrong(f"{here} hasn't the bytes of its source, {there}")
+
+    def _wrong(self, what: str) -> VerificationError:
+        return different(f"{self._name} {what}")
+
+
+def _widened(spans: list[tuple[int, int]], keys: KeyColumns) -> list[tuple[int, int]]:
+    columns = (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
+    now = [(int(column.min()), int(column.max())) for column in columns]
+    return [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(spans, now, strict=True)] if spans else now
+
+
+def different(message: str) -> VerificationError:
+    """The error for a difference that verification found."""
+    return VerificationError(Reason.VERIFICATION_FAILED, message)

@@ -1,0 +1,287 @@
+"""
+Lists what aborted transactions left behind, by table and partition, and forgets it once the Cleaner has removed it.
+
+No reader holds this up, because aborted rows are invisible to every reader; only writers that are still open bound it.
+Source: docs/metastore.md; Hive's ReadyToCleanAbortHandler, AbortedTxnCleaner.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, exists, func, insert, or_, select, update
+
+from compactor.acid.compaction import CompactionKind
+from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
+from compactor.metastore.clean.purge import Proof, forget, forget_vanished, note_unnamed, unnoted
+from compactor.metastore.compaction_queue.rows import read_queue
+from compactor.metastore.db.database import Database
+from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum, next_number
+from compactor.metastore.model import KIND_CODES, Entity, QueueState
+from compactor.metastore.txn.snapshots import snapshots_for
+
+_FIRST_RETRY_MS = 300_000
+_LONGEST_RETRY_MS = 24 * 3_600_000
+_ROWS = 500
+"""Rows in one INSERT at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedGroup:
+    """
+    The aborted writes of one table or partition.
+
+    A partitioned table without a partition stands for a dynamic-partition write that never named one.
+
+    Args:
+        entity: as Hive stored it, which may be no partition's name (`metastore.partition_names`).
+        count: component rows, leftovers of aborted compactions included.
+        oldest_ms: when the oldest of the transactions started.
+        retry_entry_id, retry_retention_ms: the row that puts the group off after a failure, and for how long.
+    """
+
+    entity: Entity
+    count: int
+    oldest_ms: int
+    retry_entry_id: int | None = None
+    retry_retention_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTotals:
+    """
+    Totals of all aborted writes that aren't cleaned.
+
+    Args:
+        count: component rows.
+        oldest_ms: when the oldest of their transactions started; None: there are none.
+        crowded: how many tables and partitions have at least the given number of rows.
+    """
+
+    count: int
+    oldest_ms: int | None
+    crowded: int
+
+
+class Aborts:
+    """The aborted writes of one metastore."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._snapshots = snapshots_for(database)
+        self._put_off: dict[Entity, tuple[int, int]] = {}
+
+    def groups(self, count_threshold: int, age_ms: int, limit: int = 1000) -> list[AbortedGroup]:
+        """
+        Groups with more components than `count_threshold`, or with a transaction that started longer than `age_ms` ago.
+
+        With a negative `age_ms` age alone is no ground. Groups that a failure put off are left out until their time has
+        come. Tables with the oldest transactions come first.
+
+        Args:
+            limit: tables at most, each with all its groups: the groups of a table are swept together.
+        """
+        return self._database.read(lambda connection: self._groups(connection, count_threshold, age_ms, limit))
+
+    def totals(self, crowd: int) -> AbortTotals:
+        """Totals of aborted writes, those put off included; `crowd` rows make a table or partition crowded."""
+
+        def look(connection: Connection) -> AbortTotals:
+            components, txns = self._schema.txn_components, self._schema.txns
+            origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
+            names = entity_columns(components, "tc")
+            query: Any = (
+                select(func.count(), func.min(txns.c.txn_started))
+                .select_from(origin)
+                .where(txns.c.txn_state == "a")
+                .group_by(*names)
+            )
+            groups = [(int(count), int(oldest)) for count, oldest in connection.execute(query)]
+            oldest_ms = min((oldest for _, oldest in groups), default=None)
+            return AbortTotals(sum(count for count, _ in groups), oldest_ms, sum(count >= crowd for count, _ in groups))
+
+        return self._database.read(look)
+
+    def note_unnamed(self) -> int:
+        """
+        Add components that Hive left out for aborted transactions, so that they are found as groups.
+
+        Returns the number of transactions.
+        """
+        if not self._database.read(lambda connection: connection.scalar(select(exists().where(unnoted(self._schema))))):
+            return 0
+        return self._database.repeatable(lambda connection: note_unnamed(connection, self._database))
+
+    def lists(self, table: Entity) -> tuple[ValidTxnList, CleanerWriteIdList]:
+        """
+        The transactions and write ids under which a table's aborted directories are decided.
+
+        They end below the first open writer of the table.
+        """
+
+        def look(connection: Connection) -> tuple[ValidTxnList, CleanerWriteIdList]:
+            snapshot = self._snapshots.take(connection)
+            components, txns = self._schema.txn_components, self._schema.txns.c
+            of_table = and_(components.c.tc_database == table.database, components.c.tc_table == table.table)
+            open_txns = select(txns.txn_id).where(txns.txn_state == "o")
+            writer = minimum(connection, components.c.tc_txnid, of_table, components.c.tc_txnid.in_(open_txns))
+            found = snapshot.capped(
+                snapshot.high_watermark if writer is None else min(snapshot.high_watermark, writer - 1)
+            )
+            reader = self._snapshots.write_ids(connection, [table.full_name], found)[table.full_name]
+            reach = (
+                reader.high_watermark if reader.min_open is None else min(reader.high_watermark, reader.min_open - 1)
+            )
+            return found, CleanerWriteIdList.from_reader(reader, reach)
+
+        return self._database.read(look)
+
+    def forget(self, groups: Collection[AbortedGroup], proof: Proof) -> int:
+        """Forget what the proof covers of a table, whatever partition its rows name; returns how many components."""
+        return self._forget(groups, lambda connection: forget(connection, self._database, proof))
+
+    def forget_vanished(self, groups: Collection[AbortedGroup], table: Entity) -> int:
+        """
+        Forget the components of a table that isn't in the catalog and whose write ids aren't counted any more.
+
+        Returns the number of components.
+        """
+        return self._forget(groups, lambda connection: forget_vanished(connection, self._database, table))
+
+    def _forget(self, groups: Collection[AbortedGroup], change: Callable[[Connection], int]) -> int:
+        queue = self._schema.compaction_queue
+
+        def forget_and_settle(connection: Connection) -> int:
+            known = self._retries(connection, groups)
+            for batch in batches(number for numbers in known.values() for number in numbers):
+                connection.execute(delete(queue).where(queue.c.cq_id.in_(batch)))
+            return change(connection)
+
+        deleted = self._database.repeatable(forget_and_settle)
+        for group in groups:
+            self._put_off.pop(group.entity, None)
+        return deleted
+
+    def retry_later(self, groups: Collection[AbortedGroup], message: str) -> int:
+        """
+        Put each group off for twice as long as the last time: five minutes at first, a day at most.
+
+        Returns the shortest of these pauses in ms. Takes a few statements for all groups of a table. 3.1 has no rows
+        for the pauses, so they are kept in memory. A group whose components were forgotten meanwhile isn't put off,
+        because no later sweep would find it again; returns 0 when that is so of all groups.
+
+        Args:
+            groups: of one table.
+        """
+        by_pause: dict[int, list[AbortedGroup]] = {}
+        for group in self._database.read(lambda connection: self._still_there(connection, groups)):
+            by_pause.setdefault(min(max(2 * group.retry_retention_ms, _FIRST_RETRY_MS), _LONGEST_RETRY_MS), []).append(
+                group
+            )
+        if not by_pause:
+            return 0
+        if self._schema.hive_4:
+            with self._database.mutex("CompactionScheduler"):
+                self._database.write(lambda connection: self._store_retries(connection, by_pause, message))
+        else:
+            now = self._database.read(self._database.now_ms)
+            self._put_off.update(
+                {group.entity: (now + pause, pause) for pause, alike in by_pause.items() for group in alike}
+            )
+        return min(by_pause)
+
+    def _still_there(self, connection: Connection, groups: Collection[AbortedGroup]) -> list[AbortedGroup]:
+        components = self._schema.txn_components.c
+        named: set[Entity] = set()
+        for table in {group.entity.whole_table() for group in groups}:
+            query = (
+                select(components.tc_partition)
+                .where(components.tc_database == table.database, components.tc_table == table.table)
+                .distinct()
+            )
+            named.update(Entity(table.database, table.table, partition) for (partition,) in connection.execute(query))
+        return [group for group in groups if group.entity in named]
+
+    def _store_retries(
+        self, connection: Connection, by_pause: Mapping[int, Collection[AbortedGroup]], message: str
+    ) -> None:
+        queue = self._schema.compaction_queue
+        known = self._retries(connection, [group for alike in by_pause.values() for group in alike])
+        for pause, alike in by_pause.items():
+            values = {"cq_retry_retention": pause, "cq_error_message": message, "cq_commit_time": self._database.now}
+            for batch in batches(number for group in alike for number in known.get(group.entity, ())):
+                connection.execute(update(queue).where(queue.c.cq_id.in_(batch)).values(fitting(queue, values)))
+            missing = [group.entity for group in alike if group.entity not in known]
+            if not missing:
+                continue
+            values |= {
+                "cq_state": QueueState.READY_FOR_CLEANING.code,
+                "cq_type": KIND_CODES[CompactionKind.ABORT_CLEANUP],
+            }
+            first = next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, len(missing))
+            rows = (
+                fitting(
+                    queue,
+                    values
+                    | {
+                        "cq_id": number,
+                        "cq_database": entity.database,
+                        "cq_table": entity.table,
+                        "cq_partition": entity.partition,
+                    },
+                )
+                for number, entity in enumerate(missing, first)
+            )
+            for several in batches(rows, _ROWS):
+                connection.execute(insert(queue).values(several))
+
+    def _retries(self, connection: Connection, groups: Collection[AbortedGroup]) -> Mapping[Entity, list[int]]:
+        """Ids of the rows that put groups of one table off."""
+        queue = self._schema.compaction_queue.c
+        wanted = {group.entity for group in groups}
+        found: dict[Entity, list[int]] = {}
+        for table in {entity.whole_table() for entity in wanted}:
+            query = select(queue.cq_partition, queue.cq_id).where(
+                queue.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP]
+            )
+            for partition, number in connection.execute(
+                query.where(queue.cq_database == table.database, queue.cq_table == table.table)
+            ):
+                if (entity := Entity(table.database, table.table, partition)) in wanted:
+                    found.setdefault(entity, []).append(int(number))
+        return found
+
+    def _groups(self, connection: Connection, count_threshold: int, age_ms: int, limit: int) -> list[AbortedGroup]:
+        schema = self._schema
+        now = self._database.now_ms(connection)
+        waiting = {
+            entry.entity: (entry.id, entry.retry_retention_ms, (entry.commit_ms or 0) + entry.retry_retention_ms)
+            for entry in read_queue(
+                connection, schema, schema.compaction_queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP]
+            )
+        }
+        waiting |= {entity: (0, pause, until) for entity, (until, pause) in self._put_off.items()}
+        components, txns = schema.txn_components, schema.txns
+        names = entity_columns(components, "tc")
+        origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
+        count, oldest = func.count(), func.min(txns.c.txn_started)
+        due = or_(count > count_threshold, oldest < now - age_ms) if age_ms >= 0 else count > count_threshold
+        query: Any = (
+            select(*names, count, oldest)
+            .select_from(origin)
+            .where(txns.c.txn_state == "a")
+            .group_by(*names)
+            .having(due)
+            .order_by(oldest)
+        )
+        rows = connection.execute(query).all()
+        groups: dict[Entity, list[AbortedGroup]] = {}
+        for database, table, partition, number, started in rows:
+            entity = Entity(database, table, partition)
+            retry_id, pause, until = waiting.get(entity, (0, 0, 0))
+            if until <= now and (len(groups) < limit or entity.whole_table() in groups):
+                groups.setdefault(entity.whole_table(), []).append(
+                    AbortedGroup(entity, int(number), int(started), retry_id or None, pause)
+                )
+        return [group for of_table in groups.values() for group in of_table]

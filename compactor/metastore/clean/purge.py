@@ -1,0 +1,300 @@
+"""
+Forgets what the metastore keeps of aborted writes once nothing is left of them; the only module that does so.
+
+A row of TXN_COMPONENTS says that an aborted transaction may have left files. Without such a row Hive forgets the
+transaction, then its write ids, and a forgotten write id counts as committed. So a row is deleted only by a proof.
+Source: docs/metastore.md, *Forgetting*; Hive's MarkCleanedFunction, HIVE-21052, HIVE-24481.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    delete,
+    exists,
+    false,
+    func,
+    insert,
+    literal,
+    not_,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from compactor.acid.write_ids import ValidTxnList
+from compactor.errors import RefusedError
+from compactor.metastore.db.database import Database
+from compactor.metastore.db.schema import HiveSchema
+from compactor.metastore.db.sql import batches, of_entity, same
+from compactor.metastore.model import DEFAULT_CATALOG, Entity
+from compactor.metastore.partition_names import is_plain, stored_as, unescaped
+from compactor.reasons import Reason
+
+NOTED = "compactor: what it may have written is in TXN_COMPONENTS"
+"""Mark in TXN_META_INFO of an aborted transaction (`note_unnamed`), after Hive 4's reason for the abort."""
+
+_META_INFO = 128
+"""Characters that TXN_META_INFO holds."""
+
+_PAIRS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """
+    Proof that nothing is left of aborted writes.
+
+    Only a sweep makes one (`roles.cleaner.partition`): it listed the directories, and they were there.
+
+    Args:
+        table, tbl_id: the swept table; a table that was created anew under the name is another.
+        partition: only this partition's directory was listed, which tells of compactions of it and of no write: Hive
+            names the partitions of a write wrongly, or not all of them. None: every directory of the table was listed,
+            also those of no partition in the catalog.
+        directories: locations that were listed.
+        listed_ms: when the sweep began, by the database clock.
+        txns: the transaction list of the sweep; a transaction that it didn't know as aborted isn't forgotten.
+        gone: aborted write ids of which no listed directory holds a row.
+    """
+
+    table: Entity
+    tbl_id: int
+    partition: str | None
+    directories: frozenset[str]
+    listed_ms: int
+    txns: ValidTxnList
+    gone: frozenset[int]
+
+    def covers(self, txn_id: int, partition: str | None, operation: str, write_id: int | None) -> bool:
+        """Whether nothing is left of what this row of TXN_COMPONENTS, on the proof's table, marks."""
+        if not self.txns.is_aborted(txn_id):
+            return False
+        if operation == "c":
+            return self.partition is None or partition == self.partition
+        return self.partition is None and write_id in self.gone
+
+
+def forget(connection: Connection, database: Database, proof: Proof) -> int:
+    """
+    Delete the components of aborted transactions that the proof covers; returns how many.
+
+    Returns 0 when the table isn't the one that was swept. Also deletes components of writes to a table of that name
+    that was dropped or renamed while its components were noted (`note_unnamed`, Hive's lock): their write ids are no
+    longer this table's, no proof would ever name them, and the transactions would be remembered for good.
+
+    Raises:
+        RefusedError: the table became another one meanwhile: each statement sees what was committed before it. The
+            transaction must be rolled back.
+    """
+    schema = database.schema
+    components = schema.txn_components
+    note_unnamed(connection, database)
+    if connection.scalar(_tbl_id(schema, proof.table)) != proof.tbl_id:
+        return 0
+    columns = (
+        components.c.tc_txnid,
+        components.c.tc_partition,
+        components.c.tc_operation_type,
+        components.c.tc_writeid,
+        _is_of_another_table(schema),
+    )
+    rows = connection.execute(select(*columns).where(_aborted_of(schema, proof.table)).distinct()).all()
+    covered: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
+    others = set()
+    for txn_id, partition, operation, write_id, of_another in rows:
+        if of_another:
+            others.add(int(txn_id))
+        if write_id is not None and (of_another or proof.covers(txn_id, partition, operation, write_id)):
+            covered.setdefault((partition, operation), []).append((txn_id, write_id))
+    deleted = 0
+    for (partition, operation), pairs in covered.items():
+        named = and_(
+            _of_table(components, proof.table),
+            same(components.c.tc_partition, partition),
+            components.c.tc_operation_type == operation,
+        )
+        for batch in batches(pairs, _PAIRS):
+            these = tuple_(components.c.tc_txnid, components.c.tc_writeid).in_(batch)
+            deleted += connection.execute(delete(components).where(named, these)).rowcount
+    for txn_ids in batches(sorted(others)):
+        _add_unnamed(connection, schema, txn_ids)
+    if connection.scalar(_tbl_id(schema, proof.table)) != proof.tbl_id:
+        raise RefusedError(
+            Reason.INPUT_CHANGED,
+            f"{proof.table} was dropped or re-created while its aborted writes were being forgotten; nothing was",
+        )
+    return deleted
+
+
+def forget_commits(connection: Connection, database: Database, entity: Entity, up_to: int | None) -> None:
+    """
+    Delete committed components of exactly this table or partition: they only tell what may be worth a compaction.
+
+    Deletes them under each name that Hive may have stored for the partition, except names that may mean another
+    partition: that one would never become a candidate again.
+
+    Args:
+        up_to: only components with write ids at or below it; None: all.
+    """
+    schema = database.schema
+    completed = schema.completed_txn_components
+    where = [or_(false(), *(of_entity(completed, "ctc", named) for named in only_its(connection, schema, entity)))]
+    if up_to is not None:
+        where.append(completed.c.ctc_writeid <= up_to)
+    connection.execute(delete(completed).where(*where))
+
+
+def forget_vanished(connection: Connection, database: Database, table: Entity) -> int:
+    """
+    Delete all components of aborted transactions on a table that the metastore doesn't know any more; returns how many.
+
+    A table's absence from the catalog isn't enough: a CREATE TABLE AS that failed never had a table there, yet its
+    files lie where a later table of that name looks for its own, and that table goes on with the write ids
+    (NEXT_WRITE_ID). When these aren't known either, no id stands for the files, whatever is remembered. One statement
+    looks and deletes: between two statements a table of that name could be created and written to.
+    """
+    schema = database.schema
+    counters, mappings = schema.next_write_id.c, schema.txn_to_write_id.c
+    unknown = and_(
+        not_(_tbl_id(schema, table).exists()),
+        not_(exists().where(counters.nwi_database == table.database, counters.nwi_table == table.table)),
+        not_(exists().where(mappings.t2w_database == table.database, mappings.t2w_table == table.table)),
+    )
+    components = schema.txn_components.c
+    found = connection.scalars(
+        select(components.tc_txnid).where(_aborted_of(schema, table)).distinct().order_by(components.tc_txnid)
+    ).all()
+    deleted = connection.execute(delete(schema.txn_components).where(_aborted_of(schema, table), unknown)).rowcount
+    for batch in batches(found if deleted else ()):
+        _add_unnamed(connection, schema, batch)  # the table may have been renamed while its components were noted
+    return deleted
+
+
+def note_unnamed(connection: Connection, database: Database) -> int:
+    """
+    Add the components that Hive left out of TXN_COMPONENTS for aborted transactions; returns for how many transactions.
+
+    Hive 3.1 writes the components of a dynamic-partition or streaming write only at its end (HIVE-21052). Hive 3.1 and
+    4 write none for an INSERT into a table from which it reads: of its two locks on the table, both shared,
+    LockRequestBuilder keeps the reader's. Hive's purge, and the compactor's, would take such a transaction for empty
+    and bring its rows to life. Each write id gets a component without a partition: the whole table is swept for it. The
+    transaction is marked as done, or it would be done again after the sweep.
+    """
+    schema = database.schema
+    txns = schema.txns
+    found = [
+        int(txn_id)
+        for txn_id in connection.scalars(select(txns.c.txn_id).where(unnoted(schema)).order_by(txns.c.txn_id))
+    ]
+    before = func.substr(func.coalesce(txns.c.txn_meta_info, ""), 1, _META_INFO - len(NOTED))
+    noted = 0
+    for batch in batches(found):
+        locked = _add_unnamed(connection, schema, batch)
+        connection.execute(update(txns).where(txns.c.txn_id.in_(locked)).values(txn_meta_info=before.concat(NOTED)))
+        noted += len(locked)
+    return noted
+
+
+def _add_unnamed(connection: Connection, schema: HiveSchema, txn_ids: Collection[int]) -> Sequence[int]:
+    """
+    Give aborted transactions the components that they lack.
+
+    A transaction gets one for each table of which it has a write id and no component, or on 3.1 no component for the
+    whole table. Returns the transactions that still exist.
+    """
+    txns, components, mappings = schema.txns.c, schema.txn_components, schema.txn_to_write_id.c
+    there = exists().where(
+        components.c.tc_txnid == mappings.t2w_txnid,
+        components.c.tc_database == mappings.t2w_database,
+        components.c.tc_table == mappings.t2w_table,
+    )
+    if not schema.hive_4:  # the existing components may be those of some statements of several
+        there = there.where(components.c.tc_partition.is_(None))
+    columns = ("tc_txnid", "tc_database", "tc_table", "tc_operation_type", "tc_writeid")
+    values = (mappings.t2w_txnid, mappings.t2w_database, mappings.t2w_table, literal("i"), mappings.t2w_writeid)
+    # aborted is final; the rows are locked, so that no purge takes them away meanwhile
+    locked = connection.scalars(
+        select(txns.txn_id).where(txns.txn_id.in_(txn_ids)).order_by(txns.txn_id).with_for_update()
+    ).all()
+    missing = select(*values).where(mappings.t2w_txnid.in_(locked), not_(there))
+    connection.execute(insert(components).from_select(columns, missing))
+    return locked
+
+
+def unnoted(schema: HiveSchema) -> ColumnElement[bool]:
+    """
+    Aborted transactions with write ids for which TXN_COMPONENTS may be incomplete, before `note_unnamed`.
+
+    They don't count as empty, even without components.
+    """
+    txns, mappings = schema.txns.c, schema.txn_to_write_id.c
+    noted = func.coalesce(txns.txn_meta_info, "").like(f"%{NOTED}")
+    return and_(txns.txn_state == "a", not_(noted), exists().where(mappings.t2w_txnid == txns.txn_id))
+
+
+def _tbl_id(schema: HiveSchema, table: Entity) -> Select[Any]:
+    tbls, dbs = schema.tbls.c, schema.dbs.c
+    named = and_(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == table.database, tbls.tbl_name == table.table)
+    return select(tbls.tbl_id).join(schema.dbs, tbls.db_id == dbs.db_id).where(named)
+
+
+def _of_table(components: Table, table: Entity) -> ColumnElement[bool]:
+    return and_(components.c.tc_database == table.database, components.c.tc_table == table.table)
+
+
+def _aborted_of(schema: HiveSchema, table: Entity) -> ColumnElement[bool]:
+    aborted = select(schema.txns.c.txn_id).where(schema.txns.c.txn_state == "a")
+    return and_(_of_table(schema.txn_components, table), schema.txn_components.c.tc_txnid.in_(aborted))
+
+
+def _is_of_another_table(schema: HiveSchema) -> ColumnElement[bool]:
+    """
+    Whether a component belongs to a write of which this table has no write id: a write to another table of the same
+    name.
+
+    The other table has the name now, or had it then. An aborted transaction keeps its write ids for as long as it is
+    remembered; a DROP TABLE takes them away and a rename moves them, each together with the components that it sees.
+    Such a component guards nothing here: an id without a transaction counts as committed.
+    """
+    components, mappings = schema.txn_components.c, schema.txn_to_write_id.c
+    mapped = exists().where(
+        mappings.t2w_txnid == components.tc_txnid,
+        mappings.t2w_database == components.tc_database,
+        mappings.t2w_table == components.tc_table,
+    )
+    return and_(components.tc_operation_type != "c", not_(mapped))
+
+
+def only_its(connection: Connection, schema: HiveSchema, entity: Entity) -> list[Entity]:
+    """
+    The entity under the names by which this generation of Hive stores it and no other partition of the catalog.
+
+    The list may be empty.
+    """
+    name = entity.partition
+    if name is None:
+        return [entity]
+    mine = stored_as(name, hive_4=schema.hive_4)
+    if len(mine) == 1 and is_plain(name):
+        return [entity]
+    part_name = schema.partitions.c.part_name
+    alike: ColumnElement[bool]
+    if schema.hive_4:
+        alike = part_name.in_({unescaped(name), mine[-1]})
+    elif name.isascii():
+        alike = func.lower(part_name) == name.lower()
+    else:
+        alike = part_name.is_not(None)  # what is lower case beyond ASCII depends on the database
+    others = connection.scalars(
+        select(part_name).where(schema.partitions.c.tbl_id.in_(_tbl_id(schema, entity)), alike, part_name != name)
+    )
+    taken = {spelling for other in others for spelling in stored_as(other, hive_4=schema.hive_4)}
+    return [Entity(entity.database, entity.table, spelling) for spelling in mine if spelling not in taken]

@@ -1,0 +1,429 @@
+"""
+Tells the Cleaner which finished compactions may be cleaned, and under which lists, and what to forget afterwards.
+
+`acid.snapshot` decides which files are obsolete; the Cleaner deletes them. Source: docs/metastore.md; Hive's
+ReadyToCleanHandler, MarkCleanedFunction, CompactionCleaner; HIVE-29572 (entries whose own transaction was aborted).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
+
+from compactor.acid.compaction import CompactionKind
+from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
+from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError
+from compactor.metastore.clean.overlapping import at_work, newest_commits, within
+from compactor.metastore.clean.purge import Proof, forget, forget_commits
+from compactor.metastore.clean.readers import (
+    Blocker,
+    MayBeListedError,
+    Readers,
+    Sight,
+    may_be_listed,
+    read_older,
+    read_readers,
+    together,
+)
+from compactor.metastore.clean.writers import writers
+from compactor.metastore.compaction_queue.rows import labelled, move_to_history, queue_entry
+from compactor.metastore.db.database import Database
+from compactor.metastore.db.sql import fitting, of_entity
+from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
+from compactor.metastore.txn.locks import on_table, read_locks
+from compactor.metastore.txn.snapshots import snapshots_for
+from compactor.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyEntry:
+    """
+    One entry that is ready for cleaning, and whether it may be cleaned now.
+
+    Args:
+        txns: the list under which visibility is decided: what every possible reader of the table sees as committed.
+            None on 3.1.
+        known: entries of the same table or partition that were ready, too (3.1).
+        unlisted: the entry may be cleaned only as long as there is no lock.
+        blockers: empty: clean the entry now. COMPACTION_ABORTED among them: mark it failed, and delete nothing for it.
+    """
+
+    entry: QueueEntry
+    txns: ValidTxnList | None
+    blockers: tuple[Blocker, ...] = ()
+    known: frozenset[int] = frozenset()
+    unlisted: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether the entry's transaction was rolled back: then it must be marked failed."""
+        return any(blocker.reason is Reason.COMPACTION_ABORTED for blocker in self.blockers)
+
+
+class Cleaning:
+    """
+    The Cleaner's view of one metastore.
+
+    Remembers, for as long as it lives, the first observation of each ready entry.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._snapshots = snapshots_for(database)
+        self._sights: dict[int, Sight] = {}
+        self._seen_open: set[int] = set()
+        self._free_since: dict[int, int] = {}
+
+    def ready_for_cleaning(self, retention_ms: int = 0, listing_wait_ms: int = 0) -> list[ReadyEntry]:
+        """
+        Every entry that is ready for cleaning, by id, each with its blockers.
+
+        Args:
+            retention_ms: how long files stay after the commit, for readers that open no transaction.
+            listing_wait_ms: how much longer at most files stay while there is a lock: a reader that is listing when a
+                directory vanishes may take all of it for empty.
+        """
+        return self._database.read(lambda connection: self._ready(connection, retention_ms, listing_wait_ms))
+
+    def older(self, entity: Entity, txn_id: int, lock_id: int | None) -> list[Blocker]:
+        """
+        Transactions and locks that may have an older snapshot than a compaction (`read_older`).
+
+        The compaction is given by the last transaction before its lists and its own lock.
+        """
+        return self._database.read(lambda connection: read_older(connection, self._database, entity, txn_id, lock_id))
+
+    def write_ids(self, ready: ReadyEntry) -> CleanerWriteIdList:
+        """
+        The write ids under which this entry's obsolete and aborted directories are decided.
+
+        They end at the highest write id that the entry covered.
+        """
+        entry = ready.entry
+        name, covered = entry.entity.full_name, entry.highest_write_id or 0
+        if ready.txns is None:
+            return CleanerWriteIdList(name, covered)
+        txns = ready.txns
+        reader = self._database.read(lambda connection: self._snapshots.write_ids(connection, [name], txns))[name]
+        return CleanerWriteIdList.from_reader(reader, covered)
+
+    def mark_cleaner_start(self, entry: QueueEntry) -> None:
+        """Note that cleaning began (4.x)."""
+        self._note(entry, {"cq_cleaner_start": self._database.now})
+
+    def clear_cleaner_start(self, entry: QueueEntry) -> None:
+        """Note that cleaning ended and must be tried again (4.x)."""
+        self._note(entry, {"cq_cleaner_start": -1})
+
+    def retry_later(self, entry: QueueEntry, retention_ms: int, message: str) -> None:
+        """Leave the entry alone until `retention_ms` after its commit, and store why (4.x)."""
+        self._note(entry, {"cq_retry_retention": retention_ms, "cq_error_message": message, "cq_cleaner_start": -1})
+
+    def mark_cleaned(
+        self, entry: QueueEntry, proof: Proof | None = None, *, unjoined: bool = False, gone: bool = False
+    ) -> None:
+        """
+        Move an entry into the history as succeeded, and forget what its compaction has taken care of.
+
+        One database transaction does both. It forgets committed components of exactly this table or partition up to the
+        covered write id, and what the proof covers.
+
+        Args:
+            proof: that nothing is left of aborted writes; None: nothing is known of them, and nothing forgotten.
+            unjoined: the compaction was a part of a larger one and left out directories below: the committed components
+                stay, or the Initiator would never look at what was left out again.
+            gone: the table or partition was dropped: forget all of its committed components.
+
+        Raises:
+            OwnershipLostError: the entry isn't ready for cleaning any more.
+        """
+
+        def finish(connection: Connection) -> None:
+            # In the order of Hive's OnRenameFunction: a RENAME that loses a deadlock leaves the catalog with the new
+            # name and the write ids with the old one.
+            if proof is not None:
+                forget(connection, self._database, proof)
+            covered = entry.highest_write_id or 0
+            if gone or (covered and not unjoined):
+                forget_commits(connection, self._database, entry.entity, None if gone else covered)
+            guard = [self._is_ready(entry)]
+            if gone:  # a table or partition that was renamed since exists under another name
+                guard.append(of_entity(self._schema.compaction_queue, "cq", entry.entity))
+            if not move_to_history(
+                connection, self._schema, guard, QueueState.SUCCEEDED, end=self._database.now, message=None
+            ):
+                raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} isn't ready for cleaning any more")
+            if proof is not None:
+                self._forget_retries(connection, entry.entity)
+
+        try:
+            self._database.write(finish)
+        except OutcomeUnknownError:
+            history = self._schema.completed_compactions.c
+            if not self._database.read(
+                lambda connection: connection.scalar(select(history.cc_id).where(history.cc_id == entry.id))
+            ):
+                self._database.write(finish)
+        self._sights.pop(entry.id, None)
+
+    # Readiness
+
+    def _ready(self, connection: Connection, retention_ms: int, listing_wait_ms: int) -> list[ReadyEntry]:
+        schema = self._schema
+        queue, txns = schema.compaction_queue, schema.txns
+        columns = labelled(queue)
+        ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
+        # One statement for a row and its transaction's state: a commit in between would look like a transaction that
+        # vanished.
+        query = select(*columns).where(ready)
+        if schema.hive_4:
+            query = (
+                select(*columns, txns.c.txn_state.label("own_state"))
+                .select_from(queue.outerjoin(txns, txns.c.txn_id == queue.c.cq_txn_id))
+                .where(ready)
+            )
+        rows = connection.execute(query.order_by(queue.c.cq_id)).mappings().all()
+        if not rows:
+            self._sights.clear()
+            self._seen_open.clear()
+            self._free_since.clear()
+            return []
+        readers = read_readers(connection, self._database)
+        now = self._database.now_ms(connection)
+        entries = [(entry, row.get("own_state")) for row in rows if (entry := queue_entry(row)) is not None]
+        self._look(entries, readers, now)
+        alike: dict[Entity, list[QueueEntry]] = {}
+        for entry, _ in entries:
+            if (
+                entry.location is None
+            ):  # a request to remove a directory neither waits for a new object of that name nor holds it up
+                alike.setdefault(entry.entity, []).append(entry)
+        first = {
+            entity: min(found, key=lambda entry: (entry.highest_write_id or 0, entry.id))
+            for entity, found in alike.items()
+        }
+        newest = {} if schema.hive_4 else newest_commits(connection, schema, (entry for entry, _ in entries))
+        sights = {entry.id: self._sight(entry, alike.get(entry.entity, ()), newest) for entry, _ in entries}
+        judged = [
+            self._judge(
+                entry,
+                state,
+                readers,
+                first=first.get(entry.entity, entry),
+                sight=sights[entry.id],
+                now=now,
+                retention_ms=retention_ms,
+            )
+            for entry, state in entries
+        ]
+        judged = [self._unless_listed(item, readers, now, listing_wait_ms) for item in judged]
+        return judged if schema.hive_4 else self._beside(judged, at_work(connection, schema), alike)
+
+    def _unless_listed(self, item: ReadyEntry, readers: Readers, now: int, wait_ms: int) -> ReadyEntry:
+        """
+        Hold an entry without other blockers back while a lock tells that a reader may be listing.
+
+        Any lock counts, of any holder and any age. For a request to remove a directory no lock counts: a reader can't
+        find what was dropped. The wait also runs while an entry only waits for an earlier one: one after the other the
+        waits would add up, and on a table that is always locked never end.
+        """
+        entry = item.entry
+        if entry.location is not None:
+            return item
+        if any(blocker.reason is not Reason.EARLIER_ENTRY for blocker in item.blockers):
+            self._free_since.pop(entry.id, None)
+            return item
+        left = self._free_since.setdefault(entry.id, now) + wait_ms - now
+        if item.blockers or left <= 0:
+            return item
+        item = replace(item, unlisted=True)
+        return replace(item, blockers=tuple(may_be_listed(lock, left) for lock in readers.locks_on(entry.entity)))
+
+    @staticmethod
+    def _beside(
+        judged: list[ReadyEntry], working: Mapping[Entity, int], alike: Mapping[Entity, list[QueueEntry]]
+    ) -> list[ReadyEntry]:
+        """
+        On 3.1, hold an entry back while a compaction is at work on the same entity.
+
+        That compaction's result would make obsolete what readers still read.
+        """
+        found = []
+        for item in judged:
+            entity = item.entry.entity
+            more = (
+                [Blocker(Reason.AT_WORK, f"compaction {working[entity]} is at work there")] if entity in working else []
+            )
+            found.append(
+                replace(item, blockers=(*item.blockers, *more), known=frozenset(entry.id for entry in alike[entity]))
+            )
+        return found
+
+    def check_alone(self, ready: ReadyEntry) -> None:
+        """
+        Check that no lock was taken since `ready` was judged, where that matters.
+
+        On 3.1, check also that no compaction of the same entity began or finished.
+
+        Raises:
+            RetryableError: such a compaction began or finished; `MayBeListedError`: a lock was taken.
+        """
+        if ready.unlisted:
+            locks = self._schema.hive_locks
+            for lock in self._database.read(
+                lambda connection: read_locks(connection, locks, on_table(locks, ready.entry.entity))
+            ):
+                raise MayBeListedError(f"{lock} was taken while it was cleaned; everything was put back")
+        if self._schema.hive_4:
+            return
+        queue = self._schema.compaction_queue
+        active = queue.c.cq_state.in_((QueueState.WORKING.code, QueueState.READY_FOR_CLEANING.code))
+        query = select(queue.c.cq_id).where(
+            active,
+            queue.c.cq_type != "c",
+            of_entity(queue, "cq", ready.entry.entity),
+            queue.c.cq_id.not_in(ready.known),
+        )
+        number = self._database.read(lambda connection: connection.scalar(query))
+        if number is not None:
+            raise RetryableError(
+                f"compaction {number} of {ready.entry.entity} began while it was cleaned; everything was put back"
+            )
+
+    def writers(self, entry: QueueEntry) -> list[Blocker]:
+        """
+        Writers that may be writing into the directory that this entry asks to remove.
+
+        The catalog must be asked afterwards: an earlier answer doesn't count.
+        """
+        return self._database.read(lambda connection: writers(connection, self._database, entry.entity, entry.txn_id))
+
+    def _look(self, entries: list[tuple[QueueEntry, str | None]], readers: Readers, now: int) -> None:
+        """
+        Record the first observation of each entry, anew until its own transaction is seen ended; forget entries that
+        are gone.
+        """
+        alive = {entry.id for entry, _ in entries}
+        for number in set(self._sights) - alive:
+            del self._sights[number]
+        self._seen_open &= alive
+        self._free_since = {number: since for number, since in self._free_since.items() if number in alive}
+        for entry, own_state in entries:
+            if entry.id not in self._sights or entry.id in self._seen_open or own_state == "o":
+                held = frozenset(lock.lock_id for lock in readers.locks_on(entry.entity))
+                self._sights[entry.id] = Sight(now, readers.snapshot.high_watermark, held)
+                (self._seen_open.add if own_state == "o" else self._seen_open.discard)(
+                    entry.id
+                )  # transactions and locks that came since the last such look count as well
+
+    def _sight(self, entry: QueueEntry, alike: Iterable[QueueEntry], newest: Mapping[Entity, int]) -> Sight:
+        """
+        The first observation of an entry; on 3.1 merged with those of later entries whose results may lie within what
+        it covers.
+
+        On 3.1 names don't tell which compaction made a directory, so what those entries replaced is removed with what
+        this one replaced.
+        """
+        if self._schema.hive_4:
+            return self._sights[entry.id]
+        covered = entry.highest_write_id or 0
+        return together(self._sights[other.id] for other in alike if within(covered, entry, other, newest))
+
+    def _judge(
+        self,
+        entry: QueueEntry,
+        own_state: str | None,
+        readers: Readers,
+        *,
+        first: QueueEntry,
+        sight: Sight,
+        now: int,
+        retention_ms: int,
+    ) -> ReadyEntry:
+        blockers: list[Blocker] = []
+        if first.id != entry.id and entry.location is None:
+            blockers.append(
+                Blocker(
+                    Reason.EARLIER_ENTRY,
+                    f"compaction {first.id} of the same {'partition' if entry.entity.partition else 'table'} is cleaned first",
+                )
+            )
+        since = now - (entry.commit_ms if entry.commit_ms is not None else sight.at_ms)
+        if since < retention_ms + entry.retry_retention_ms:
+            blockers.append(
+                Blocker(
+                    Reason.RETENTION,
+                    f"files are kept for another {duration(retention_ms + entry.retry_retention_ms - since)}",
+                )
+            )
+        if not self._schema.hive_4:
+            # Hive 3.1's Cleaner asks for locks only; but a query has its snapshot before it has its locks
+            blockers += readers.open_at(entry.entity, sight.high_watermark)
+            return ReadyEntry(entry, None, (*blockers, *self._locks(entry, readers, sight, None)))
+        blockers += self._own_transaction(entry, own_state)
+        horizon = readers.horizon(entry.entity)
+        committed_at = entry.next_txn_id if entry.next_txn_id is not None else sight.high_watermark
+        blockers += readers.open_at(entry.entity, committed_at)
+        blockers += self._locks(entry, readers, sight, committed_at)
+        txns = readers.snapshot.capped(min(committed_at, horizon - 1))
+        if not blockers and entry.location is None and entry.txn_id is not None and not txns.is_valid(entry.txn_id):
+            blockers += readers.began_while_open(entry.entity, entry.txn_id)
+        return ReadyEntry(entry, txns, tuple(blockers))
+
+    @staticmethod
+    def _own_transaction(entry: QueueEntry, state: str | None) -> list[Blocker]:
+        """
+        Blockers because of the entry's own transaction.
+
+        Entries become ready before their transaction commits, so an entry without CQ_NEXT_TXN_ID may not have
+        committed. The commit of a rebalance never sets it: there an absent or committed transaction is taken as
+        committed.
+
+        A request to remove a directory only waits for its transaction to end: that of a CTAS was rolled back, and a
+        DROP whose client died has dropped all the same, because the catalog is changed before. What the catalog has
+        there (again) is never removed (`roles.cleaner.dropped`).
+        """
+        if entry.next_txn_id is not None or not entry.txn_id:
+            return []
+        if state == "o":
+            return [Blocker(Reason.NOT_YET_COMMITTED, f"its own transaction {entry.txn_id} isn't committed yet")]
+        if entry.location is not None:
+            return []
+        if state == "a" or (state is None and entry.kind is not CompactionKind.REBALANCE):
+            return [Blocker(Reason.COMPACTION_ABORTED, f"its own transaction {entry.txn_id} was rolled back")]
+        return []
+
+    @staticmethod
+    def _locks(entry: QueueEntry, readers: Readers, sight: Sight, committed_at: int | None) -> list[Blocker]:
+        """
+        Locks that existed at the first observation.
+
+        Of transactions' locks only those count that the transaction rule may have let pass.
+        """
+        left = [lock for lock in readers.locks_on(entry.entity) if lock.lock_id in sight.locks]
+        if committed_at is not None:
+            left = [lock for lock in left if lock.txn_id <= committed_at]
+        return [Blocker(Reason.HELD_LOCK, str(lock)) for lock in left]
+
+    # Rows
+
+    def _is_ready(self, entry: QueueEntry) -> ColumnElement[bool]:
+        queue = self._schema.compaction_queue.c
+        return and_(queue.cq_id == entry.id, queue.cq_state == QueueState.READY_FOR_CLEANING.code)
+
+    def _note(self, entry: QueueEntry, values: dict[str, object]) -> None:
+        """Change a row while it is ready; a row that isn't ready any more needs no note."""
+        queue = self._schema.compaction_queue
+        fitted = fitting(queue, values)
+        if fitted:
+            self._database.repeatable(
+                lambda connection: (
+                    connection.execute(update(queue).where(self._is_ready(entry)).values(fitted)).rowcount
+                )
+            )
+
+    def _forget_retries(self, connection: Connection, entity: Entity) -> None:
+        """Delete the rows that put off the cleaning of aborts: an ordinary cleaning supersedes them."""
+        queue = self._schema.compaction_queue
+        connection.execute(delete(queue).where(queue.c.cq_type == "c", of_entity(queue, "cq", entity)))

@@ -1,0 +1,66 @@
+"""
+Finds writers of a table or partition that the catalog doesn't have (again): a writer adds it only at its end.
+
+A write id on the table comes before the first file, in every Hive. The partition is told later, or never: components
+and locks name it as `partition_names` says, those of dynamic partitions name none, or only a part. So a writer counts
+unless all that is known of it names other partitions.
+Source: docs/metastore.md; Hive's Driver.acquireLocks (write ids, then locks), SemanticAnalyzer.genFileSinkPlan (the
+dummy partition of a dynamic insert), MoveTask.
+"""
+
+from sqlalchemy import Connection, and_, select
+
+from compactor.metastore.clean.readers import Blocker
+from compactor.metastore.db.database import Database
+from compactor.metastore.model import Entity, HeldLock
+from compactor.metastore.partition_names import may_mean
+from compactor.metastore.txn.locks import read_locks
+from compactor.metastore.txn.transactions import read_open_transactions
+from compactor.reasons import Reason
+
+_WRITING = frozenset("exw")
+"""EXCLUSIVE, EXCL_WRITE, SHARED_WRITE; readers' locks tell nothing."""
+
+
+def writers(connection: Connection, database: Database, entity: Entity, own: int | None) -> list[Blocker]:
+    """
+    Open transactions, and writing locks without one, that may be writing the table or partition.
+
+    A writer that ends during this look has told the catalog before: ask the catalog afterwards, never before.
+
+    Args:
+        own: the transaction of the request itself, which doesn't count.
+    """
+    schema = database.schema
+    transactions = {txn.txn_id: txn for txn in read_open_transactions(connection, database) if txn.txn_id != own}
+    named: dict[int, list[str | None]] = {}
+    locks: list[HeldLock] = []
+    held, touched, mapped, txns = schema.hive_locks, schema.txn_components.c, schema.txn_to_write_id.c, schema.txns.c
+    for lock in read_locks(connection, held, held.c.hl_db == entity.database, held.c.hl_table == entity.table):
+        named.setdefault(lock.txn_id, []).append(lock.partition)
+        if lock.kind in _WRITING:
+            locks.append(lock)
+    open_txns = select(txns.txn_id).where(txns.txn_state == "o")
+    of_table = and_(
+        touched.tc_database == entity.database, touched.tc_table == entity.table, touched.tc_operation_type != "c"
+    )
+    writing = {lock.txn_id for lock in locks}
+    for txn_id, partition in connection.execute(
+        select(touched.tc_txnid, touched.tc_partition).where(of_table, touched.tc_txnid.in_(open_txns))
+    ):
+        named.setdefault(txn_id, []).append(partition)
+        writing.add(txn_id)
+    of_table = and_(mapped.t2w_database == entity.database, mapped.t2w_table == entity.table)
+    writing.update(connection.scalars(select(mapped.t2w_txnid).where(of_table, mapped.t2w_txnid.in_(open_txns))))
+    found = [
+        Blocker(Reason.OPEN_TRANSACTION, f"{txn} may be writing there")
+        for txn_id, txn in transactions.items()
+        if txn_id in writing and any(_meets(entity, partition) for partition in named.get(txn_id, (None,)))
+    ]
+    return found + [
+        Blocker(Reason.HELD_LOCK, str(lock)) for lock in locks if not lock.txn_id and _meets(entity, lock.partition)
+    ]
+
+
+def _meets(entity: Entity, partition: str | None) -> bool:
+    return entity.partition is None or partition is None or may_mean(partition, entity.partition)

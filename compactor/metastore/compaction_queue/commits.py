@@ -1,0 +1,186 @@
+"""
+Commits a compaction: stores its transaction and what it covers with the entry, and commits both together.
+
+Source: docs/metastore.md; Hive's CompactionTxnHandler, CommitTxnFunction.
+"""
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
+
+from compactor.errors import OutcomeUnknownError, OwnershipLostError
+from compactor.metastore.compaction_queue.follow_ups import FollowUp, noted
+from compactor.metastore.compaction_queue.guards import lock_open, lost, owned, update_owned
+from compactor.metastore.compaction_queue.rows import find
+from compactor.metastore.db.database import Database
+from compactor.metastore.db.sql import maximum, of_entity
+from compactor.metastore.model import QueueEntry, QueueState
+from compactor.metastore.txn.transactions import Transactions, TxnState, forget_readers
+
+
+class Commits:
+    """The steps of an entry from the plan to the hand-over to the Cleaner."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._table = self._schema.compaction_queue
+        self._transactions = Transactions(database)
+
+    def set_compactor_state(
+        self, entry: QueueEntry, txn_id: int | None, highest_write_id: int, run_as: str | None
+    ) -> None:
+        """Implements `Queue.set_compactor_state`."""
+        self._database.repeatable(
+            lambda connection: self._set_compactor_state(
+                connection, entry, txn_id, highest_write_id=highest_write_id, run_as=run_as
+            )
+        )
+
+    def _set_compactor_state(
+        self,
+        connection: Connection,
+        entry: QueueEntry,
+        txn_id: int | None,
+        *,
+        highest_write_id: int,
+        run_as: str | None,
+    ) -> None:
+        schema = self._schema
+        if schema.hive_4 and txn_id is not None:
+            lock_open(connection, schema, txn_id)
+        if schema.hive_4 and txn_id is not None:  # components before the queue, as Hive's OnRenameFunction
+            self._note_component(connection, entry, txn_id, highest_write_id)
+        values = {"cq_highest_write_id": highest_write_id, "cq_txn_id": txn_id}
+        if run_as is not None:
+            values["cq_run_as"] = run_as  # type: ignore[assignment]
+        update_owned(connection, self._table, entry, values)
+
+    def _note_component(self, connection: Connection, entry: QueueEntry, txn_id: int, highest_write_id: int) -> None:
+        schema = self._schema
+        components = schema.txn_components
+        mine = and_(
+            components.c.tc_txnid == txn_id,
+            components.c.tc_operation_type == "c",
+            of_entity(components, "tc", entry.entity),
+        )
+        connection.execute(delete(components).where(mine))
+        connection.execute(
+            insert(components).values(
+                tc_txnid=txn_id,
+                tc_database=entry.entity.database,
+                tc_table=entry.entity.table,
+                tc_partition=entry.entity.partition,
+                tc_operation_type="c",
+                tc_writeid=highest_write_id,
+            )
+        )
+        history = schema.min_history_write_id
+        if history is None or connection.scalar(select(history.c.mh_txnid).limit(1)) is None:
+            return
+        # A Cleaner goes by this table: a row must also protect what the compaction reads.
+        connection.execute(delete(history).where(history.c.mh_txnid == txn_id))
+        row = {
+            "mh_txnid": txn_id,
+            "mh_database": entry.entity.database,
+            "mh_table": entry.entity.table,
+            "mh_writeid": highest_write_id + 1,
+        }
+        connection.execute(insert(history).values(row))
+
+    def withdraw_attempt(self, txn_id: int) -> None:
+        """Implements `Queue.withdraw_attempt`."""
+        txns, components = self._schema.txns.c, self._schema.txn_components
+
+        def withdraw(connection: Connection) -> None:
+            if connection.scalar(select(txns.txn_state).where(txns.txn_id == txn_id).with_for_update()) == "o":
+                connection.execute(
+                    delete(components).where(components.c.tc_txnid == txn_id, components.c.tc_operation_type == "c")
+                )
+
+        self._database.repeatable(withdraw)
+
+    def mark_compacted_and_commit(
+        self, entry: QueueEntry, worker_id: str, txn_id: int | None, rest: FollowUp | None = None
+    ) -> None:
+        """Implements `Queue.mark_compacted_and_commit`."""
+        mine = and_(owned(self._table, entry), self._table.c.cq_worker_id == worker_id)
+        try:
+            self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id, rest))
+        except OutcomeUnknownError:
+            if self._settled(entry, txn_id):
+                return
+            self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id, rest))
+
+    def _commit(
+        self,
+        connection: Connection,
+        entry: QueueEntry,
+        mine: ColumnElement[bool],
+        txn_id: int | None,
+        rest: FollowUp | None,
+    ) -> None:
+        schema, queue = self._schema, self._table
+        values: dict[str, object] = {"cq_state": QueueState.READY_FOR_CLEANING.code, "cq_worker_id": None}
+        if schema.hive_4:
+            if txn_id is None:
+                raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} has no transaction to commit")
+            self._database.dialect.own_openers_lock(connection, schema.txn_lock_table)
+            lock_open(connection, schema, txn_id)
+            connection.execute(
+                delete(schema.txn_components).where(schema.txn_components.c.tc_txnid == txn_id)
+            )  # before the queue, as Hive's OnRenameFunction
+            forget_readers(connection, self._database, [txn_id])
+            values |= {
+                "cq_next_txn_id": maximum(connection, schema.txns.c.txn_id),
+                "cq_commit_time": self._database.now,
+            }
+            mine = and_(mine, queue.c.cq_txn_id == txn_id)
+        if (
+            rest is not None
+            and (text := noted(connection.scalar(select(queue.c.cq_tblproperties).where(mine)), rest)) is not None
+        ):
+            values["cq_tblproperties"] = text
+        if connection.execute(update(queue).where(mine).values(values)).rowcount != 1:
+            raise lost(entry)
+        if schema.hive_4:
+            connection.execute(update(schema.txns).where(schema.txns.c.txn_id == txn_id).values(txn_state="c"))
+
+    def _settled(self, entry: QueueEntry, txn_id: int | None) -> bool:
+        """Whether the commit happened, after an unknown outcome; False when it may be sent again."""
+        schema = self._schema
+        if schema.hive_4 and txn_id is not None:
+            match self._transactions.state(txn_id):
+                case TxnState.OPEN:
+                    return False
+                case TxnState.COMMITTED:
+                    return True
+                case TxnState.ABORTED:
+                    raise OwnershipLostError(f"transaction {txn_id} of compaction {entry.id} was aborted")
+                case TxnState.ABSENT:
+                    pass  # committed and forgotten, or aborted and forgotten: the queue or the history tells which
+        now = self._database.read(lambda connection: find(connection, schema, entry.id))
+        if now is not None and committed(now, txn_id):
+            return True
+        if (
+            now is not None
+            and now.state is QueueState.WORKING
+            and now.worker_id == entry.worker_id
+            and not schema.hive_4
+        ):
+            return False
+        raise lost(entry)
+
+
+def committed(entry: QueueEntry, txn_id: int | None) -> bool:
+    """
+    Whether a row of the queue or the history proves that the compaction in `txn_id` was committed.
+
+    Asked when TXNS has forgotten the transaction. On Hive 4 the proof is a row that names this transaction and has what
+    only a commit writes, in the same database transaction: the highest transaction and the time. These values stay
+    whatever becomes of the entry afterwards, even when the Cleaner refuses or fails it. The transaction alone proves
+    nothing: an attempt stores its transaction before it works, and the next worker may refuse the entry before it
+    stores another. Hive 3.1 has no transaction and no such columns: there only the states that follow a commit count.
+    """
+    if entry.txn_id != txn_id:
+        return False
+    after = entry.state in {QueueState.READY_FOR_CLEANING, QueueState.SUCCEEDED}
+    return after or (txn_id is not None and (entry.next_txn_id is not None or entry.commit_ms is not None))

@@ -1,0 +1,356 @@
+"""
+The compaction queue: which worker has which entry, and how the entry ends.
+
+Every change of a row names the state and the worker that the caller expects. When no row matches, the entry was lost to
+another process and nothing is changed.
+Source: docs/metastore.md; Hive's NextCompactionFunction, CompactionTxnHandler, CommitTxnFunction.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from sqlalchemy import ColumnElement, Connection, and_, case, func, insert, select, update
+
+from compactor.acid.compaction import CompactionKind
+from compactor.errors import OutcomeUnknownError
+from compactor.metastore.clean.purge import Proof, forget
+from compactor.metastore.compaction_queue.claims import ClaimGate, Claims
+from compactor.metastore.compaction_queue.commits import Commits
+from compactor.metastore.compaction_queue.follow_ups import FollowUp, FollowUpStore
+from compactor.metastore.compaction_queue.guards import lost, owned, update_owned
+from compactor.metastore.compaction_queue.requests import Request, Requests
+from compactor.metastore.compaction_queue.rows import (
+    ending,
+    find,
+    move_to_history,
+    read_foreign,
+    read_history,
+    read_queue,
+    stored_as,
+)
+from compactor.metastore.db.database import Database
+from compactor.metastore.db.sql import fitting, next_number, of_entity, same
+from compactor.metastore.model import KIND_CODES, Enqueued, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
+
+JOB_ID_CHARACTERS = 32
+_STOP = "stop:"
+
+
+class Queue:
+    """COMPACTION_QUEUE and COMPLETED_COMPACTIONS of one metastore."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._table = self._schema.compaction_queue
+        self._requests = Requests(database)
+        self._claims = Claims(database)
+        self._commits = Commits(database)
+        self.rests = FollowUpStore(database, self._requests)
+
+    # Coming in
+
+    def enqueue(
+        self,
+        entity: Entity,
+        kind: CompactionKind,
+        *,
+        pool: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        run_as: str | None = None,
+        initiator_id: str | None = None,
+        initiator_version: str | None = None,
+    ) -> Enqueued:
+        """Queue one compaction; errors as for `enqueue_all`."""
+        return self.enqueue_all(
+            [Request(entity, kind, pool, properties or {}, run_as, initiator_id, initiator_version)]
+        )[0]
+
+    def enqueue_all(self, requests: Iterable[Request], still: Callable[[], None] = lambda: None) -> list[Enqueued]:
+        """Queue many compactions at once under Hive's scheduler mutex; see `Requests.enqueue_all`."""
+        return self._requests.enqueue_all(list(requests), still)
+
+    # Working
+
+    def claim(
+        self,
+        worker_id: str,
+        version: str,
+        pool: str | None = None,
+        *,
+        without: Collection[int] = (),
+        among: Collection[int] | None = None,
+        gate: ClaimGate | None = None,
+    ) -> QueueEntry | None:
+        """
+        Claim the oldest entry that this worker may take, or None.
+
+        Args:
+            pool: entries of this pool only; None: entries without a pool, and those that waited half a day for theirs.
+            without: ids of entries to leave.
+            among: ids of the only entries that may be claimed; None: all.
+            gate: an entry that the gate turns away is left, and the next is tried; None: every entry may be claimed.
+        """
+        return self._claims.claim(worker_id, version, pool, without=without, among=among, gate=gate)
+
+    def set_run_as(self, entry: QueueEntry, user: str) -> None:
+        """
+        Note the user that the compaction runs as.
+
+        Raises:
+            OwnershipLostError: the entry is in another state or with another worker.
+        """
+        self._guarded(entry, {"cq_run_as": user})
+
+    def set_job_id(self, entry: QueueEntry, job_id: str) -> None:
+        """
+        Note the Spark job or application, cut to the column's 32 characters; a user's request to stop stays.
+
+        Raises:
+            OwnershipLostError: the entry is in another state or with another worker.
+        """
+        noted = func.coalesce(self._table.c.cq_hadoop_job_id, "")
+        wished = noted.like(f"{_STOP}%")
+        self._guarded(entry, {"cq_hadoop_job_id": case((wished, noted), else_=job_id[:JOB_ID_CHARACTERS])})
+
+    def set_compactor_state(
+        self, entry: QueueEntry, txn_id: int | None, highest_write_id: int, run_as: str | None
+    ) -> None:
+        """
+        Store what the compaction will cover, after planning and before its first file.
+
+        On 4.x the same database transaction also stores its transaction, and a component of operation `c`, so that an
+        aborted compaction's leftovers are found as those of an aborted write. A second call of the same attempt changes
+        nothing more.
+
+        Raises:
+            OwnershipLostError: the entry was lost to another process, or the transaction isn't open.
+        """
+        self._commits.set_compactor_state(entry, txn_id, highest_write_id, run_as)
+
+    def mark_compacted_and_commit(
+        self, entry: QueueEntry, worker_id: str, txn_id: int | None, rest: FollowUp | None = None
+    ) -> None:
+        """
+        Hand the entry to the Cleaner and, on 4.x, commit its transaction: both or neither.
+
+        The same database transaction notes the follow-up, if any. When the answer of the commit is lost, the tables are
+        read again before the result is reported.
+
+        Raises:
+            OwnershipLostError: nothing was committed: the entry was lost to another process, or another process ended
+                the transaction.
+            OutcomeUnknownError: the commit was sent and the database can't be asked; leave all files where they are.
+            RetryableError: nothing happened.
+        """
+        self._commits.mark_compacted_and_commit(entry, worker_id, txn_id, rest)
+
+    def withdraw_attempt(self, txn_id: int) -> None:
+        """
+        Take back the component of an open compaction that has put nothing into the store and never will.
+
+        Does nothing when the compaction's transaction isn't open any more.
+        """
+        self._commits.withdraw_attempt(txn_id)
+
+    # Ending otherwise
+
+    def mark_failed(self, entry: QueueEntry, message: str) -> None:
+        """
+        Move the entry into the history as failed.
+
+        Raises:
+            OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
+        """
+        self._finish(entry, QueueState.FAILED, message)
+
+    def mark_refused(self, entry: QueueEntry, message: str) -> None:
+        """
+        Move the entry into the history as refused; on Hive 3.1, which has no such state, as failed (`rows`).
+
+        Raises:
+            OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
+        """
+        self._finish(entry, QueueState.REFUSED, message)
+
+    def mark_unneeded(self, entry: QueueEntry, message: str) -> None:
+        """
+        Move the entry into the history because there was nothing to compact.
+
+        It ends as refused; on Hive 3.1, which has no such state, as succeeded. As failed it would count against the
+        table: neither Initiator queues a table any more after `initiator.failed_threshold` failures.
+
+        Raises:
+            OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
+        """
+        self._finish(entry, QueueState.REFUSED if self._schema.hive_4 else QueueState.SUCCEEDED, message)
+
+    def _finish(self, entry: QueueEntry, state: QueueState, message: str) -> None:
+        def finish(connection: Connection) -> None:
+            if not move_to_history(
+                connection, self._schema, [owned(self._table, entry)], state, end=self._database.now, message=message
+            ):
+                raise lost(entry)
+
+        try:
+            self._database.write(finish)
+        except OutcomeUnknownError:
+            history = self._schema.completed_compactions.c
+            if not self._database.read(
+                lambda connection: connection.scalar(select(history.cc_id).where(history.cc_id == entry.id))
+            ):
+                self._database.write(finish)
+
+    def record_did_not_initiate(
+        self, entity: Entity, message: str, kind: CompactionKind = CompactionKind.MINOR, initiator_id: str | None = None
+    ) -> int:
+        """Note in the history that a compaction wasn't queued, and why; returns the row's id."""
+
+        def record(connection: Connection) -> int:
+            number = next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next)
+            values = {
+                "cc_id": number,
+                "cc_database": entity.database,
+                "cc_table": entity.table,
+                "cc_partition": entity.partition,
+                "cc_type": KIND_CODES[kind],
+                "cc_start": self._database.now,
+                "cc_end": self._database.now,
+                "cc_enqueue_time": self._database.now,
+                "cc_initiator_id": initiator_id,
+                **ending(self._schema, QueueState.DID_NOT_INITIATE, message),
+            }
+            history = self._schema.completed_compactions
+            connection.execute(insert(history).values(fitting(history, values)))
+            return number
+
+        return self._database.write(record)
+
+    def cancel(self, entry_id: int, message: str) -> bool:
+        """
+        Move an entry that no worker has begun from the queue into the history, as `mark_aborted` does.
+
+        Returns False when a worker has begun the entry, or the entry is gone.
+        """
+        waiting = and_(self._table.c.cq_id == entry_id, self._table.c.cq_state == QueueState.INITIATED.code)
+        return self._database.write(
+            lambda connection: move_to_history(
+                connection, self._schema, [waiting], QueueState.ABORTED, end=self._database.now, message=message
+            )
+        )
+
+    def ask_to_stop(self, entry: QueueEntry, user: str) -> bool:
+        """
+        Ask the worker of an entry to stop, by a mark in CQ_HADOOP_JOB_ID.
+
+        The worker reads the mark every few seconds, undoes its work, and ends the entry. If the worker is dead, the
+        next worker that takes the entry does so. Returns False when the entry is in another state or with another
+        worker now.
+        """
+        values = {"cq_hadoop_job_id": f"{_STOP}{user}"[:JOB_ID_CHARACTERS]}
+        return self._database.write(
+            lambda connection: (
+                connection.execute(update(self._table).where(owned(self._table, entry)).values(values)).rowcount == 1
+            )
+        )
+
+    def mark_aborted(self, entry: QueueEntry, message: str) -> None:
+        """
+        Move the entry into the history as aborted, at a user's request; on Hive 3.1, which has no such state, as failed
+        (`rows`).
+
+        Raises:
+            OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
+        """
+        self._finish(entry, QueueState.ABORTED, message)
+
+    # Giving back
+
+    def give_back(self, entry: QueueEntry) -> None:
+        """
+        Put a claimed entry back among the initiated ones, for any worker to claim.
+
+        To be called only after all files that the attempt staged or published without committing are gone.
+
+        Raises:
+            OwnershipLostError: the entry was lost to another process.
+        """
+        self._database.repeatable(lambda connection: self._give_back(connection, entry))
+
+    def _give_back(self, connection: Connection, entry: QueueEntry) -> None:
+        same_start = same(self._table.c.cq_start, entry.start_ms)
+        values = {"cq_state": QueueState.INITIATED.code, "cq_worker_id": None, "cq_start": None}
+        if (
+            connection.execute(update(self._table).where(owned(self._table, entry), same_start).values(values)).rowcount
+            == 1
+        ):
+            return
+        now = connection.execute(
+            select(self._table.c.cq_state, self._table.c.cq_worker_id).where(self._table.c.cq_id == entry.id)
+        ).first()
+        if now is None or tuple(now) != (QueueState.INITIATED.code, None):
+            raise lost(entry)
+
+    def working(self) -> list[QueueEntry]:
+        """Entries that a worker has claimed and works on."""
+        return self.entries(QueueState.WORKING)
+
+    def timed_out(self, timeout_ms: int) -> list[QueueEntry]:
+        """
+        Entries that were claimed longer ago than `timeout_ms`.
+
+        Hive judges by the time of the claim alone: there is no heartbeat in the queue.
+        """
+        queue = self._table.c
+        late = and_(queue.cq_state == QueueState.WORKING.code, queue.cq_start < self._database.now - timeout_ms)
+        return self._database.read(lambda connection: read_queue(connection, self._schema, late))
+
+    def forget_attempt(self, proof: Proof) -> bool:
+        """
+        Delete the `c` component of an aborted compaction that left no files; False when there was none.
+
+        Until then the component keeps the aborted transaction from being forgotten: an absent transaction counts as
+        committed.
+        """
+        return self._database.repeatable(lambda connection: forget(connection, self._database, proof)) > 0
+
+    # Looking
+
+    def entries(self, *states: QueueState, entity: Entity | None = None) -> list[QueueEntry]:
+        """The queue's entries by id, all or those in the given states."""
+        where: list[ColumnElement[bool]] = (
+            [self._table.c.cq_state.in_([state.code for state in states])] if states else []
+        )
+        if entity is not None:
+            where.append(of_entity(self._table, "cq", entity))
+        return self._database.read(lambda connection: read_queue(connection, self._schema, *where))
+
+    def foreign(self) -> list[ForeignEntry]:
+        """Rows with types and states of a later Hive; no other method returns them."""
+        return self._database.read(lambda connection: read_foreign(connection, self._schema))
+
+    def entry(self, entry_id: int) -> QueueEntry | HistoryEntry | None:
+        """One compaction by its id, from the queue or the history."""
+        return self._database.read(lambda connection: find(connection, self._schema, entry_id))
+
+    def history(
+        self, *states: QueueState, entity: Entity | None = None, limit: int | None = None
+    ) -> list[HistoryEntry]:
+        """Finished compactions, newest first."""
+        table = self._schema.completed_compactions
+        stored = {stored_as(self._schema, state) for state in states}
+        where: list[ColumnElement[bool]] = [table.c.cc_state.in_([state.code for state in stored])] if states else []
+        if entity is not None:
+            where.append(of_entity(table, "cc", entity))
+        several = bool(states) and not self._schema.hive_4  # a 3.1 row's true state is known only after it is read
+        found = self._database.read(
+            lambda connection: read_history(connection, self._schema, *where, limit=None if several else limit)
+        )
+        return [entry for entry in found if entry.state in states][:limit] if several else found
+
+    def _guarded(self, entry: QueueEntry, values: Mapping[str, object]) -> None:
+        self._database.repeatable(lambda connection: update_owned(connection, self._table, entry, values))
+
+
+def asked_to_stop(entry: QueueEntry) -> str | None:
+    """The user who asked to stop an entry (`Queue.ask_to_stop`); None without such a request."""
+    return entry.job_id.removeprefix(_STOP) or "somebody" if entry.job_id and entry.job_id.startswith(_STOP) else None

@@ -1,0 +1,199 @@
+"""
+Queues requests for compactions: many at once, none twice.
+
+Source: docs/metastore.md; Hive's CompactFunction, GenerateCompactionQueueIdFunction.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, insert, or_, select
+
+from compactor.acid.compaction import CompactionKind
+from compactor.acid.write_ids import CompactorWriteIdList
+from compactor.errors import UsageError
+from compactor.metastore.compaction_queue.properties import encode_properties
+from compactor.metastore.db.database import Database
+from compactor.metastore.db.sql import batches, entity_columns, fitting, next_number
+from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, KINDS, Enqueued, Entity, QueueState
+from compactor.metastore.txn.snapshots import snapshots_for
+
+PROPERTIES_LIMIT = 2048
+REST = "compactor.rest"
+"""A property that only a commit notes (`follow_ups`); a request must not set it."""
+NOT_ASKED_FOR = HIVES_OWN_PROPERTIES | {REST}
+"""Properties that are dropped from every request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A compaction to be queued; `initiator_id` is `<host>-manual` for a person's request."""
+
+    entity: Entity
+    kind: CompactionKind
+    pool: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    run_as: str | None = None
+    initiator_id: str | None = None
+    initiator_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """An entry that stands in the way of a request."""
+
+    id: int
+    state: QueueState
+    kind: CompactionKind | None
+    highest_write_id: int | None
+
+    def answer(self, entity: Entity) -> Enqueued:
+        """The answer to another request for the same entity."""
+        words = f"{entity} is already scheduled: {self.kind.value if self.kind else 'a'} compaction {self.id} is {self.state.value}"
+        return Enqueued(self.id, False, self.state, words)
+
+
+class Requests:
+    """Inserts requests into COMPACTION_QUEUE."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._snapshots = snapshots_for(database)
+
+    def enqueue_all(self, requests: Sequence[Request], still: Callable[[], None] = lambda: None) -> list[Enqueued]:
+        """
+        Queue many requests; returns one answer each, in their order. Duplicates aren't accepted.
+
+        A request is a duplicate when an entry of the same table and partition, of any kind, is initiated or working; on
+        4.x also when one is ready for cleaning at the write id that a compaction started now would cover.
+
+        Args:
+            still: called when no other process can queue an entry; an error that it raises ends the call, and nothing
+                was queued.
+
+        Raises:
+            UsageError: properties are too long for their column.
+            RetryableError: Hive or another daemon kept the scheduler's mutex.
+            OutcomeUnknownError: the connection was lost while committing; look at the queue.
+        """
+        for request in requests:
+            if len(encode_properties(request.properties) or "") > PROPERTIES_LIMIT:
+                raise UsageError(
+                    f"{request.entity}: properties are longer than the queue's {PROPERTIES_LIMIT} characters"
+                )
+        if not requests:
+            return []
+        with self._database.mutex("CompactionScheduler"):
+            return self._database.write(lambda connection: self.insert(connection, requests, still))
+
+    def insert(
+        self, connection: Connection, requests: Sequence[Request], still: Callable[[], None] = lambda: None
+    ) -> list[Enqueued]:
+        """Do `enqueue_all` in the caller's transaction; the caller holds the scheduler's mutex."""
+        # The counter's row lock joins reading and inserting: a process that was stopped after it took the scheduler's
+        # mutex may have lost the mutex by now.
+        next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, 0)
+        # When the process is stopped after this, the server ends this transaction before the mutex's: it has been
+        # silent for longer.
+        still()
+        standing = self._standing(connection, requests)
+        new = {request.entity: request for request in reversed(requests) if request.entity not in standing}
+        first = next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, len(new)) if new else 0
+        ids = {
+            entity: first + number
+            for number, entity in enumerate(
+                dict.fromkeys(request.entity for request in requests if request.entity in new)
+            )
+        }
+        if new:
+            queue = self._schema.compaction_queue
+            statement = insert(queue).values(
+                {"cq_enqueue_time": self._database.now} if "cq_enqueue_time" in queue.c else {}
+            )
+            connection.execute(statement, [self._row(ids[entity], request) for entity, request in new.items()])
+        answers = []
+        for request in requests:
+            entry = standing.get(request.entity)
+            if entry is not None:
+                answers.append(entry.answer(request.entity))
+            elif new[request.entity] is request:
+                words = f"{request.kind.value} compaction of {request.entity} is queued with id {ids[request.entity]}"
+                answers.append(Enqueued(ids[request.entity], True, QueueState.INITIATED, words))
+            else:
+                words = f"{request.entity} was asked for twice: see {ids[request.entity]}"
+                answers.append(Enqueued(ids[request.entity], False, QueueState.INITIATED, words))
+        return answers
+
+    def in_the_way(self, connection: Connection, request: Request) -> Enqueued | None:
+        """The answer that a request would get now if it weren't accepted; nothing is locked or written."""
+        standing = self._standing(connection, [request]).get(request.entity)
+        return None if standing is None else standing.answer(request.entity)
+
+    def _standing(self, connection: Connection, requests: Sequence[Request]) -> dict[Entity, _Standing]:
+        """The entry in the way of each entity, where there is one."""
+        queue = self._schema.compaction_queue
+        states = [QueueState.INITIATED.code, QueueState.WORKING.code]
+        relevant: ColumnElement[bool] = queue.c.cq_state.in_(states)
+        if self._schema.hive_4:
+            relevant = or_(
+                relevant,
+                and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_highest_write_id.is_not(None)),
+            )
+        columns: list[ColumnElement[Any]] = [
+            *entity_columns(queue, "cq"),
+            queue.c.cq_id,
+            queue.c.cq_state,
+            queue.c.cq_type,
+            queue.c.cq_highest_write_id,
+        ]
+        wanted = {request.entity for request in requests}
+        found: dict[Entity, _Standing] = {}
+        done: list[tuple[Entity, _Standing]] = []
+        for tables in batches(sorted({entity.table for entity in wanted})):
+            for database, table, partition, number, code, kind, write_id in connection.execute(
+                select(*columns).where(relevant, queue.c.cq_table.in_(tables))
+            ):
+                entity = Entity(database, table, partition)
+                state = QueueState.from_code(code)
+                if entity not in wanted or state is None:
+                    continue
+                standing = _Standing(int(number), state, KINDS.get(kind), write_id)
+                if state is QueueState.READY_FOR_CLEANING:
+                    done.append((entity, standing))
+                else:
+                    found[entity] = standing
+        reach = self._reach(connection, {entity.full_name for entity, _ in done})
+        for entity, standing in done:
+            if standing.highest_write_id == reach[entity.full_name]:
+                found.setdefault(entity, standing)
+        return found
+
+    def _reach(self, connection: Connection, tables: Iterable[str]) -> dict[str, int]:
+        """The write id that a compaction of each table would cover if it began now."""
+        names = list(tables)
+        if not names:
+            return {}
+        txns = self._snapshots.take(connection).as_seen_by(None)
+        found = self._snapshots.write_ids(connection, names, txns)
+        return {name: CompactorWriteIdList.from_reader(write_ids).high_watermark for name, write_ids in found.items()}
+
+    def _row(self, number: int, request: Request) -> dict[str, object]:
+        values = {
+            "cq_id": number,
+            "cq_database": request.entity.database,
+            "cq_table": request.entity.table,
+            "cq_partition": request.entity.partition,
+            "cq_state": QueueState.INITIATED.code,
+            "cq_type": KIND_CODES[request.kind],
+            "cq_tblproperties": encode_properties(
+                {key: value for key, value in request.properties.items() if key not in NOT_ASKED_FOR}
+            ),
+            "cq_run_as": request.run_as,
+            "cq_pool_name": request.pool,
+            "cq_initiator_id": request.initiator_id,
+            "cq_initiator_version": request.initiator_version,
+            "cq_retry_retention": 0,
+        }
+        return fitting(self._schema.compaction_queue, values)

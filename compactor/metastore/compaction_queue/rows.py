@@ -1,0 +1,188 @@
+"""
+Converts rows of COMPACTION_QUEUE and COMPLETED_COMPACTIONS into values and back, for the columns that a schema has.
+
+Hive 3.1 knows neither refused nor aborted compactions, and its history has no column for a message. There both end as
+failed, and CC_META_INFO, which Hive 3.1 leaves empty, holds the true state and the message (`refused: corrupt-file:
+…`): Hive's own Initiator counts a failure, and the compactor's doesn't.
+Source: Hive 3.1's CompactionTxnHandler (markFailed: "to set in CC_META_INFO to provide some context for the failure").
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, delete, insert, not_, select
+
+from compactor.errors import printable
+from compactor.metastore.compaction_queue.properties import decode_properties
+from compactor.metastore.db.schema import HiveSchema
+from compactor.metastore.db.sql import fitting
+from compactor.metastore.model import KINDS, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
+
+_FIELDS = {
+    "worker_id": "worker_id",
+    "start": "start_ms",
+    "run_as": "run_as",
+    "highest_write_id": "highest_write_id",
+    "txn_id": "txn_id",
+    "next_txn_id": "next_txn_id",
+    "commit_time": "commit_ms",
+    "enqueue_time": "enqueue_ms",
+    "pool_name": "pool",
+    "error_message": "error_message",
+    "initiator_id": "initiator_id",
+    "initiator_version": "initiator_version",
+    "worker_version": "worker_version",
+    "hadoop_job_id": "job_id",
+    "cleaner_start": "cleaner_start_ms",
+}
+
+_FAILED_ON_3 = (QueueState.REFUSED, QueueState.ABORTED)
+_META_INFO = 2048
+"""Bytes that CC_META_INFO holds on every database product of Hive's."""
+
+_NEVER_ZERO = ("start_ms", "commit_ms", "enqueue_ms", "txn_id", "next_txn_id")
+"""
+Fields in which 0 means NULL.
+
+Hive reads NULL as 0 and writes 0 into the history: for an entry that was aborted before it began, or failed before it
+was committed.
+"""
+
+
+def read_queue(
+    connection: Connection, schema: HiveSchema, *where: ColumnElement[bool], limit: int | None = None
+) -> list[QueueEntry]:
+    """Queue entries by id; rows with a state or type of a later Hive are left out."""
+    table = schema.compaction_queue
+    query = select(*labelled(table)).where(*where).order_by(table.c.cq_id).limit(limit)
+    return [entry for row in connection.execute(query).mappings() if (entry := queue_entry(row)) is not None]
+
+
+def read_foreign(connection: Connection, schema: HiveSchema) -> list[ForeignEntry]:
+    """The rows that `read_queue` leaves out, by id."""
+    queue = schema.compaction_queue
+    known = and_(queue.c.cq_type.in_(list(KINDS)), queue.c.cq_state.in_([state.code for state in QueueState]))
+    found = []
+    for row in connection.execute(select(*labelled(queue)).where(not_(known)).order_by(queue.c.cq_id)).mappings():
+        entity = Entity(row["cq_database"], row["cq_table"], row["cq_partition"])
+        enqueued = row.get("cq_enqueue_time") or None
+        found.append(
+            ForeignEntry(
+                int(row["cq_id"]), entity, row["cq_type"] or "", row["cq_state"] or "", row["cq_worker_id"], enqueued
+            )
+        )
+    return found
+
+
+def read_history(
+    connection: Connection, schema: HiveSchema, *where: ColumnElement[bool], limit: int | None = None
+) -> list[HistoryEntry]:
+    """History entries, newest first."""
+    table = schema.completed_compactions
+    query = select(*labelled(table)).where(*where).order_by(table.c.cc_id.desc()).limit(limit)
+    return [entry for row in connection.execute(query).mappings() if (entry := history_entry(row)) is not None]
+
+
+def find(connection: Connection, schema: HiveSchema, entry_id: int) -> QueueEntry | HistoryEntry | None:
+    """One compaction by its id, in the queue or in the history."""
+    found = read_queue(connection, schema, schema.compaction_queue.c.cq_id == entry_id)
+    return (
+        found[0]
+        if found
+        else next(iter(read_history(connection, schema, schema.completed_compactions.c.cc_id == entry_id)), None)
+    )
+
+
+def queue_entry(row: RowMapping) -> QueueEntry | None:
+    """The entry of a row selected with all columns of the queue; None for a row that a later Hive wrote."""
+    values = _common(row, "cq")
+    return None if values is None else QueueEntry(**values, retry_retention_ms=int(row.get("cq_retry_retention") or 0))
+
+
+def history_entry(row: RowMapping) -> HistoryEntry | None:
+    """The entry of a row of the history; None for a row that a later Hive wrote."""
+    values = _common(row, "cc")
+    if values is None:
+        return None
+    if "cc_error_message" not in row:
+        values |= _told(values["state"], row["cc_meta_info"])
+    return HistoryEntry(**values, end_ms=row.get("cc_end"))
+
+
+def stored_as(schema: HiveSchema, state: QueueState) -> QueueState:
+    """The state that the history of this generation stores for an end."""
+    return QueueState.FAILED if state in _FAILED_ON_3 and not schema.hive_4 else state
+
+
+def ending(schema: HiveSchema, state: QueueState, message: str | None) -> dict[str, Any]:
+    """State and message of a history row, by column."""
+    values: dict[str, Any] = {"cc_state": stored_as(schema, state).code}
+    message = None if message is None else printable(message)
+    if message is not None and schema.hive_4:
+        values["cc_error_message"] = message
+    elif message is not None:
+        values["cc_meta_info"] = f"{state.value}: {message}".replace("\0", "").encode()[:_META_INFO]
+    return values
+
+
+def move_to_history(
+    connection: Connection,
+    schema: HiveSchema,
+    guard: Sequence[ColumnElement[bool]],
+    state: QueueState,
+    *,
+    end: ColumnElement[int],
+    message: str | None,
+) -> bool:
+    """
+    Move the queue row that `guard` names into the history with this end state (`stored_as`); False when there is none.
+
+    Callers run it in a transaction of their own and give up when it is False.
+    """
+    queue, history = schema.compaction_queue, schema.completed_compactions
+    row = connection.execute(select(*labelled(queue)).where(*guard).with_for_update()).mappings().first()
+    if row is None:
+        return False
+    if connection.execute(delete(queue).where(*guard)).rowcount != 1:
+        return False
+    values = {f"cc_{key.removeprefix('cq_')}": value for key, value in row.items()}
+    values |= ending(schema, state, message) | {"cc_end": end}
+    connection.execute(insert(history).values(fitting(history, values)))
+    return True
+
+
+def labelled(table: Table) -> list[ColumnElement[Any]]:
+    """All known columns of the table, each under its key."""
+    return [column.label(column.key) for column in table.c]
+
+
+def _told(state: QueueState, meta_info: bytes | None) -> dict[str, Any]:
+    """True state and message of a row without a message column; empty for a row of another writer."""
+    word, colon, message = bytes(meta_info or b"").decode(errors="ignore").partition(": ")
+    told = next((one for one in QueueState if one.value == word), None)
+    if not colon or told is None:
+        return {}
+    return {"error_message": message, "state": told if state is QueueState.FAILED and told in _FAILED_ON_3 else state}
+
+
+def _common(row: RowMapping, prefix: str) -> dict[str, Any] | None:
+    def get(name: str) -> Any:
+        return row.get(name)
+
+    state, kind = QueueState.from_code(get(f"{prefix}_state") or ""), KINDS.get(get(f"{prefix}_type") or "")
+    if state is None or kind is None:
+        return None
+    try:
+        properties = decode_properties(get(f"{prefix}_tblproperties"))
+    except ValueError:
+        properties = {}  # one unreadable row must not stop the loop; without its location nothing is deleted for it
+    values: dict[str, Any] = {field: get(f"{prefix}_{name}") for name, field in _FIELDS.items()}
+    values |= {field: values[field] or None for field in _NEVER_ZERO}
+    entity = Entity(get(f"{prefix}_database"), get(f"{prefix}_table"), get(f"{prefix}_partition"))
+    return values | {
+        "id": int(get(f"{prefix}_id")),
+        "entity": entity,
+        "kind": kind,
+        "state": state,
+        "properties": properties,
+    }

@@ -1,0 +1,1 @@
+"""The database itself: connections, dialects, schema detection, table definitions, errors."""

@@ -1,0 +1,334 @@
+"""
+The metastore's database: connections, transactions, clock, mutexes, and the translation of its errors.
+
+Every other module of `compactor.metastore` gets a `Database` and asks it for transactions. No other module gets a
+driver's exception that it has to act on.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from sqlalchemy import URL, ColumnElement, Connection, Engine, create_engine, event, insert, make_url, select, update
+from sqlalchemy.exc import ArgumentError
+
+from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
+from compactor.metastore.db.dialects import DIALECTS, Dialect
+from compactor.metastore.db.errors import Translation
+from compactor.metastore.db.schema import HiveSchema, create_embedded, detect
+from compactor.metastore.db.sqlite_file import EmbeddedFile
+from compactor.metastore.txn.allocated_ids import HandedOut
+from compactor.metastore.txn.mutex import Keeper, Mutex, locked_row, roll_back, store_value
+from compactor.settings.database import mistake
+
+T = TypeVar("T")
+
+_ATTEMPTS = 8
+_FIRST_PAUSE_SECONDS = 0.05
+CONNECTIONS: Final = 35
+"""Connections of a process that doesn't say how many it needs; see `Settings.connections`."""
+_KEPT = 5
+"""Connections that stay open when no thread uses them."""
+WAIT_SECONDS: Final = 30.0
+"""How long a thread waits for a connection while all are in use."""
+
+
+class Database:
+    """
+    One metastore database.
+
+    Args:
+        url: SQLAlchemy URL: `postgresql://user@host/db`, `sqlite:////path/file.db`.
+        password: put into the URL; never shown.
+        create: make an embedded SQLite database if the file has no tables yet.
+        read_only: nothing can be written; on SQLite other processes may go on using the file.
+        connect_timeout_seconds: how long a server may take to answer; at least 2.
+        idle_transaction_seconds: the server ends a transaction that is silent for so long; a mutex is kept by sending a
+            statement in time.
+        connections: in use at the same time at most; at least 1.
+
+    Raises:
+        SettingsError: the URL can't be read, or names a product that isn't supported.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        password: str | None = None,
+        create: bool = False,
+        read_only: bool = False,
+        connect_timeout_seconds: float = 10,
+        idle_transaction_seconds: float = 30,
+        connections: int = CONNECTIONS,
+    ) -> None:
+        self._url = _parse(url, password)
+        self._create = create
+        self._read_only = read_only
+        self._connect_timeout_seconds = connect_timeout_seconds
+        self._idle_transaction_seconds = idle_transaction_seconds
+        self._connections = connections
+        self.dialect: Dialect = DIALECTS[self._url.get_backend_name()]()
+        self._engine: Engine | None = None
+        self._schema: HiveSchema | None = None
+        self._file: EmbeddedFile | None = None
+        self.handed_out = HandedOut()
+        self._translating = Translation(str(self), self._url, self.dialect, connections, WAIT_SECONDS)
+
+    def __str__(self) -> str:
+        where = self._url
+        if self.embedded:
+            return str(where.database)
+        host = (where.host or "localhost") + (f":{where.port}" if where.port else "")
+        return f"{where.get_backend_name()}://{where.username + '@' if where.username else ''}{host}/{where.database or ''}"
+
+    def __enter__(self) -> Self:
+        return self.connect()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def connect(self) -> Self:
+        """
+        Reach the database and find out its schema; done once, by the first thread that needs it.
+
+        Raises:
+            UnreachableError: no server, no such database, wrong password, or another process has the file.
+            RefusedError: UNKNOWN_SCHEMA.
+        """
+        if self._schema is not None:
+            return self
+        if not self.dialect.shares_with_others:
+            self._open_file()
+        try:
+            with self._translating():
+                engine = self._engine or self._make_engine()
+                self._engine = engine
+                self._schema = detect(engine) if not self._wants_tables() else create_embedded(engine)
+                if not self._read_only:
+                    self.dialect.adopt(engine)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Give connections and the file lock back; a later `connect` starts anew."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.dispose()
+        file, self._file = self._file, None
+        if file is not None:
+            file.leave()
+        self._schema = None
+
+    @property
+    def schema(self) -> HiveSchema:
+        self.connect()
+        assert self._schema is not None
+        return self._schema
+
+    @property
+    def engine(self) -> Engine:
+        self.connect()
+        assert self._engine is not None
+        return self._engine
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be written, and no lock taken."""
+        return self._read_only
+
+    @property
+    def embedded(self) -> bool:
+        """Whether no other process may use the database."""
+        return not self.dialect.shares_with_others
+
+    @property
+    def now(self) -> ColumnElement[int]:
+        """The database clock in milliseconds, as an SQL expression."""
+        return self.dialect.now_ms()
+
+    def now_ms(self, connection: Connection) -> int:
+        return int(connection.scalar(select(self.now)) or 0)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """
+        A writing transaction; commits at the end, rolls back on any exception.
+
+        It runs at READ COMMITTED, on SQLite as BEGIN IMMEDIATE.
+
+        Raises:
+            RetryableError: a deadlock, a lock that wasn't given in time, or the connection was lost before the commit
+                was sent: nothing happened.
+            OutcomeUnknownError: the commit was sent and the connection was lost.
+            UnreachableError: the server can't be reached, or no connection was free in time.
+        """
+        self.connect()
+        with ExitStack() as stack:
+            if self._file is not None:
+                stack.enter_context(self._file.writing(60.0))
+            with self._translating():
+                connection = stack.enter_context(self.engine.connect()).execution_options(writing=True)
+            transaction = None
+            try:
+                with self._translating():
+                    transaction = connection.begin()
+                    yield connection
+            except BaseException:
+                if transaction is not None:
+                    roll_back(connection)
+                raise
+            with self._translating(committing=True):
+                transaction.commit()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only reads."""
+        with self._translating(), self.engine.connect() as connection:
+            yield connection
+
+    def read(self, look: Callable[[Connection], T]) -> T:
+        """Read; repeated when the database was in the way (RetryableError)."""
+
+        def once() -> T:
+            with self.reading() as connection:
+                return look(connection)
+
+        return _retry(once, (RetryableError,))
+
+    def write(self, change: Callable[[Connection], T]) -> T:
+        """
+        Make a change in one transaction; repeated when nothing happened.
+
+        Raises:
+            OutcomeUnknownError: the change may have happened; read the tables before repeating.
+        """
+
+        def once() -> T:
+            with self.transaction() as connection:
+                return change(connection)
+
+        return _retry(once, (RetryableError,))
+
+    def repeatable(self, change: Callable[[Connection], T]) -> T:
+        """Make a change that may safely be made twice: repeated also when its outcome is unknown."""
+
+        def once() -> T:
+            with self.transaction() as connection:
+                return change(connection)
+
+        return _retry(once, (RetryableError, OutcomeUnknownError))
+
+    def mutex(self, name: str, wait_seconds: float = 60.0) -> AbstractContextManager[Mutex]:
+        """
+        Hold one of Hive's named mutexes, on a connection of its own.
+
+        The names are `Initiator`, `Cleaner`, `CompactionScheduler`, `HouseKeeper` and `TxnCleaner`.
+
+        Raises:
+            MutexHeldError: another process or thread held the mutex for `wait_seconds`.
+
+        Source: Hive's TxnStoreMutex.
+        """
+        self.connect()
+        return (
+            self._embedded_mutex(name, wait_seconds)
+            if self._file is not None
+            else self._shared_mutex(name, wait_seconds)
+        )
+
+    @contextmanager
+    def _embedded_mutex(self, name: str, wait_seconds: float) -> Iterator[Mutex]:
+        assert self._file is not None
+        aux = self.schema.aux_table
+        with self._file.mutex(name, wait_seconds):
+            mutex = Mutex(
+                int(
+                    self.read(lambda connection: connection.scalar(select(aux.c.mt_key2).where(aux.c.mt_key1 == name)))
+                    or 0
+                )
+            )
+            yield mutex
+            if mutex.kept is not None:
+                kept = mutex.kept
+
+                def keep(connection: Connection) -> None:
+                    if connection.execute(update(aux).where(aux.c.mt_key1 == name).values(mt_key2=kept)).rowcount == 0:
+                        connection.execute(insert(aux).values(mt_key1=name, mt_key2=kept))
+
+                self.repeatable(keep)
+
+    @contextmanager
+    def _shared_mutex(self, name: str, wait_seconds: float) -> Iterator[Mutex]:
+        with (
+            self._translating(),
+            self.engine.connect() as connection,
+            locked_row(connection, self.dialect, self.schema, name, wait_seconds) as value,
+        ):
+            with Keeper(connection, self._idle_transaction_seconds / 4, f"mutex {name}") as keeper:
+                mutex = Mutex(value, keeper)
+                yield mutex
+            if mutex.kept is not None and self.schema.hive_4:
+                mutex.check()
+                store_value(connection, self.schema, name, mutex.kept)
+
+    def _make_engine(self) -> Engine:
+        kept = min(_KEPT, self._connections)
+        pool = {"pool_size": kept, "max_overflow": self._connections - kept, "pool_timeout": WAIT_SECONDS}
+        engine = create_engine(self._url, **self.dialect.options(self._connect_timeout_seconds), **pool)
+        self.dialect.prepare(engine, read_only=self._read_only, idle_transaction_seconds=self._idle_transaction_seconds)
+        event.listen(engine, "invalidate", lambda *_: self.handed_out.forget())
+        return engine
+
+    def _open_file(self) -> None:
+        name = self._url.database
+        assert name  # an address without a file name is refused
+        path = Path(name)
+        if not self._create and not path.is_file():
+            raise UnreachableError(f"metastore database {path}: no such file")
+        if not path.parent.is_dir():
+            raise UnreachableError(f"metastore database {path}: its folder doesn't exist")
+        if not self._read_only:
+            self._file = EmbeddedFile.use(path)
+
+    def _wants_tables(self) -> bool:
+        if not self._create or self._file is None:
+            return False
+        with self.engine_without_schema().connect() as connection:
+            return not connection.dialect.has_table(connection, "COMPACTION_QUEUE")
+
+    def engine_without_schema(self) -> Engine:
+        """The engine before the schema is known; for code that is about to create the schema."""
+        assert self._engine is not None
+        return self._engine
+
+
+def _parse(url: str, password: str | None) -> URL:
+    if (wrong := mistake(url)) is not None:
+        raise SettingsError(f"database.url: {wrong}")
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise SettingsError(
+            "database.url: not a database URL; expected for example postgresql://hive@host/metastore or sqlite:////path/file.db"
+        ) from error
+    parsed = parsed.set(drivername="sqlite" if parsed.get_backend_name() == "sqlite" else "postgresql+psycopg")
+    return parsed.set(password=password) if password is not None else parsed
+
+
+def _retry(once: Callable[[], T], repeat_on: tuple[type[CompactorError], ...]) -> T:
+    pause = _FIRST_PAUSE_SECONDS
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return once()
+        except repeat_on:
+            if attempt == _ATTEMPTS:
+                raise
+            time.sleep(pause * (0.5 + random.random()))  # noqa: S311 - spreads competitors, no secret
+            pause = min(2 * pause, 2.0)
+    raise AssertionError

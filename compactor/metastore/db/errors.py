@@ -1,0 +1,84 @@
+"""
+Translates errors of the metastore's database: SQLAlchemy's and the driver's become those of `compactor.errors`.
+
+Each message is one line that names the database and never holds the password. Integrity errors stay as they are: only
+the caller knows their meaning.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError
+from sqlalchemy.exc import TimeoutError as NoneFreeError
+
+from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
+from compactor.metastore.db.dialects import Dialect, Failure
+
+
+class Translation:
+    """
+    Translates the errors of one database.
+
+    Use `with translating(): …`, and `with translating(committing=True):` around the statement that sends the commit.
+
+    Args:
+        name: of the database.
+        url: for the password that no message may hold.
+        connections: the largest number of connections.
+        wait_seconds: how long a thread waits for a connection.
+    """
+
+    def __init__(self, name: str, url: URL, dialect: Dialect, connections: int, wait_seconds: float) -> None:
+        self._name = name
+        self._url = url
+        self._dialect = dialect
+        self._connections = connections
+        self._wait_seconds = wait_seconds
+
+    @contextmanager
+    def __call__(self, *, committing: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except IntegrityError:
+            raise
+        except DBAPIError as error:
+            raise self._translate(error, committing=committing) from error
+        except NoneFreeError as error:
+            raise UnreachableError(
+                f"metastore database {self._name} can't be asked: all {self._connections} connections of this process were in use for {self._wait_seconds:g} s; "
+                "either its answers take that long, or database.connections is too small for what works here"
+            ) from error
+        except PendingRollbackError as error:  # the caller went on after a loss; no commit can have been sent since
+            raise RetryableError(
+                f"metastore database {self._name}: the connection was lost in the transaction"
+            ) from error
+        except ModuleNotFoundError as error:
+            raise SettingsError(
+                f"database.url: the driver for {self._url.get_backend_name()} isn't installed ({error.name})"
+            ) from error
+
+    def _translate(self, error: DBAPIError, *, committing: bool) -> CompactorError:
+        line = self._one_line(error)
+        match self._dialect.classify(error):
+            case Failure.LOST if committing:
+                return OutcomeUnknownError(
+                    f"metastore database {self._name}: the connection was lost while committing: {line}"
+                )
+            case Failure.LOST:
+                return RetryableError(f"metastore database {self._name}: the connection was lost: {line}")
+            case Failure.CONFLICT:
+                return RetryableError(f"metastore database {self._name}: {line}")
+            case Failure.CREDENTIALS | Failure.UNREACHABLE:
+                return UnreachableError(f"metastore database {self._name} can't be reached: {line}")
+            case Failure.UNABLE:
+                return UnreachableError(f"metastore database {self._name} can't do it now: {line}")
+            case Failure.OTHER:
+                return CompactorError(f"metastore database {self._name}: {line}")
+
+    def _one_line(self, error: DBAPIError) -> str:
+        line = " ".join(str(error.orig).split())
+        password = self._url.password
+        if password:
+            line = line.replace(str(password), "***")
+        return line if len(line) <= 300 else line[:297] + "..."

@@ -1,0 +1,46 @@
+"""
+Checks which rights the database's user lacks for the compactor's work.
+
+The server is asked for the rights; nothing is tried or written. Source: deploy/sql/grants-postgresql.sql, which gives
+these rights.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from compactor.metastore.db.database import Database
+
+WRITES: Final[Mapping[str, str]] = {
+    "txns": "UPDATE, DELETE",
+    "txn_components": "INSERT, DELETE",
+    "completed_txn_components": "DELETE",
+    "txn_to_write_id": "DELETE",
+    "min_history_level": "DELETE",
+    "write_set": "DELETE",
+    "hive_locks": "INSERT, UPDATE, DELETE",
+    "next_lock_id": "UPDATE",
+    "compaction_queue": "INSERT, UPDATE, DELETE",
+    "next_compaction_queue_id": "UPDATE",
+    "completed_compactions": "INSERT, UPDATE, DELETE",
+    "aux_table": "INSERT, UPDATE",
+}
+"""Rights needed beside SELECT, which every table of the schema needs."""
+WRITES_4: Final[Mapping[str, str]] = {
+    "txns": "INSERT",
+    "min_history_level": "INSERT",
+    "min_history_write_id": "INSERT, DELETE",
+    "txn_lock_tbl": "UPDATE",
+}
+"""Rights needed on 4.x in addition."""
+
+
+def missing_rights(database: Database) -> list[str]:
+    """Rights that the database's user lacks, as `INSERT on TXN_COMPONENTS`; none on an embedded database."""
+    schema = database.schema
+    wanted = []
+    for table in schema.metadata.sorted_tables:
+        name = table.name.lower()
+        rights = ["SELECT", WRITES.get(name, ""), WRITES_4.get(name, "") if schema.hive_4 else ""]
+        wanted += [(table, right) for words in rights for right in words.split(", ") if right]
+    lacking = database.read(lambda connection: database.dialect.lacking(connection, wanted))
+    return [f"{right} on {table.name.upper()}" for table, right in lacking]

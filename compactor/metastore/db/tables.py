@@ -1,0 +1,368 @@
+"""
+Hive's metastore tables, with the columns that the compactor uses.
+
+One list of columns per table, each with the generation of the schema that must have it. `schema` turns the lists into
+SQLAlchemy tables under the names that a database really has. Column keys are Hive's names in lower case whatever the
+database calls them.
+Source: Hive's schema scripts 3.1.0 and 4.0.0.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, DateTime, Integer, LargeBinary, String, Text
+from sqlalchemy.types import TypeEngine
+
+_ID = BigInteger().with_variant(Integer(), "sqlite")
+_MOMENT = DateTime().with_variant(Text(), "sqlite")
+
+
+class Need(Enum):
+    """Which generation of the schema must have a table or a column."""
+
+    ALWAYS = "always"
+    HIVE_3 = "3.1"
+    HIVE_4 = "4.x"
+    OPTIONAL = "optional"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """One column; `key` marks the primary key, `default` is an SQL expression."""
+
+    name: str
+    type: TypeEngine[Any]
+    need: Need = Need.ALWAYS
+    key: bool = False
+    null: bool = True
+    default: str | None = None
+    references: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """One table; catalog tables have quoted upper-case names in every generation."""
+
+    name: str
+    columns: tuple[ColumnSpec, ...]
+    need: Need = Need.ALWAYS
+    catalog: bool = False
+    unique: tuple[tuple[str, ...], ...] = ()
+    index: tuple[tuple[str, ...], ...] = ()
+
+
+def _key(name: str, *, references: str | None = None) -> ColumnSpec:
+    return ColumnSpec(name, _ID, key=True, null=False, references=references)
+
+
+def _number(
+    name: str, need: Need = Need.ALWAYS, *, null: bool = True, default: str | None = None, references: str | None = None
+) -> ColumnSpec:
+    return ColumnSpec(name, BigInteger(), need, null=null, default=default, references=references)
+
+
+def _text(
+    name: str,
+    length: int | None = None,
+    need: Need = Need.ALWAYS,
+    *,
+    null: bool = True,
+    key: bool = False,
+    default: str | None = None,
+) -> ColumnSpec:
+    return ColumnSpec(name, String(length) if length else Text(), need, key=key, null=null, default=default)
+
+
+def _parameters(name: str, owner: str) -> TableDefinition:
+    return TableDefinition(
+        name, (_key(owner), _text("PARAM_KEY", 256, null=False, key=True), _text("PARAM_VALUE")), catalog=True
+    )
+
+
+CATALOG = (
+    TableDefinition(
+        "VERSION", (_key("VER_ID"), _text("SCHEMA_VERSION", 127), _text("VERSION_COMMENT", 255)), catalog=True
+    ),
+    TableDefinition("CTLGS", (_key("CTLG_ID"), _text("NAME", 256), _text("LOCATION_URI", 4000)), catalog=True),
+    TableDefinition(
+        "DBS",
+        (
+            _key("DB_ID"),
+            _text("NAME", 128),
+            _text("CTLG_NAME", 256, default="'hive'"),
+            _text("DB_LOCATION_URI", 4000, null=False),
+            _text("DB_MANAGED_LOCATION_URI", 4000, Need.OPTIONAL),
+            _text("OWNER_NAME", 128),
+            _text("OWNER_TYPE", 10),
+        ),
+        catalog=True,
+        unique=(("NAME", "CTLG_NAME"),),
+    ),
+    _parameters("DATABASE_PARAMS", "DB_ID"),
+    TableDefinition(
+        "TBLS",
+        (
+            _key("TBL_ID"),
+            _number("DB_ID"),
+            _text("TBL_NAME", 256),
+            _text("TBL_TYPE", 128),
+            _text("OWNER", 767),
+            _text("OWNER_TYPE", 10),
+            _number("SD_ID"),
+            _number("CREATE_TIME", null=False, default="0"),
+            _number("LAST_ACCESS_TIME", null=False, default="0"),
+            _number("RETENTION", null=False, default="0"),
+            ColumnSpec("IS_REWRITE_ENABLED", Boolean(), null=False, default="false"),
+            _number("WRITE_ID", Need.OPTIONAL, default="0"),
+        ),
+        catalog=True,
+        unique=(("TBL_NAME", "DB_ID"),),
+    ),
+    _parameters("TABLE_PARAMS", "TBL_ID"),
+    TableDefinition(
+        "PARTITIONS",
+        (
+            _key("PART_ID"),
+            _number("TBL_ID"),
+            _text("PART_NAME", 767),
+            _number("SD_ID"),
+            _number("CREATE_TIME", null=False, default="0"),
+            _number("LAST_ACCESS_TIME", null=False, default="0"),
+            _number("WRITE_ID", Need.OPTIONAL, default="0"),
+        ),
+        catalog=True,
+        unique=(("TBL_ID", "PART_NAME"),),
+    ),
+    _parameters("PARTITION_PARAMS", "PART_ID"),
+    TableDefinition(
+        "PARTITION_KEYS",
+        (
+            _key("TBL_ID"),
+            _text("PKEY_NAME", 128, null=False, key=True),
+            _text("PKEY_TYPE", 767, null=False),
+            _number("INTEGER_IDX", null=False),
+        ),
+        catalog=True,
+    ),
+    TableDefinition(
+        "PARTITION_KEY_VALS",
+        (_key("PART_ID"), _text("PART_KEY_VAL", 256), ColumnSpec("INTEGER_IDX", _ID, key=True, null=False)),
+        catalog=True,
+    ),
+    TableDefinition(
+        "SDS",
+        (
+            _key("SD_ID"),
+            _number("CD_ID"),
+            _number("SERDE_ID"),
+            _text("INPUT_FORMAT", 4000),
+            _text("OUTPUT_FORMAT", 4000),
+            _text("LOCATION", 4000),
+            _number("NUM_BUCKETS", null=False, default="-1"),
+            ColumnSpec("IS_COMPRESSED", Boolean(), null=False, default="false"),
+            ColumnSpec("IS_STOREDASSUBDIRECTORIES", Boolean(), null=False, default="false"),
+        ),
+        catalog=True,
+    ),
+    TableDefinition("SERDES", (_key("SERDE_ID"), _text("NAME", 128), _text("SLIB", 4000)), catalog=True),
+    TableDefinition("CDS", (_key("CD_ID"),), catalog=True),
+    TableDefinition(
+        "COLUMNS_V2",
+        (
+            _key("CD_ID"),
+            _text("COLUMN_NAME", 767, null=False, key=True),
+            _text("TYPE_NAME"),
+            _number("INTEGER_IDX", null=False),
+        ),
+        catalog=True,
+    ),
+    TableDefinition(
+        "BUCKETING_COLS",
+        (_key("SD_ID"), _text("BUCKET_COL_NAME", 256), ColumnSpec("INTEGER_IDX", _ID, key=True, null=False)),
+        catalog=True,
+    ),
+    TableDefinition(
+        "SORT_COLS",
+        (
+            _key("SD_ID"),
+            _text("COLUMN_NAME", 767),
+            _number("ORDER", null=False),
+            ColumnSpec("INTEGER_IDX", _ID, key=True, null=False),
+        ),
+        catalog=True,
+    ),
+)
+
+_NEW = Need.HIVE_4
+
+TRANSACTIONS = (
+    TableDefinition(
+        "TXNS",
+        (
+            _key("TXN_ID"),
+            _text("TXN_STATE", 1, null=False),
+            _number("TXN_STARTED", null=False),
+            _number("TXN_LAST_HEARTBEAT", null=False),
+            _text("TXN_USER", 128, null=False),
+            _text("TXN_HOST", 128, null=False),
+            _text("TXN_AGENT_INFO", 128),
+            _text("TXN_META_INFO", 128),
+            ColumnSpec("TXN_TYPE", Integer()),
+        ),
+    ),
+    TableDefinition(
+        "TXN_COMPONENTS",
+        (
+            _number("TC_TXNID", null=False, references="TXNS.TXN_ID"),
+            _text("TC_DATABASE", 128, null=False),
+            _text("TC_TABLE", 256),
+            _text("TC_PARTITION", 767),
+            _text("TC_OPERATION_TYPE", 1, null=False),
+            _number("TC_WRITEID"),
+        ),
+        index=(("TC_TXNID",),),
+    ),
+    TableDefinition(
+        "COMPLETED_TXN_COMPONENTS",
+        (
+            _number("CTC_TXNID", null=False),
+            _text("CTC_DATABASE", 128, null=False),
+            _text("CTC_TABLE", 256),
+            _text("CTC_PARTITION", 767),
+            ColumnSpec("CTC_TIMESTAMP", _MOMENT, null=False, default="CURRENT_TIMESTAMP"),
+            _number("CTC_WRITEID"),
+            _text("CTC_UPDATE_DELETE", 1, null=False),
+        ),
+        index=(("CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION"),),
+    ),
+    TableDefinition("NEXT_TXN_ID", (_number("NTXN_NEXT", null=False),), Need.HIVE_3),
+    TableDefinition("TXN_LOCK_TBL", (_number("TXN_LOCK", null=False),), Need.HIVE_4),
+    TableDefinition(
+        "HIVE_LOCKS",
+        (
+            _key("HL_LOCK_EXT_ID"),
+            ColumnSpec("HL_LOCK_INT_ID", _ID, key=True, null=False),
+            _number("HL_TXNID", null=False),
+            _text("HL_DB", 128, null=False),
+            _text("HL_TABLE", 256),
+            _text("HL_PARTITION", 767),
+            _text("HL_LOCK_STATE", 1, null=False),
+            _text("HL_LOCK_TYPE", 1, null=False),
+            _number("HL_LAST_HEARTBEAT", null=False),
+            _number("HL_ACQUIRED_AT"),
+            _text("HL_USER", 128, null=False),
+            _text("HL_HOST", 128, null=False),
+            _text("HL_AGENT_INFO", 128),
+        ),
+    ),
+    TableDefinition("NEXT_LOCK_ID", (_number("NL_NEXT", null=False),)),
+    TableDefinition(
+        "COMPACTION_QUEUE",
+        (
+            _key("CQ_ID"),
+            _text("CQ_DATABASE", 128, null=False),
+            _text("CQ_TABLE", 256, null=False),
+            _text("CQ_PARTITION", 767),
+            _text("CQ_STATE", 1, null=False),
+            _text("CQ_TYPE", 1, null=False),
+            _text("CQ_TBLPROPERTIES", 2048),
+            _text("CQ_WORKER_ID", 128),
+            _number("CQ_ENQUEUE_TIME", _NEW),
+            _number("CQ_START"),
+            _text("CQ_RUN_AS", 128),
+            _number("CQ_HIGHEST_WRITE_ID"),
+            ColumnSpec("CQ_META_INFO", LargeBinary()),
+            _text("CQ_HADOOP_JOB_ID", 32),
+            _text("CQ_ERROR_MESSAGE", None, _NEW),
+            _number("CQ_NEXT_TXN_ID", _NEW),
+            _number("CQ_TXN_ID", _NEW),
+            _number("CQ_COMMIT_TIME", _NEW),
+            _text("CQ_INITIATOR_ID", 128, _NEW),
+            _text("CQ_INITIATOR_VERSION", 128, _NEW),
+            _text("CQ_WORKER_VERSION", 128, _NEW),
+            _number("CQ_CLEANER_START", _NEW),
+            _number("CQ_RETRY_RETENTION", _NEW, null=False, default="0"),
+            _text("CQ_POOL_NAME", 128, _NEW),
+            ColumnSpec("CQ_NUMBER_OF_BUCKETS", Integer(), Need.OPTIONAL),
+            _text("CQ_ORDER_BY", 4000, Need.OPTIONAL),
+        ),
+    ),
+    TableDefinition("NEXT_COMPACTION_QUEUE_ID", (_number("NCQ_NEXT", null=False),)),
+    TableDefinition(
+        "COMPLETED_COMPACTIONS",
+        (
+            _key("CC_ID"),
+            _text("CC_DATABASE", 128, null=False),
+            _text("CC_TABLE", 256, null=False),
+            _text("CC_PARTITION", 767),
+            _text("CC_STATE", 1, null=False),
+            _text("CC_TYPE", 1, null=False),
+            _text("CC_TBLPROPERTIES", 2048),
+            _text("CC_WORKER_ID", 128),
+            _number("CC_ENQUEUE_TIME", _NEW),
+            _number("CC_START"),
+            _number("CC_END"),
+            _text("CC_RUN_AS", 128),
+            _number("CC_HIGHEST_WRITE_ID"),
+            ColumnSpec("CC_META_INFO", LargeBinary()),
+            _text("CC_HADOOP_JOB_ID", 32),
+            _text("CC_ERROR_MESSAGE", None, _NEW),
+            _number("CC_NEXT_TXN_ID", _NEW),
+            _number("CC_TXN_ID", _NEW),
+            _number("CC_COMMIT_TIME", _NEW),
+            _text("CC_INITIATOR_ID", 128, _NEW),
+            _text("CC_INITIATOR_VERSION", 128, _NEW),
+            _text("CC_WORKER_VERSION", 128, _NEW),
+            _text("CC_POOL_NAME", 128, _NEW),
+            ColumnSpec("CC_NUMBER_OF_BUCKETS", Integer(), Need.OPTIONAL),
+            _text("CC_ORDER_BY", 4000, Need.OPTIONAL),
+        ),
+        index=(("CC_DATABASE", "CC_TABLE", "CC_PARTITION"),),
+    ),
+    TableDefinition(
+        "AUX_TABLE",
+        (
+            _text("MT_KEY1", 128, null=False, key=True),
+            ColumnSpec("MT_KEY2", _ID, key=True, null=False),
+            _text("MT_COMMENT", 255),
+        ),
+    ),
+    TableDefinition(
+        "WRITE_SET",
+        (
+            _text("WS_DATABASE", 128, null=False),
+            _text("WS_TABLE", 256, null=False),
+            _text("WS_PARTITION", 767),
+            _number("WS_TXNID", null=False),
+            _number("WS_COMMIT_ID", null=False),
+            _text("WS_OPERATION_TYPE", 1, null=False),
+        ),
+    ),
+    TableDefinition(
+        "TXN_TO_WRITE_ID",
+        (
+            _number("T2W_TXNID", null=False),
+            _text("T2W_DATABASE", 128, null=False),
+            _text("T2W_TABLE", 256, null=False),
+            _number("T2W_WRITEID", null=False),
+        ),
+        unique=(("T2W_DATABASE", "T2W_TABLE", "T2W_TXNID"), ("T2W_DATABASE", "T2W_TABLE", "T2W_WRITEID")),
+    ),
+    TableDefinition(
+        "NEXT_WRITE_ID",
+        (_text("NWI_DATABASE", 128, null=False), _text("NWI_TABLE", 256, null=False), _number("NWI_NEXT", null=False)),
+        unique=(("NWI_DATABASE", "NWI_TABLE"),),
+    ),
+    TableDefinition("MIN_HISTORY_LEVEL", (_key("MHL_TXNID"), _number("MHL_MIN_OPEN_TXNID", null=False)), Need.OPTIONAL),
+    TableDefinition(
+        "MIN_HISTORY_WRITE_ID",
+        (
+            _number("MH_TXNID", null=False, references="TXNS.TXN_ID"),
+            _text("MH_DATABASE", 128, null=False),
+            _text("MH_TABLE", 256, null=False),
+            _number("MH_WRITEID", null=False),
+        ),
+        Need.OPTIONAL,
+    ),
+)

@@ -1,0 +1,77 @@
+"""
+Matches partition names in locks and writes, as Hive stored them, with the names in the catalog.
+
+TXN_COMPONENTS, COMPLETED_TXN_COMPONENTS and HIVE_LOCKS hold a partition's name unchanged only when the client found the
+partition while writing (dynamic partitions, UPDATE, DELETE). The name of a static partition passes TxnHandler.lock:
+Hive 3.1 makes it lower case, values included (`p=ABC` → `p=abc`), and 4.x escapes it a second time (`t=10%3A00` →
+`t=10%253A00`). Neither change can be undone, so a stored name may mean several partitions. The names in locks always
+pass TxnHandler.lock. Pure.
+Source: docs/metastore.md, *Names of partitions*; Hive 3.1's TxnHandler.normalizeCase, 4.x's
+TxnUtils.normalizePartitionCase; HIVE-24433.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+_ESCAPED: Final = re.compile("%([0-9a-fA-F]{2})")
+_ESCAPES: Final = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
+_DEFAULT: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+@lru_cache(maxsize=4096)
+def spellings(name: str) -> tuple[str, ...]:
+    """All spellings in which any Hive may have stored a catalogued name, the name itself first."""
+    return tuple(dict.fromkeys((*stored_as(name, hive_4=False), *stored_as(name, hive_4=True))))
+
+
+def stored_as(name: str, *, hive_4: bool) -> tuple[str, ...]:
+    """
+    The spellings in which this generation of Hive stores a catalogued name.
+
+    The name itself comes first, the spelling of Hive's locks last; there is one spelling when the two are the same.
+    """
+    return tuple(dict.fromkeys((name, _as_locked(name, hive_4=hive_4))))
+
+
+def is_plain(stored: str) -> bool:
+    """Whether a stored name can mean only the partition of exactly this name, as with dates and numbers."""
+    values = "/".join(part.partition("=")[2] for part in stored.split("/"))
+    return "%" not in stored and values == values.upper()
+
+
+@lru_cache(maxsize=4096)
+def folded(name: str) -> str:
+    """A key that is equal for all names that may be confused with each other, stored or catalogued."""
+    while (once := unescaped(name)) != name:
+        name = once
+    return name.casefold()
+
+
+def may_mean(stored: str, name: str) -> bool:
+    """
+    Whether a stored name may mean this catalogued partition.
+
+    A name of only some partition keys counts, as in the lock of an insert with dynamic partitions (`db@t@p=1`).
+    """
+    return folded(stored) == folded(name) or _keys(stored) != _keys(name)
+
+
+def unescaped(name: str) -> str:
+    """Remove one layer of Hive's escapes."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+
+
+def _keys(name: str) -> list[str]:
+    return [folded(part.partition("=")[0]) for part in name.split("/")]
+
+
+def _as_locked(name: str, *, hive_4: bool) -> str:
+    if not hive_4:
+        return name.lower()
+    keys_and_values = (part.partition("=")[::2] for part in name.split("/"))
+    return "/".join(f"{_escaped(key.lower())}={_escaped(value)}" for key, value in keys_and_values)
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPES.sub(lambda found: f"%{ord(found[0]):02X}", text) or _DEFAULT

@@ -1,0 +1,317 @@
+"""
+Tells which transactions and write ids a snapshot sees, and how far back a transaction may still be reading.
+
+Reads only. One class per generation of Hive: 3.1 deletes a transaction's row when it commits and counts in NEXT_TXN_ID.
+4.x keeps committed rows for a while and hands ids out by a sequence, and so must tell a young gap (an opener is about
+to commit that row) from a hole.
+Source: docs/metastore.md; Hive's TxnHandler.getOpenTxns, GetOpenTxnsListHandler, GetValidWriteIdsForTableFunction,
+TxnUtils.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
+
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.metastore.db.database import Database
+from compactor.metastore.db.sql import batches, least, maximum, minimum
+from compactor.metastore.txn.allocated_ids import OPENING_MS, SETTLED_MS
+
+REPLICATION = 1
+READ_ONLY = 2
+COMPACTION = 3
+REBALANCE_COMPACTION = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """
+    The unfinished transactions at one moment, ids ascending.
+
+    Args:
+        high_watermark: the highest transaction id handed out.
+        open: open transactions that may write, and young gaps.
+        read_only: open transactions that only read; no transaction list names them, yet they read files.
+        aborted: rolled back and not yet forgotten.
+        gaps: how many of the open ones have no row (yet).
+    """
+
+    high_watermark: int
+    open: tuple[int, ...]
+    read_only: tuple[int, ...]
+    aborted: tuple[int, ...]
+    gaps: int = 0
+
+    @property
+    def min_open(self) -> int | None:
+        """The smallest open id, readers and gaps included."""
+        return least(*self.open[:1], *self.read_only[:1])
+
+    def as_seen_by(self, txn_id: int | None) -> ValidTxnList:
+        """What a transaction sees: itself and every finished transaction below it; None: every finished transaction."""
+        if not txn_id:
+            return ValidTxnList(self.high_watermark, self.open, self.aborted)
+        return ValidTxnList(
+            min(txn_id, self.high_watermark),
+            tuple(other for other in self.open if other < txn_id),
+            tuple(other for other in self.aborted if other < txn_id),
+        )
+
+    def capped(self, high_watermark: int) -> ValidTxnList:
+        """The transaction list for a cleaner: nothing above `high_watermark` counts."""
+        return ValidTxnList(
+            high_watermark,
+            tuple(other for other in self.open if other <= high_watermark),
+            tuple(other for other in self.aborted if other <= high_watermark),
+        )
+
+
+class Snapshots(ABC):
+    """How one generation of Hive finds snapshots and bounds."""
+
+    def __init__(self, database: Database) -> None:
+        self._schema = database.schema
+        self._now = database.now
+        self._handed_out = database.handed_out
+
+    @abstractmethod
+    def take(self, connection: Connection) -> Snapshot:
+        """The unfinished transactions now, read in one statement."""
+
+    @abstractmethod
+    def min_open_or_next(self, connection: Connection) -> int:
+        """The smallest id that is open, or may turn out to be: every transaction below it is finished."""
+
+    def min_seen_open(self, connection: Connection) -> int | None:
+        """
+        The smallest id that an open transaction saw open when it began; None when MIN_HISTORY_LEVEL has no such row.
+
+        Rows whose transaction isn't open are left over from an installation that doesn't keep the table: they hold
+        nothing back.
+        """
+        history = self._schema.min_history_level
+        if history is None:
+            return None
+        txns = self._schema.txns
+        query = select(func.min(history.c.mhl_min_open_txnid)).select_from(
+            history.join(txns, txns.c.txn_id == history.c.mhl_txnid)
+        )
+        found = connection.scalar(query.where(txns.c.txn_state == "o"))
+        return None if found is None else int(found)
+
+    def forget_below(self, connection: Connection) -> int:
+        """
+        Bound for purging write-id mappings: no open transaction can ask for one below it, and no aborted transaction
+        there is remembered.
+
+        The bound is the smallest that any Hive uses, open transactions always included: with both history tables
+        switched on, Hive's own formula leaves these out, and a forgotten mapping counts as committed.
+        """
+        txns, write_set = self._schema.txns, self._schema.write_set
+        history = self._schema.min_history_level
+        bound = least(
+            self.min_open_or_next(connection),
+            minimum(connection, txns.c.txn_id, txns.c.txn_state.in_(("a", "o"))),
+            minimum(connection, write_set.c.ws_txnid),
+            minimum(connection, history.c.mhl_min_open_txnid) if history is not None else None,
+        )
+        assert bound is not None
+        return bound
+
+    def write_ids(
+        self, connection: Connection, full_names: Iterable[str], txns: ValidTxnList
+    ) -> dict[str, ValidWriteIdList]:
+        """
+        Valid write ids of tables (`db.table`) under a transaction list.
+
+        A table that Hive's transactions never wrote to has high watermark 0.
+        """
+        names = dict.fromkeys(name.lower() for name in full_names)
+        result: dict[str, ValidWriteIdList] = {}
+        for batch in batches(names, 500):
+            high = self._high_watermarks(connection, batch, txns)
+            open_ids, aborted_ids = self._exceptions(connection, batch, txns, high)
+            for name in batch:
+                result[name] = ValidWriteIdList(
+                    name, high[name], tuple(open_ids.get(name, ())), tuple(aborted_ids.get(name, ()))
+                )
+        return result
+
+    def _high_watermarks(self, connection: Connection, names: list[str], txns: ValidTxnList) -> dict[str, int]:
+        mapping, counters = self._schema.txn_to_write_id.c, self._schema.next_write_id.c
+        highest: dict[str, int] = dict.fromkeys(names, 0)
+        for databases in _by_database(names):
+            where = _tables(mapping.t2w_database, mapping.t2w_table, databases)
+            query = select(mapping.t2w_database, mapping.t2w_table, func.max(mapping.t2w_writeid)).where(
+                where, mapping.t2w_txnid <= txns.high_watermark
+            )
+            for database, table, write_id in connection.execute(
+                query.group_by(mapping.t2w_database, mapping.t2w_table)
+            ):
+                highest[f"{database}.{table}"] = int(write_id)
+            where = _tables(counters.nwi_database, counters.nwi_table, databases)
+            for database, table, following in connection.execute(
+                select(counters.nwi_database, counters.nwi_table, counters.nwi_next).where(where)
+            ):
+                name = f"{database}.{table}"
+                if highest[name] == 0:
+                    highest[name] = int(following) - 1
+        return highest
+
+    def _exceptions(
+        self, connection: Connection, names: list[str], txns: ValidTxnList, high: Mapping[str, int]
+    ) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """
+        Write ids at or below the high watermark whose transaction isn't valid.
+
+        Ids without a row are committed: their mapping was forgotten. Only rows that can be invalid are fetched: those
+        of listed transactions or of transactions above the watermark.
+        """
+        mapping = self._schema.txn_to_write_id.c
+        open_ids: dict[str, list[int]] = {}
+        aborted_ids: dict[str, list[int]] = {}
+        unfinished = least(txns.high_watermark + 1, *txns.open[:1], *txns.aborted[:1])
+        for databases in _by_database(names):
+            query = select(mapping.t2w_database, mapping.t2w_table, mapping.t2w_writeid, mapping.t2w_txnid).where(
+                _tables(mapping.t2w_database, mapping.t2w_table, databases), mapping.t2w_txnid >= unfinished
+            )
+            for database, table, write_id, txn_id in connection.execute(query):
+                name = f"{database}.{table}"
+                if write_id > high[name] or txns.is_valid(txn_id):
+                    continue
+                (aborted_ids if txns.is_aborted(txn_id) else open_ids).setdefault(name, []).append(int(write_id))
+        return open_ids, aborted_ids
+
+
+class Hive3Snapshots(Snapshots):
+    """Snapshots of 3.1: every row of TXNS is unfinished; an id without a row is committed."""
+
+    def take(self, connection: Connection) -> Snapshot:
+        txns = self._schema.txns.c
+        highest = select(self._next - 1).scalar_subquery()
+        query = select(highest.label("high"), txns.txn_id, txns.txn_state).select_from(
+            self._schema.next_txn_id_table.outerjoin(self._schema.txns, txns.txn_id <= self._next - 1)
+        )
+        rows = connection.execute(query.order_by(txns.txn_id)).all()
+        high = int(rows[0][0]) if rows else 0
+        listed = [(int(txn_id), state) for _, txn_id, state in rows if txn_id is not None]
+        return Snapshot(
+            high, tuple(i for i, state in listed if state != "a"), (), tuple(i for i, state in listed if state == "a")
+        )
+
+    def min_open_or_next(self, connection: Connection) -> int:
+        txns = self._schema.txns.c
+        # The counter first: a transaction that is opened in between has an id that isn't below it.
+        following = int(connection.scalar(select(self._next)) or 1)
+        open_id = minimum(connection, txns.txn_id, txns.txn_state == "o")
+        return following if open_id is None else min(open_id, following)
+
+    @property
+    def _next(self) -> ColumnElement[int]:
+        return self._schema.next_txn_id_table.c.ntxn_next
+
+
+class Hive4Snapshots(Snapshots):
+    """
+    Snapshots of 4.x: committed rows stay for a while; a missing id is committed unless a young row stands directly
+    above the gap.
+
+    Below a young row, too, a missing id is committed if this process saw long enough ago that ids beyond it were handed
+    out: purges of committed rows leave such gaps.
+    """
+
+    def take(self, connection: Connection) -> Snapshot:
+        table = self._schema.txns
+        txns = table.c
+        began = time.monotonic()
+        # One clock for the whole statement: SQLite's goes on from row to row, and one row must not be young in one
+        # place and settled in another.
+        clock = select((self._now - SETTLED_MS).label("settled")).cte("clock")
+        settled = select(clock.c.settled).scalar_subquery()
+        young = txns.txn_started > settled
+        newer, older, last = table.alias("newer"), table.alias("older"), table.alias("last")
+        first_young = select(func.min(newer.c.txn_id)).where(newer.c.txn_started > settled).scalar_subquery()
+        floor = select(func.max(older.c.txn_id)).where(older.c.txn_id < first_young).scalar_subquery()
+        highest = select(func.max(last.c.txn_id)).scalar_subquery()
+        # The row below the first young one is where its gap begins: wanted are all rows from there on, and all that
+        # aren't committed.
+        wanted = or_(txns.txn_state != "c", txns.txn_id >= floor, txns.txn_id >= first_young, txns.txn_id == highest)
+        age = case((young, 1), else_=0)
+        rows = connection.execute(
+            select(txns.txn_id, txns.txn_state, txns.txn_type, age).where(wanted).order_by(txns.txn_id)
+        ).all()
+        snapshot = _walk(
+            [(int(txn_id), str(state), kind, bool(is_young)) for txn_id, state, kind, is_young in rows],
+            self._handed_out.settled(began),
+        )
+        self._handed_out.note(snapshot.high_watermark, began, time.monotonic())
+        return snapshot
+
+    def min_open_or_next(self, connection: Connection) -> int:
+        txns = self._schema.txns.c
+        known = self._handed_out.settled(time.monotonic())
+        settled = max(known, maximum(connection, txns.txn_id, txns.txn_started < self._now - SETTLED_MS))
+        open_id = minimum(connection, txns.txn_id, txns.txn_state == "o")
+        return settled + 1 if open_id is None else min(open_id, settled + 1)
+
+
+def _walk(rows: list[tuple[int, str, int | None, bool]], settled: int) -> Snapshot:
+    """
+    The snapshot of rows ascending by id: (id, state, type, young).
+
+    A gap below a young row and above `settled` is a transaction whose row isn't visible yet.
+    """
+    gaps = 0
+    open_ids: list[int] = []
+    read_only: list[int] = []
+    aborted: list[int] = []
+    previous = 0
+    for txn_id, state, kind, young in rows:
+        if young:
+            gap = range(max(previous, settled) + 1, txn_id)
+            open_ids.extend(gap)
+            gaps += len(gap)
+        previous = txn_id
+        if state == "a":
+            aborted.append(txn_id)
+        elif state != "c":
+            (read_only if kind == READ_ONLY else open_ids).append(txn_id)
+    return Snapshot(previous, tuple(open_ids), tuple(read_only), tuple(aborted), gaps)
+
+
+def settle(connection: Connection, database: Database) -> None:
+    """
+    Wait until no transaction is being opened, and remember how far ids were handed out.
+
+    No process opens one until this database transaction ends (4.x). Does nothing on 3.1.
+
+    Raises:
+        DBAPIError: an opener didn't end within `OPENING_MS`.
+    """
+    if not database.schema.hive_4:
+        return
+    database.dialect.limit_waiting(connection, OPENING_MS)
+    database.dialect.own_openers_lock(connection, database.schema.txn_lock_table)
+    database.handed_out.settle(maximum(connection, database.schema.txns.c.txn_id), time.monotonic())
+
+
+def snapshots_for(database: Database) -> Snapshots:
+    """The class for the generation of Hive that the schema is of."""
+    return Hive4Snapshots(database) if database.schema.hive_4 else Hive3Snapshots(database)
+
+
+def _by_database(names: Iterable[str]) -> Iterable[tuple[str, list[str]]]:
+    grouped: dict[str, list[str]] = {}
+    for name in names:
+        database, _, table = name.partition(".")
+        grouped.setdefault(database, []).append(table)
+    return grouped.items()
+
+
+def _tables(
+    database: ColumnElement[str], table: ColumnElement[str], group: tuple[str, list[str]]
+) -> ColumnElement[bool]:
+    return and_(database == group[0], table.in_(group[1]))

@@ -1,0 +1,274 @@
+"""
+Converts rows of an older schema to the table's current one.
+
+Columns and struct fields are found by their exact names; a column that the file lacks is NULL; a type may become a
+wider one that holds every value. Every other change is refused: a reader would see changed values, and compaction would
+make that permanent.
+Source: Hive's OrcInputFormat.getDesiredRowTypeDescr; ORC's SchemaEvolution and ConvertTreeReaderFactory; docs/orc.md.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.acid.types import HiveType, Kind
+from compactor.errors import RefusedError
+from compactor.orc.arrow import arrow_type
+from compactor.orc.output import positional
+from compactor.orc.schema import same_layout
+from compactor.reasons import Reason
+
+_DIGITS: Final[Mapping[Kind, int]] = {Kind.BYTE: 3, Kind.SHORT: 5, Kind.INT: 10, Kind.LONG: 19}
+_WIDER: Final[Mapping[Kind, tuple[Kind, ...]]] = {
+    Kind.BYTE: (Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE),
+    Kind.SHORT: (Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE),
+    Kind.INT: (Kind.LONG, Kind.DOUBLE),
+    Kind.FLOAT: (Kind.DOUBLE,),
+}
+_TEXT: Final = (Kind.STRING, Kind.VARCHAR, Kind.CHAR)
+
+
+class Conversion(ABC):
+    """Converts values of one type to another: as Arrow arrays, or one by one in pyorc's form."""
+
+    @abstractmethod
+    def array(self, values: Any) -> Any:
+        """Convert a pyarrow array of the source's type to one of the target's type and the same length."""
+
+    @abstractmethod
+    def value(self, value: Any) -> Any:
+        """Convert one value; never called with None."""
+
+
+def conversion(source: HiveType, target: HiveType, where: str, first_column: int) -> Conversion | None:
+    """
+    The conversion of a file's rows to the table's; None when the file's rows need none.
+
+    Args:
+        source: the file's row struct.
+        target: the table's row struct.
+        where: the file, for messages.
+        first_column: column id of the target's row struct; determines the field names of new arrays.
+
+    Raises:
+        RefusedError: SCHEMA_MISMATCH; the file has a column that the table lacks, a type that doesn't fit the table's
+            without loss (decimals without precision never do), or no columns at all. UNSUPPORTED_FORMAT; the table has
+            a union column that the file lacks.
+    """
+    if source.kind is not Kind.STRUCT:
+        raise _refused(where, f"the file holds {source} instead of rows of columns, which Hive doesn't read as a table")
+    if any(node.kind is Kind.DECIMAL and not node.precision for node in source.walk()):
+        what = "the file's decimals have no precision (Hive 0.11 and 0.12 wrote them so, each value with a scale of its own); they can't be rewritten without loss"
+        raise _refused(where, what)
+    by_position = positional(source)
+    if same_layout(source, target, names=not by_position):
+        return None
+    return _struct(source, target, where, "", first_column, by_position=by_position)
+
+
+def widens_float(source: HiveType, target: HiveType) -> bool:
+    """
+    Whether a float column, at any depth, has become a double.
+
+    Hive 3.1 reads such a value by its decimal digits, 1.1 as 1.1; every other reader keeps the number,
+    1.100000023841858.
+    """
+    if (source.kind, target.kind) == (Kind.FLOAT, Kind.DOUBLE):
+        return True
+    if source.kind is Kind.STRUCT and not positional(source):
+        now = dict(zip(target.names, target.children, strict=False))
+        return any(
+            widens_float(child, now[name])
+            for name, child in zip(source.names, source.children, strict=True)
+            if name in now
+        )
+    return any(widens_float(before, after) for before, after in zip(source.children, target.children, strict=False))
+
+
+def _convert(source: HiveType, target: HiveType, where: str, path: str, column: int) -> Conversion:
+    if same_layout(source, target, names=True):
+        return _Same()
+    match (source.kind, target.kind):
+        case (Kind.STRUCT, Kind.STRUCT):
+            return _struct(source, target, where, path, column, by_position=False)
+        case (Kind.LIST, Kind.LIST):
+            return _List(
+                _convert(source.children[0], target.children[0], where, f"{path}[]", column + 1),
+                arrow_type(target, column),
+            )
+        case (Kind.MAP, Kind.MAP):
+            key = _convert(source.children[0], target.children[0], where, f"{path}.key", column + 1)
+            after_key = column + 1 + sum(1 for _ in target.children[0].walk())
+            return _Map(
+                key,
+                _convert(source.children[1], target.children[1], where, f"{path}.value", after_key),
+                arrow_type(target, column),
+            )
+        case (old, new) if old in _WIDER and new in _WIDER[old]:
+            return _Cast(arrow_type(target, column), float if new in (Kind.FLOAT, Kind.DOUBLE) else None)
+        case (old, Kind.DECIMAL) if old in _DIGITS and (target.precision or 0) - (target.scale or 0) >= _DIGITS[old]:
+            return _Cast(arrow_type(target, column), str)
+        case (Kind.DECIMAL, Kind.DECIMAL) if _decimal_fits(source, target):
+            return _Cast(arrow_type(target, column), None)
+        case (old, Kind.STRING) if old in _DIGITS:
+            return _Cast(arrow_type(target, column), str)
+        case (old, new) if old in _TEXT and new in _TEXT:
+            return _Text(source, target, f"{where}: column {path}")
+    raise _refused(
+        where, f"column {path} is {source} in the file and {target} in the table, which can't hold every value of it"
+    )
+
+
+def _struct(source: HiveType, target: HiveType, where: str, path: str, column: int, *, by_position: bool) -> "_Struct":
+    places = {str(number) if by_position else name: number for number, name in enumerate(source.names)}
+    fields: list[tuple[int, Conversion] | None] = []
+    types: list[Any] = []
+    child_column = column + 1
+    for number, (name, child) in enumerate(zip(target.names, target.children, strict=True)):
+        place = places.pop(str(number) if by_position else name, None)
+        inner = f"{path}.{name}" if path else name
+        if place is None and child.holds((Kind.UNION,)):
+            what = f"column {inner} is {child} and isn't in the file; NULL in a union can't be rewritten (Arrow would make it a value of the first alternative)"
+            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{where}: {what}")
+        fields.append(
+            None if place is None else (place, _convert(source.children[place], child, where, inner, child_column))
+        )
+        types.append(arrow_type(child, child_column))
+        child_column += sum(1 for _ in child.walk())
+    if places:
+        extra = ", ".join(source.names[place] for place in places.values())
+        raise _refused(
+            where,
+            f"the file's {f'struct {path}' if path else 'rows'} have {extra}, which the table hasn't (dropped, renamed, or in other letters than Hive looks for): "
+            "compaction would lose their values",
+        )
+    return _Struct(fields, types, arrow_type(target, column))
+
+
+def _decimal_fits(source: HiveType, target: HiveType) -> bool:
+    before, after = (source.precision or 0, source.scale or 0), (target.precision or 0, target.scale or 0)
+    return after[1] >= before[1] and after[0] - after[1] >= before[0] - before[1]
+
+
+def _refused(where: str, what: str) -> RefusedError:
+    return RefusedError(Reason.SCHEMA_MISMATCH, f"{where}: {what}")
+
+
+class _Same(Conversion):
+    def array(self, values: Any) -> Any:
+        return values
+
+    def value(self, value: Any) -> Any:
+        return value
+
+
+class _Cast(Conversion):
+    def __init__(self, target: Any, python: type | None) -> None:
+        self._target, self._python = target, python
+
+    def array(self, values: Any) -> Any:
+        return pc.cast(values, self._target)
+
+    def value(self, value: Any) -> Any:
+        return value if self._python is None else self._python(value)
+
+
+class _Text(Conversion):
+    """
+    Converts between string, varchar and char: trims the padding of a char source, pads to a char target. A value that
+    is too long for the target is refused when it is read.
+    """
+
+    def __init__(self, source: HiveType, target: HiveType, where: str) -> None:
+        self._trim = source.kind is Kind.CHAR
+        self._pad = target.length if target.kind is Kind.CHAR else None
+        longer = target.kind is Kind.STRING or (source.length is not None and source.length <= (target.length or 0))
+        self._limit = None if longer else target.length
+        self._where, self._target = where, target
+
+    def array(self, values: Any) -> Any:
+        if self._trim:
+            values = pc.utf8_rtrim(values, " ")
+        if self._limit is not None:
+            longest = pc.max(pc.utf8_length(values)).as_py()
+            self._check(longest or 0)
+        return values if self._pad is None else pc.utf8_rpad(values, self._pad, " ")
+
+    def value(self, value: Any) -> Any:
+        if self._trim:
+            value = value.rstrip(" ")
+        if self._limit is not None:
+            self._check(len(value))
+        return value if self._pad is None else value.ljust(self._pad)
+
+    def _check(self, length: int) -> None:
+        if self._limit is not None and length > self._limit:
+            raise RefusedError(
+                Reason.SCHEMA_MISMATCH,
+                f"{self._where} holds a value of {length} characters, the table's type is {self._target}",
+            )
+
+
+class _Struct(Conversion):
+    def __init__(self, fields: list[tuple[int, Conversion] | None], types: list[Any], whole: Any) -> None:
+        self._fields, self._types, self._whole = fields, types, whole
+
+    def array(self, values: Any) -> Any:
+        children = [
+            pa.nulls(len(values), kind) if field is None else field[1].array(values.field(field[0]))
+            for field, kind in zip(self._fields, self._types, strict=True)
+        ]
+        mask = values.is_null() if values.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(self._whole), mask=mask)
+
+    def value(self, value: Any) -> Any:
+        return tuple(
+            None if field is None or value[field[0]] is None else field[1].value(value[field[0]])
+            for field in self._fields
+        )
+
+
+class _List(Conversion):
+    def __init__(self, element: Conversion, whole: Any) -> None:
+        self._element, self._whole = element, whole
+
+    def array(self, values: Any) -> Any:
+        flat = values.flatten()
+        offsets = _offsets(values)
+        return pa.ListArray.from_arrays(
+            offsets, self._element.array(flat), type=self._whole, mask=values.is_null() if values.null_count else None
+        )
+
+    def value(self, value: Any) -> Any:
+        return [None if item is None else self._element.value(item) for item in value]
+
+
+class _Map(Conversion):
+    def __init__(self, key: Conversion, item: Conversion, whole: Any) -> None:
+        self._key, self._item, self._whole = key, item, whole
+
+    def array(self, values: Any) -> Any:
+        offsets = values.offsets.to_numpy()
+        part = slice(int(offsets[0]), int(offsets[-1]))
+        keys, items = (column.slice(part.start, part.stop - part.start) for column in (values.keys, values.items))
+        made = pa.array(offsets - offsets[0], pa.int32())
+        mask = values.is_null() if values.null_count else None
+        return pa.MapArray.from_arrays(
+            made, self._key.array(keys), self._item.array(items), type=self._whole, mask=mask
+        )
+
+    def value(self, value: Any) -> Any:
+        return {
+            None if key is None else self._key.value(key): None if item is None else self._item.value(item)
+            for key, item in value.items()
+        }
+
+
+def _offsets(values: Any) -> Any:
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array([0], pa.int32()).to_numpy().repeat(len(values) + 1)
+    offsets[1:] = lengths.cumsum()
+    return pa.array(offsets, pa.int32())

@@ -1,0 +1,273 @@
+"""
+One stripe of a file, as a small ORC file of its own that Arrow's and pyorc's readers can stream.
+
+The single-stripe file holds the chosen columns' data streams unchanged, without indexes, under a new footer. Field
+names are replaced by column ids (`c7` is column 7 of the source), so no name in a table can confuse a reader. The
+file's time zone is always UTC, also where the stripe's differs (`compactor.orc.zones`).
+Source: the ORC specification, "Stripes".
+"""
+
+import io
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import dataset
+
+from compactor.acid.types import Kind
+from compactor.errors import CorruptFileError
+from compactor.orc import codec
+from compactor.orc.handles import RandomReader
+from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
+from compactor.orc.zones import TIMESTAMPS, UTC
+from compactor.reasons import Reason
+
+BATCH_ROWS: Final = 1 << 16
+_DIRECT: Final = 0
+_DATA_STREAM: Final = 1
+_FIRST_INDEX_STREAM: Final = 6
+_LAST_INDEX_STREAM: Final = 8
+_WHOLE: Final = (Kind.MAP, Kind.UNION)
+"""Types that lose their meaning without one of the columns inside."""
+_IN_MEMORY: Final = 96 << 20
+_MOST_VALUES: Final = 1 << 31
+"""Most values that a column can have in one batch of Arrow's."""
+Piece = bytes | tuple[int, int]
+
+
+def column_name(column: int) -> str:
+    """Name of the struct field with this column id in the single-stripe file."""
+    return f"c{column}"
+
+
+def stripe_image(
+    reader: RandomReader,
+    tail: Tail,
+    index: int,
+    columns: Collection[int] | None = None,
+    *,
+    shift: int = 0,
+    without_seconds: bool = False,
+) -> io.BufferedIOBase | pa.Buffer:
+    """
+    Make a file of one stripe.
+
+    Args:
+        index: the stripe, from 0.
+        columns: ids of columns to keep, together with the columns that enclose them; None keeps all.
+        shift: added to column ids in names (6 gives the columns of a plain file the names they have in an ACID file).
+        without_seconds: set the seconds of every timestamp to zero (2015-01-01) and keep its nanoseconds, so that
+            decoding can't lose the nanoseconds among the seconds.
+
+    Returns:
+        A buffer, or for a stripe of more than 96 MiB a file object that reads from `reader` on demand.
+
+    Raises:
+        CorruptFileError: the stripe's footer or bytes can't be read.
+    """
+    stripe, footer = tail.stripes[index], read_stripe_footer(reader, tail, index)
+    kept, types = _kept_columns(tail, columns), tail.footer.types
+    place = {column: number for number, column in enumerate(kept)}
+    pieces: list[Piece] = [MAGIC]
+    streams: list[pb.Stream] = []
+    at = stripe.offset
+    for stream in footer.streams:
+        if stream.column in place and not _FIRST_INDEX_STREAM <= stream.kind <= _LAST_INDEX_STREAM:
+            piece: Piece = (at, stream.length)
+            if without_seconds and stream.kind == _DATA_STREAM and types[stream.column].kind in TIMESTAMPS:
+                piece = _zeros(tail, index, stream.column, footer.columns[stream.column].kind)
+            streams.append(
+                pb.Stream(
+                    kind=stream.kind,
+                    column=place[stream.column],
+                    length=len(piece) if isinstance(piece, bytes) else piece[1],
+                )
+            )
+            last = pieces[-1]
+            if isinstance(piece, tuple) and isinstance(last, tuple) and last[0] + last[1] == at:
+                pieces[-1] = (last[0], last[1] + stream.length)
+            else:
+                pieces.append(piece)
+        at += stream.length
+    data_length = sum(stream.length for stream in streams)
+    new_footer = pb.StripeFooter(
+        streams=streams, columns=[footer.columns[column] for column in kept], writer_timezone=UTC
+    )
+    packed_footer = codec.compress_section(new_footer.SerializeToString(), tail.compression, tail.block_size)
+    information = pb.StripeInformation(
+        offset=len(MAGIC),
+        index_length=0,
+        data_length=data_length,
+        footer_length=len(packed_footer),
+        number_of_rows=stripe.number_of_rows,
+    )
+    pieces += (packed_footer, _image_tail(tail, kept, place, information, shift))
+    if data_length > _IN_MEMORY:
+        return io.BufferedReader(_PiecedFile(reader, pieces), buffer_size=1 << 20)
+    return pa.py_buffer(b"".join(piece if isinstance(piece, bytes) else _read(reader, piece) for piece in pieces))
+
+
+def read_batches(
+    reader: RandomReader,
+    tail: Tail,
+    index: int,
+    columns: Collection[int] | None = None,
+    *,
+    rows: int = BATCH_ROWS,
+    shift: int = 0,
+    without_seconds: bool = False,
+) -> Iterator[Any]:
+    """
+    Decode one stripe with Arrow, a batch at a time.
+
+    Args:
+        columns, shift, without_seconds: as for `stripe_image`. Names in the batches are `column_name` of their ids plus
+            `shift`.
+        rows: most rows of a batch.
+
+    Yields:
+        pyarrow.RecordBatch, together as many rows as the stripe has.
+
+    Raises:
+        CorruptFileError: Arrow can't decode the stripe, or the stripe has more or fewer rows than the footer says.
+    """
+    image = stripe_image(reader, tail, index, columns, shift=shift, without_seconds=without_seconds)
+    source = pa.BufferReader(image) if isinstance(image, pa.Buffer) else pa.PythonFile(image, mode="r")
+    expected, seen = tail.stripes[index].number_of_rows, 0
+    try:
+        fragment = dataset.OrcFileFormat().make_fragment(source)
+        for batch in fragment.to_batches(batch_size=rows, batch_readahead=1, fragment_readahead=0, use_threads=False):
+            seen += batch.num_rows
+            if batch.num_rows:
+                yield batch
+    except (pa.ArrowException, OSError) as error:
+        raise _undecodable(tail, index, error) from error
+    if seen != expected:
+        raise CorruptFileError(
+            Reason.CORRUPT_FILE, f"{tail.name}: stripe {index + 1} holds {seen} rows instead of {expected}"
+        )
+
+
+def _kept_columns(tail: Tail, columns: Collection[int] | None) -> list[int]:
+    types = tail.footer.types
+    if columns is None:
+        return list(range(len(types)))
+    parent = {child: column for column, found in enumerate(types) for child in found.subtypes}
+    kept, whole = {0}, set[int]()
+    for wanted in columns:
+        column = wanted
+        while column not in kept:
+            kept.add(column)
+            column = parent[column]
+    for column in range(1, len(types)):  # parents first, so columns inside a column that is kept whole follow it
+        if parent[column] in kept and (types[parent[column]].kind in _WHOLE or parent[column] in whole):
+            kept.add(column)
+            whole.add(column)
+    return sorted(kept)
+
+
+def _zeros(tail: Tail, index: int, column: int, encoding: int) -> bytes:
+    """
+    A stream of at least as many zeros as the column has values, as runs of the first or the second run length encoding.
+    """
+    statistics = tail.stripe_stats(index)
+    count = min(_MOST_VALUES, statistics[column].number_of_values) if statistics is not None else _MOST_VALUES
+    run, length = (b"\x7f\0\0", 130) if encoding == _DIRECT else (b"\xc1\xff\0\0", 512)
+    runs = -(-count // length)
+    if tail.compression is codec.Compression.NONE:
+        return run * runs
+    together = max(1, tail.block_size // len(run))
+    chunk = codec.compress_section(run * min(runs, together), tail.compression, tail.block_size)
+    return chunk * -(-runs // together)
+
+
+def _image_tail(tail: Tail, kept: list[int], place: dict[int, int], stripe: pb.StripeInformation, shift: int) -> bytes:
+    types: list[pb.Type] = []
+    for column in kept:
+        copied = pb.Type()
+        copied.CopyFrom(tail.footer.types[column])
+        inside = [child for child in copied.subtypes if child in place]
+        del copied.subtypes[:]
+        copied.subtypes.extend([place[child] for child in inside])
+        if copied.field_names:
+            del copied.field_names[:]
+            copied.field_names.extend([column_name(child + shift) for child in inside])
+        types.append(copied)
+    footer = pb.Footer(
+        header_length=len(MAGIC),
+        content_length=stripe.offset + stripe.data_length + stripe.footer_length,
+        stripes=[stripe],
+        types=types,
+        number_of_rows=stripe.number_of_rows,
+        row_index_stride=0,
+        writer=tail.writer,
+    )
+    packed = codec.compress_section(footer.SerializeToString(), tail.compression, tail.block_size)
+    postscript = pb.PostScript()
+    postscript.CopyFrom(tail.postscript)
+    postscript.footer_length, postscript.metadata_length, postscript.magic = len(packed), 0, MAGIC.decode()
+    last = postscript.SerializeToString()
+    return packed + last + bytes([len(last)])
+
+
+def _read(reader: RandomReader, piece: tuple[int, int]) -> bytes:
+    data = reader.read_at(*piece)
+    if len(data) != piece[1]:
+        raise CorruptFileError(
+            Reason.CORRUPT_FILE, f"{reader.name} ended inside a stripe at byte {piece[0] + len(data)}"
+        )
+    return data
+
+
+def _undecodable(tail: Tail, index: int, error: Exception) -> CorruptFileError:
+    said = str(error).strip().splitlines()
+    stripe = tail.stripes[index]
+    return CorruptFileError(
+        Reason.CORRUPT_FILE,
+        f"{tail.name}: stripe {index + 1} at byte {stripe.offset} can't be decoded ({said[0] if said else type(error).__name__})",
+    )
+
+
+class _PiecedFile(io.RawIOBase):
+    """Bytes in memory and ranges of a reader, one after the other, as one file."""
+
+    def __init__(self, reader: RandomReader, pieces: Sequence[Piece]) -> None:
+        super().__init__()
+        self._reader = reader
+        self._pieces: list[tuple[int, int, Piece]] = []
+        end = 0
+        for piece in pieces:
+            length = len(piece) if isinstance(piece, bytes) else piece[1]
+            self._pieces.append((end, end + length, piece))
+            end += length
+        self._size = end
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        for start, end, piece in self._pieces:
+            if start <= self._at < end:
+                length = min(len(buffer), end - self._at)
+                inside = self._at - start
+                data = (
+                    piece[inside : inside + length]
+                    if isinstance(piece, bytes)
+                    else _read(self._reader, (piece[0] + inside, length))
+                )
+                buffer[: len(data)] = data
+                self._at += len(data)
+                return len(data)
+        return 0

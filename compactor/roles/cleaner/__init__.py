@@ -1,0 +1,4 @@
+"""
+The Cleaner: removes what compactions replaced, what aborted writes left, and what was dropped, once no reader can need
+it.
+"""

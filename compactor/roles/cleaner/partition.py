@@ -1,0 +1,425 @@
+"""
+Removes from one partition what the resolved state says is replaced or aborted, and nothing else.
+
+A sweep first finishes removals that a crash cut off, and works from a listing made after that. It moves directories out
+of sight, compares them with what it decided on, and only then deletes them. What no rule explains stays where it is.
+This is also the only place that proves that nothing is left of an aborted write (`purge.Proof`): from what was listed,
+never from a directory that wasn't there.
+
+A sweep also removes old evidence: the result that a verification which found a difference kept aside in a hidden
+directory of the partition. Readers pass over evidence, and nothing publishes from it. Its age is that of its newest
+file; a directory without files may just be coming into being and stays.
+Source: docs/operations.md.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX
+from compactor.acid.snapshot import AcidState, ListedDir, resolve
+from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
+from compactor.engine.aborted_rows import aborted_with_rows, may_hold_aborted
+from compactor.engine.change_management import change_management
+from compactor.engine.staging.directory import EVIDENCE_PREFIX
+from compactor.errors import RefusedError
+from compactor.log import get_logger
+from compactor.metastore.clean.purge import Proof
+from compactor.metastore.model import Entity, QueueState, TableFacts
+from compactor.metastore.txn.transactions import TxnState
+from compactor.reasons import Reason
+from compactor.roles import steps
+from compactor.roles.cleaner.trash import Removal, Trash, remove_hidden, settle, staged_for, visibility_txn
+from compactor.roles.cleaner.trash_in_place import TrashInPlace, trash_for
+from compactor.roles.replication import is_source
+from compactor.roles.services import Services
+from compactor.roles.unreachable import require_removed
+from compactor.storage.base import Storage
+from compactor.storage.location import join
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """
+    One directory of evidence.
+
+    Args:
+        newest_ms: modification time of its newest file; None without files.
+    """
+
+    name: str
+    files: int
+    bytes: int
+    newest_ms: int | None
+
+    def is_older(self, now_ms: int, age_ms: float) -> bool:
+        return self.newest_ms is not None and now_ms - self.newest_ms >= age_ms
+
+
+def evidence_in(storage: Storage, location: str, listing: Listing) -> tuple[Evidence, ...]:
+    """The evidence directories of one partition, sorted by name. Directories that vanish meanwhile are left out."""
+    names = sorted(name for name in listing.directories if name.startswith(EVIDENCE_PREFIX) and "/" not in name)
+    return tuple(found for name in names if (found := _look_into(storage, location, name)) is not None)
+
+
+def described(kept: Iterable[Evidence]) -> str:
+    """How much evidence there is, in words."""
+    kept = tuple(kept)
+    return f"{len(kept)} directories of evidence ({sum(one.bytes for one in kept)} bytes, {kept[0].name}{' …' if len(kept) > 1 else ''})"
+
+
+def _look_into(storage: Storage, location: str, name: str) -> Evidence | None:
+    try:
+        files = storage.list_tree(join(location, name)).files
+    except RefusedError as error:
+        if error.reason is Reason.LOCATION_MISSING:
+            return None
+        raise
+    return Evidence(
+        name, len(files), sum(file.length for file in files), max((file.mtime_ms for file in files), default=None)
+    )
+
+
+_log = get_logger(__name__)
+_NOTHING = Listing((), ())
+_DAY_MS = 24 * 3_600_000
+_OURS = (STAGING_PREFIX, TRASH_PREFIX, EVIDENCE_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The transactions and write ids under which directories are judged. Nothing newer is touched or forgotten."""
+
+    txns: ValidTxnList
+    write_ids: CleanerWriteIdList
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """
+    A directory that was there and holds nothing that should have gone. Only a sweep makes this value, or a listing that
+    shows nothing to sweep.
+
+    Args:
+        listed_ms: the database clock, before the directory was listed.
+        held: aborted write ids whose rows lie there among others.
+    """
+
+    location: str
+    judged: Judged
+    listed_ms: int
+    held: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """
+    The result of sweeping one partition.
+
+    Args:
+        removed: directories and files that are gone from their names.
+        state: as found after that.
+        left: names that should have gone and are still there.
+        evidence: of compactions whose verification refused, still kept.
+        there: whether each listing found the directory.
+        cleared: None when the directory wasn't there, or names are left.
+    """
+
+    removed: tuple[Removal, ...]
+    state: AcidState
+    left: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+    there: bool
+    cleared: Cleared | None
+
+
+class Sweep:
+    """
+    One visit to one partition; only for the holder of the Cleaner's mutex.
+
+    Args:
+        table: from the catalog. When the partition's directory is missing, the table's or the one above must be there.
+        tag: for the name of the trash directory: the entry's id, or `aborted`.
+        about: passed to the steps.
+        still_right: called before and after the move; raises when the table isn't the same any more, or another daemon
+            is the Cleaner.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        table: TableFacts,
+        location: str,
+        judged: Judged,
+        *,
+        tag: str | int,
+        about: object,
+        still_right: Callable[[], None],
+    ) -> None:
+        self._services = services
+        self._table = table
+        self._location = location
+        self._judged = judged
+        self._storage: Storage = services.storage(location)
+        self._tag = tag
+        self._about = about
+        self._still_right = still_right
+        self._recycled = is_source(
+            table.database_parameters
+        )  # files go to Hive's change management; no quarantine then, for a replica looks for them there
+        self._there = True
+
+    def run(self, wanted: Callable[[AcidState], tuple[ListedDir, ...]], *, originals: bool) -> Swept:
+        """
+        Remove the directories that `wanted` names, and with `originals` the original files that a base has replaced.
+
+        Raises:
+            RefusedError: a directory is not as it was decided on (everything was put back), the directory can't be
+                understood, or Hive's change management takes no files from it.
+            UnreachableError: the directory is missing, and so is the one above: its content isn't known.
+        """
+
+        def removals_in(listing: Listing, state: AcidState) -> tuple[Removal, ...]:
+            return removals_for(listing, wanted(state), state.obsolete_originals if originals else ())
+
+        listed_ms = self._services.now_ms()
+        listing = self._tidied()
+        state = self._resolve(listing)
+        if not removals_in(listing, state):
+            self._services.steps.enter(steps.CLEANER_LISTED, self._about)
+            return self._swept((), listing, state, (), listed_ms)
+        if self._recycled:
+            change_management().require(self._location)  # before anything is moved: a replica finds it where it is
+        trash = trash_for(self._storage, self._location, self._tag, recycled=self._recycled)
+        trash.open()
+        try:
+            # Checked with the trash in place: the next Cleaner finds the trash and takes it away, and then nothing that
+            # is decided from here on can be carried out.
+            self._still_right()
+            listing = self._list()
+            state = self._resolve(listing)
+            self._services.steps.enter(steps.CLEANER_LISTED, self._about)
+            removals = removals_in(listing, state)
+        except Exception:
+            trash.put_back()
+            raise
+        self._remove(trash, removals)
+        listing = self._list()
+        after = self._resolve(listing)
+        left = removals_for(listing, wanted(after), after.obsolete_originals if originals else ())
+        return self._swept(removals, listing, after, tuple(removal.name for removal in left), listed_ms)
+
+    def _swept(
+        self, removed: tuple[Removal, ...], listing: Listing, state: AcidState, left: tuple[str, ...], listed_ms: int
+    ) -> Swept:
+        cleared = None
+        if self._there and not left:
+            # Replaced rows count too: a reader that began before the replacement reads them still, and may ask only
+            # later which ids are aborted.
+            held = aborted_with_rows(
+                self._storage, self._location, state, self._judged.write_ids, insert_only=self._table.insert_only
+            )
+            cleared = Cleared(self._location, self._judged, listed_ms, held)
+        return Swept(removed, state, left, self._evidence(listing), self._there, cleared)
+
+    def _resolve(self, listing: Listing) -> AcidState:
+        return _resolved(self._services, listing, self._judged)
+
+    def _evidence(self, listing: Listing) -> tuple[Evidence, ...]:
+        """The evidence that is still kept. Evidence that is old enough is removed now, after all else went well."""
+        found = evidence_in(self._storage, self._location, listing)
+        if not found:
+            return ()
+        now_ms, age_ms = self._services.now_ms(), self._services.settings.cleaner.keep_evidence_days * _DAY_MS
+        old = {one.name for one in found if one.is_older(now_ms, age_ms)}
+        if old:
+            _log.info(
+                "removed evidence that was kept for long enough",
+                directories=remove_hidden(self._storage, self._location, sorted(old)),
+            )
+        return tuple(one for one in found if one.name not in old)
+
+    def _list(self) -> Listing:
+        try:
+            return self._storage.list_tree(self._location)
+        except RefusedError as error:
+            if error.reason is not Reason.LOCATION_MISSING:
+                raise
+            # A file system that isn't mounted looks like a warehouse without tables.
+            require_removed(self._storage, self._location, self._table.location)
+            self._there = False
+            return _NOTHING
+
+    def _tidied(self) -> Listing:
+        """
+        A listing, made after removals that were cut off were finished and staging directories of ended attempts
+        removed.
+        """
+        listing = self._list()
+        stale = self._stale_staging(listing) + self._stale_uploads()
+        if stale:
+            _log.info(
+                "removed staging directories of attempts that are over",
+                directories=remove_hidden(self._storage, self._location, stale),
+            )
+        if settle(self._storage, self._location, [name for name in listing.directories if "/" not in name]) or stale:
+            listing = self._list()
+        return listing
+
+    def _stale_staging(self, listing: Listing) -> list[str]:
+        """
+        Staging directories whose attempt can't commit any more.
+
+        They must go before the attempt's component is forgotten: a worker that was only asleep could publish under a
+        transaction that the metastore no longer knows as aborted.
+        """
+        stale = []
+        for name in sorted({*listing.directories, *self._storage.pending(self._location)}):
+            if (number := staged_for(name)) is None:
+                continue
+            entry = self._services.queue.entry(number)
+            alive = entry is not None and entry.state is QueueState.WORKING
+            if alive and entry is not None and entry.txn_id is not None and self._services.hive_4:
+                alive = self._services.transactions.state(entry.txn_id) is TxnState.OPEN
+            if not alive:
+                stale.append(name)
+        return stale
+
+    def _stale_uploads(self) -> list[str]:
+        """
+        Directories of aborted compactions with an upload under way, which a worker that was only asleep could complete.
+        """
+        aborted = []
+        for name in self._storage.pending(self._location):
+            txn_id = visibility_txn(name)
+            if txn_id and self._services.transactions.state(txn_id) is TxnState.ABORTED:
+                aborted.append(name)
+        return aborted
+
+    def _remove(self, trash: Trash | TrashInPlace, removals: tuple[Removal, ...]) -> None:
+        try:
+            trash.take(removals)
+            self._services.steps.enter(steps.CLEANER_TRASHED, self._about)
+            trash.check()
+            self._still_right()
+            self._services.steps.enter(steps.CLEANER_COMPARED, self._about)
+        except FileNotFoundError as error:
+            trash.put_back()
+            raise RefusedError(
+                Reason.INPUT_CHANGED,
+                f"{error.filename or error} vanished while it was being removed; everything else was put back",
+            ) from None
+        except Exception:
+            trash.put_back()
+            raise
+        if self._services.settings.cleaner.quarantine and not self._recycled:
+            trash.keep()
+            return
+        trash.decide()
+        trash.delete()
+        self._services.steps.enter(steps.CLEANER_DELETED, self._about)
+
+
+def clear_listed(services: Services, location: str, listing: Listing, judged: Judged, listed_ms: int) -> Cleared | None:
+    """
+    Clear a directory by a listing of its table, without a call to the store; None if the directory must be swept.
+
+    It must be swept when a staging, trash or evidence directory lies in it, when a name can't be understood, or when a
+    directory's name admits an aborted transaction or write id. Names alone don't find such a row, but they don't miss
+    one either. A base's `_metadata_acid` isn't read: it matters only for an aborted write id.
+
+    Args:
+        listing: of the directory, which was there; its files aren't needed.
+        listed_ms: the database clock, before the listing.
+    """
+    if any(name.startswith(_OURS) for name in listing.directories):
+        return None
+    try:
+        state = _resolved(services, listing, judged)
+    except RefusedError:
+        return None
+    if state.aborted or may_hold_aborted(state, judged.write_ids):
+        return None
+    return Cleared(location, judged, listed_ms, frozenset())
+
+
+def prove(table: TableFacts, partition: str | None, cleared: Collection[Cleared]) -> Proof:
+    """
+    The proof that nothing is left of aborted writes, from directories that were cleared under the same lists.
+
+    Args:
+        partition: the partition whose one directory was cleared; None: these are all directories of the table.
+
+    Raises:
+        ValueError: no directory was cleared, or some under different lists: that proves nothing.
+    """
+    (judged,) = {id(one.judged): one.judged for one in cleared}.values()
+    held = frozenset[int]().union(*(one.held for one in cleared))
+    return Proof(
+        table=table.entity,
+        tbl_id=table.tbl_id,
+        partition=partition,
+        directories=frozenset(one.location for one in cleared),
+        listed_ms=min(one.listed_ms for one in cleared),
+        txns=judged.txns,
+        gone=frozenset(judged.write_ids.aborted) - held,
+    )
+
+
+def remove_uncommitted(
+    services: Services, table: TableFacts, entity: Entity, location: str, txn_id: int
+) -> Proof | None:
+    """
+    Remove what a compaction of a partition published under `_v<txn>`; only when the metastore says that the transaction
+    was aborted.
+
+    Its staging directories must be gone. Returns the proof that nothing of it is left; None when the directory isn't
+    there, which proves nothing, or the transaction isn't known as aborted.
+
+    Raises:
+        RefusedError: a directory of the transaction is there, and the transaction isn't known as aborted.
+    """
+    storage, listed_ms = services.storage(location), services.now_ms()
+    names = [name for name in storage.directories(location) if visibility_txn(name) == txn_id]
+    state = services.transactions.state(txn_id)
+    if state is not TxnState.ABORTED:
+        if names:
+            raise RefusedError(
+                Reason.OWNERSHIP_LOST,
+                f"{names[0]} was written by transaction {txn_id}, which is {state.value}, not aborted: left alone",
+            )
+        return None
+    if names:
+        remove_hidden(storage, location, names)
+    if not storage.exists(location):
+        return None
+    txns = ValidTxnList(txn_id, (), (txn_id,))
+    return Proof(
+        entity.whole_table(), table.tbl_id, entity.partition, frozenset({location}), listed_ms, txns, gone=frozenset()
+    )
+
+
+def _resolved(services: Services, listing: Listing, judged: Judged) -> AcidState:
+    return resolve(listing, judged.write_ids, judged.txns if services.hive_4 else None, services.layout)
+
+
+def removals_for(
+    listing: Listing, directories: tuple[ListedDir, ...], originals: tuple[FileEntry, ...]
+) -> tuple[Removal, ...]:
+    """
+    What to move: whole ACID directories, original files at the top level, and directories that hold nothing but
+    original files.
+
+    A directory with anything else in it stays, and the log says so.
+    """
+    removals = [Removal(directory.name, directory.files) for directory in directories]
+    groups: dict[str, set[FileEntry]] = {}
+    for entry in originals:
+        groups.setdefault(entry.path.split("/", 1)[0], set()).add(entry)
+    for name, files in sorted(groups.items()):
+        there = {entry for entry in listing.files if entry.path == name or entry.path.startswith(f"{name}/")}
+        if there == files:
+            removals.append(Removal(name, tuple(sorted(files))))
+        else:
+            _log.warning("holds more than replaced original files: left alone", directory=name)
+    return tuple(removals)

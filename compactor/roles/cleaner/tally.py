@@ -1,0 +1,145 @@
+"""The results of one cycle of the Cleaner: what it removed, what it waits for, and the sentence that says so."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from compactor.errors import RefusedError, RetryableError, UnreachableError
+from compactor.metastore.model import Entity, QueueEntry
+from compactor.metrics import Metrics
+from compactor.reasons import Reason
+from compactor.roles.cleaner.partition import Evidence, described
+from compactor.roles.cleaner.trash import Removal
+
+
+@dataclass(slots=True)
+class CleanerTally:
+    """
+    The results of one cycle, filled by several threads.
+
+    Args:
+        cleaned: entries marked cleaned.
+        ended: entries that ended without cleaning: refused or failed.
+        later: entries, and tables with aborted writes, that the cycle didn't reach.
+        away: how many of them weren't tried because their store was found unreachable, by store.
+        forgotten: rows about aborted writes whose directories are gone.
+        outcomes: how many attempts ended with each outcome.
+        evidence: what refused verifications left in the partitions that were looked at.
+        waiting: a sentence for each entry that is held back.
+    """
+
+    cleaned: int = 0
+    ended: int = 0
+    forgotten: int = 0
+    later: int = 0
+    directories: int = 0
+    bytes: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    away: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[Reason] = field(default_factory=Counter)
+    evidence: list[Evidence] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, removals: Iterable[Removal], evidence: Iterable[Evidence] = ()) -> None:
+        with self._lock:
+            self.evidence.extend(evidence)
+            for removal in removals:
+                self.directories += 1
+                self.bytes += removal.bytes
+                self.kinds[_kind(removal.name)] += 1
+
+    def put_off(self) -> None:
+        """Count one entry, or the aborted writes of one table, as left for the next cycle."""
+        with self._lock:
+            self.later += 1
+
+    def pass_over(self, store: str | None) -> None:
+        """
+        Count one entry, or the aborted writes of one table, as not tried, since another call has just found its store
+        unreachable.
+        """
+        with self._lock:
+            self.away[store or "its store"] += 1
+
+    def wait(self, entry: QueueEntry, sentence: str, reason: Reason) -> None:
+        with self._lock:
+            self.waiting.append(f"{entry.entity} (compaction {entry.id}): {sentence}")
+            self.reasons[reason] += 1
+
+    def hold(self, entity: Entity, sentence: str, reason: Reason) -> None:
+        """Note aborted writes that are left alone for now."""
+        with self._lock:
+            self.waiting.append(f"{entity} (aborted writes): {sentence}")
+            self.reasons[reason] += 1
+
+    def clean(self) -> None:
+        """Count one entry as marked cleaned."""
+        self.outcome("cleaned")
+        with self._lock:
+            self.cleaned += 1
+
+    def end(self, outcome: str) -> None:
+        """Count one entry as ended without cleaning."""
+        self.outcome(outcome)
+        with self._lock:
+            self.ended += 1
+
+    def outcome(self, name: str) -> None:
+        """Count how one attempt ended, by `compactor.metrics.CLEANING_OUTCOMES`."""
+        with self._lock:
+            self.outcomes[name] += 1
+
+    def error(self, entity: Entity, error: Exception) -> None:
+        self.outcome(_outcome_of(error))
+        with self._lock:
+            self.errors.append(f"{entity}: {' '.join(str(error).split()) or type(error).__name__}")
+
+    def count(self, metrics: Metrics) -> None:
+        """Add to the daemon's counters, and show what holds entries up."""
+        metrics.show(metrics.cleaner_blocked, {(reason.value,): count for reason, count in self.reasons.items()})
+        for outcome, count in self.outcomes.items():
+            metrics.cleanings.labels(outcome).inc(count)
+        metrics.cleaned_bytes.inc(self.bytes)
+        for kind, count in self.kinds.items():
+            metrics.cleaned_directories.labels(kind).inc(count)
+
+    def sentence(self) -> str:
+        """One line; names the first that waits and the first that failed."""
+        parts = []
+        if self.cleaned or self.directories:
+            parts.append(f"cleaned {self.cleaned} entries, {self.directories} directories, {self.bytes} bytes")
+        if self.forgotten:
+            parts.append(f"forgot {self.forgotten} aborted writes")
+        if self.ended:
+            parts.append(f"ended {self.ended} without cleaning")
+        if self.later:
+            parts.append(f"{self.later} left for the next cycle")
+        parts += [f"{count} not tried: {store} is away" for store, count in sorted(self.away.items())]
+        if self.waiting:
+            parts.append(f"{len(self.waiting)} wait: {self.waiting[0]}")
+        if self.evidence:
+            parts.append(f"{described(self.evidence)} kept")
+        if self.errors:
+            parts.append(f"{len(self.errors)} failed: {self.errors[0]}")
+        return "; ".join(parts) or "nothing to clean"
+
+
+def _outcome_of(error: Exception) -> str:
+    match error:
+        case RefusedError(reason=Reason.NO_CLEANUP):
+            return "refused"
+        case UnreachableError() | RetryableError():
+            return "unreachable"
+        case _:
+            return "failed"
+
+
+def _kind(name: str) -> str:
+    for prefix in ("delete_delta", "delta", "base"):
+        if name.startswith(f"{prefix}_"):
+            return prefix.replace("_", "-")
+    return "original"

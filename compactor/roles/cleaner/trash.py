@@ -1,0 +1,299 @@
+"""
+Removes directories of a partition in two steps: first out of every reader's sight, then for good.
+
+What is removed moves into a hidden directory inside the partition. The name of this directory tells how far the removal
+got, so that the Cleaner after a crash knows what to do:
+
+    .trash-compactor-<tag>-<token>           moved, not yet compared: is put back
+    .trash-compactor-<tag>-<token>-back      is being put back: nothing more can be moved into it
+    .trash-compactor-<tag>-<token>-delete    compared and decided: is deleted
+    .trash-compactor-<tag>-<token>-recycle   decided, for a source of replication (see below)
+    .trash-compactor-<tag>-<token>-kept      quarantine: stays until an operator removes it
+
+The files of a source of replication go to Hive's change management, then the directory is deleted. Knows names and
+files; the Cleaner decides what may be removed, and why.
+"""
+
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, MalformedNameError, is_hidden, parse_dir
+from compactor.engine.change_management import change_management
+from compactor.errors import OwnershipLostError, RefusedError
+from compactor.log import get_logger
+from compactor.reasons import Reason
+from compactor.storage.base import Storage
+from compactor.storage.location import join
+
+_log = get_logger(__name__)
+DECIDED = "-delete"
+RECYCLED = "-recycle"
+BACK = "-back"
+KEPT = "-kept"
+_NAME: Final = re.compile(
+    rf"{re.escape(TRASH_PREFIX)}(?:(?P<tag>[0-9]+|aborted|gone)-[0-9a-f]{{8}}|(?:base|delta|delete_delta)_[0-9_v]+)"
+    rf"(?P<word>{BACK}|{DECIDED}|{RECYCLED}|{KEPT})?"
+)
+"""Exactly what is given here and by the staging directory. What is called otherwise was renamed by hand or is another's: its rows may have been rolled back and forgotten."""
+_STAGING: Final = re.compile(rf"{re.escape(STAGING_PREFIX)}(?P<entry>[0-9]+)-[0-9a-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """
+    A directory with all its files, or one file, at the top level of a partition, that is to go.
+
+    Args:
+        name: first part of the path.
+        files: what is below it (paths relative to the partition), or the file itself.
+        whole_partition: it is a table's or partition's own directory; the hidden directories in it weren't looked into
+            and aren't compared.
+    """
+
+    name: str
+    files: tuple[FileEntry, ...]
+    whole_partition: bool = False
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.length for file in self.files)
+
+
+class Trash:
+    """
+    The trash directory of one removal in one partition.
+
+    Args:
+        storage, location: the partition.
+        tag: what the removal is for: the queue entry's id, or `aborted`.
+        recycled: its files are handed to Hive's change management before they are deleted.
+    """
+
+    def __init__(self, storage: Storage, location: str, tag: str | int, *, recycled: bool = False) -> None:
+        self._storage = storage
+        self._decided = RECYCLED if recycled else DECIDED
+        self._location = location
+        self.name = f"{TRASH_PREFIX}{tag}-{uuid.uuid4().hex[:8]}"
+        self._moved: list[Removal] = []
+
+    def open(self) -> None:
+        """
+        Make the directory, before anything is decided on: the next Cleaner takes it away, and with it the place that a
+        late move would need.
+        """
+        self._storage.mkdir(self._path())
+
+    def take(self, removals: Sequence[Removal]) -> None:
+        """
+        Move everything out of sight.
+
+        Raises:
+            FileNotFoundError: a file or directory has vanished meanwhile, or the trash itself has, taken away by the
+                next Cleaner.
+            CompactorError: a move failed; what was moved before is still in the trash (`put_back`).
+        """
+        for removal in removals:
+            self._moved.append(removal)
+            self._storage.rename_noreplace(join(self._location, removal.name), self._path(removal.name))
+
+    def check(self) -> None:
+        """
+        Compare what was moved with what was decided on.
+
+        Raises:
+            RefusedError: INPUT_CHANGED, naming the first difference.
+        """
+        listing = self._storage.list_tree(self._path())
+        unseen = {removal.name for removal in self._moved if removal.whole_partition}
+        found = {
+            file
+            for file in listing.files
+            if not (file.path.split("/", 1)[0] in unseen and _in_hidden_directory(file.path))
+        }
+        wanted = {file for removal in self._moved for file in removal.files}
+        names = {removal.name for removal in self._moved}
+        strangers = {path.split("/", 1)[0] for path in (*listing.directories, *(file.path for file in found))} - names
+        if difference := sorted(found ^ wanted):
+            word = "appeared or changed" if difference[0] in found else "is missing or changed"
+            raise RefusedError(
+                Reason.INPUT_CHANGED, f"{difference[0].path} {word} while it was being removed; everything was put back"
+            )
+        if strangers:
+            raise RefusedError(
+                Reason.INPUT_CHANGED,
+                f"{min(strangers)} is in {self.name}, and nobody put it there; everything was put back",
+            )
+
+    def put_back(self) -> None:
+        """Undo `take`, as far as names are still free."""
+        put_back(self._storage, self._location, self.name)
+
+    def keep(self) -> None:
+        """
+        Leave the trash where it is, marked as quarantine. Raises OwnershipLostError: another Cleaner has settled it.
+        """
+        self._become(KEPT)
+
+    def decide(self) -> None:
+        """
+        Decide to delete: from here on the trash is deleted, even after a crash. Raises OwnershipLostError: another
+        Cleaner has settled it.
+        """
+        self._become(self._decided)
+
+    def _become(self, word: str) -> None:
+        try:
+            self._storage.rename_noreplace(self._path(), join(self._location, self.name + word))
+        except FileNotFoundError:
+            raise OwnershipLostError(f"{self.name} was settled by somebody else") from None
+
+    def delete(self) -> None:
+        """Delete what was decided on."""
+        _finish(self._storage, self._location, self.name + self._decided)
+
+    def _path(self, *parts: str) -> str:
+        return join(self._location, self.name, *parts)
+
+
+def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int = "") -> int:
+    """
+    Finish removals that were cut off: decided ones are deleted, others put back. Only for the holder of the Cleaner's
+    mutex.
+
+    Args:
+        names: of what lies directly in the location.
+        tag: only removals with this tag; empty: all.
+
+    Returns how many there were; if any, the listing that the names are from is out of date.
+    """
+    count = 0
+    for name in sorted(names):
+        if not name.startswith(TRASH_PREFIX):
+            continue
+        ours = _NAME.fullmatch(name)
+        if ours is None:
+            _log.warning("isn't a name that the Cleaner gives: left alone, and so is what is in it", directory=name)
+            continue
+        if ours["word"] == KEPT or (tag and ours["tag"] != str(tag)):
+            continue
+        count += 1
+        if ours["word"] in {DECIDED, RECYCLED}:
+            _finish(storage, location, name)
+        else:
+            put_back(storage, location, name)
+        _log.info("settled a removal that was cut off", directory=name)
+    return count
+
+
+def _finish(storage: Storage, location: str, name: str) -> None:
+    """Delete a decided directory; may be cut off and begun again."""
+    if name.endswith(RECYCLED):
+        moved = change_management().recycle(join(location, name), location)
+        _log.info("handed files to Hive's change management", directory=location, files=moved)
+    storage.delete_tree(join(location, name))
+
+
+def put_back(storage: Storage, location: str, name: str) -> None:
+    """
+    Move the content of an undecided trash directory back. What can't be moved (its name is taken) stays in it, and the
+    log says so.
+
+    The directory gets another name first: a process that was stopped while it moved things into it can neither go on
+    nor decide on it.
+    """
+    if storage.uploads is not None:
+        _take_sign_away(storage, join(location, name))
+        return
+    if not name.endswith(BACK):
+        try:
+            storage.rename_noreplace(join(location, name), join(location, name + BACK))
+        except FileNotFoundError:
+            return
+        name += BACK
+    held = join(location, name)
+    try:
+        listing = storage.list_tree(held)
+    except RefusedError as error:
+        if error.reason is Reason.LOCATION_MISSING:
+            return
+        raise
+    inside = {*_top_directories(listing), *(file.path for file in listing.files if "/" not in file.path)}
+    stuck = []
+    for child in sorted(inside):
+        try:
+            storage.rename_noreplace(join(held, child), join(location, child))
+        except FileExistsError:
+            stuck.append(child)
+        except FileNotFoundError:
+            continue
+    rest = storage.list_tree(held)
+    if stuck or rest.files:
+        _log.error("can't be put back: the name is taken; look at it by hand", directory=name, stuck=stuck)
+        return
+    storage.delete_tree(held)
+
+
+def _take_sign_away(storage: Storage, sign: str) -> None:
+    """
+    Remove the sign of a removal on a store where nothing is moved (`trash_in_place`). A sign is empty; a directory with
+    files in it is left for an operator.
+    """
+    try:
+        inside = storage.list_tree(sign).files
+    except RefusedError as error:
+        if error.reason is Reason.LOCATION_MISSING:
+            return
+        raise
+    if inside:
+        _log.error("holds files, but nothing is moved on such a store; look at it by hand", directory=sign)
+        return
+    storage.delete_tree(sign)
+
+
+def remove_hidden(storage: Storage, location: str, names: Iterable[str]) -> list[str]:
+    """
+    Remove directories that hold nothing of the table's (staging, results of aborted compactions), so that nothing can
+    be published out of them or into them.
+    """
+    removed = []
+    for name in names:
+        target = join(location, f"{TRASH_PREFIX}gone-{uuid.uuid4().hex[:8]}{DECIDED}")
+        if storage.withdraw(join(location, name), target):
+            removed.append(name)
+    return removed
+
+
+def staging_directories(names: Iterable[str], entry_id: int) -> list[str]:
+    """The staging directories of a queue entry, of any attempt, among the names in a partition's directory."""
+    return [name for name in names if staged_for(name) == entry_id]
+
+
+def staged_for(name: str) -> int | None:
+    """The queue entry whose staging directory has this name; None of any other name."""
+    ours = _STAGING.fullmatch(name)
+    return int(ours["entry"]) if ours else None
+
+
+def visibility_txn(name: str) -> int:
+    """The transaction in a directory's name; 0 without one."""
+    try:
+        parsed = parse_dir(name)
+    except MalformedNameError:
+        return 0
+    return parsed.visibility_txn if parsed else 0
+
+
+def _top_directories(listing: Listing) -> list[str]:
+    return sorted(directory for directory in listing.directories if "/" not in directory)
+
+
+def _in_hidden_directory(path: str) -> bool:
+    """
+    Whether the second part of the path is a hidden directory: a listing of the first part wouldn't have looked into it.
+    """
+    parts = path.split("/")
+    return len(parts) > 2 and is_hidden(parts[1])

@@ -1,0 +1,152 @@
+"""
+Runs Hive's housekeeping (time-outs, purges) when no metastore service does, and gives back what dead workers claimed.
+
+Each daemon gives back the claims of dead workers of its own machine, as many as a minute allows: the duties must get
+their turn. Only the leader queues the follow-ups of parts, whichever worker did the part. The leader runs Hive's duties
+when the settings say so, or when it finds that no metastore service does: then for a day, after which it finds out
+again.
+Source: docs/operations.md; Hive's AcidHouseKeeperService, AcidTxnCleanerService, CompactionHouseKeeperService.
+"""
+
+import time
+
+from compactor.coordination import Role
+from compactor.errors import CompactorError
+from compactor.log import get_logger
+from compactor.metastore.compaction_queue.retention import Retention
+from compactor.metastore.housekeeping import Duty
+from compactor.roles.cycle import NoTurn, Progress
+from compactor.roles.housekeeper.recovery import Recovery
+from compactor.roles.services import Services
+from compactor.roles.worker.follow_ups import FollowUps
+from compactor.settings import History
+
+_log = get_logger(__name__)
+_LOOK_SECONDS = 600.0
+_OURS_SECONDS = 24 * 3600.0
+_DAY_MS = 24 * 3_600_000
+
+
+class Housekeeper:
+    """
+    Runs one cycle at a time. The first cycle follows the start of the daemon at once: it clears up after a predecessor
+    that was killed.
+
+    Args:
+        progress: told of each claim that was looked at, and of each duty.
+    """
+
+    def __init__(self, services: Services, progress: Progress | None = None) -> None:
+        self._services = services
+        self._progress = progress or Progress()
+        self._recovery = Recovery(services, self._progress)
+        self._continuing = FollowUps(services.queue)
+        self._ours_until: dict[Duty, float] = {}
+        self._looked = -_LOOK_SECONDS
+        self._told: dict[Duty, str] = {}
+        self._unlooked = ""
+        for duty in Duty:
+            services.metrics.housekeeping_rows.labels(duty.value)  # there from the start, as all series of known labels
+            services.metrics.housekeeping_failures.labels(duty.value)
+
+    def run_once(self) -> str:
+        """
+        Run one cycle.
+
+        Raises:
+            CompactorError: the metastore can't be asked.
+        """
+        freed = self._recovery.give_back_claims_of_the_dead()
+        parts: list[str] = []
+        if self._leads():
+            freed += self._recovery.give_back_claims_of_the_lost()
+            parts = self._go_on()
+        if parts:
+            self._services.emptiness.over()
+        done: list[str] = [f"gave back {len(freed)} claims of dead workers"] if freed else []
+        done += [f"queued what follows {len(parts)} parts"] if parts else []
+        failed: list[str] = []
+        for duty in self._duties() if self._leads() else ():
+            if self._services.stopping.is_set() or not self._leads():
+                break
+            self._progress.made()
+            try:
+                count = self._do(duty)
+            except CompactorError as error:
+                failed.append(f"{duty.value} failed: {error}")
+                self._services.metrics.housekeeping_failures.labels(duty.value).inc()
+                (_log.debug if self._told.get(duty) == str(error) else _log.warning)(
+                    "duty failed", duty=duty.value, error=str(error)
+                )
+                self._told[duty] = str(error)
+                continue
+            self._told.pop(duty, None)
+            self._services.metrics.housekeeping_rows.labels(duty.value).inc(count)
+            if count:
+                done.append(f"{duty.value} {count}")
+        if not self._leads():
+            return NoTurn("; ".join(done) or "stands by: another daemon keeps house")
+        return "; ".join(done + failed) or "nothing to keep"
+
+    def _go_on(self) -> list[str]:
+        """
+        Queue the follow-ups of parts whose workers are gone. A failing search for them keeps no duty from being done.
+        """
+        try:
+            self._continuing.find()
+            self._unlooked = ""
+        except CompactorError as error:
+            (_log.debug if self._unlooked == str(error) else _log.warning)(
+                "what follows parts can't be looked for", error=str(error)
+            )
+            self._unlooked = str(error)
+        return self._continuing.go_on()
+
+    def _leads(self) -> bool:
+        """
+        Whether this daemon leads. Claims of this machine's dead workers are given back in any case; the rest only by
+        the leader.
+        """
+        return self._services.coordinator.lead(Role.HOUSEKEEPER) is not None
+
+    def _do(self, duty: Duty) -> int:
+        settings = self._services.settings
+        return self._services.housekeeping.run(
+            duty,
+            timeout_ms=round(settings.txn.timeout_seconds * 1000),
+            retention=retention_from(settings.housekeeper.history),
+        )
+
+    def _duties(self) -> list[Duty]:
+        match self._services.settings.housekeeper.enabled:
+            case "never":
+                return []
+            case "always":
+                return list(Duty)
+            case _:
+                self._find_out()
+                now = time.monotonic()
+                return [duty for duty in Duty if self._ours_until.get(duty, 0.0) > now]
+
+    def _find_out(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        for duty, finding in self._services.housekeeping.who_does_it().items():
+            if not finding.ours:
+                continue
+            if self._ours_until.get(duty, 0.0) <= now:
+                _log.info("duty is ours", duty=duty.value, why=finding.sentence)
+            self._ours_until[duty] = now + _OURS_SECONDS
+
+
+def retention_from(history: History) -> Retention:
+    """How much history stays, as the settings say."""
+    return Retention(
+        succeeded=history.succeeded,
+        failed=history.failed,
+        did_not_initiate=history.did_not_initiate,
+        refused=history.refused,
+        timeout_ms=round(history.timeout_days * _DAY_MS),
+    )

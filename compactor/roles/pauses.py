@@ -1,0 +1,116 @@
+"""
+Applies pauses, drains and budgets in the roles: sets metrics, cancels compactions, wakes workers that may go on.
+
+Decides nothing; `compactor.control` does.
+Source: docs/control.md.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from compactor.acid.compaction import SUPPORTED
+from compactor.control import Denial, Judge, Subject
+from compactor.control.spending import used
+from compactor.errors import CompactorError
+from compactor.metastore.model import QueueEntry, QueueState, TableFacts
+from compactor.reasons import Reason
+from compactor.roles.services import Services
+from compactor.roles.worker.cancellation import DrainedError
+
+POOL_KEY = "hive.compactor.worker.pool"
+
+
+class HeldError(DrainedError):
+    """A claimed entry may not begin, or not go on: it goes back into the queue."""
+
+    def __init__(self, denial: Denial) -> None:
+        super().__init__(f"{denial.reason.value}: {denial.sentence}")
+
+
+class Busy(Protocol):
+    """A worker, as far as a pause can stop it."""
+
+    def hold(self, judge: Judge) -> None: ...
+
+
+def subject_of(entry: QueueEntry) -> Subject:
+    """What the control is asked about an entry."""
+    return Subject(entry.entity.database, entry.entity.table, entry.pool)
+
+
+def left_to_hive(entry: QueueEntry) -> Denial | None:
+    """Why an initiated entry is left to Hive's own workers: this daemon doesn't do its kind; None if it does."""
+    if entry.state is not QueueState.INITIATED or entry.kind in SUPPORTED:
+        return None
+    return Denial(
+        Reason.UNSUPPORTED_KIND, f"a {entry.kind.value} isn't done by this daemon: it is left to Hive's own workers"
+    )
+
+
+def pool_of(table: TableFacts) -> str | None:
+    """The pool a table's compactions go to: the table's property, else its database's."""
+    return table.parameters.get(POOL_KEY) or table.database_parameters.get(POOL_KEY) or None
+
+
+def require_still(services: Services, entry: QueueEntry) -> None:
+    """
+    Check for the last time, between the claim and the work, that the entry wasn't paused meanwhile.
+
+    Raises:
+        HeldError: the entry may not begin.
+    """
+    if (denial := services.control.last_look(subject_of(entry))) is not None:
+        raise HeldError(denial)
+
+
+class Pauses:
+    """
+    A thread of the daemon that applies the control state: when it is told of a change, and now and then.
+
+    Args:
+        workers: all of this process.
+        changed: called when the pauses or the drain changed, or whether they are known.
+    """
+
+    def __init__(self, services: Services, workers: Iterable[Busy], changed: Callable[[], None]) -> None:
+        self._services = services
+        self._workers = tuple(workers)
+        self._changed = changed
+        self._before: object = None
+
+    def run_once(self) -> str:
+        """Apply the control state. Never fails: when it can't be read, the sentence says so, and nothing begins."""
+        try:
+            judge = self._services.control.judge(fresh=True)
+        except CompactorError as error:
+            self._services.metrics.control_known.set(0)
+            return f"what is paused can't be told: {error}"
+        self._show(judge)
+        for worker in self._workers:
+            worker.hold(judge)
+        now = (judge.pauses, judge.drained(), judge.uncertain() is None)
+        if now != self._before:
+            self._before = now
+            self._changed()
+        return self._sentence(judge)
+
+    def _show(self, judge: Judge) -> None:
+        metrics = self._services.metrics
+        metrics.show(metrics.paused, {(str(pause.scope),): 1 for pause in judge.pauses})
+        metrics.show(
+            metrics.paused_since,
+            {(str(pause.scope),): pause.since_ms / 1000 for pause in judge.pauses if pause.until_ms is None},
+        )
+        metrics.drained.set(judge.drained() is not None)
+        metrics.drained_since.set(0 if judge.drain is None else judge.drain.since_ms / 1000)
+        metrics.control_known.set(judge.uncertain() is None)
+        metrics.show(
+            metrics.budget_used_bytes, {(budget.name,): used(record, judge.now_ms) for budget, record in judge.spent()}
+        )
+
+    @staticmethod
+    def _sentence(judge: Judge) -> str:
+        if (unknown := judge.uncertain()) is not None:
+            return f"nothing is claimed: {unknown.sentence}"
+        said = [denial.sentence for denial in (judge.drained(), *map(judge.told, judge.pauses)) if denial is not None]
+        return "; ".join(said) or "nothing is paused"

@@ -1,0 +1,407 @@
+"""
+One attempt at one queue entry, from the opened transaction to the commit, and its rollback.
+
+The order is Hive's: transaction, lock, heartbeat, valid lists, listing, plan, state stored (with the component that
+marks what follows as this attempt's), work, check, rename, commit. An attempt may be cut off at any point. Its rollback
+is a fence: first the staging directory goes, so that a rename that is still to come finds no source; then the
+transaction is aborted; then what was published under its number is removed, and only when the metastore says that the
+transaction was aborted. An attempt that ended before it made a staging directory has nothing in the store, and its
+rollback doesn't need the store.
+Source: docs/compaction.md; Hive's Worker, AcidCompactionService.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from compactor.acid.snapshot import AcidState
+from compactor.acid.write_ids import CompactorWriteIdList
+from compactor.control.control import Charge
+from compactor.engine.compaction import Compaction, Published
+from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError
+from compactor.log import get_logger
+from compactor.metastore.compaction_queue.commits import committed
+from compactor.metastore.compaction_queue.follow_ups import FollowUp
+from compactor.metastore.model import QueueEntry, QueueState
+from compactor.metastore.txn.transactions import TxnState
+from compactor.planning.document import CompactionPlan
+from compactor.planning.included import enough, why_not_enough
+from compactor.reasons import Reason
+from compactor.roles import steps
+from compactor.roles.cleaner.partition import remove_uncommitted
+from compactor.roles.fence import remove_staging
+from compactor.roles.pauses import subject_of
+from compactor.roles.services import Services
+from compactor.roles.unreachable import require_removed
+from compactor.roles.worker.cancellation import Cancellation
+from compactor.roles.worker.entry_facts import EntryFacts, is_in_the_catalog, look_up, request_for, require_there
+from compactor.roles.worker.follow_ups import follow_up_of
+from compactor.roles.worker.lease import Lease
+from compactor.roles.worker.metastore_retry import patiently
+from compactor.roles.worker.monitor import Monitor
+from compactor.roles.worker.older_snapshots import is_first_base, wait_for_older_snapshots
+from compactor.storage.base import Storage
+
+T = TypeVar("T")
+
+_log = get_logger(__name__)
+_MISSING = frozenset({Reason.LOCATION_MISSING, Reason.INPUT_CHANGED, Reason.CORRUPT_FILE})
+"""Reasons that the work may end with when its directory vanished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """
+    The result of an attempt.
+
+    Args:
+        published: None when there was nothing to compact, only work for the Cleaner.
+        beside: the queries whose snapshots may have been older than the first base when it appeared (Hive 3.1).
+    """
+
+    plan: CompactionPlan | None
+    published: Published | None
+    cleaning_only: str = ""
+    beside: str = ""
+
+
+class Attempt:
+    """
+    Compacts one entry; runs once. Then either its result stands, or `undo` must succeed before the entry may be given
+    away.
+
+    Args:
+        entry: claimed by `worker_id`.
+        cancellation: checked between steps, and by the engine while it waits.
+
+    `state_stored`: whether the metastore marks what follows as this attempt's. `visible`: whether readers see the
+    result, or may, and nothing can take it back (Hive 3.1 after the rename).
+    """
+
+    def __init__(self, services: Services, entry: QueueEntry, worker_id: str, cancellation: Cancellation) -> None:
+        self._services = services
+        self._worker_id = worker_id
+        self._cancellation = cancellation
+        self._liveness = Lease(services, entry, worker_id, cancellation, self._step)
+        self._lookout: Monitor | None = None
+        self._facts: EntryFacts | None = None
+        self._storage: Storage | None = None
+        self._compaction: Compaction | None = None
+        self._charge: Charge | None = None
+        self._done = 0.0
+        self.entry = entry
+        self.state_stored = False
+        self.visible = False
+
+    @property
+    def txn_id(self) -> int | None:
+        """The attempt's transaction; None before it is opened, and on Hive 3.1."""
+        return self._liveness.txn_id
+
+    def run(self) -> Result:
+        """
+        Compact the entry, or leave it to the Cleaner.
+
+        Raises:
+            RefusedError: the entry isn't compacted; with the reason.
+            UnreachableError: a service or store doesn't answer, or the file system isn't mounted.
+            CompactorError: any other end of the attempt; `undo` comes next.
+        """
+        self._facts = facts = self._asked(lambda: look_up(self._services, self.entry))
+        self._storage = storage = self._services.storage(facts.location)
+        try:
+            return self._run(facts, storage)
+        except (RefusedError, CancelledError, FileNotFoundError) as error:
+            if not isinstance(error, RefusedError) or error.reason in _MISSING:
+                require_there(self._services, self.entry.entity, facts, storage)
+            raise
+        finally:
+            self._services.control.correct(self._charge, self._written)
+
+    def _run(self, facts: EntryFacts, storage: Storage) -> Result:
+        services, entry = self._services, self.entry
+        run_as = self._run_as(storage, facts.location)
+        self._liveness.begin(run_as)
+        request = self._asked(lambda: request_for(services, entry, facts, self.txn_id, run_as))
+        newest = 0 if services.hive_4 else self._asked(services.transactions.snapshot).high_watermark
+        self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings, self._step)
+        self._lookout = Monitor(
+            services.queue,
+            entry,
+            lambda: services.submitter.application(compaction.job),
+            self._liveness.give_way,
+            self._cancellation.cancel,
+        )
+        self._lookout.start()
+        state = compaction.observe()
+        self._step(steps.WORKER_LISTED)
+        plan = self._plan(compaction, state)
+        if isinstance(plan, RefusedError):
+            return self._leave_to_the_cleaner(plan, state, request.write_ids, run_as)
+        self._step(steps.WORKER_PLANNED)
+        self._charge = services.control.charge(subject_of(entry), plan.prediction.written)
+        self._store_state(plan.highest_write_id, run_as)
+        self._asked(lambda: services.queue.set_job_id(entry, compaction.job.key))
+        compaction.run(self._progress, self._cancellation)
+        self._step(steps.WORKER_RAN)
+        compaction.verify(self._cancellation)
+        self._step(steps.WORKER_VERIFIED)
+        beside = "" if services.hive_4 or not is_first_base(state, plan) else self._wait_for_older_snapshots(newest)
+        try:
+            published = compaction.publish(self._guard)
+        except OutcomeUnknownError:
+            self.visible = not services.hive_4
+            raise
+        self.visible = not services.hive_4
+        self._step(steps.WORKER_PUBLISHED)
+        self._commit(follow_up_of(plan.parts))
+        self._step(steps.WORKER_COMMITTED)
+        with contextlib.suppress(CompactorError, OSError):
+            compaction.discard()  # what is left of the staging directory; the Cleaner removes it otherwise
+        return Result(plan, published, beside=beside)
+
+    def _wait_for_older_snapshots(self, newest: int) -> str:
+        """
+        Wait for older snapshots; returns the queries that still have one when the wait is over, in words.
+
+        Args:
+            newest: the last transaction that was opened when this attempt's lists were taken, or a later one.
+        """
+        entity, lock_id = self.entry.entity, self._liveness.lock_id
+        return wait_for_older_snapshots(
+            lambda: self._asked(lambda: self._services.cleaning.older(entity, newest, lock_id)), self._cancellation
+        )
+
+    def undo(self, reason: str) -> bool:
+        """
+        Leave nothing behind that could become visible; may be repeated until it succeeds.
+
+        The store is asked only if this attempt may have staged files there: an unreachable store may be why the attempt
+        ended. What late writers of earlier attempts left does no harm, and the Cleaner removes it
+        (`cleaner.partition`).
+
+        Returns whether it turned out that the compaction is committed after all (then nothing was undone).
+
+        Raises:
+            CompactorError: the metastore or the file system doesn't answer, or isn't mounted; nothing that other
+                processes rely on was taken away.
+        """
+        self._look_no_more()
+        if self.state_stored and self._is_committed():
+            self._rest()
+            return True
+        if self._may_have_staged:
+            self._require_in_sight()
+            self._remove_staging()
+        self._rest()
+        if self.txn_id is not None and not (
+            not self.state_stored and self._services.transactions.end_empty(self.txn_id)
+        ):
+            if not self._may_have_staged:
+                self._services.queue.withdraw_attempt(self.txn_id)
+            state = self._services.transactions.abort(self.txn_id, reason)
+            self._forget(self.txn_id, state)
+        return False
+
+    def _forget(self, txn_id: int, state: TxnState) -> None:
+        """
+        Remove what was published without a commit, then the component that marked it.
+
+        When the transaction and the entry are both forgotten (the table was dropped, or all this is long ago), no entry
+        is left to give back, and nothing says whether it was committed: then everything stays where it is.
+        """
+        if state is TxnState.ABSENT and self._services.queue.entry(self.entry.id) is None:
+            _log.warning("entry and transaction are forgotten: what may have been published is left alone", txn=txn_id)
+            return
+        if not self._may_have_staged or self._facts is None:
+            return
+        proof = remove_uncommitted(self._services, self._facts.table, self.entry.entity, self._facts.location, txn_id)
+        if proof is not None:
+            self._services.queue.forget_attempt(proof)
+
+    def _is_committed(self) -> bool:
+        """
+        Whether a commit without an answer succeeded: the queue row and the transaction changed together, or not at all.
+        """
+        state = self._services.transactions.state(self.txn_id) if self.txn_id is not None else TxnState.ABSENT
+        if state is not TxnState.ABSENT:
+            return state is TxnState.COMMITTED
+        now = self._services.queue.entry(self.entry.id)
+        return now is not None and committed(now, self.txn_id)
+
+    @property
+    def _may_have_staged(self) -> bool:
+        """Whether files of this attempt may lie in the store."""
+        return self._compaction is not None and self._compaction.may_have_staged
+
+    def _require_in_sight(self) -> None:
+        """
+        Require that the directory is there or was removed, so that the removal of what was staged or published can be
+        seen. A directory that left the catalog is exempt: no reader looks there any more.
+        """
+        place = self._place()
+        if place is None or self._facts is None:
+            return
+        if is_in_the_catalog(self._services, self.entry.entity, self._facts):
+            require_removed(*place, self._facts.table.location)
+
+    def _remove_staging(self) -> None:
+        """
+        Remove this attempt's staging directory always; those of earlier attempts only while the entry is this worker's,
+        since later another worker may be working in one of them.
+        """
+        if self._compaction is not None:
+            self._compaction.discard()
+        if (place := self._place()) is not None:
+            remove_staging(*place, self.entry.id, self._is_ours)
+
+    def _is_ours(self) -> bool:
+        now = self._services.queue.entry(self.entry.id)
+        return now is not None and (now.state, now.worker_id, now.start_ms) == (
+            QueueState.WORKING,
+            self._worker_id,
+            self.entry.start_ms,
+        )
+
+    def _place(self) -> tuple[Storage, str] | None:
+        return (self._storage, self._facts.location) if self._storage and self._facts else None
+
+    def _rest(self) -> None:
+        """End monitor and heartbeat."""
+        self._look_no_more()
+        self._liveness.end()
+
+    def _look_no_more(self) -> None:
+        if self._lookout is not None:
+            self._lookout.stop()
+            self._lookout = None
+
+    def _plan(self, compaction: Compaction, state: AcidState) -> CompactionPlan | RefusedError:
+        """The plan, or why there is not enough to compact."""
+        assert self._facts is not None
+        if not enough(state, self.entry.kind, self._facts.table.insert_only):
+            return RefusedError(Reason.NOT_ENOUGH, f"{self.entry.entity}: {why_not_enough(state)}")
+        try:
+            return compaction.plan()
+        except RefusedError as error:
+            if error.reason is Reason.NOT_ENOUGH:  # inputs that an open writer holds back don't count
+                return error
+            raise
+
+    def _leave_to_the_cleaner(
+        self, refusal: RefusedError, state: AcidState, write_ids: CompactorWriteIdList, run_as: str
+    ) -> Result:
+        """
+        End an entry with not enough to compact. Obsolete or aborted files are reason enough to call the Cleaner;
+        otherwise there is nothing to do at all.
+
+        Hive 3.1's Cleaner takes aborted write ids for committed, and forgets them: there the entry ends below them. It
+        takes an entry that ends at 0 for one without an end. When nothing is left to remove for an entry, it later
+        removes for that entry what a next compaction replaced, even while readers need it. So it gets no entry of these
+        kinds.
+
+        Raises:
+            RefusedError: NOT_ENOUGH.
+        """
+        hive_4 = self._services.hive_4
+        gone = [*state.obsolete, *state.aborted]
+        kept = [excluded.dir.acid.first_written for excluded in state.excluded]
+        if not hive_4:
+            base = state.base.acid.max_write_id if state.base else 0
+            kept += [listed.acid.first_written for listed in state.aborted if listed.acid.max_write_id > base]
+            kept += [write_id for write_id in state.mixed_aborted_write_ids if write_id > base]
+        highest = min([write_ids.high_watermark, *(write_id - 1 for write_id in kept)])
+        if not (gone or state.obsolete_originals) or highest <= 0:
+            raise refusal
+        self._store_state(highest, run_as)
+        self._guard()
+        self._commit()
+        self._step(steps.WORKER_COMMITTED)
+        return Result(
+            None,
+            None,
+            f"{len(gone)} directories and {len(state.obsolete_originals)} original files are obsolete or aborted",
+        )
+
+    def _store_state(self, highest_write_id: int, run_as: str) -> None:
+        self._cancellation.check()
+        self._asked(lambda: self._services.queue.set_compactor_state(self.entry, self.txn_id, highest_write_id, run_as))
+        self.state_stored = True
+        self._step(steps.WORKER_STATE_STORED)
+
+    def _guard(self) -> None:
+        """
+        The last check before the rename: the entry is still this worker's, the table still the same, the lease alive.
+        However long the metastore was unreachable, nothing is published without this check.
+        """
+        self._cancellation.check()
+        self._asked(self._require_unchanged)
+        self._cancellation.check()
+
+    def _require_unchanged(self) -> None:
+        services, entry, before = self._services, self.entry, self._facts
+        assert before is not None
+        if not self._is_ours():
+            raise OwnershipLostError(f"entry {entry.id} is no longer ours: {_where(services.queue.entry(entry.id))}")
+        try:
+            facts = look_up(services, entry)
+            services.places.require_alone(facts.location, facts.table, facts.partition, last_look=True)
+        except RefusedError as error:
+            raise RefusedError(Reason.INPUT_CHANGED, f"while it was compacted: {error}") from None
+        if facts.table.tbl_id != before.table.tbl_id or facts.location != before.location:
+            raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was re-created or moved while it was compacted")
+        self._liveness.renew()
+
+    def _commit(self, rest: FollowUp | None = None) -> None:
+        """
+        Mark the entry compacted, note the follow-up, and commit, in one database transaction. When the outcome is
+        unknown the call is repeated: the second call finds out.
+        """
+        patiently(
+            lambda: self._services.queue.mark_compacted_and_commit(self.entry, self._worker_id, self.txn_id, rest),
+            self._cancellation,
+            OutcomeUnknownError,
+        )
+        self._rest()
+
+    def _run_as(self, storage: Storage, location: str) -> str:
+        wanted = self.entry.run_as or self._services.settings.worker.run_as
+        if not wanted:
+            wanted = storage.owner(location)
+        if self.entry.run_as is None:
+            self._asked(lambda: self._services.queue.set_run_as(self.entry, wanted))
+        return wanted
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """The metastore's answer; see `metastore_retry`."""
+        return patiently(ask, self._cancellation)
+
+    def _progress(self, done: float) -> None:
+        """Called ten times a second; logs each time another tenth is done."""
+        if (tenth := int(done * 10)) > int(self._done * 10):
+            _log.debug("progress", done=f"{tenth * 10} %")
+        self._done = max(self._done, done)
+
+    @property
+    def _written(self) -> int:
+        """
+        Bytes written: the staged files or, until these are known, what the tasks that have ended were predicted to
+        write.
+        """
+        staged = self._compaction.staged_bytes if self._compaction is not None else None
+        return staged if staged is not None else int(self._done * self._charge.bytes) if self._charge is not None else 0
+
+    def _step(self, step: str) -> None:
+        self._services.steps.enter(step, self.entry)
+        if step not in {
+            steps.WORKER_PUBLISHED,
+            steps.WORKER_COMMITTED,
+        }:  # a published result is only a commit away from its end
+            self._cancellation.check()
+
+
+def _where(entry: QueueEntry | None) -> str:
+    if entry is None:
+        return "it has left the queue"
+    return f"it is {entry.state.value}" + (f", with worker {entry.worker_id}" if entry.worker_id else "")

@@ -1,0 +1,108 @@
+"""
+Attempts of one worker that have ended and can't be undone yet, because the metastore or the store that may hold their
+files is unreachable.
+
+The claim stays with the worker, and the attempt's transaction open, until nothing of the attempt can become visible any
+more. Meanwhile the worker takes other entries. It keeps a few such attempts at most: each holds a claim, a heartbeat
+and an open transaction, which the Cleaner has to wait for.
+Source: docs/operations.md.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.errors import CompactorError
+from compactor.log import get_logger
+from compactor.roles.worker.attempt import Attempt
+from compactor.roles.worker.backoff import Backoff, pause_after
+
+_log = get_logger(__name__)
+MOST: Final = 8
+"""The most such attempts of one worker; with these it claims nothing more."""
+
+
+@dataclass(slots=True, eq=False)
+class PendingRollback:
+    """
+    An attempt that ended with this error and is to be undone.
+
+    Args:
+        times: how many tries to undo it failed.
+        until: when the next try is due, by the backoff's clock.
+    """
+
+    attempt: Attempt
+    error: Exception
+    times: int = 0
+    until: float = 0.0
+    why: str = ""
+
+    @property
+    def sentence(self) -> str:
+        entry = self.attempt.entry
+        return f"compaction {entry.id} of {entry.entity} has ended and can't be undone yet: {self.why}"
+
+
+class Rollbacks:
+    """
+    The attempts that one worker's thread still has to undo.
+
+    Args:
+        setbacks: the backoff, told of each of these attempts; its clock is used here, too.
+    """
+
+    def __init__(self, setbacks: Backoff) -> None:
+        self._setbacks = setbacks
+        self._left: list[PendingRollback] = []
+
+    def __contains__(self, unsettled: PendingRollback) -> bool:
+        return unsettled in self._left
+
+    @property
+    def entries(self) -> frozenset[int]:
+        """
+        The ids of their entries. When another process has cleared up after such an attempt, this worker doesn't claim
+        the entry before it has cleared up itself.
+        """
+        return frozenset(unsettled.attempt.entry.id for unsettled in self._left)
+
+    def due(self) -> PendingRollback | None:
+        """The attempt to undo now, if any: the one whose time came first."""
+        first = min(self._left, key=lambda unsettled: unsettled.until, default=None)
+        return first if first is not None and first.until <= self._setbacks.clock() else None
+
+    def keep(self, unsettled: PendingRollback, error: Exception) -> str:
+        """Keep an attempt that can't be undone now because of this error; returns a sentence."""
+        unsettled.times += 1
+        unsettled.until = self._setbacks.clock() + (pause := pause_after(unsettled.times))
+        unsettled.why = " ".join(str(error).split()) or type(error).__name__
+        if unsettled not in self._left:
+            self._left.append(unsettled)
+        self._setbacks.kept(unsettled, unsettled.sentence)
+        if isinstance(error, CompactorError | OSError):
+            say = _log.debug if unsettled.times > 1 else _log.warning
+            say("an attempt can't be undone yet; its claim stays", message=unsettled.why, next_try_seconds=pause)
+        else:
+            _log.error("undoing an attempt broke; its claim stays", exc_info=error)
+        return f"{unsettled.sentence}; next try in {pause:.0f} s"
+
+    def done(self, unsettled: PendingRollback) -> None:
+        """Forget an attempt of which nothing is left."""
+        if unsettled in self._left:
+            self._left.remove(unsettled)
+        self._setbacks.settled(unsettled)
+
+    def full(self) -> str | None:
+        """Why nothing more may be claimed; None if entries may be."""
+        if len(self._left) < MOST:
+            return None
+        return f"{len(self._left)} attempts have ended and can't be undone yet, so nothing more is claimed; {self.waiting()}"
+
+    def waiting(self) -> str | None:
+        """What the worker waits for; None if no attempt is left."""
+        first = min(self._left, key=lambda unsettled: unsettled.until, default=None)
+        return (
+            None
+            if first is None
+            else f"{first.sentence}; next try in {max(0.0, first.until - self._setbacks.clock()):.0f} s"
+        )

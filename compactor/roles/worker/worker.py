@@ -1,0 +1,343 @@
+"""
+Takes queue entries and compacts them, one at a time.
+
+The worker claims an entry, lets an `Attempt` run, and brings the entry into the state that the attempt's end calls for.
+An attempt that can't be undone yet (the metastore or the file system doesn't answer) is kept and undone later
+(`rollback`), while the worker compacts other entries: an entry is never given away while a result of the attempt could
+still become visible.
+"""
+
+import time
+
+from compactor.control import Denial, Judge, Subject
+from compactor.engine.compaction import Published
+from compactor.errors import (
+    CompactorError,
+    OutcomeUnknownError,
+    OwnershipLostError,
+    RefusedError,
+    RetryableError,
+    UnreachableError,
+    VerificationError,
+)
+from compactor.log import get_logger
+from compactor.metastore.compaction_queue.queue import asked_to_stop
+from compactor.metastore.model import QueueEntry, QueueState
+from compactor.metrics import version
+from compactor.planning.document import CompactionPlan
+from compactor.reasons import Reason
+from compactor.roles import steps
+from compactor.roles.pauses import HeldError, require_still, subject_of
+from compactor.roles.services import Services, about_entity
+from compactor.roles.worker.attempt import Attempt, Result
+from compactor.roles.worker.cancellation import Cancellation, CancelRequestedError, DrainedError, GivesWayError
+from compactor.roles.worker.failures import ATTEMPTS, SuspectWaitsError
+from compactor.roles.worker.follow_ups import FollowUps
+from compactor.roles.worker.rollback import PendingRollback, Rollbacks
+from compactor.spark.submitter import BrokenDownError, SessionEndedError
+
+_log = get_logger(__name__)
+IDLE = "nothing is queued"
+DRAINING = "draining: nothing new is claimed"
+WAITING = "waiting"
+"""How a sentence begins that says why nothing is claimed for now."""
+_PASSING = frozenset({Reason.DISK_FULL, Reason.QUOTA_EXCEEDED, Reason.LOCK_NOT_ACQUIRED})
+"""Refusals caused by the surroundings: before anything was written, the entry waits until they pass."""
+_MAY_BE_RENAMED = frozenset({Reason.TABLE_MISSING, Reason.PARTITION_MISSING})
+"""Hive commits a rename in the catalog and in the queue one after the other, so a missing name is looked for again."""
+_RENAME_SECONDS = 300.0
+"""How long a name may be missing because of a rename; the Cleaner waits as long."""
+_SIGNAL_SECONDS = 1.0
+"""How long a signal that ended Spark may take to reach this process, too."""
+
+
+class Worker:
+    """
+    One of the daemon's workers.
+
+    Args:
+        number: distinguishes the workers of one process.
+        pool: takes entries of this compaction pool only; None: as `worker.pool` says.
+    """
+
+    def __init__(self, services: Services, number: int, pool: str | None = None) -> None:
+        self._services = services
+        self._pool = pool
+        self.worker_id = services.identity.worker_id(number)
+        self._cancellation: Cancellation | None = None
+        self._entry: QueueEntry | None = None
+        self._settling = Rollbacks(services.setbacks)
+        self._continuing = FollowUps(services.queue)
+
+    def run_once(self) -> str:
+        """
+        Undo an attempt that is due, or claim one entry and compact it.
+
+        Raises:
+            CompactorError: the metastore can't be asked.
+        """
+        if (unsettled := self._settling.due()) is not None:
+            sentence = self._settle(unsettled)
+            if unsettled not in self._settling:
+                return sentence
+        if self._services.stopping.is_set():
+            return DRAINING
+        if (why := self._services.coordinator.why_not_start()) is not None:
+            return f"{WAITING}: {why}"
+        if self._continuing.go_on():
+            self._services.emptiness.over()
+        settings = self._services.settings.worker
+        if (why := self._settling.full() or self._services.setbacks.pause()) is not None:
+            return f"{WAITING}: {why}"
+        judge = self._services.control.judge()
+        if (closed := judge.closed()) is not None:
+            return f"{WAITING}: {closed.sentence}"
+        pool = self._pool or settings.pool
+        if self._services.emptiness.is_known(self.worker_id, pool, settings.poll_seconds):
+            return self._idle()
+        entry, denied = self._claim(pool, judge)
+        if entry is not None:
+            with about_entity(entry.entity, entry):
+                return self._work(entry, settings.timeout_hours * 3600)
+        if denied is not None:
+            subject, denial = denied
+            return f"{WAITING}: {subject.full_name}: {denial.sentence}"
+        if (why := self._services.setbacks.nothing_else(self._is_still_ours)) is not None:
+            return f"{WAITING}: {why}"
+        self._services.emptiness.found(self.worker_id, pool)
+        return self._idle()
+
+    def _claim(self, pool: str | None, judge: Judge) -> tuple[QueueEntry | None, tuple[Subject, Denial] | None]:
+        """The next entry; without one, the first subject that isn't let through, and why not."""
+        gate = None if judge.free else judge.gate()
+        denied: list[tuple[Subject, Denial]] = []
+        ours = self._settling.entries
+
+        def take(without: frozenset[int], among: frozenset[int] | None) -> QueueEntry | None:
+            entry = self._services.queue.claim(
+                self.worker_id, version=version(), pool=pool, without=without | ours, among=among, gate=gate
+            )
+            if gate is not None and gate.first is not None:
+                denied.append(gate.first)
+            return entry
+
+        return self._services.setbacks.claim(pool, take), next(iter(denied), None)
+
+    def _idle(self) -> str:
+        return IDLE if (left := self._settling.waiting()) is None else f"{WAITING}: {left}"
+
+    def cancel(self, error: CompactorError) -> None:
+        """Stop the running compaction, if any; from another thread."""
+        if (cancellation := self._cancellation) is not None:
+            cancellation.cancel(error)
+
+    def hold(self, judge: Judge) -> None:
+        """Stop the running compaction if it was paused and is to stop; from another thread."""
+        cancellation, entry = self._cancellation, self._entry
+        if (
+            cancellation is not None
+            and entry is not None
+            and (denial := judge.cancelled(subject_of(entry))) is not None
+            and cancellation is self._cancellation
+        ):
+            cancellation.cancel(HeldError(denial))
+
+    @property
+    def busy(self) -> bool:
+        return self._cancellation is not None
+
+    def _is_still_ours(self, entry_id: int) -> bool:
+        """
+        Whether this process is to try again, or is trying, an entry that was given back. An attempt of another process
+        tells nothing of what this one lacks.
+        """
+        entry = self._services.queue.entry(entry_id)
+        if entry is None or entry.state is QueueState.INITIATED:
+            return entry is not None
+        return entry.state is QueueState.WORKING and self._services.identity.is_mine(entry.worker_id)
+
+    def _work(self, entry: QueueEntry, seconds: float) -> str:
+        services = self._services
+        began = time.monotonic()
+        self._entry, self._cancellation = entry, Cancellation(seconds)
+        attempt = Attempt(services, entry, self.worker_id, self._cancellation)
+        services.metrics.jobs_running.inc()
+        try:
+            services.steps.enter(steps.WORKER_CLAIMED, entry)
+            self._cancellation.check()
+            require_still(services, entry)
+            with services.breakdowns.watched(entry):
+                result = attempt.run()
+        except Exception as error:
+            cause = self._cancellation.error or error
+            if not isinstance(error, CompactorError):
+                _log.exception("compaction broke")
+            if isinstance(cause, BrokenDownError):
+                services.stopping.wait(_SIGNAL_SECONDS)
+            return self._settle(PendingRollback(attempt, cause))
+        finally:
+            self._cancellation = None
+            services.metrics.jobs_running.dec()
+        services.metrics.job_duration.labels(entry.kind.value).observe(time.monotonic() - began)
+        return self._done(entry, result)
+
+    def _done(self, entry: QueueEntry, result: Result) -> str:
+        metrics = self._services.metrics
+        self._services.setbacks.ended(entry, compacted=result.published is not None)
+        if result.plan is None or result.published is None:
+            metrics.jobs.labels(entry.kind.value, "cleaning-only").inc()
+            return f"{_name(entry)}: not enough to compact, but {result.cleaning_only}: left to the Cleaner"
+        metrics.jobs.labels(entry.kind.value, "compacted").inc()
+        self._count(result.plan, result.published)
+        if result.plan.parts is not None:
+            self._continuing.remember(entry.id)
+        published = result.published
+        names = " and ".join(published.directories) or "nothing"
+        _log.info(
+            "compacted",
+            kind=result.plan.kind.value,
+            directories=list(published.directories),
+            input_files=len(result.plan.inputs),
+            output_files=published.files,
+            copied_bytes=published.copied_bytes,
+            recoded_bytes=published.recoded_bytes,
+            written_bytes=published.written_bytes,
+        )
+        part = f"; {result.plan.parts.reason}" if result.plan.parts else ""
+        beside = f"; it appeared beside older snapshots, which may fail: {result.beside}" if result.beside else ""
+        return f"{_name(entry)}: published {names} from {len(result.plan.inputs)} files{part}{beside}"
+
+    def _count(self, plan: CompactionPlan, published: Published) -> None:
+        metrics = self._services.metrics
+        metrics.copied_bytes.inc(published.copied_bytes)
+        metrics.recoded_bytes.inc(published.recoded_bytes)
+        metrics.written_bytes.inc(published.written_bytes)
+        metrics.input_files.inc(len(plan.inputs))
+        metrics.output_files.inc(published.files)
+
+    def _settle(self, unsettled: PendingRollback) -> str:
+        """Undo, then mark; in that order, however many tries it takes."""
+        entry = unsettled.attempt.entry
+        with about_entity(entry.entity, entry):
+            try:
+                sentence = self._undo(unsettled)
+            except Exception as error:
+                return self._settling.keep(unsettled, error)
+            self._settling.done(unsettled)
+            return sentence
+
+    def _undo(self, unsettled: PendingRollback) -> str:
+        attempt, entry, error = unsettled.attempt, unsettled.attempt.entry, unsettled.error
+        if attempt.undo(_message(error)):
+            self._continuing.remember(entry.id)
+            self._services.setbacks.ended(entry, compacted=True)
+            return f"{_name(entry)}: committed, though no answer came"
+        if (
+            unsettled.times
+            and (now := self._services.queue.entry(entry.id)) is not None
+            and (by := asked_to_stop(now)) is not None
+        ):
+            error = CancelRequestedError(f"cancelled by {by}")  # no monitor looked while the attempt was kept
+        return self._mark(attempt, entry, error)
+
+    def _mark(self, attempt: Attempt, entry: QueueEntry, error: Exception) -> str:
+        queue, metrics, setbacks, breakdowns = (
+            self._services.queue,
+            self._services.metrics,
+            self._services.setbacks,
+            self._services.breakdowns,
+        )
+        message = _message(error)
+        again = waits = repeated = False
+        try:
+            match error:
+                case _ if attempt.visible:
+                    outcome, word = "given-back", "published, but not marked; given back for the rest"
+                    queue.give_back(entry)
+                case CancelRequestedError():
+                    outcome, word = "cancelled", "cancelled"
+                    queue.mark_aborted(entry, message)
+                case _ if self._is_drained(error):
+                    outcome, word = "given-back", "given back"
+                    queue.give_back(entry)
+                    if waits := isinstance(error, SuspectWaitsError | GivesWayError):
+                        setbacks.leave(entry, error)
+                    if isinstance(error, GivesWayError):
+                        breakdowns.waits(entry, Reason.LOCK_NOT_ACQUIRED.value, message)
+                case RefusedError() if self._may_pass(entry, error) and not attempt.state_stored:
+                    outcome, word, waits = "given-back", "given back", True
+                    queue.give_back(entry)
+                    breakdowns.waits(entry, error.reason.value, str(error))
+                    repeated = setbacks.leave(entry, error) > 1
+                case RefusedError() if not attempt.state_stored and not isinstance(error, VerificationError):
+                    outcome, word = "refused", "refused"
+                    end = queue.mark_unneeded if error.reason is Reason.NOT_ENOUGH else queue.mark_refused
+                    end(entry, message)
+                case UnreachableError() | RetryableError() | OutcomeUnknownError() if self._may_be_tried_again(
+                    entry, error
+                ):
+                    outcome, word, again = "given-back", "given back", True
+                    queue.give_back(entry)
+                    setbacks.given_back(entry, error)
+                case RetryableError() | OutcomeUnknownError():
+                    outcome, word, message = "failed", "failed", f"{message} ({ATTEMPTS} times in a row)"
+                    queue.mark_failed(entry, message)
+                case _:
+                    outcome, word = "failed", "failed"
+                    queue.mark_failed(entry, message)
+        except OwnershipLostError as lost:
+            outcome, word, message = "lost", "lost", f"{lost}; it had ended with: {message}"
+        if not waits:
+            breakdowns.waits_no_more(entry)
+        if not (again or waits):
+            setbacks.ended(entry, compacted=False)
+        metrics.jobs.labels(entry.kind.value, outcome).inc()
+        metrics.verification_refused.inc(isinstance(error, VerificationError))
+        quiet = outcome in {"given-back", "refused", "cancelled"} and not again
+        kind = {"reason": error.reason.value} if isinstance(error, RefusedError) else {"error": type(error).__name__}
+        (_log.debug if repeated else _log.info if quiet else _log.warning)(
+            f"compaction {word}", message=message, **kind
+        )
+        return f"{_name(entry)}: {word}: {message}"
+
+    def _may_pass(self, entry: QueueEntry, error: RefusedError) -> bool:
+        """Whether the surroundings caused the refusal, or a rename that is under way may have."""
+        return error.reason in _PASSING or (
+            error.reason in _MAY_BE_RENAMED and self._services.setbacks.left_for(entry, error.reason) < _RENAME_SECONDS
+        )
+
+    def _may_be_tried_again(self, entry: QueueEntry, error: Exception) -> bool:
+        """
+        Whether the entry goes back into the queue. That a service or store is unreachable is no fault of the entry's
+        and never counted; nor is the end of a session, which another entry may have caused.
+        """
+        if isinstance(error, UnreachableError):
+            return True
+        if isinstance(error, SessionEndedError):
+            self._services.breakdowns.suspect(entry, _message(error))
+            return True
+        self._services.breakdowns.count(entry, _message(error), died=False)
+        return self._services.breakdowns.times(entry) < ATTEMPTS and self._services.setbacks.may_be_tried_again(entry)
+
+    def _is_drained(self, error: Exception) -> bool:
+        """
+        Whether the daemon's end ended the attempt, and not the compaction itself.
+
+        A signal for all processes at once (systemd's KillMode=control-group, a terminal that closes) ends Spark's JVM
+        before the daemon could drain what runs in it.
+        """
+        return isinstance(error, DrainedError) or (
+            self._services.stopping.is_set() and isinstance(error, RetryableError | UnreachableError)
+        )
+
+
+def _name(entry: QueueEntry) -> str:
+    return f"{entry.kind} compaction {entry.id} of {entry.entity}"
+
+
+def _message(error: Exception) -> str:
+    """One line for CQ_ERROR_MESSAGE; a refusal starts with its code."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, RefusedError):
+        return f"{error.reason.value}: {text}"
+    return text if isinstance(error, CompactorError) else f"{type(error).__name__}: {text}"

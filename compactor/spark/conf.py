@@ -1,0 +1,141 @@
+"""
+Spark properties that follow from the settings, the same for the shared session and for an application of its own; and
+the log4j configuration of Spark's JVM.
+
+Pure, but for the interpreter's path, the user's name and the log4j file. Properties in `spark.conf` of the settings
+override these. The log4j configuration decides what Spark's JVM writes to standard error; each way to run Spark has its
+own.
+"""
+
+import getpass
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from compactor.settings.work import Spark
+
+_TEMPLATE: Final = """rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = {pattern}
+"""
+
+
+def log_to_stderr(folder: Path, level: str, pattern: str, loggers: Mapping[str, str]) -> str:
+    """
+    Write a log4j configuration into a folder; returns the JVM's option that names it.
+
+    Args:
+        level: of all loggers that `loggers` doesn't name.
+        pattern: of a line, as log4j's PatternLayout takes it.
+        loggers: name and level of each logger with a level of its own.
+    """
+    file = folder / "log4j2.properties"
+    own = "".join(
+        f"logger.own{number}.name = {name}\nlogger.own{number}.level = {of_its_own}\n"
+        for number, (name, of_its_own) in enumerate(loggers.items())
+    )
+    file.write_text(_TEMPLATE.format(level=level, pattern=pattern) + own, encoding="utf-8")
+    return f"-Dlog4j2.configurationFile={file.as_uri()}"
+
+
+ENVIRONMENT: Final = "environment"
+"""The directory into which `spark.archive` is unpacked on every node."""
+
+
+def common_conf(spark: Spark) -> dict[str, str]:
+    """
+    Properties for the master, the queue, executors and the archive.
+
+    Executors of YARN and Kubernetes start when work comes and end when they are idle (dynamic allocation without an
+    external shuffle service; compaction tasks shuffle nothing). An executor's Java heap is small, because tasks run in
+    Python and need the overhead.
+    """
+    wanted = {
+        "spark.master": spark.master,
+        "spark.python.worker.reuse": "true",
+        "spark.executorEnv.MALLOC_ARENA_MAX": "2",
+        "spark.executorEnv.OMP_NUM_THREADS": "1",
+        "spark.driver.memory": "1g",
+    }
+    if spark.local:
+        wanted |= {
+            "spark.ui.enabled": "false",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+        }
+    if spark.elastic:
+        wanted |= {
+            "spark.dynamicAllocation.enabled": "true",
+            "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+            "spark.dynamicAllocation.minExecutors": "0",
+            "spark.dynamicAllocation.maxExecutors": "16",
+            "spark.dynamicAllocation.executorIdleTimeout": "60s",
+            "spark.executor.memory": "1g",
+            "spark.executor.memoryOverhead": "2g",
+        }
+    if spark.master == "yarn":
+        # Below the container's directory. {{PWD}} would be filled in for the JVM, but not for its Python workers.
+        conf = "__spark_conf__/__hadoop_conf__"
+        wanted |= {
+            "spark.yarn.maxAppAttempts": "1",
+            "spark.yarn.submit.waitAppCompletion": "true",
+            "spark.executorEnv.HADOOP_CONF_DIR": conf,
+        }
+        if spark.queue:
+            wanted["spark.yarn.queue"] = spark.queue
+    if spark.archive:
+        wanted["spark.archives"] = f"{spark.archive}#{ENVIRONMENT}"
+    return wanted
+
+
+def as_user(spark: Spark, user: str | None) -> dict[str, str]:
+    """
+    Properties that say as which user tasks and driver reach HDFS where there is no Kerberos. The user of a container is
+    the cluster's, not the daemon's.
+
+    Args:
+        user: the user that the application is run as; None: this process's user for Hadoop.
+    """
+    if spark.local or spark.principal is not None:
+        return {}
+    name = user or os.environ.get("HADOOP_USER_NAME") or _own_name()
+    if name is None:
+        return {}
+    variables = ["spark.executorEnv.HADOOP_USER_NAME"]
+    if spark.deploy_mode == "cluster":
+        variables.append(
+            "spark.yarn.appMasterEnv.HADOOP_USER_NAME"
+            if spark.master == "yarn"
+            else "spark.kubernetes.driverEnv.HADOOP_USER_NAME"
+        )
+    return dict.fromkeys(variables, name)
+
+
+def _own_name() -> str | None:
+    """This process's user name; None for a container's user that its system doesn't know."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
+
+
+def executor_python(spark: Spark) -> str:
+    """
+    The interpreter on the cluster's nodes: as set, else that of the archive, else this process's own path, which the
+    nodes must have, too.
+    """
+    return spark.python or (f"./{ENVIRONMENT}/bin/python" if spark.archive else sys.executable)
+
+
+def without_contradiction(conf: Mapping[str, str]) -> dict[str, str]:
+    """Switches dynamic allocation off where a fixed number of executors is set."""
+    merged = dict(conf)
+    if "spark.executor.instances" in merged and merged.get("spark.dynamicAllocation.enabled") == "true":
+        merged = {key: value for key, value in merged.items() if not key.startswith("spark.dynamicAllocation.")}
+    return merged

@@ -1,0 +1,1 @@
+"""One Spark session that the daemon's compactions share, and its JVM."""

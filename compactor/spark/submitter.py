@@ -1,0 +1,147 @@
+"""
+The interface by which the engine runs its tasks.
+
+A job is a function and a list of tasks: the function is called once per task, in some process, and the results come
+back in the order of the tasks. Tasks may run twice, or go on after their job was cancelled; they are written so that
+this is harmless (`compactor.engine.tasks.buckets`). A compaction has one or more jobs, one after the other. Then the
+engine says that no more come, and a Spark application of the compaction's own can end.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from compactor.errors import CancelledError, RetryableError
+from compactor.spark.resources import Resources
+from compactor.spark.results import Counted, results_of
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class JobName:
+    """
+    The name of a compaction's jobs, and their requested resources.
+
+    Args:
+        name: `<host>-compactor-<db>.<table>.<partition>`; what users see. Names repeat.
+        key: `<queue entry>.<attempt>`; makes the group of a cancellation unique.
+        pool: scheduling pool; None: the default pool.
+        place: the compaction's staging directory, which exists until the compaction is given up; None where nothing is
+            staged.
+        wishes: queue, memory and cores that the table or request asks for.
+        user: the user that the jobs run as, where applications can run as another user.
+        root: path of the warehouse's root around the compaction's local places; see `beneath.RootOf`.
+    """
+
+    name: str
+    key: str
+    pool: str | None = None
+    place: str | None = None
+    wishes: Resources = field(default_factory=Resources)
+    user: str | None = None
+    root: str | None = None
+
+    @property
+    def group(self) -> str:
+        return f"{self.name}#{self.key}"
+
+
+def job_name(host: str, database: str, table: str, partition: str | None) -> str:
+    """The mandated name of a compaction's jobs."""
+    return f"{host}-compactor-{database}.{table}.{partition or ''}".rstrip(".")
+
+
+class BrokenDownError(RetryableError):
+    """Spark died or gave up for reasons of its own: no task reported an error."""
+
+
+class SessionEndedError(BrokenDownError):
+    """
+    The session that this compaction shared with others ended. Which of the compactions is the cause, if any, can't be
+    told.
+    """
+
+
+class Submitter(Protocol):
+    """Runs jobs. Safe for concurrent callers."""
+
+    def run(
+        self,
+        job: JobName,
+        function: Callable[[Given], Made],
+        tasks: Sequence[Given],
+        *,
+        progress: Callable[[float], None],
+        cancelled: Callable[[], bool],
+    ) -> list[Made]:
+        """
+        Run `function` once per task and wait for the results.
+
+        Args:
+            progress: called with the share of finished tasks, 0 to 1.
+            cancelled: asked before the job starts and while it runs.
+
+        Raises:
+            CancelledError: `cancelled` returned True; tasks may go on for some seconds.
+            RefusedError: a task refused, with its reason; or the requested resources can't be given.
+            BrokenDownError: Spark failed; SessionEndedError when jobs of other compactions ran in the same session.
+            UnreachableError: Spark can't be started.
+        """
+
+    def end(self, job: JobName) -> None:
+        """
+        Say that no more jobs of this compaction come, or that it was given up. May be called repeatedly, and before any
+        job ran. Doesn't wait.
+        """
+
+
+class StoppableSubmitter(Submitter, Protocol):
+    """Runs the jobs of a whole process, until it is stopped."""
+
+    def application(self, job: JobName) -> str | None:
+        """The id of the Spark application in which the compaction's jobs run; None while there is none."""
+
+    def end_left_over(self, keys: Collection[str], application: str | None) -> None:
+        """
+        End the orphaned application or processes of a compaction whose process died. They do no harm, because their
+        staging directory is gone, but they occupy the cluster. Doesn't wait.
+
+        Args:
+            keys: of the jobs.
+            application: the application's id, as far as it was recorded.
+        """
+
+    def stop(self) -> None:
+        """End everything. A later `run` starts anew."""
+
+
+class Runner(ABC):
+    """A `Submitter` in which only the running of tasks is missing."""
+
+    def run(
+        self,
+        job: JobName,
+        function: Callable[[Given], Made],
+        tasks: Sequence[Given],
+        *,
+        progress: Callable[[float], None] = lambda _: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> list[Made]:
+        """See `Submitter.run`."""
+        if cancelled():
+            raise CancelledError(f"{job.name} was cancelled before its job started")
+        return results_of(self._answers(job, function, tasks, progress, cancelled)) if tasks else []
+
+    @abstractmethod
+    def _answers(
+        self,
+        job: JobName,
+        function: Callable[[Given], Made],
+        tasks: Sequence[Given],
+        progress: Callable[[float], None],
+        cancelled: Callable[[], bool],
+    ) -> list[Counted]:
+        """What the tasks sent back, in their order. Raises as `Submitter.run`, except for errors of tasks."""

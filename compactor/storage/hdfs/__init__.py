@@ -1,0 +1,1 @@
+"""HDFS through hdfs-native: client, quotas, delegation tokens, time limits."""

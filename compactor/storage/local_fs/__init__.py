@@ -1,0 +1,1 @@
+"""Local and NFS paths, walked down by descriptors."""

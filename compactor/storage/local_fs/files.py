@@ -1,0 +1,148 @@
+"""
+Open files of the local file system: positioned reads, appending writes, copies inside the kernel.
+
+Source: pread(2), copy_file_range(2).
+"""
+
+import contextlib
+import errno
+import os
+from typing import Final, Protocol, runtime_checkable
+
+from compactor.orc.handles import RandomReader
+from compactor.storage.failures import explained
+from compactor.storage.handles import ReadingHandle, WritingHandle, whole
+from compactor.storage.local_fs.beneath import Entry, at, open_regular, remove_file
+
+_BUFFER: Final = 1 << 20
+_KERNEL_CHUNK: Final = 1 << 30
+_NO_KERNEL_COPY: Final = frozenset(
+    {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, errno.ETXTBSY}
+)
+
+
+class LocalReader(ReadingHandle):
+    """A `ReadHandle` with its own file descriptor; `root` as in `beneath.RootOf`."""
+
+    def __init__(self, path: str, root: str | None = None) -> None:
+        self.name: Final = path
+        with explained("read", path):
+            self._descriptor: Final = at(path, root, open_regular)
+        self.size: Final = os.fstat(self._descriptor).st_size
+        self._open = True
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        parts: list[bytes] = []
+        missing = length
+        while missing:
+            with explained("read", self.name):
+                part = os.pread(self._descriptor, min(missing, _KERNEL_CHUNK), offset + length - missing)
+            if not part:
+                break
+            missing -= len(part)
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            os.close(self._descriptor)
+
+
+class LocalWriter(WritingHandle):
+    """A `WriteHandle` on a file that didn't exist before; `root` as in `beneath.RootOf`."""
+
+    def __init__(self, path: str, root: str | None = None) -> None:
+        super().__init__(path)
+        self._root = root
+        with explained("create", path):
+            self._descriptor = at(path, root, _create)
+        self._pending = bytearray()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        self._position += len(view)
+        if len(view) < _BUFFER:
+            self._pending += view
+            if len(self._pending) >= _BUFFER:
+                self._flush()
+            return
+        self._flush()
+        self._put(view)
+
+    def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
+        self._flush()
+        copied = self._copy_in_kernel(reader, offset, length) if isinstance(reader, _OnDescriptor) else 0
+        self._position += copied
+        for piece in whole(reader, offset + copied, length - copied, _BUFFER):
+            self._put(memoryview(piece))
+            self._position += len(piece)
+
+    def _finish(self) -> None:
+        self._flush()
+        with explained("write", self.name):
+            os.fsync(self._descriptor)
+        self._let_go()
+
+    def _give_up(self) -> None:
+        self._pending.clear()
+        try:
+            self._let_go()
+        finally:
+            with explained("delete", self.name), contextlib.suppress(FileNotFoundError):
+                at(self.name, self._root, remove_file)
+
+    def _let_go(self) -> None:
+        """Close the descriptor once, even when closing fails: afterwards its number may belong to another file."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with explained("write", self.name):
+                os.close(descriptor)
+
+    def _flush(self) -> None:
+        if self._pending:
+            data, self._pending = self._pending, bytearray()
+            self._put(memoryview(data))
+
+    def _put(self, view: memoryview) -> None:
+        while view:
+            with explained("write", self.name):
+                written = os.write(self._descriptor, view)
+            view = view[written:]
+
+    def _copy_in_kernel(self, reader: "_OnDescriptor", offset: int, length: int) -> int:
+        """
+        Copy bytes without passing them through this process; returns how many. The number is lower than asked when the
+        file systems can't copy this way, or when the source ends.
+        """
+        copied = 0
+        while copied < length:
+            try:
+                step = os.copy_file_range(
+                    reader.fileno(), self._descriptor, min(length - copied, _KERNEL_CHUNK), offset + copied
+                )
+            except OSError as error:
+                if error.errno in _NO_KERNEL_COPY:
+                    return copied
+                with explained("write", self.name):
+                    raise
+            if step == 0:
+                return copied
+            copied += step
+        return copied
+
+
+@runtime_checkable
+class _OnDescriptor(Protocol):
+    """A reader that has a file descriptor of this machine."""
+
+    def fileno(self) -> int: ...
+
+
+def _create(entry: Entry) -> int:
+    return os.open(
+        entry.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=entry.directory
+    )

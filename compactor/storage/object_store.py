@@ -1,0 +1,167 @@
+"""
+What drivers of object stores share.
+
+Directories can't be renamed, so files are published one by one, and removed files are deleted in place.
+Source: docs/storage.md.
+
+An object store has no directories: a directory exists when the key of an object begins with its name and a slash.
+Hadoop's clients mark an empty directory with an object of no bytes, named `<directory>/` (S3A) or
+`<directory>_$folder$` (s3n, EMR). Such markers count as directories here, never as files. The functions for this are
+pure: they know keys and ask no store.
+Source: Hadoop's S3AFileSystem, "Directory markers".
+"""
+
+import errno
+import getpass
+import os
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Final, Self
+
+from compactor.acid.listing import FileEntry
+from compactor.acid.names import is_hidden
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
+from compactor.storage.base import PreparedFile, Room
+from compactor.storage.location import LocationParts, parent
+from compactor.storage.small_files import SmallFiles
+
+FOLDER_SUFFIX: Final = "_$folder$"
+
+
+def files_and_directories(entries: Iterable[FileEntry], location: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
+    """
+    Files and directories of a listing, as `Listing` has them, from all keys below a location.
+
+    Args:
+        entries: paths relative to the location. A marker's path ends with `/` (the path of the location's own is
+            empty).
+
+    Raises:
+        RefusedError: UNKNOWN_NAME (a key with an empty part, which no file system could show).
+    """
+    files: list[FileEntry] = []
+    directories: set[str] = set()
+    for entry in entries:
+        path, is_marker = marked(entry.path, entry.length)
+        if not path:
+            continue
+        parts = path.split("/")
+        if is_hidden(parts[0]) and (len(parts) > 1 or is_marker):
+            directories.add(parts[0])
+            continue
+        if not all(parts):
+            raise RefusedError(
+                Reason.UNKNOWN_NAME, f"'{location}/{entry.path}' has an empty part in its name: move it away"
+            )
+        directories.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
+        if is_marker:
+            directories.add(path)
+        else:
+            files.append(entry)
+    return tuple(sorted(files)), tuple(sorted(directories))
+
+
+def marked(path: str, length: int) -> tuple[str, bool]:
+    """The path that a key stands for, and whether the key is a directory's marker."""
+    if path.endswith("/"):
+        return path.removesuffix("/"), True
+    if length == 0 and path.endswith(FOLDER_SUFFIX):
+        return path.removesuffix(FOLDER_SUFFIX), True
+    return path, path == ""
+
+
+class ObjectStorage(SmallFiles):
+    """
+    Part of a `Storage` on one bucket, and of its `Uploads`.
+
+    Args:
+        parts: of any location in the bucket.
+    """
+
+    links: Final = False
+    mounts: Final = False
+
+    def __init__(self, parts: LocationParts) -> None:
+        if not parts.authority:
+            raise RefusedError(
+                Reason.UNSUPPORTED_STORE,
+                f"an {parts.scheme}: location names a bucket: {parts.scheme}://bucket{parts.path}",
+            )
+
+    @property
+    def uploads(self) -> Self:
+        """See `Storage.uploads`."""
+        return self
+
+    @abstractmethod
+    def stat(self, location: str) -> FileEntry | None:
+        """See `Storage.stat`."""
+
+    @abstractmethod
+    def prepare(self, source: str, target: str, owner: str) -> PreparedFile:
+        """See `Uploads.prepare`."""
+
+    @abstractmethod
+    def owner_of(self, location: str) -> str | None:
+        """See `Uploads.owner_of`."""
+
+    @abstractmethod
+    def withdraw(self, location: str, aside: str) -> bool:
+        """See `Storage.withdraw`."""
+
+    @abstractmethod
+    def _is_directory(self, location: str) -> bool:
+        """Whether any object lies below a location. The bucket itself always is a directory."""
+
+    def exists(self, location: str) -> bool:
+        """See `Storage.exists`."""
+        return self.stat(location) is not None
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        """Always refuses: an object store can't rename."""
+        raise RefusedError(
+            Reason.UNSUPPORTED_STORE, f"can't rename {source!r} to {target!r}: an object store can't rename"
+        )
+
+    def delete_tree(self, location: str) -> None:
+        """See `Storage.delete_tree`."""
+        self.withdraw(location, "")
+
+    def room(self, location: str) -> Room:
+        """Returns no limit: an object store reports none."""
+        self._require(location)
+        return Room(None, None, "nothing")
+
+    def owner(self, location: str) -> str:
+        """The user of this process, as S3A reports it: objects belong to accounts, not to users."""
+        self._require(location)
+        return getpass.getuser()
+
+    def adopt(self, source: str, target: str) -> None:
+        """Changes nothing: the bucket decides who may read an object."""
+        self._require(source)
+        self._require(target)
+
+    def sync_directory(self, location: str) -> None:
+        """Does nothing: a visible object is durable."""
+
+    def _require(self, location: str) -> None:
+        if not self.exists(location):
+            raise missing(location)
+
+    def _require_free(self, location: str) -> None:
+        if self.exists(location):
+            raise taken(location)
+        if not self._is_directory(parent(location)):
+            raise missing(parent(location))
+
+
+def missing(location: str) -> FileNotFoundError:
+    """The error for an object that isn't there."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), location)
+
+
+def taken(location: str) -> FileExistsError:
+    """The error for an object that exists already."""
+    return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), location)

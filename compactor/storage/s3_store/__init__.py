@@ -1,0 +1,1 @@
+"""S3 through botocore: conditional writes and unfinished uploads."""
