@@ -169,8 +169,8 @@ class Metrics:
             "verification_refused_total",
             "Compactions whose output was found different from its inputs; nothing was published.",
         )
-        self.setbacks = gauge(
-            "worker_setbacks",
+        self.given_back_in_a_row = gauge(
+            "worker_given_back_in_a_row",
             "Compactions given back in a row because something they need doesn't answer or broke down (0: all is well).",
         )
         self.unsettled = gauge(

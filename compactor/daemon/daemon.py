@@ -246,7 +246,7 @@ class Daemon:
         why = services.coordinator.why_not_start()
         return [
             *([why] if why else []),
-            *([trouble] if (trouble := services.setbacks.trouble()) else []),
+            *([trouble] if (trouble := services.backoff.trouble()) else []),
             *(
                 f"the latest cycle of {name} failed, or there was none yet"
                 for name, loop in self._loops.items()

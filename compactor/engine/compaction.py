@@ -72,7 +72,7 @@ class Compaction:
 
     @property
     def sizes(self) -> Sizes:
-        stripe, memory = int(self._settings.recode.target_stripe_bytes), task_memory(self._settings, self.job.wishes)
+        stripe, memory = int(self._settings.recode.target_stripe_bytes), task_memory(self._settings, self.job.resources)
         return Sizes(
             min_stripe=int(self._settings.splice.min_stripe_bytes),
             chunk=2 * stripe,

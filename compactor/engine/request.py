@@ -56,7 +56,7 @@ class CompactionRequest:
         name = job_name(self.host, self.entity.database, self.entity.table, self.entity.partition)
         asked = requested_resources([self.properties, self.table.parameters, self.table.database_parameters])
         return JobName(
-            name, f"{self.entry_id}.{self.attempt}", self.pool, wishes=asked, user=self.run_as, root=self.root
+            name, f"{self.entry_id}.{self.attempt}", self.pool, resources=asked, user=self.run_as, root=self.root
         )
 
     @property

@@ -44,7 +44,7 @@ class QueueMetrics:
         metrics = self._services.metrics
         metrics.show(
             metrics.waiting_for_store,
-            {(store,): count for store, count in self._services.setbacks.waiting_for_stores().items()},
+            {(store,): count for store, count in self._services.backoff.waiting_for_stores().items()},
         )
         try:
             entries, now, aborts = (
@@ -158,7 +158,7 @@ class QueueMetrics:
         waiting = [entry for entry in entries if entry.state is QueueState.INITIATED]
         if not waiting:
             return {}
-        stored = self._services.breakdowns.told()
+        stored = self._services.failures.told()
         held = {entry.id: denial.reason.value for entry in waiting if (denial := left_to_hive(entry)) is not None}
         held |= {
             entry.id: told.reason for entry in waiting if (told := stored.get(entry.id)) is not None and told.reason

@@ -49,9 +49,9 @@ class Services:
     Args:
         settings: replaced as a whole by a reload; read them anew at each use.
         coordinator: says which daemon leads, and whether new work may begin.
-        setbacks: the backoff of entries that were given back because a service or store was unreachable.
+        backoff: the backoff of entries that were given back because a service or store was unreachable.
         emptiness: which worker has just found nothing in the queue.
-        breakdowns: how often the work on an entry failed, or ended with its process.
+        failures: how often the work on an entry failed, or ended with its process.
         places: where the daemon may write and delete.
         control: what is paused, drained, outside its hours or over its budget.
         stopping: set when the daemon drains; roles end their cycle at the next good point.
@@ -74,14 +74,14 @@ class Services:
     places: Places = field(init=False)
     coordinator: Coordinator = field(default_factory=Alone)
     stopping: threading.Event = field(default_factory=threading.Event)
-    setbacks: Backoff = field(default_factory=Backoff)
+    backoff: Backoff = field(default_factory=Backoff)
     emptiness: SharedLooks = field(default_factory=SharedLooks)
-    breakdowns: Failures = field(init=False)
+    failures: Failures = field(init=False)
     control: Control = field(init=False)
 
     def __post_init__(self) -> None:
         self.places = Places(self.database, lambda: self.settings.warehouse.roots)
-        self.breakdowns = Failures(lambda: self.coordinator, self._is_in_the_queue)
+        self.failures = Failures(lambda: self.coordinator, self._is_in_the_queue)
         self.control = Control(lambda: self.coordinator, lambda: self.settings, self.now_ms, self.identity.host)
 
     @classmethod
@@ -145,8 +145,8 @@ class Services:
             metrics=metrics,
             steps=Steps([_log_step, lambda step, _: metrics.steps.labels(step).inc(), *observers]),
         )
-        metrics.setbacks.set_function(lambda: services.setbacks.in_a_row)
-        metrics.unsettled.set_function(lambda: services.setbacks.unsettled)
+        metrics.given_back_in_a_row.set_function(lambda: services.backoff.in_a_row)
+        metrics.unsettled.set_function(lambda: services.backoff.unsettled)
         return services
 
     @property

@@ -31,7 +31,7 @@ class JobName:
         pool: scheduling pool; None: the default pool.
         place: the compaction's staging directory, which exists until the compaction is given up; None where nothing is
             staged.
-        wishes: queue, memory and cores that the table or request asks for.
+        resources: queue, memory and cores that the table or request asks for.
         user: the user that the jobs run as, where applications can run as another user.
         root: path of the warehouse's root around the compaction's local places; see `beneath.RootOf`.
     """
@@ -40,7 +40,7 @@ class JobName:
     key: str
     pool: str | None = None
     place: str | None = None
-    wishes: Resources = field(default_factory=Resources)
+    resources: Resources = field(default_factory=Resources)
     user: str | None = None
     root: str | None = None
 

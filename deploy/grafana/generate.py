@@ -193,7 +193,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
                 "Since something that compactions need is away; and what has ended and can't be undone for it yet.",
                 "short",
                 {
-                    "{{instance}}": f"max by (instance) (compactor_worker_setbacks{{{JOB}}})",
+                    "{{instance}}": f"max by (instance) (compactor_worker_given_back_in_a_row{{{JOB}}})",
                     "{{instance}} not undone": f"max by (instance) (compactor_worker_unsettled{{{JOB}}})",
                 },
             ),

@@ -113,7 +113,7 @@ def test_a_compaction_is_an_application_of_its_own(warehouse, hdfs_directory, ya
         "FINISHED",
         "SUCCEEDED",
     )
-    assert attempt.compaction.job.wishes.queue == "compaction"
+    assert attempt.compaction.job.resources.queue == "compaction"
     assert not [name for name in storage_for(hdfs_directory).directories(hdfs_directory) if name.startswith(".")]
 
 

@@ -40,8 +40,8 @@ QUEUE_COLUMNS = (
     OutputColumn("waits", "WAITS FOR", people=False),
     OutputColumn("waits_because", "WAITS BECAUSE"),
     OutputColumn("broke_down", "BROKE DOWN", programs=False),
-    OutputColumn("breakdowns", "BREAKDOWNS", people=False),
-    OutputColumn("last_breakdown", "LAST BREAKDOWN", people=False),
+    OutputColumn("failures", "FAILURES", people=False),
+    OutputColumn("last_failure", "LAST FAILURE", people=False),
     OutputColumn("worker", "WORKER"),
     OutputColumn("highest_write_id", "WRITE ID", right=True),
     OutputColumn("application", "APPLICATION", programs=False),
@@ -132,7 +132,7 @@ def queue_record(
     An entry of the queue as an output record.
 
     Times are in ISO 8601. `since_ms` is for how long the entry has been in its state. `waits` is the code of the reason
-    that keeps workers from claiming the entry, or from compacting after a claim. `breakdowns` is how many claims of the
+    that keeps workers from claiming the entry, or from compacting after a claim. `failures` is how many claims of the
     entry ended in a failure.
     """
     told = told or StoredFailure()
@@ -155,8 +155,8 @@ def queue_record(
         "waits": waits or None,
         "waits_because": because or None,
         "broke_down": told.sentence or None,
-        "breakdowns": told.times,
-        "last_breakdown": told.latest or None,
+        "failures": told.times,
+        "last_failure": told.latest or None,
         "worker": entry.worker_id,
         "cleaning_started": units.instant(entry.cleaner_start_ms),
     }

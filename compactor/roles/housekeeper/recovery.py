@@ -172,7 +172,7 @@ class Recovery:
         if not self.clear(entry):
             return False
         if not in_order:
-            services.breakdowns.count(entry, f"its worker {entry.worker_id} ended", died=True)
+            services.failures.count(entry, f"its worker {entry.worker_id} ended", died=True)
         return True
 
     def clear(self, entry: QueueEntry) -> bool:

@@ -2,7 +2,7 @@
 Counts how often the work on an entry failed, or took its worker's process with it. The counts are stored, so that
 neither a restart nor another daemon forgets them.
 
-The value of `breakdowns` in the control state (docs/control.md):
+The value of `failures` in the control state (docs/control.md):
 
     {
         "entries":  {"17": {"<worker id>@<start of the claim>": {"died": true, "why": "…"}}},
@@ -37,7 +37,7 @@ from compactor.roles.worker.cancellation import DrainedError
 from compactor.spark.submitter import BrokenDownError, SessionEndedError
 
 _log = get_logger(__name__)
-KEY = "breakdowns"
+KEY = "failures"
 ATTEMPTS = 3
 """How often the work on an entry may fail, or its worker end with it, before the entry fails."""
 _KEPT = 200
@@ -128,7 +128,7 @@ class Failures:
 
             self._coordinator().update(KEY, noted)
         except CompactorError as error:
-            _log.debug("breakdowns can't be stored now", entries=sorted(mine), error=str(error))
+            _log.debug("failures can't be stored now", entries=sorted(mine), error=str(error))
             return
         with self._lock:
             self._due = [one for one in self._due if one not in due]

@@ -48,11 +48,11 @@ class Rollbacks:
     The attempts that one worker's thread still has to undo.
 
     Args:
-        setbacks: the backoff, told of each of these attempts; its clock is used here, too.
+        backoff: the backoff, told of each of these attempts; its clock is used here, too.
     """
 
-    def __init__(self, setbacks: Backoff) -> None:
-        self._setbacks = setbacks
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
         self._left: list[PendingRollback] = []
 
     def __contains__(self, unsettled: PendingRollback) -> bool:
@@ -69,16 +69,16 @@ class Rollbacks:
     def due(self) -> PendingRollback | None:
         """The attempt to undo now, if any: the one whose time came first."""
         first = min(self._left, key=lambda unsettled: unsettled.until, default=None)
-        return first if first is not None and first.until <= self._setbacks.clock() else None
+        return first if first is not None and first.until <= self._backoff.clock() else None
 
     def keep(self, unsettled: PendingRollback, error: Exception) -> str:
         """Keep an attempt that can't be undone now because of this error; returns a sentence."""
         unsettled.times += 1
-        unsettled.until = self._setbacks.clock() + (pause := pause_after(unsettled.times))
+        unsettled.until = self._backoff.clock() + (pause := pause_after(unsettled.times))
         unsettled.why = " ".join(str(error).split()) or type(error).__name__
         if unsettled not in self._left:
             self._left.append(unsettled)
-        self._setbacks.kept(unsettled, unsettled.sentence)
+        self._backoff.kept(unsettled, unsettled.sentence)
         if isinstance(error, CompactorError | OSError):
             say = _log.debug if unsettled.times > 1 else _log.warning
             say("an attempt can't be undone yet; its claim stays", message=unsettled.why, next_try_seconds=pause)
@@ -90,7 +90,7 @@ class Rollbacks:
         """Forget an attempt of which nothing is left."""
         if unsettled in self._left:
             self._left.remove(unsettled)
-        self._setbacks.settled(unsettled)
+        self._backoff.settled(unsettled)
 
     def full(self) -> str | None:
         """Why nothing more may be claimed; None if entries may be."""
@@ -104,5 +104,5 @@ class Rollbacks:
         return (
             None
             if first is None
-            else f"{first.sentence}; next try in {max(0.0, first.until - self._setbacks.clock()):.0f} s"
+            else f"{first.sentence}; next try in {max(0.0, first.until - self._backoff.clock()):.0f} s"
         )

@@ -66,7 +66,7 @@ class Worker:
         self.worker_id = services.identity.worker_id(number)
         self._cancellation: Cancellation | None = None
         self._entry: QueueEntry | None = None
-        self._settling = Rollbacks(services.setbacks)
+        self._settling = Rollbacks(services.backoff)
         self._continuing = FollowUps(services.queue)
 
     def run_once(self) -> str:
@@ -87,7 +87,7 @@ class Worker:
         if self._continuing.go_on():
             self._services.emptiness.over()
         settings = self._services.settings.worker
-        if (why := self._settling.full() or self._services.setbacks.pause()) is not None:
+        if (why := self._settling.full() or self._services.backoff.pause()) is not None:
             return f"{WAITING}: {why}"
         judge = self._services.control.judge()
         if (closed := judge.closed()) is not None:
@@ -102,7 +102,7 @@ class Worker:
         if denied is not None:
             subject, denial = denied
             return f"{WAITING}: {subject.full_name}: {denial.sentence}"
-        if (why := self._services.setbacks.nothing_else(self._is_still_ours)) is not None:
+        if (why := self._services.backoff.nothing_else(self._is_still_ours)) is not None:
             return f"{WAITING}: {why}"
         self._services.emptiness.found(self.worker_id, pool)
         return self._idle()
@@ -121,7 +121,7 @@ class Worker:
                 denied.append(gate.first)
             return entry
 
-        return self._services.setbacks.claim(pool, take), next(iter(denied), None)
+        return self._services.backoff.claim(pool, take), next(iter(denied), None)
 
     def _idle(self) -> str:
         return IDLE if (left := self._settling.waiting()) is None else f"{WAITING}: {left}"
@@ -166,7 +166,7 @@ class Worker:
             services.steps.enter(steps.WORKER_CLAIMED, entry)
             self._cancellation.check()
             require_still(services, entry)
-            with services.breakdowns.watched(entry):
+            with services.failures.watched(entry):
                 result = attempt.run()
         except Exception as error:
             cause = self._cancellation.error or error
@@ -183,7 +183,7 @@ class Worker:
 
     def _done(self, entry: QueueEntry, result: Result) -> str:
         metrics = self._services.metrics
-        self._services.setbacks.ended(entry, compacted=result.published is not None)
+        self._services.backoff.ended(entry, compacted=result.published is not None)
         if result.plan is None or result.published is None:
             metrics.jobs.labels(entry.kind.value, "cleaning-only").inc()
             return f"{_name(entry)}: not enough to compact, but {result.cleaning_only}: left to the Cleaner"
@@ -230,7 +230,7 @@ class Worker:
         attempt, entry, error = unsettled.attempt, unsettled.attempt.entry, unsettled.error
         if attempt.undo(_message(error)):
             self._continuing.remember(entry.id)
-            self._services.setbacks.ended(entry, compacted=True)
+            self._services.backoff.ended(entry, compacted=True)
             return f"{_name(entry)}: committed, though no answer came"
         if (
             unsettled.times
@@ -241,11 +241,11 @@ class Worker:
         return self._mark(attempt, entry, error)
 
     def _mark(self, attempt: Attempt, entry: QueueEntry, error: Exception) -> str:
-        queue, metrics, setbacks, breakdowns = (
+        queue, metrics, backoff, failures = (
             self._services.queue,
             self._services.metrics,
-            self._services.setbacks,
-            self._services.breakdowns,
+            self._services.backoff,
+            self._services.failures,
         )
         message = _message(error)
         again = waits = repeated = False
@@ -261,14 +261,14 @@ class Worker:
                     outcome, word = "given-back", "given back"
                     queue.give_back(entry)
                     if waits := isinstance(error, SuspectWaitsError | GivesWayError):
-                        setbacks.leave(entry, error)
+                        backoff.leave(entry, error)
                     if isinstance(error, GivesWayError):
-                        breakdowns.waits(entry, Reason.LOCK_NOT_ACQUIRED.value, message)
+                        failures.waits(entry, Reason.LOCK_NOT_ACQUIRED.value, message)
                 case RefusedError() if self._may_pass(entry, error) and not attempt.state_stored:
                     outcome, word, waits = "given-back", "given back", True
                     queue.give_back(entry)
-                    breakdowns.waits(entry, error.reason.value, str(error))
-                    repeated = setbacks.leave(entry, error) > 1
+                    failures.waits(entry, error.reason.value, str(error))
+                    repeated = backoff.leave(entry, error) > 1
                 case RefusedError() if not attempt.state_stored and not isinstance(error, VerificationError):
                     outcome, word = "refused", "refused"
                     end = queue.mark_unneeded if error.reason is Reason.NOT_ENOUGH else queue.mark_refused
@@ -278,7 +278,7 @@ class Worker:
                 ):
                     outcome, word, again = "given-back", "given back", True
                     queue.give_back(entry)
-                    setbacks.given_back(entry, error)
+                    backoff.given_back(entry, error)
                 case RetryableError() | OutcomeUnknownError():
                     outcome, word, message = "failed", "failed", f"{message} ({ATTEMPTS} times in a row)"
                     queue.mark_failed(entry, message)
@@ -288,9 +288,9 @@ class Worker:
         except OwnershipLostError as lost:
             outcome, word, message = "lost", "lost", f"{lost}; it had ended with: {message}"
         if not waits:
-            breakdowns.waits_no_more(entry)
+            failures.waits_no_more(entry)
         if not (again or waits):
-            setbacks.ended(entry, compacted=False)
+            backoff.ended(entry, compacted=False)
         metrics.jobs.labels(entry.kind.value, outcome).inc()
         metrics.verification_refused.inc(isinstance(error, VerificationError))
         quiet = outcome in {"given-back", "refused", "cancelled"} and not again
@@ -303,7 +303,7 @@ class Worker:
     def _may_pass(self, entry: QueueEntry, error: RefusedError) -> bool:
         """Whether the surroundings caused the refusal, or a rename that is under way may have."""
         return error.reason in _PASSING or (
-            error.reason in _MAY_BE_RENAMED and self._services.setbacks.left_for(entry, error.reason) < _RENAME_SECONDS
+            error.reason in _MAY_BE_RENAMED and self._services.backoff.left_for(entry, error.reason) < _RENAME_SECONDS
         )
 
     def _may_be_tried_again(self, entry: QueueEntry, error: Exception) -> bool:
@@ -314,10 +314,10 @@ class Worker:
         if isinstance(error, UnreachableError):
             return True
         if isinstance(error, SessionEndedError):
-            self._services.breakdowns.suspect(entry, _message(error))
+            self._services.failures.suspect(entry, _message(error))
             return True
-        self._services.breakdowns.count(entry, _message(error), died=False)
-        return self._services.breakdowns.times(entry) < ATTEMPTS and self._services.setbacks.may_be_tried_again(entry)
+        self._services.failures.count(entry, _message(error), died=False)
+        return self._services.failures.times(entry) < ATTEMPTS and self._services.backoff.may_be_tried_again(entry)
 
     def _is_drained(self, error: Exception) -> bool:
         """

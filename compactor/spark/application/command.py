@@ -38,7 +38,7 @@ def queue_of(spark: Spark, job: JobName) -> str | None:
     """
     The cluster's queue: what the table or the request asks for, else that of the compaction pool, else the general one.
     """
-    return job.wishes.queue or spark.pool_queues.get(job.pool or "") or spark.queue
+    return job.resources.queue or spark.pool_queues.get(job.pool or "") or spark.queue
 
 
 def command(spark: Spark, job: JobName, assignment: Path) -> list[str]:
@@ -83,7 +83,7 @@ def conf(spark: Spark, job: JobName) -> dict[str, str]:
     if spark.deploy_mode == "client":
         wanted["spark.pyspark.driver.python"] = sys.executable
     wanted |= as_user(spark, job.user if spark.proxy_user and job.user else None) | spark.conf
-    wanted |= job.wishes.conf
+    wanted |= job.resources.conf
     if spark.elastic and (store := _hdfs(job)):
         named = [wanted[_STORES]] if wanted.get(_STORES) else []
         wanted[_STORES] = ",".join([*named, store])

@@ -95,7 +95,7 @@ def test_kubernetes():
 )
 def test_the_queue_is_the_tables_or_the_pools_or_the_general_one(pool, wished, queue):
     """In this order; a pool that isn't a queue by the settings isn't taken for one."""
-    job = JobName(NAME, "1.a", pool, wishes=Resources(wished))
+    job = JobName(NAME, "1.a", pool, resources=Resources(wished))
     assert (
         conf(spark(master="yarn", queue="general", pool_queues={"etl": "root.etl"}), job)["spark.yarn.queue"] == queue
     )
@@ -103,7 +103,9 @@ def test_the_queue_is_the_tables_or_the_pools_or_the_general_one(pool, wished, q
 
 def test_a_tables_wishes_go_over_the_settings_and_end_dynamic_allocation_where_they_name_a_number():
     """Spark would otherwise take both as a contradiction or ignore the number."""
-    job = JobName(NAME, "1.a", wishes=Resources(conf={"spark.executor.memory": "3g", "spark.executor.instances": "5"}))
+    job = JobName(
+        NAME, "1.a", resources=Resources(conf={"spark.executor.memory": "3g", "spark.executor.instances": "5"})
+    )
     found = conf(spark(master="yarn", conf={"spark.executor.memory": "2g"}), job)
     assert (found["spark.executor.memory"], found["spark.executor.instances"]) == ("3g", "5")
     assert not [key for key in found if key.startswith("spark.dynamicAllocation")]

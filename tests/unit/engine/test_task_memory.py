@@ -54,7 +54,7 @@ GIB = 1 << 30
 )
 def test_a_task_has_a_cores_share(spark, asked, expected, by):
     """
-    Containers count Python's memory as overhead, or as PySpark's own; a table's wishes count only where it has an
+    Containers count Python's memory as overhead, or as PySpark's own; a table's resources count only where it has an
     application of its own.
     """
     found = task_memory(settings(spark=spark), requested_resources([asked]))

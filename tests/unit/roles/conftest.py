@@ -11,7 +11,7 @@ from tests.unit.roles.world import World
 def impatient(monkeypatch):
     """
     A metastore that doesn't answer a running attempt is given up at once: its two minutes are the subject of
-    `test_patience` alone.
+    `test_metastore_retry` alone.
     """
     monkeypatch.setattr(metastore_retry, "AWAY_SECONDS", 0.0)
 

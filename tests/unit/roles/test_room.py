@@ -67,7 +67,7 @@ def test_what_has_no_room_waits_in_the_queue(any_world, full):
         world.clock.forward(1)
     assert held(world) == 1
     assert world.ended() == []
-    assert world.services.setbacks.trouble() is None
+    assert world.services.backoff.trouble() is None
     full.clear()
     assert "published" in worker.run_once()
     assert held(world) is None
@@ -101,7 +101,7 @@ def test_it_is_logged_once(world, full):
     assert levels == ["info", "debug", "debug"]
 
 
-def test_no_room_is_not_counted_as_a_breakdown(world, full):
+def test_no_room_is_not_counted_as_a_failure(world, full):
     """It may wait for ever; and what it waited for isn't shown any more when it ends otherwise."""
     world.services.coordinator = coordinator = Alone()
     world.table(rows=4)
@@ -159,7 +159,7 @@ def test_where_nothing_can_be_stored_it_waits_all_the_same(world, full):
     world.enqueue(Entity("db", "t"))
     worker = world.worker()
     assert "given back: quota-exceeded" in worker.run_once()
-    assert world.services.breakdowns.told() == {}
+    assert world.services.failures.told() == {}
     full.clear()
     world.clock.forward(10)
     assert "published" in worker.run_once()

@@ -49,11 +49,11 @@ def test_what_is_missing_is_looked_for_again_for_five_minutes(world, entity, mes
     world.table("parts", rows=0, partition_keys=[("p", "int")])
     world.settle_time()
     world.enqueue(entity)
-    worker, began, said = world.worker(), world.services.setbacks.clock(), []
+    worker, began, said = world.worker(), world.services.backoff.clock(), []
     while not world.ended():
         said.append(worker.run_once())
         world.clock.forward(10)
-    assert 300 <= world.services.setbacks.clock() - began < 360
+    assert 300 <= world.services.backoff.clock() - began < 360
     assert f"given back: {message}" in said[0]
     assert f"refused: {message}" in said[-1]
 

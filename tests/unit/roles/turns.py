@@ -48,7 +48,7 @@ class Model:
     trouble: list[str | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.setbacks = Backoff(lambda: self.now)
+        self.backoff = Backoff(lambda: self.now)
         self.working: set[int] = set()
         self.tries: Counter[int] = Counter()
 
@@ -66,7 +66,7 @@ class Model:
             )
 
     def claim(self, pool: str | None) -> int | None:
-        if self.setbacks.pause() is not None:
+        if self.backoff.pause() is not None:
             return None
 
         def take(without, among):
@@ -82,9 +82,9 @@ class Model:
                     return row(number)
             return None
 
-        found = self.setbacks.claim(pool, take)
+        found = self.backoff.claim(pool, take)
         if found is None:
-            self.setbacks.nothing_else(lambda number: number not in self.done)
+            self.backoff.nothing_else(lambda number: number not in self.done)
             return None
         self.claims.append((self.now, pool, found.id))
         return found.id
@@ -96,15 +96,15 @@ class Model:
         if entry.store is not None and self.now < self.back:
             error = UnreachableError(f"{entry.store} is away")
             error.store = entry.store
-            self.setbacks.given_back(row(number), error)
+            self.backoff.given_back(row(number), error)
         elif self.tries[number] <= entry.fails:
-            self.setbacks.given_back(row(number), UnreachableError("no ResourceManager"))
+            self.backoff.given_back(row(number), UnreachableError("no ResourceManager"))
         elif entry.waits:
-            self.setbacks.leave(row(number), UnreachableError("no room"))
+            self.backoff.leave(row(number), UnreachableError("no room"))
         else:
-            self.setbacks.ended(row(number), compacted=True)
+            self.backoff.ended(row(number), compacted=True)
             self.done[number] = self.now
-        self.trouble.append(self.setbacks.trouble())
+        self.trouble.append(self.backoff.trouble())
 
     def first(self, number: int) -> int:
         """How many claims its pool's workers made while it waited, before its first."""

@@ -83,7 +83,7 @@ class World:
         services = Services.over(
             self.database, settings, observers=self.observers, identity=identity, submitter=self.submitter
         )
-        services.setbacks = Backoff(self.clock)
+        services.backoff = Backoff(self.clock)
         return services
 
     def configure(self, **sections) -> None:

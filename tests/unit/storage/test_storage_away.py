@@ -136,7 +136,7 @@ def test_one_asks_while_the_others_fail_at_once(driver, storage):
 
 
 def test_who_asks_and_learns_nothing_leaves_it_to_the_next(driver, storage):
-    """An outcome that isn't known is no answer; nor is a breakdown of ours."""
+    """An outcome that isn't known is no answer; nor is a failure of ours."""
     away(driver, storage, 10)
     for nothing in (OutcomeUnknownError("sent"), KeyError("ours")):
         driver.now += 10

@@ -46,23 +46,23 @@ def told(shop, request):
 def test_how_often_it_broke_down(told):
     """For people a sentence; for programs the count and the reason, of this entry alone."""
     first, second = told.json("queue")
-    assert (first["breakdowns"], first["last_breakdown"]) == (2, "ExecutorLostFailure 1")
-    assert (second["breakdowns"], second["last_breakdown"], second["broke_down"]) == (0, None, None)
+    assert (first["failures"], first["last_failure"]) == (2, "ExecutorLostFailure 1")
+    assert (second["failures"], second["last_failure"], second["broke_down"]) == (0, None, None)
     for command in ("queue", "explain"):
         drawn = told.run(command, "shop.orders")
         assert drawn.exit_code == 0, drawn.stderr
         assert "broke down 2 of 3 times, last: ExecutorLostFailure 1" in drawn.stdout
     (entry,) = told.json("explain", "shop.orders")["queue"]
-    assert (entry["breakdowns"], entry["last_breakdown"]) == (2, "ExecutorLostFailure 1")
+    assert (entry["failures"], entry["last_failure"]) == (2, "ExecutorLostFailure 1")
     heading, row, _ = told.run("-o", "tsv", "queue").stdout.splitlines()
-    assert dict(zip(heading.split("\t"), row.split("\t"), strict=True))["breakdowns"] == "2"
+    assert dict(zip(heading.split("\t"), row.split("\t"), strict=True))["failures"] == "2"
 
 
 @pytest.mark.parametrize("told", [{"room": True}], indirect=True)
 def test_that_there_is_no_room(told):
     """It waits, by a code and a sentence with the figures, where all that waits is told."""
     first, second = told.json("queue")
-    assert (first["waits"], first["waits_because"], first["breakdowns"]) == ("disk-full", FIGURES, 0)
+    assert (first["waits"], first["waits_because"], first["failures"]) == ("disk-full", FIGURES, 0)
     assert second["waits"] is None
     assert FIGURES in told.run("queue").stdout
     assert f"waits (disk-full): {FIGURES}" in told.run("explain", "shop.orders").stdout
@@ -76,7 +76,7 @@ def test_that_there_is_no_room(told):
 def test_without_anything_noted_nothing_is_told(told):
     """No column for it, as before anything ever broke down."""
     assert "BROKE DOWN" not in told.run("queue").stdout
-    assert [(entry["waits"], entry["breakdowns"]) for entry in told.json("queue")] == [(None, 0)] * 2
+    assert [(entry["waits"], entry["failures"]) for entry in told.json("queue")] == [(None, 0)] * 2
 
 
 def test_control_state_that_can_not_be_read_is_not_asked_twice():

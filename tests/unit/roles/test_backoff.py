@@ -1,5 +1,5 @@
 """
-Setbacks: what the worker gives back because something is away doesn't fail, isn't tried without end, and doesn't hold
+Backoff: what the worker gives back because something is away doesn't fail, isn't tried without end, and doesn't hold
 up the others.
 """
 
@@ -34,7 +34,7 @@ def mended(world):
 
 
 def gauge(world):
-    return world.services.metrics.registry.get_sample_value("compactor_worker_setbacks")
+    return world.services.metrics.registry.get_sample_value("compactor_worker_given_back_in_a_row")
 
 
 def test_an_outage_of_spark_takes_no_table_out_of_compaction(world):
@@ -86,17 +86,17 @@ def test_pauses_grow_and_end_with_the_first_success(world):
     for times, pause in enumerate([10, 20, 40, 80, 160, 320, 640, 640], 1):
         assert "given back" in worker.run_once()
         assert gauge(world) == times
-        assert f"{times} given back in a row" in (world.services.setbacks.trouble() or "")
+        assert f"{times} given back in a row" in (world.services.backoff.trouble() or "")
         world.clock.forward(pause - 1)
         assert worker.run_once().startswith("waiting: ")
         world.clock.forward(1)
     mended(world)
     assert "published" in worker.run_once()
     assert gauge(world) == 0
-    assert world.services.setbacks.trouble() is None
+    assert world.services.backoff.trouble() is None
 
 
-def test_several_at_once_are_one_setback(world):
+def test_several_at_once_are_one_failure(world):
     """
     All workers wait for the same start, or lose the same session: their entries were claimed before the pause, which is
     as long as for one of them.
@@ -134,7 +134,7 @@ def test_others_get_their_turn(world):
     assert "db.bad: given back" in worker.run_once()
     world.clock.forward(5)
     assert "db.good: published" in worker.run_once()
-    assert world.services.setbacks.trouble() is None
+    assert world.services.backoff.trouble() is None
     assert "db.fine: published" in worker.run_once()
     assert worker.run_once() == "waiting: compaction 1 of db.bad was given back: can't read '/mnt/bad'; next try in 5 s"
     world.clock.forward(5)
@@ -210,7 +210,7 @@ def test_who_finds_nothing_while_another_tries_again_takes_nothing_for_well(worl
     for number in range(3):
         assert "given back" in worker.run_once()
         pauses.append(worker.run_once().rpartition(" try in ")[2])
-        assert world.services.setbacks.trouble().startswith(f"{number + 1} given back in a row")
+        assert world.services.backoff.trouble().startswith(f"{number + 1} given back in a row")
         world.clock.forward(2 * LONGEST_SECONDS)
         assert (
             pool is None or other.run_once() == "nothing is queued"
@@ -236,9 +236,9 @@ def test_an_entry_that_left_the_queue_is_not_waited_for(world, end):
         world.services.queue.mark_failed(world.services.queue.claim("x-1", "1"), "x")
     world.clock.forward(10)
     assert worker.run_once() == "nothing is queued"
-    assert world.services.setbacks.trouble() is None
+    assert world.services.backoff.trouble() is None
     looks = []
-    world.services.setbacks.claim(None, lambda *look: looks.append(look))
+    world.services.backoff.claim(None, lambda *look: looks.append(look))
     assert looks == [(frozenset(), None)], "who is idle asks once, as if nothing had been"
 
 
@@ -247,11 +247,11 @@ def test_what_does_not_come_back_is_forgotten(world):
     world.table(rows=4, insert_only=True)
     world.enqueue(Entity("db", "t"))
     (entry,) = world.services.queue.entries()
-    setbacks = Backoff(world.clock)
+    backoff = Backoff(world.clock)
     for number in range(10):
-        (setbacks.leave if number % 2 else setbacks.given_back)(replace(entry, id=number), AWAY)
+        (backoff.leave if number % 2 else backoff.given_back)(replace(entry, id=number), AWAY)
         world.clock.forward(25 * 3600)
-        assert len(setbacks._aside) == 1
+        assert len(backoff._aside) == 1
 
 
 def test_readiness_tells(world):

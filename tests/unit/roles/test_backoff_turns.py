@@ -1,5 +1,5 @@
 """
-Setbacks under load, with a clock of their own: whatever comes back again and again, whatever can be compacted gets its
+Backoff under load, with a clock of their own: whatever comes back again and again, whatever can be compacted gets its
 turn, and a store that is away isn't asked all the time.
 
 The queue is a model (the oldest claimable first); `Backoff` decides as in the daemon.
@@ -111,7 +111,7 @@ def at():
 
 
 @pytest.fixture
-def setbacks(at):
+def backoff(at):
     return Backoff(lambda: at[0])
 
 
@@ -121,9 +121,9 @@ def away(store="hdfs://a"):
     return error
 
 
-def claimed(setbacks, *queue):
+def claimed(backoff, *queue):
     """The next of these entries, by its number."""
-    found = setbacks.claim(
+    found = backoff.claim(
         None,
         lambda without, among: next(
             (row(n) for n in queue if n not in without and (among is None or n in among)), None
@@ -132,47 +132,47 @@ def claimed(setbacks, *queue):
     return None if found is None else found.id
 
 
-def test_one_file_that_cannot_be_read_does_not_stand_for_its_store(setbacks, at):
+def test_one_file_that_cannot_be_read_does_not_stand_for_its_store(backoff, at):
     """
     Two entries always find it away, the third is on it as well, and well: it is tried in turn, and shows that the store
     is there.
     """
     for number in (1, 2, 3):
-        setbacks.given_back(row(number), away())
+        backoff.given_back(row(number), away())
     tried = []
     while len(tried) < 3:
         at[0] += 10
-        if (number := claimed(setbacks, 1, 2, 3)) is not None:
+        if (number := claimed(backoff, 1, 2, 3)) is not None:
             tried.append(number)
-            setbacks.given_back(row(number), away())
+            backoff.given_back(row(number), away())
     assert sorted(tried) == [1, 2, 3]
-    assert setbacks.waiting_for_stores() == {"hdfs://a": 3}
-    setbacks.ended(row(3), compacted=True)
-    assert setbacks.waiting_for_stores() == {"hdfs://a": 2}
+    assert backoff.waiting_for_stores() == {"hdfs://a": 3}
+    backoff.ended(row(3), compacted=True)
+    assert backoff.waiting_for_stores() == {"hdfs://a": 2}
 
 
-def test_what_is_queued_for_a_store_meanwhile_does_not_keep_it_away(setbacks, at):
+def test_what_is_queued_for_a_store_meanwhile_does_not_keep_it_away(backoff, at):
     """Each finds it away once, and the others' time comes as it would have."""
-    setbacks.given_back(row(1), away())
+    backoff.given_back(row(1), away())
     for number in range(2, 6):
         at[0] += 1
-        setbacks.given_back(row(number), away())
+        backoff.given_back(row(number), away())
     at[0] = 9.9
-    assert claimed(setbacks, *range(1, 6)) is None
+    assert claimed(backoff, *range(1, 6)) is None
     at[0] = 10
-    assert claimed(setbacks, *range(1, 6)) == 1
+    assert claimed(backoff, *range(1, 6)) == 1
 
 
-def test_a_store_that_was_back_is_asked_soon_again(setbacks, at):
+def test_a_store_that_was_back_is_asked_soon_again(backoff, at):
     """It was away for so long that pauses were long, came back, and is away again: they begin anew."""
-    setbacks.given_back(row(3), away())
+    backoff.given_back(row(3), away())
     for _ in range(6):
         at[0] += 640
-        setbacks.given_back(row(1), away())
-    setbacks.ended(row(1), compacted=True)
-    setbacks.given_back(row(2), away())
+        backoff.given_back(row(1), away())
+    backoff.ended(row(1), compacted=True)
+    backoff.given_back(row(2), away())
     at[0] += 10
-    assert claimed(setbacks, 2) == 2
+    assert claimed(backoff, 2) == 2
 
 
 def test_a_round_that_two_workers_begin_at_once_is_begun_once():

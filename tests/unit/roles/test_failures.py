@@ -1,5 +1,5 @@
 """
-Breakdowns: an entry that takes its worker's process with it, or breaks down each time, is set aside, whichever daemons
+Failures: an entry that takes its worker's process with it, or breaks down each time, is set aside, whichever daemons
 try it; its neighbours aren't.
 """
 
@@ -104,7 +104,7 @@ def test_who_leaves_in_order_is_not_counted(world, coordinator):
     assert coordinator.read(KEY) is None
 
 
-def test_breakdowns_outlive_the_process(world, coordinator):
+def test_failures_outlive_the_process(world, coordinator):
     """Steps that fail without effect, each time in another daemon: the third fails the entry, as if it had been one."""
     world.table(rows=4, insert_only=True)
     world.settle_time()
@@ -148,7 +148,7 @@ def test_one_suspect_at_a_time(world, coordinator):
     )
     assert "db.c: published" in said[1]
     assert said[2].startswith("waiting: compaction 2 of db.b waits: ")
-    assert world.services.setbacks.trouble() is None
+    assert world.services.backoff.trouble() is None
     world.clock.forward(10)
     assert "db.b: published" in second.run_once()
     world.assert_rows()
