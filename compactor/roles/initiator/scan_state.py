@@ -19,7 +19,7 @@ new. It keeps one number (a fingerprint) of each partition, so that a hundred th
 Pure, except that `Refusals` reads the queue. Source: docs/operations.md, Initiator.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -50,6 +50,7 @@ LASTING = frozenset(
         Reason.OUTSIDE_ROOTS,
         Reason.OVERLAPPING_LOCATION,
         Reason.REPLICATION_SOURCE,
+        Reason.BAD_PROPERTY,
     }
 )
 """
@@ -59,13 +60,17 @@ by itself.
 
 
 class _Written(NamedTuple):
-    """A table's or partition's newest write, aborted writes and columns. A refusal holds while these are unchanged."""
+    """
+    A table's or partition's newest write, its aborted writes, its columns and the properties of it and its database
+    that a compaction goes by. A refusal holds while these are unchanged.
+    """
 
     write_id: int
     txn_id: int
     aborted: int
     tbl_id: int
     columns: int
+    properties: int
 
     @classmethod
     def of(cls, candidate: Candidate, table: TableFacts) -> "_Written":
@@ -75,7 +80,13 @@ class _Written(NamedTuple):
             candidate.aborted_count,
             table.tbl_id,
             hash(table.columns),
+            hash(frozenset((*_own(table.parameters), *_own(table.database_parameters)))),
         )
+
+
+def _own(parameters: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The properties that a compaction goes by; Hive changes others, such as statistics, all the time."""
+    return ((key, value) for key, value in parameters.items() if "compactor" in key.lower())
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """Refusals: what was refused for its files is not asked for again before they change, and everything else is."""
 
 import pytest
+from sqlalchemy import update
 
 from compactor.metastore.model import Entity, QueueState
 from compactor.reasons import Reason
@@ -47,6 +48,25 @@ def test_what_was_refused_for_its_files_is_not_asked_for_again(world, due):
     assert initiator.run_once().startswith("full scan: queued 0 of 1")
     initiator._refusals.begin(world.services.now_ms() + REPEAT_MS)
     assert initiator.run_once().startswith("full scan: queued 1 of 1")
+
+
+def test_a_property_that_can_not_be_meant_is_asked_for_again_when_it_was_mended(world):
+    """One refusal until the property is another one; statistics, which Hive keeps beside it, count for nothing."""
+    table = world.table(rows=11, parameters={"compactor.spark.executor.memory": "much"})
+    world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001})
+    world.settle_time()
+    initiator, worker, params = world.initiator(), world.worker(), world.database.schema.table_params
+    assert initiator.run_once().startswith("full scan: queued 1 of 1")
+    assert "refused: bad-property: " in worker.run_once()
+    ((number,),) = world.hive.rows(world.database.schema.tbls, "tbl_id")
+    world.hive.change(params.insert().values(tbl_id=number, param_key="numRows", param_value="7"))
+    for _ in range(3):
+        assert initiator.run_once().startswith("full scan: queued 0 of 1")
+    spark = params.c.param_key == "compactor.spark.executor.memory"
+    world.hive.change(update(params).where(spark).values(param_value="1g"))
+    assert initiator.run_once().startswith("full scan: queued 1 of 1")
+    assert "published base_" in worker.run_once()
+    world.assert_rows(table)
 
 
 @pytest.mark.parametrize("end", ["failed", "locked", "cancelled"])
