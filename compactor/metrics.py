@@ -171,7 +171,7 @@ class Metrics:
         )
         self.given_back_in_a_row = gauge(
             "worker_given_back_in_a_row",
-            "Compactions given back in a row because something they need doesn't answer or broke down (0: all is well).",
+            "Compactions given back in a row because a service that they need doesn't answer or broke down (0: all is well).",
         )
         self.unsettled = gauge(
             "worker_unsettled",
@@ -201,12 +201,12 @@ class Metrics:
         # cleaner
         self.cleaner_blocked_age = gauge(
             "cleaner_blocked_age_seconds",
-            "Time since the commit of the oldest compaction that somebody keeps from being cleaned (0: none).",
+            "Time since the commit of the oldest compaction that a transaction or lock keeps from being cleaned (0: none).",
         )
         self.cleaner_blocked = gauge("cleaner_blocked_entries", "Compactions whose cleaning is held back.", "reason")
         self.cleanings = counter(
             "cleanings_total",
-            "Attempts to clean an entry or aborted writes. failed: tried again later; left: something was still there; given-up: after too many failures.",
+            "Attempts to clean an entry or aborted writes. failed: tried again later; left: directories were still there; given-up: after too many failures.",
             "outcome",
         )
         for outcome in CLEANING_OUTCOMES:
@@ -247,7 +247,7 @@ class Metrics:
 
         self.paused_since = gauge(
             "paused_since_timestamp_seconds",
-            "Since when that is paused until somebody resumes (Unix time); what ends by itself is left out.",
+            "Since when that is paused until it is resumed (Unix time); what ends by itself is left out.",
             "scope",
         )
         self.drained_since = gauge(

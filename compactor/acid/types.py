@@ -211,7 +211,7 @@ class _Parser:
 
     def end(self) -> None:
         if self._text[self._at :].strip():
-            raise self._wrong("something is left over")
+            raise self._wrong("text is left over")
 
     def _complex(self, kind: Kind) -> HiveType:
         self._take("<")

@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "history": ("compactor.cli.commands.queue:history", "Show finished, failed and refused compactions."),
     "cancel": (
         "compactor.cli.commands.cancel:cancel",
-        "Take a compaction out of the queue, or ask whoever works on it to stop.",
+        "Take a compaction out of the queue, or ask the worker on it to stop.",
     ),
     "pause": (
         "compactor.cli.commands.pause:pause",

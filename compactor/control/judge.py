@@ -170,9 +170,7 @@ class Judge:
 
     def told(self, pause: Pause) -> Denial:
         """The denial of one pause."""
-        until = (
-            f"until {shown(pause.until_ms, self._at.zone)}" if pause.until_ms is not None else "until somebody resumes"
-        )
+        until = f"until {shown(pause.until_ms, self._at.zone)}" if pause.until_ms is not None else "until it is resumed"
         return Denial(
             Reason.PAUSED, f"{pause.scope.words} paused by {pause.by} {until}: {pause.reason}", pause.until_ms
         )

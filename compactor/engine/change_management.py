@@ -110,7 +110,7 @@ class ChangeManagement:
         files.setTimes(path, now, -1)  # before the move: the metastore removes old files from the root
         if files.exists(target):
             if _checksum(files, target) != checksum:
-                raise RefusedError(Reason.REPLICATION_SOURCE, f"{origin}: {target} holds something else already")
+                raise RefusedError(Reason.REPLICATION_SOURCE, f"{origin}: {target} holds another file already")
             files.setTimes(target, now, -1)
             return 0
         if not files.rename(path, target):

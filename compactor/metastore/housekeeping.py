@@ -89,7 +89,7 @@ class Housekeeping:
         Duplicate components are left to Hive: they only cost space, and no column tells how long they have been there.
         """
         if self._database.embedded:
-            return dict.fromkeys(Duty, Finding(ours=True, sentence="nobody else uses the embedded database"))
+            return dict.fromkeys(Duty, Finding(ours=True, sentence="no other process uses the embedded database"))
         found = self._database.read(
             lambda connection: {duty: self._undone(connection, duty, overdue_ms) for duty in Duty}
         )
@@ -354,5 +354,5 @@ class Housekeeping:
 
 def _finding(count: int | None, what: str) -> Finding:
     if count:
-        return Finding(ours=True, sentence=f"nobody does it: {count} {what}")
-    return Finding(ours=False, sentence="nothing is overdue: somebody does it, or there is nothing to do")
+        return Finding(ours=True, sentence=f"no service does it: {count} {what}")
+    return Finding(ours=False, sentence="nothing is overdue: a service does it, or there is nothing to do")

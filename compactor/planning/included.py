@@ -104,7 +104,7 @@ class Stranded:
         ids = f"write id {low}" if low == reached else f"write ids {low} to {reached}"
         return (
             f"{self.short}: readers pass over it, so what was committed in {ids} can't be read unless {self.base.name} holds it; "
-            "nothing is compacted here before somebody settles that (docs/compaction.md, A stranded stream)"
+            "nothing is compacted here before an operator settles that (docs/compaction.md, A stranded stream)"
         )
 
 

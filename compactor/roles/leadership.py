@@ -50,7 +50,7 @@ def leading(services: Services, role: Role) -> Iterator[HeldLeadership]:
     """
     term = services.coordinator.lead(role)
     if term is None:
-        raise OwnershipLostError(f"another daemon leads the {role}, or nobody can tell")
+        raise OwnershipLostError(f"another daemon leads the {role}, or that can't be told")
     with services.database.mutex(_MUTEXES[role], wait_seconds=1.0) as mutex:
         services.coordinator.acted(role)
         yield HeldLeadership(term, mutex)

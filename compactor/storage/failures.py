@@ -16,7 +16,7 @@ from compactor.reasons import Reason
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
 _GONE: Final = frozenset({errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ETIMEDOUT, errno.EROFS})
-"""A file system becomes read-only when its disk fails, or while somebody repairs it: that passes."""
+"""A file system becomes read-only when its disk fails, or while an operator repairs it: that passes."""
 
 
 @contextmanager

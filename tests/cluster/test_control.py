@@ -126,7 +126,7 @@ def test_a_paused_table_waits_while_others_run(fleet):
         )
     (entry,) = fleet.run("queue", "db.t")
     assert (entry["state"], entry["waits"]) == ("initiated", "paused")
-    assert entry["waits_because"].endswith("until somebody resumes: history is loaded")
+    assert entry["waits_because"].endswith("until it is resumed: history is loaded")
     assert [one["scope"] for one in fleet.run("pauses")] == ["table:db.t"]
     assert fleet.run("explain", "db.t")["waits"]["reason"] == "paused"
     fleet.run("resume", "--table", "db.t")

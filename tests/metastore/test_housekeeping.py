@@ -296,7 +296,7 @@ def test_duties_that_are_done_are_not_ours(shared_database_4, shared_hive_4):
 @pytest.mark.postgres
 def test_duties_left_undone_are_found(shared_database_4, shared_hive_4):
     """
-    What has been due for long and is still there shows that nobody does it: each duty is told by its own evidence.
+    What has been due for long and is still there shows that no service does it: each duty is told by its own evidence.
     """
     hive, schema = shared_hive_4, shared_database_4.schema
     for _ in range(3):

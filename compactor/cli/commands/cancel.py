@@ -32,7 +32,7 @@ HIGHEST_ID = (1 << 63) - 1
 @pass_session
 def cancel(session: Session, *, number: int, wait: bool, timeout: float | None) -> int:
     """
-    Take a compaction out of the queue, or ask whoever works on it to stop.
+    Take a compaction out of the queue, or ask the worker on it to stop.
 
     ID is that of `compactor queue`. What a worker did is undone, its Spark application is ended, and the entry ends
     aborted. What is committed stays.

@@ -34,7 +34,7 @@ def members(session: Session) -> None:
     """
     Show the daemons of this metastore: which one leads what, and what each is doing.
 
-    Without ZooKeeper nobody is elected beforehand: the leader of a role is then who did its latest cycle, and daemons
+    Without ZooKeeper no leader is elected beforehand: the leader of a role is then the daemon that did its latest cycle, and daemons
     that went without a word are shown as gone.
     """
     with control_records.coordinator(session) as where:

@@ -141,7 +141,7 @@ class StateTable:
                 return Value(dict(data), following)
         except IntegrityError:
             pass
-        raise ConflictError(f"{key} was changed by somebody else meanwhile")
+        raise ConflictError(f"{key} was changed by another process meanwhile")
 
     def put(self, key: str, data: Mapping[str, Any]) -> None:
         """Write a key that only this process writes, without regard to its version."""

@@ -50,7 +50,7 @@ class Values:
                     return Value(dict(data), int(stat.version))
                 return Value(dict(data), self._create(path, content))
             except (BadVersionError, NodeExistsError, NoNodeError):
-                raise ConflictError(f"{key} was changed by somebody else meanwhile") from None
+                raise ConflictError(f"{key} was changed by another process meanwhile") from None
 
     def _create(self, path: str, content: bytes) -> int:
         """Write the first value of a key and return its version; the node may exist as the parent of other keys."""

@@ -138,7 +138,7 @@ class FollowUpStore:
         text, mine = table.c[f"{prefix}_tblproperties"], table.c[f"{prefix}_id"] == entry.id
         before = connection.scalar(select(text).where(mine).with_for_update())
         if before is None or REST not in decode_properties(before):
-            raise _TakenError(f"what follows compaction {entry.id} is asked for by somebody else")
+            raise _TakenError(f"what follows compaction {entry.id} was requested by another process")
         connection.execute(update(table).where(mine).values({text: without_property(before, REST)}))
 
 

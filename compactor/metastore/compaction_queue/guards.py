@@ -44,11 +44,11 @@ def lock_open(connection: Connection, schema: HiveSchema, txn_id: int) -> None:
     state = connection.scalar(select(txns.txn_state).where(txns.txn_id == txn_id).with_for_update())
     if state != "o":
         word = {None: "gone", "a": "aborted", "c": "committed"}.get(state, str(state))
-        raise OwnershipLostError(f"transaction {txn_id} is {word}: it was ended by somebody else")
+        raise OwnershipLostError(f"transaction {txn_id} is {word}: it was ended by another process")
 
 
 def lost(entry: QueueEntry) -> OwnershipLostError:
     """The error for a change that matched no row."""
     return OwnershipLostError(
-        f"compaction {entry.id} of {entry.entity} isn't {entry.state.value} by {entry.worker_id or 'nobody'} any more"
+        f"compaction {entry.id} of {entry.entity} isn't {entry.state.value} by {entry.worker_id or 'no worker'} any more"
     )

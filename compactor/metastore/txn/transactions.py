@@ -117,7 +117,7 @@ class Transactions:
         )
         if self._database.repeatable(lambda connection: connection.execute(change).rowcount) == 0:
             raise OwnershipLostError(
-                f"transaction {txn_id} is {self.state(txn_id).value}: it was ended by somebody else"
+                f"transaction {txn_id} is {self.state(txn_id).value}: it was ended by another process"
             )
 
     def abort(self, txn_id: int, reason: str) -> TxnState:

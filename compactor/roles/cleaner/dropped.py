@@ -221,7 +221,7 @@ def _require_unused(services: Services, entry: QueueEntry, location: str) -> Non
 def _used(location: str, owner: Owner) -> RefusedError:
     return RefusedError(
         Reason.OVERLAPPING_LOCATION,
-        f"{location} was left by something dropped, but the catalog has {owner} there: nothing is removed",
+        f"{location} was left by a dropped table or partition, but the catalog has {owner} there: nothing is removed",
     )
 
 

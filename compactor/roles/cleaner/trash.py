@@ -125,7 +125,7 @@ class Trash:
         if strangers:
             raise RefusedError(
                 Reason.INPUT_CHANGED,
-                f"{min(strangers)} is in {self.name}, and nobody put it there; everything was put back",
+                f"{min(strangers)} is in {self.name}, and the Cleaner didn't put it there; everything was put back",
             )
 
     def put_back(self) -> None:
@@ -149,7 +149,7 @@ class Trash:
         try:
             self._storage.rename_noreplace(self._path(), join(self._location, self.name + word))
         except FileNotFoundError:
-            raise OwnershipLostError(f"{self.name} was settled by somebody else") from None
+            raise OwnershipLostError(f"{self.name} was settled by another Cleaner") from None
 
     def delete(self) -> None:
         """Delete what was decided on."""

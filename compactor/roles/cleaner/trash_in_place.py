@@ -79,7 +79,7 @@ class TrashInPlace:
                 Reason.INPUT_CHANGED, f"{error.filename} vanished while it was being removed; nothing was removed"
             ) from None
         if not self._storage.exists(self._path()):
-            raise OwnershipLostError(f"{self.name} was settled by somebody else")
+            raise OwnershipLostError(f"{self.name} was settled by another Cleaner")
 
     def delete(self) -> None:
         """Delete what was compared, and then the sign."""

@@ -140,7 +140,7 @@ class SparkSubmitter(Runner):
             with self._lock:
                 self._waiting -= 1
                 if not self._waiting and self._start is not None:
-                    self._give_up(self._start, "nobody waits for it")
+                    self._give_up(self._start, "no compaction waits for it")
                 self._rest()
 
     def _wait(self, job: JobName, cancelled: Callable[[], bool]) -> _Shared:

@@ -208,4 +208,4 @@ def remove_tree(entry: Entry) -> None:
 
 
 def _no_file(path: str) -> RefusedError:
-    return RefusedError(Reason.UNKNOWN_NAME, f"{path!r} isn't a file, but a link or something else: move it away")
+    return RefusedError(Reason.UNKNOWN_NAME, f"{path!r} isn't a file, but a link, a pipe or a directory: move it away")

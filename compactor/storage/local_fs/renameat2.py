@@ -40,7 +40,7 @@ def rename_noreplace(source: Entry, target: Entry) -> None:
     if code in {errno.ENOENT, errno.ENOTDIR}:
         raise FileNotFoundError(code, os.strerror(code), source.path, None, target.path)
     if code in _UNABLE:
-        what = f"can't rename {source.path!r} to {target.path!r} without the risk of replacing something"
+        what = f"can't rename {source.path!r} to {target.path!r} without the risk of replacing another file"
         raise RefusedError(
             Reason.UNSUPPORTED_STORE, f"{what}: the file system or the kernel lacks renameat2 with RENAME_NOREPLACE"
         )

@@ -156,7 +156,7 @@ class Upload:
         """Begin another upload of the same content."""
         if self._copies is None:
             raise S3ConflictError(
-                f"can't complete {self.target!r}: somebody else was at it, and it can't be made anew from here",
+                f"can't complete {self.target!r}: another process was at it, and it can't be made anew from here",
                 self.target,
             )
         abort_upload(self.client, self.bucket, self.key, self._id, self.target)
@@ -283,7 +283,7 @@ class S3Writer(WritingHandle):
             upload.complete()
         except FileNotFoundError:
             raise CompactorError(
-                f"{self.name} was given up while it was written, or something that is copied into it is gone"
+                f"{self.name} was given up while it was written, or a file that is copied into it is gone"
             ) from None
         except OutcomeUnknownError as error:
             raise UnreachableError(f"{error}; it isn't used") from error

@@ -212,6 +212,6 @@ def test_what_was_not_tried_is_not_looked_for(yarn):
     """A start that was given up while another one's JVM ended has nothing on YARN."""
     with ALONE:
         start = Start(settings(spark={"master": "yarn"}).spark, "n")
-        assert start.give_up("nobody waits for it")
+        assert start.give_up("no compaction waits for it")
     assert start.wait_until_cleared(PATIENCE)
     assert yarn == []

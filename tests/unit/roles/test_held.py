@@ -47,7 +47,7 @@ def test_a_paused_table_waits_while_others_run(tables):
     world, _, _ = tables
     pause(world, "table:db.t")
     assert "of db.u: published" in world.worker().run_once()
-    assert world.worker().run_once() == "waiting: db.t: table db.t is paused by ann until somebody resumes: why"
+    assert world.worker().run_once() == "waiting: db.t: table db.t is paused by ann until it is resumed: why"
     assert sorted(world.states()) == ["initiated", "ready for cleaning"]
     resume(world, "table:db.t")
     assert "of db.t: published" in world.worker().run_once()
@@ -58,7 +58,7 @@ def test_everything_paused_nothing_is_asked(tables):
     """The queue isn't even looked at."""
     world, _, _ = tables
     pause(world)
-    assert world.worker().run_once() == "waiting: everything is paused by ann until somebody resumes: why"
+    assert world.worker().run_once() == "waiting: everything is paused by ann until it is resumed: why"
     assert world.states() == ["initiated", "initiated"]
 
 
@@ -352,7 +352,7 @@ def test_metrics_show_what_is_paused_and_who_waits(world):
     pause(world, "table:db.t")
     assert (
         holding.run_once()
-        == "pool etl is paused by ann until somebody resumes: why; table db.t is paused by ann until somebody resumes: why"
+        == "pool etl is paused by ann until it is resumed: why; table db.t is paused by ann until it is resumed: why"
     )
     QueueMetrics(world.services).run_once()
     assert value(world, "paused", scope="pool:etl") == value(world, "paused", scope="table:db.t") == 1

@@ -112,7 +112,7 @@ def test_a_transaction_that_was_taken_away_ends_the_compaction(world, table):
         world.services.transactions.abort(open_one.txn_id, "timed out")
 
     world.submitter.before = reap
-    assert "was ended by somebody else" in world.compact(table)
+    assert "was ended by another process" in world.compact(table)
     assert world.ended()[0][0] == "failed"
     assert world.names(table.location) == names
 
@@ -136,7 +136,7 @@ def test_a_lost_heartbeat_cancels_the_job(world, table):
     world.submitter.before = reap_and_wait
     world.settle_time()
     world.enqueue(T)
-    assert "was ended by somebody else" in worker.run_once()
+    assert "was ended by another process" in worker.run_once()
     assert cancelled.is_set()
 
 

@@ -1,5 +1,5 @@
 """
-A NameNode that holds its connections and answers nothing: nobody waits for it for ever. The client is the real one, the
+A NameNode that holds its connections and answers nothing: no compaction waits for it for ever. The client is the real one, the
 NameNode one that only listens.
 """
 
