@@ -86,7 +86,7 @@ class _Written(NamedTuple):
 
 def _own(parameters: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The properties that a compaction goes by; Hive changes others, such as statistics, all the time."""
-    return ((key, value) for key, value in parameters.items() if "compactor" in key.lower())
+    return ((key, value) for key, value in parameters.items() if "compactor" in key.lower() or key.startswith("orc."))
 
 
 @dataclass(slots=True)

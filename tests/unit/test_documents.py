@@ -1,0 +1,122 @@
+"""The tables of docs/reasons.md and docs/settings.md hold what the code has, and nothing else."""
+
+import json
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from compactor.reasons import Reason
+from compactor.roles.initiator.scan_state import LASTING
+from compactor.settings import Settings
+from compactor.settings.mistakes import section_of
+from tests.unit.settings.test_settings import leaves
+
+PROJECT = Path(__file__).resolve().parents[2]
+REASONS = PROJECT / "docs" / "reasons.md"
+SETTINGS = PROJECT / "docs" / "settings.md"
+PLACES = {"Initiator", "Worker", "Cleaner", "CLI"}
+NOWHERE = "–"
+"""Where a reason appears that no code gives."""
+
+
+def rows_of(page: Path) -> list[list[str]]:
+    """The cells of each table row that begins with a name between backquotes."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    return [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
+
+
+def bare(cell: str) -> str:
+    """A cell without the backquotes around all of it."""
+    return cell.removeprefix("`").removesuffix("`")
+
+
+def fields_of(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """
+    Every setting with its dotted key. The keys of a list's items follow the list as `list[].key`; those of a second
+    list of the same items are not repeated.
+    """
+    repeated: set[type[BaseModel]] = set()
+    for name, field in model.model_fields.items():
+        key = f"{path}{name}"
+        if (section := section_of(field.annotation)) is not None:
+            yield from fields_of(section, f"{key}.")
+            continue
+        yield key, field
+        for item in filter(None, map(section_of, typing.get_args(field.annotation))):
+            if item not in repeated:
+                repeated.add(item)
+                yield from fields_of(item, f"{key}[].")
+
+
+def default_of(field: FieldInfo) -> str:
+    """The default of a setting as YAML writes it."""
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def written(node: yaml.Node, text: str, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every value of a YAML file as it is written, by its dotted key."""
+    if isinstance(node, yaml.MappingNode) and node.value:
+        for key, value in node.value:
+            yield from written(value, text, f"{path}.{key.value}".strip("."))
+    else:
+        yield path, text[node.start_mark.index : node.end_mark.index]
+
+
+def test_every_reason_is_explained_once():
+    """docs/reasons.md has one row for each reason, and none for a code that doesn't exist."""
+    assert sorted(bare(row[0]) for row in rows_of(REASONS)) == sorted(reason.value for reason in Reason)
+
+
+def test_a_reason_is_explained_wholly():
+    """Each row says what the code means, where it appears, and what to do; nowhere is where no code gives it."""
+    code = "\n".join(file.read_text(encoding="utf-8") for file in (PROJECT / "compactor").rglob("*.py"))
+    given = {reason.value for reason in Reason if re.search(rf"\bReason\.{reason.name}\b", code)}
+    for name, meaning, places, remedy in rows_of(REASONS):
+        assert all((meaning, places, remedy)), name
+        assert (places != NOWHERE) == (bare(name) in given), name
+        assert places == NOWHERE or set(places.split(", ")) <= PLACES, name
+
+
+def test_the_lasting_refusals_are_marked():
+    """The rows of refusals that the Initiator remembers say so."""
+    marked = {bare(row[0]) for row in rows_of(REASONS) if row[1].endswith("Lasting")}
+    assert marked == {reason.value for reason in LASTING}
+
+
+def test_every_setting_is_explained_once():
+    """docs/settings.md has one row of five cells for each setting, and none for a key that doesn't exist."""
+    rows = rows_of(SETTINGS)
+    assert sorted(bare(row[0]) for row in rows) == sorted(key for key, _ in fields_of(Settings))
+    assert [row[0] for row in rows if len(row) != 5 or not all(row)] == []
+
+
+def test_the_defaults_are_those_of_the_models():
+    """docs/settings.md says the default that a setting has when no file and no variable sets it."""
+    told = {bare(key): bare(default) for key, _, default, *_ in rows_of(SETTINGS)}
+    assert told == {key: default_of(field) for key, field in fields_of(Settings)}
+
+
+def test_the_defaults_are_written_as_in_the_default_file():
+    """docs/settings.md and config/compactor.yaml write a default in the same way; the required address is an example."""
+    text = (PROJECT / "config" / "compactor.yaml").read_text(encoding="utf-8")
+    file = dict(written(yaml.compose(text, Loader=yaml.SafeLoader), text))
+    told = {bare(key): bare(default) for key, _, default, *_ in rows_of(SETTINGS) if "[]." not in key}
+    assert file.keys() == leaves(yaml.safe_load(text)).keys()
+    assert {key: value for key, value in file.items() if told[key] != "required"} == {
+        key: value for key, value in told.items() if value != "required"
+    }
+
+
+def test_what_a_running_daemon_takes_over_is_told():
+    """The column HUP says `restart` for the keys of Settings.RESTART and all below them, and `yes` for the others."""
+    fixed = tuple(f"{stop}." for stop in Settings.RESTART)
+    told = {bare(key): hup for key, _, _, hup, _ in rows_of(SETTINGS)}
+    assert told == {key: "restart" if f"{key}.".startswith(fixed) else "yes" for key, _ in fields_of(Settings)}
