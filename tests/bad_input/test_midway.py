@@ -281,19 +281,15 @@ def test_no_room_before_anything_is_written(tight, small_disk):
     world.assert_rows(table)
 
 
-def test_a_directory_that_nobody_may_write(scene):
-    """
-    Read-only: one refused or failed entry that says what is needed; nothing else. Root may write anywhere, so it is a
-    read-only mount then.
-    """
+def test_a_directory_that_the_daemon_may_not_write(scene):
+    """One refused or failed entry that says what is needed; nothing else. For root, which may write anywhere else, an immutable directory."""
     place = scene.table.location
     if os.geteuid():
         place.chmod(0o555)
     else:
-        for command in (["mount", "--bind", str(place), str(place)], ["mount", "-o", "remount,ro,bind", str(place)]):
-            made = subprocess.run(command, capture_output=True, text=True, check=False)
-            if made.returncode:
-                missing(f"nothing can be mounted here: {made.stderr.strip()}")
+        made = subprocess.run(["chattr", "+i", str(place)], capture_output=True, text=True, check=False)
+        if made.returncode:
+            missing(f"no directory can be made immutable here: {made.stderr.strip()}")
     try:
         scene.compact()
         ((state, message),) = scene.world.ended()
@@ -307,7 +303,27 @@ def test_a_directory_that_nobody_may_write(scene):
         if os.geteuid():
             place.chmod(0o755)
         else:
-            subprocess.run(["umount", "-l", str(place)], check=True)
+            subprocess.run(["chattr", "-i", str(place)], check=True)
+
+
+def test_a_file_system_that_is_read_only_for_a_while(scene):
+    """As a store that is away: the entry is given back and counts no failure; it is compacted once the file system takes writes again."""
+    place = scene.table.location
+    for command in (["mount", "--bind", str(place), str(place)], ["mount", "-o", "remount,ro,bind", str(place)]):
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
+        if made.returncode:
+            missing(f"nothing can be mounted here: {made.stderr.strip()}")
+    try:
+        sentence = scene.compact()
+        assert "given back" in sentence
+        assert "Read-only file system" in sentence
+        assert (scene.world.states(), scene.world.ended()) == (["initiated"], [])
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+    scene.world.clock.forward(600)
+    assert "published base_" in scene.world.worker().run_once()
+    scene.world.settle_time()
+    scene.world.assert_rows(scene.table)
 
 
 @pytest.mark.parametrize("how", ["JAVA_HOME", "PATH"])

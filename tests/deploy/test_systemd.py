@@ -11,7 +11,7 @@ import yaml
 
 from compactor.daemon import daemon
 from compactor.errors import RefusedError, SettingsError
-from compactor.settings.zookeeper import Drain
+from compactor.settings.model import DrainSettings
 from tests import forked
 from tests.deploy.service import DEPLOY
 from tests.needs import missing
@@ -101,7 +101,7 @@ def test_the_end_has_time_for_the_drain():
     unit = settings_of(UNIT)
     minutes = re.fullmatch(r"(\d+)min", unit["TimeoutStopSec"])
     assert minutes is not None
-    assert int(minutes[1]) * 60 > Drain().timeout_seconds + daemon._CANCEL_SECONDS + daemon._CLOSE_SECONDS
+    assert int(minutes[1]) * 60 > DrainSettings().timeout_seconds + daemon._CANCEL_SECONDS + daemon._CLOSE_SECONDS
     assert (unit["KillMode"], unit["Type"]) == ("mixed", "notify")
     assert "WatchdogSec" in unit
 

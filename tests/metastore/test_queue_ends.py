@@ -14,14 +14,14 @@ from tests.metastore.entries import MAJOR, claimed, working
 
 def test_a_failure_goes_into_the_history(database):
     """
-    A failed entry leaves the queue and is found in the history with its message, cut of what a database can't store.
+    A failed entry leaves the queue and is found in the history with its message; what a database can't store is escaped.
     """
     entry = claimed(database)
     Queue(database).mark_failed(entry, "disk\0 full")
     (found,) = Queue(database).history()
     assert Queue(database).entries() == []
     assert (found.id, found.state, found.worker_id, found.kind) == (entry.id, QueueState.FAILED, entry.worker_id, MAJOR)
-    assert found.error_message == "disk full"
+    assert found.error_message == r"disk\x00 full"
     assert found.end_ms is not None
 
 

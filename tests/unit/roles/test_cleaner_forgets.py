@@ -176,7 +176,7 @@ def test_only_a_sweep_makes_a_proof():
     root = Path(compactor.__file__).parent
     for path in root.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        knows = "forgetting" in text or "roles.sweep" in text  # another module may call something of its own so
+        knows = "clean.purge" in text or "cleaner.partition" in text  # another module may call something of its own so
         for node in ast.walk(ast.parse(text)):
             if (
                 knows
@@ -192,7 +192,7 @@ def test_only_a_sweep_makes_a_proof():
             ):
                 deleters.add(path.relative_to(root).as_posix())
     assert makers == {"roles/cleaner/partition.py"}
-    assert deleters == {"metastore/forgetting.py", "metastore/committing.py"}
+    assert deleters == {"metastore/clean/purge.py", "metastore/compaction_queue/commits.py"}
 
 
 @pytest.mark.parametrize("key", ["base_date", "delta_x", "delete_delta_y"])
