@@ -19,8 +19,8 @@ NEWER = "99.0.0"
 CHANGES = {
     "coordination/model.py": [
         (
-            '"roles": list(self.roles)}\n        return',
-            '"roles": list(self.roles), "zone": {"name": "b"}}\n        return',
+            '            "roles": list(self.roles),\n',
+            '            "roles": list(self.roles),\n            "zone": {"name": "b"},\n',
         ),
     ],
     "control/scope.py": [
