@@ -49,7 +49,7 @@ class RefusedError(CompactorError):
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-        self.message = printable(message)
+        self.message = str(self)
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.reason, self.message)
@@ -100,15 +100,15 @@ class CancelledError(CompactorError):
 
 def printable(text: str) -> str:
     r"""
-    The same text for terminals, logs and databases: control characters, and bytes of names that aren't UTF-8, as `\x1b`, `\xe9`.
+    The same text for terminals, logs and databases.
+
+    Control characters, and bytes of names that aren't UTF-8, become `\x1b`, `\xe9`.
 
     Python carries such bytes as lone surrogates (PEP 383), which no database takes.
     """
-    return (
-        text
-        if text.isprintable()
-        else "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
-    )
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
 
 
 def _escaped(char: str) -> str:

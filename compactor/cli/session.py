@@ -18,6 +18,9 @@ from click.core import ParameterSource
 
 from compactor.cli.output import Format, Output, output_for
 
+_SENTENCE = 200  # characters of a command's first sentence, which click would cut off at 45
+OWN_VARIABLES = ("COMPACTOR_CONFIG",)  # read by the command line; they are no settings
+
 
 class Code(IntEnum):
     """Exit codes of the command line; scripts may rely on them."""
@@ -35,9 +38,6 @@ if TYPE_CHECKING:
     from compactor.metastore.db.database import Database
     from compactor.metastore.locations.places import Places
     from compactor.settings import Settings
-
-_SENTENCE = 200  # characters of a command's first sentence, which click would cut off at 45
-OWN_VARIABLES = ("COMPACTOR_CONFIG",)  # read by the command line; they are no settings
 
 
 class Session:

@@ -59,7 +59,7 @@ class Pause:
         return cls(
             Scope.parse(scope),
             str(facts.get("reason") or "no reason is given"),
-            str(facts.get("by") or "somebody"),
+            str(facts.get("by") or "an operator"),
             _whole(facts.get("since_ms")) or 0,
             until,
             cancel=facts.get("cancel") is True,
@@ -83,7 +83,10 @@ class Drain:
     def of(cls, host: str, record: object) -> Self:
         facts = record if isinstance(record, Mapping) else {}
         return cls(
-            host, str(facts.get("reason") or ""), str(facts.get("by") or "somebody"), _whole(facts.get("since_ms")) or 0
+            host,
+            str(facts.get("reason") or ""),
+            str(facts.get("by") or "an operator"),
+            _whole(facts.get("since_ms")) or 0,
         )
 
 

@@ -14,16 +14,14 @@ from compactor.coordination.model import Activity, ConflictError, Connection, Me
 from compactor.errors import CompactorError
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_ATTEMPTS = 20
+NOTHING_NEW = "nothing new is begun"
+Changed = Callable[[], None]
 
 
 def elapsed() -> float:
     """Seconds since a fixed but arbitrary moment."""
     return time.clock_gettime(_CLOCK)
-
-
-_ATTEMPTS = 20
-NOTHING_NEW = "nothing new is begun"
-Changed = Callable[[], None]
 
 
 class Coordinator(ABC):

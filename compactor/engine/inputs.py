@@ -31,6 +31,10 @@ from compactor.storage.base import ReadHandle, Storage
 from compactor.storage.location import join
 
 OPEN_FILES: Final = 64
+READERS: Final = 16
+LONG: Final = struct.Struct(">q")
+SIDE_FILE_LIMIT: Final = 64 << 20
+_POSITIONAL: Final = re.compile(r"_col\d+")
 
 
 class OpenInputs:
@@ -87,12 +91,6 @@ class _Reader:
 
     def read_at(self, offset: int, length: int) -> bytes:
         return self._inputs.handle(self._file).read_at(offset, length)
-
-
-READERS: Final = 16
-LONG: Final = struct.Struct(">q")
-SIDE_FILE_LIMIT: Final = 64 << 20
-_POSITIONAL: Final = re.compile(r"_col\d+")
 
 
 @dataclass(frozen=True, slots=True)

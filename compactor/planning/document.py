@@ -19,6 +19,10 @@ from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
 from compactor.errors import UsageError
 
+FORMAT = 1
+EVENTS_AT_ONCE = 4_194_304
+"""Delete events that a task holds in memory, unless limits say otherwise."""
+
 
 def to_plain(value: object) -> Any:
     """Turn dataclasses, enums and tuples into JSON's types."""
@@ -68,11 +72,6 @@ def from_plain(kind: Any, value: Any) -> Any:
     if isinstance(kind, type) and not isinstance(value, kind):
         raise UsageError(f"a plan has {kind.__name__} where {value!r} stands")
     return value
-
-
-FORMAT = 1
-EVENTS_AT_ONCE = 4_194_304
-"""Delete events that a task holds in memory, unless limits say otherwise."""
 
 
 class Action(StrEnum):

@@ -19,6 +19,16 @@ from compactor.planning.document import Action, BucketPlan, CompactionPlan, Segm
 from compactor.planning.segments import SegmentSource, Sizes, segments
 from compactor.reasons import Reason
 
+EVENT_BYTES = 256
+"""
+Memory of a task for each delete event that it may hold: 28 bytes, several times over while events are sorted, and as
+much again for the rows themselves.
+"""
+SPILLED_BYTES = 84
+"""
+Disk for each event that doesn't fit into memory: 28 bytes each in a run, in the merged run, and in the one being made.
+"""
+
 
 def fitted(
     plan: CompactionPlan, room_bytes: int | None, room_names: int | None, limited_by: str, reason: Reason
@@ -58,17 +68,6 @@ def _excess(plan: CompactionPlan, room_bytes: int | None, room_names: int | None
     if room_names is not None and plan.names_needed > room_names:
         return f"the result needs about {plan.names_needed} files and directories, {room_names} are left at {plan.location}"
     return None
-
-
-EVENT_BYTES = 256
-"""
-Memory of a task for each delete event that it may hold: 28 bytes, several times over while events are sorted, and as
-much again for the rows themselves.
-"""
-SPILLED_BYTES = 84
-"""
-Disk for each event that doesn't fit into memory: 28 bytes each in a run, in the merged run, and in the one being made.
-"""
 
 
 def within_memory(bucket: BucketPlan, sources: Sequence[SegmentSource], sizes: Sizes) -> list[str]:

@@ -24,6 +24,7 @@ from compactor.reasons import Reason
 
 OPENING_BYTES: Final = 1 << 20
 """Cost of opening a file and reading its tail, as bytes of rows that a reader reads in about the same time."""
+_HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,6 @@ __all__ = [
     "pick",
     "thresholds_for",
 ]
-
-_HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)

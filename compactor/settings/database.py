@@ -23,6 +23,7 @@ _FORM = re.compile(
     r"^(?P<scheme>[\w.+-]+)://(?:[^:/@]*(?::[^@]*)?@)?(?:\[[^\]]*\]|[^/:?]*)(?::(?P<port>[^/?]*))?(?P<path>/[^?]*)?(?:\?.*)?$",
     re.DOTALL,
 )
+HIDDEN = "********"
 
 
 def mistake(url: str) -> str | None:
@@ -68,9 +69,6 @@ def _jdbc(rest: str) -> str:
         return f"is a JDBC address; write sqlite:///{place.partition(':')[2]}"
     user = dict(parse_qsl(options)).get("user", "USER")
     return f"is a JDBC address; write postgresql://{user}@{where}, the password in database.password_file"
-
-
-HIDDEN = "********"
 
 
 class DatabaseSettings(Section):

@@ -13,6 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from compactor.errors import SettingsError
 from compactor.settings.mistakes import plain
 
+MIB = 1024 * 1024
+_MOST = 1e8
+"""Three years of seconds: more would pass what threads, sockets and databases take."""
+Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
+Seconds = Positive
+Hours = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
+Days = Annotated[float, Field(ge=0, le=1e5, allow_inf_nan=False)]
+
 
 def first_line(key: str, given: SecretStr | None, file: Path | None) -> str | None:
     """
@@ -35,17 +44,6 @@ def first_line(key: str, given: SecretStr | None, file: Path | None) -> str | No
     if not (first := text.split("\n", 1)[0].rstrip("\r")):
         raise SettingsError(f"{key}: {file} is empty; its first line must be the password")
     return first
-
-
-MIB = 1024 * 1024
-
-_MOST = 1e8
-"""Three years of seconds: more would pass what threads, sockets and databases take."""
-Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
-Seconds = Positive
-Hours = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
-Days = Annotated[float, Field(ge=0, le=1e5, allow_inf_nan=False)]
 
 
 class Section(BaseModel):

@@ -24,6 +24,8 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = {pattern}
 """
+ENVIRONMENT: Final = "environment"
+"""The directory into which `spark.archive` is unpacked on every node."""
 
 
 def log_to_stderr(folder: Path, level: str, pattern: str, loggers: Mapping[str, str]) -> str:
@@ -42,10 +44,6 @@ def log_to_stderr(folder: Path, level: str, pattern: str, loggers: Mapping[str, 
     )
     file.write_text(_TEMPLATE.format(level=level, pattern=pattern) + own, encoding="utf-8")
     return f"-Dlog4j2.configurationFile={file.as_uri()}"
-
-
-ENVIRONMENT: Final = "environment"
-"""The directory into which `spark.archive` is unpacked on every node."""
 
 
 def common_conf(spark: Spark) -> dict[str, str]:

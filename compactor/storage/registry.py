@@ -25,6 +25,19 @@ from compactor.storage.local_fs.beneath import RootOf
 from compactor.storage.local_fs.driver import LocalStorage
 from compactor.storage.location import LocationParts, is_at_or_inside, local_path, place_of, split
 
+_DRIVERS: Final = {
+    "hdfs": "compactor.storage.hdfs.driver:HdfsStorage",
+    "viewfs": "compactor.storage.hdfs.driver:HdfsStorage",
+    "s3": "compactor.storage.s3_store.driver:S3Storage",
+    "s3a": "compactor.storage.s3_store.driver:S3Storage",
+    "s3n": "compactor.storage.s3_store.driver:S3Storage",
+    "abfs": "compactor.storage.fsspec_store.driver:FsspecStorage",
+    "abfss": "compactor.storage.fsspec_store.driver:FsspecStorage",
+    "gs": "compactor.storage.fsspec_store.driver:FsspecStorage",
+    "oss": "compactor.storage.fsspec_store.driver:FsspecStorage",
+}
+"""Scheme → module and class; made as `Class(parts, options)`. The module is imported when a location first needs it."""
+
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
@@ -55,20 +68,6 @@ class StorageOptions:
     def as_user(self, user: str) -> "StorageOptions":
         """The same options for another user of HDFS. Unchanged where `hdfs.user` isn't set."""
         return replace(self, hdfs=self.hdfs.model_copy(update={"user": user})) if self.hdfs.user is not None else self
-
-
-_DRIVERS: Final = {
-    "hdfs": "compactor.storage.hdfs.driver:HdfsStorage",
-    "viewfs": "compactor.storage.hdfs.driver:HdfsStorage",
-    "s3": "compactor.storage.s3_store.driver:S3Storage",
-    "s3a": "compactor.storage.s3_store.driver:S3Storage",
-    "s3n": "compactor.storage.s3_store.driver:S3Storage",
-    "abfs": "compactor.storage.fsspec_store.driver:FsspecStorage",
-    "abfss": "compactor.storage.fsspec_store.driver:FsspecStorage",
-    "gs": "compactor.storage.fsspec_store.driver:FsspecStorage",
-    "oss": "compactor.storage.fsspec_store.driver:FsspecStorage",
-}
-"""Scheme → module and class; made as `Class(parts, options)`. The module is imported when a location first needs it."""
 
 
 class _Registry:

@@ -23,6 +23,8 @@ from compactor.storage.location import join
 
 METADATA_LIMIT: Final = 1 << 16
 """Bytes read of a `_metadata_acid` at most: the file holds about fifty."""
+_ORIGINALS_LIMIT: Final = 64 << 20
+"""Bytes read of a list of original files at most: half a million files in one directory."""
 
 
 def data_format(content: bytes, path: str) -> str:
@@ -53,10 +55,6 @@ def _malformed(path: str) -> CorruptFileError:
         Reason.CORRUPT_FILE,
         f'{path!r} isn\'t a JSON object with a "dataFormat": Hive readers fail on it; repair or remove it',
     )
-
-
-_ORIGINALS_LIMIT: Final = 64 << 20
-"""Bytes read of a list of original files at most: half a million files in one directory."""
 
 
 class SmallFiles(ABC):

@@ -25,6 +25,13 @@ from compactor.metastore.txn.snapshots import Snapshot, snapshots_for
 from compactor.metastore.txn.transactions import read_open_transactions
 from compactor.reasons import Reason
 
+_COMPILES_MS = 120_000
+"""
+A transaction without a lock is a query that compiles.
+
+One that has been open for longer is most likely of a batch that a streaming writer keeps in reserve.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Sight:
@@ -47,14 +54,6 @@ def together(sights: Iterable[Sight]) -> Sight:
     moments = list(sights)
     locks = frozenset(lock for moment in moments for lock in moment.locks)
     return Sight(max(moment.at_ms for moment in moments), max(moment.high_watermark for moment in moments), locks)
-
-
-_COMPILES_MS = 120_000
-"""
-A transaction without a lock is a query that compiles.
-
-One that has been open for longer is most likely of a batch that a streaming writer keeps in reserve.
-"""
 
 
 @dataclass(frozen=True, slots=True)

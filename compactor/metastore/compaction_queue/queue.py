@@ -353,4 +353,6 @@ class Queue:
 
 def asked_to_stop(entry: QueueEntry) -> str | None:
     """The user who asked to stop an entry (`Queue.ask_to_stop`); None without such a request."""
-    return entry.job_id.removeprefix(_STOP) or "somebody" if entry.job_id and entry.job_id.startswith(_STOP) else None
+    return (
+        entry.job_id.removeprefix(_STOP) or "an operator" if entry.job_id and entry.job_id.startswith(_STOP) else None
+    )

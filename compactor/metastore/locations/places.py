@@ -203,8 +203,11 @@ class Places:
                 beneath.status(local_path(location), root)
 
     def _resolver(self) -> Callable[[Place], Place]:
-        by_hand = self._wanted()
-        return _Roots(frozenset(map(place_of, by_hand)), by_hand).resolver()
+        return self._by_hand().resolver()
+
+    def _by_hand(self) -> _Roots:
+        wanted = self._wanted()
+        return _Roots(frozenset(map(place_of, wanted)), wanted)
 
     def _roots_around(self, places: Collection[Place]) -> _Roots:
         """The roots, read again when one of these places is outside all of them: its database may be new."""
@@ -214,8 +217,8 @@ class Places:
         return self._roots(0.0)
 
     def _roots(self, age: float) -> _Roots:
-        if set_by_hand := self._wanted():
-            return _Roots(frozenset(map(place_of, set_by_hand)), set_by_hand)
+        if (by_hand := self._by_hand()).set_by_hand:
+            return by_hand
         known = self._of_databases
         if not self._reading.acquire(blocking=known is None or age == 0):
             assert known is not None

@@ -84,7 +84,7 @@ class Attempt:
         self._worker_id = worker_id
         self._cancellation = cancellation
         self._liveness = Lease(services, entry, worker_id, cancellation, self._step)
-        self._lookout: Monitor | None = None
+        self._monitor: Monitor | None = None
         self._facts: EntryFacts | None = None
         self._storage: Storage | None = None
         self._compaction: Compaction | None = None
@@ -126,14 +126,14 @@ class Attempt:
         request = self._asked(lambda: request_for(services, entry, facts, self.txn_id, run_as))
         newest = 0 if services.hive_4 else self._asked(services.transactions.snapshot).high_watermark
         self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings, self._step)
-        self._lookout = Monitor(
+        self._monitor = Monitor(
             services.queue,
             entry,
             lambda: services.submitter.application(compaction.job),
             self._liveness.give_way,
             self._cancellation.cancel,
         )
-        self._lookout.start()
+        self._monitor.start()
         state = compaction.observe()
         self._step(steps.WORKER_LISTED)
         plan = self._plan(compaction, state)
@@ -273,9 +273,9 @@ class Attempt:
         self._liveness.end()
 
     def _look_no_more(self) -> None:
-        if self._lookout is not None:
-            self._lookout.stop()
-            self._lookout = None
+        if self._monitor is not None:
+            self._monitor.stop()
+            self._monitor = None
 
     def _plan(self, compaction: Compaction, state: AcidState) -> CompactionPlan | RefusedError:
         """The plan, or why there is not enough to compact."""

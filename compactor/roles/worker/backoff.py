@@ -40,6 +40,12 @@ _SHARE: Final = 0.8
 Share of the wait between two queries for which another worker is believed. With the whole wait, workers that wake a
 little early would take turns in believing each other for ever.
 """
+FIRST_SECONDS = 5.0
+LONGEST_SECONDS = 320.0
+_KEPT_SECONDS = 24 * 3600.0
+"""An entry that didn't come back for so long is another daemon's, or gone."""
+_FORGET_SECONDS = 60.0
+Take = Callable[[frozenset[int], frozenset[int] | None], QueueEntry | None]
 
 
 class SharedLooks:
@@ -64,14 +70,6 @@ class SharedLooks:
         """Forget what was found, since this process has queued an entry: every worker queries again."""
         with self._lock:
             self._seen.clear()
-
-
-FIRST_SECONDS = 5.0
-LONGEST_SECONDS = 320.0
-_KEPT_SECONDS = 24 * 3600.0
-"""An entry that didn't come back for so long is another daemon's, or gone."""
-_FORGET_SECONDS = 60.0
-Take = Callable[[frozenset[int], frozenset[int] | None], QueueEntry | None]
 
 
 @dataclass(slots=True)

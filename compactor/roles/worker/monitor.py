@@ -45,7 +45,7 @@ class Monitor:
         self._still = still
         self._cancel = cancel
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"lookout of {entry.id}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"monitor of {entry.id}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

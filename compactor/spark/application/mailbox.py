@@ -41,6 +41,13 @@ from compactor.storage.base import Storage
 from compactor.storage.location import join
 from compactor.storage.registry import StorageOptions
 
+DIRECTORY: Final = "application"
+_OPEN, _END = "open", "end"
+_LIMIT: Final = 1 << 30
+_NUMBERED = re.compile(r"(asked|answered)-(\d+)")
+_PART = re.compile(r"part-(\d+)-(\d+)")
+_DIGEST_BYTES: Final = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -89,14 +96,6 @@ class Assignment:
     @property
     def job(self) -> JobName:
         return JobName(self.name, self.key, root=self.storage.root)
-
-
-DIRECTORY: Final = "application"
-_OPEN, _END = "open", "end"
-_LIMIT: Final = 1 << 30
-_NUMBERED = re.compile(r"(asked|answered)-(\d+)")
-_PART = re.compile(r"part-(\d+)-(\d+)")
-_DIGEST_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,10 @@ _CONFLICT: Final = frozenset({"ConditionalRequestConflict", "OperationAborted"})
 _NO_BUCKET: Final = frozenset(
     {"NoSuchBucket", "PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 )
+WRITE: Final = "compactor-write"
+"""Metadata key of an object: the mark of the request that made it."""
+_PAUSES: Final = (0.1, 0.3, 0.9, 2.7)
+"""Seconds between the tries; each is lengthened by up to a half at random."""
 
 
 class S3ConflictError(UnreachableError):
@@ -186,12 +190,6 @@ def _answered(error: boto.ClientError, doing: str, what: str, *, may_have_happen
     if code in BUSY or status >= 500 or status == 429:
         return OutcomeUnknownError(sentence) if may_have_happened else UnreachableError(sentence)
     return CompactorError(sentence)
-
-
-WRITE: Final = "compactor-write"
-"""Metadata key of an object: the mark of the request that made it."""
-_PAUSES: Final = (0.1, 0.3, 0.9, 2.7)
-"""Seconds between the tries; each is lengthened by up to a half at random."""
 
 
 def new_mark() -> str:

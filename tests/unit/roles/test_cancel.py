@@ -11,7 +11,7 @@ from compactor.errors import OwnershipLostError
 from compactor.metastore.compaction_queue.queue import asked_to_stop
 from compactor.metastore.model import Entity, QueueState
 from compactor.roles.housekeeper.recovery import Recovery
-from compactor.roles.worker import monitor as lookout_module
+from compactor.roles.worker import monitor as monitor_module
 from compactor.roles.worker.monitor import Monitor
 from tests.compacting import NothingRuns
 from tests.unit.roles.world import Inline
@@ -44,7 +44,7 @@ class Waits(NothingRuns):
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch):
-    monkeypatch.setattr(lookout_module, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(monitor_module, "LOOK_SECONDS", 0.02)
 
 
 def enqueued(world, **sections):
@@ -190,7 +190,7 @@ def test_a_long_name_is_cut_to_what_the_column_holds(world):
     assert asked_to_stop(working(world)) == "somebody-with-a-long-name@a"
 
 
-def test_a_lookout_that_cannot_look_looks_again(world):
+def test_a_monitor_that_cannot_look_looks_again(world):
     """A metastore that is away is the heartbeat's matter."""
     enqueued(world)
     entry = world.services.queue.claim(WORKER, "1")
