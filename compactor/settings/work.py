@@ -95,6 +95,8 @@ class WarehouseSettings(Section):
             path = root.partition(":")[2] if ":" in root else root
             if not path.startswith("/"):
                 raise ValueError(f"{root!r} isn't an absolute location such as hdfs://cluster/warehouse")
+            if not {".", ".."}.isdisjoint(path.split("/")) or not root.isprintable():
+                raise ValueError(f"{root!r} has '.', '..' or a control character in its path: write the real path")
         return roots
 
 

@@ -121,6 +121,16 @@ MISTAKES = [
         "c.yaml: initiator.thresholds.x: unknown key; known are delta_count, delta_ratio, aborted_count, aborted_age_hours, open_age_hours",
     ),
     (
+        "warehouse: {roots: [warehouse]}",
+        {},
+        "c.yaml: warehouse.roots: 'warehouse' isn't an absolute location such as hdfs://cluster/warehouse",
+    ),
+    (
+        "warehouse: {roots: ['hdfs://nn/warehouse/../other']}",
+        {},
+        "c.yaml: warehouse.roots: 'hdfs://nn/warehouse/../other' has '.', '..' or a control character in its path: write the real path",
+    ),
+    (
         "zookeeper: {hosts: 'zk1:2181/compactor'}",
         {},
         "c.yaml: zookeeper.hosts: is a list such as zk1:2181,zk2:2181,zk3:2181; the path belongs into root",
