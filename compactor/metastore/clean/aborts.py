@@ -150,18 +150,38 @@ class Aborts:
         return self._forget(groups, lambda connection: forget_vanished(connection, self._database, table))
 
     def _forget(self, groups: Collection[AbortedGroup], change: Callable[[Connection], int]) -> int:
-        queue = self._schema.compaction_queue
-
         def forget_and_settle(connection: Connection) -> int:
-            known = self._retries(connection, groups)
-            for batch in batches(number for numbers in known.values() for number in numbers):
-                connection.execute(delete(queue).where(queue.c.cq_id.in_(batch)))
-            return change(connection)
+            deleted = change(connection)  # components before the queue, in the order of Hive's onRename
+            self._end_retries(connection)
+            return deleted
 
         deleted = self._database.repeatable(forget_and_settle)
         for group in groups:
             self._put_off.pop(group.entity, None)
         return deleted
+
+    def end_retries(self) -> None:
+        """Delete the rows that put off groups of which nothing is left: a compaction or Hive's Cleaner forgot them."""
+        if self._schema.hive_4 and self._database.read(lambda connection: connection.scalar(self._ended_retries())):
+            self._database.repeatable(self._end_retries)
+
+    def _ended_retries(self) -> Any:
+        queue, components = self._schema.compaction_queue.c, self._schema.txn_components.c
+        there = exists().where(
+            components.tc_database == queue.cq_database,
+            components.tc_table == queue.cq_table,
+            or_(
+                components.tc_partition == queue.cq_partition,
+                and_(components.tc_partition.is_(None), queue.cq_partition.is_(None)),
+            ),
+        )
+        return select(queue.cq_id).where(queue.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP], ~there)
+
+    def _end_retries(self, connection: Connection) -> None:
+        queue = self._schema.compaction_queue
+        if self._schema.hive_4:
+            for batch in batches(connection.scalars(self._ended_retries()).all()):
+                connection.execute(delete(queue).where(queue.c.cq_id.in_(batch)))
 
     def retry_later(self, groups: Collection[AbortedGroup], message: str) -> int:
         """

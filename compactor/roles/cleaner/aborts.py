@@ -112,6 +112,7 @@ class AbortCleaner:
         self._held = held
         limits = self._services.settings.initiator.thresholds
         self._services.aborts.note_unnamed()
+        self._services.aborts.end_retries()
         due: dict[Entity, list[AbortedGroup]] = {}
         for group in self._services.aborts.groups(limits.aborted_count, round(limits.aborted_age_hours * _HOUR_MS)):
             due.setdefault(group.entity.whole_table(), []).append(group)
