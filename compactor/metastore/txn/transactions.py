@@ -166,8 +166,8 @@ class Transactions:
 
         Hive 4 takes an id and commits its row under a shared lock on TXN_LOCK_TBL. While the compactor holds that table
         alone, every id up to the highest has its row or never will, however long an opener, or the compactor, was
-        stopped. The age of a row doesn't tell, because on PostgreSQL it counts from before the wait for that lock. So a
-        compaction never takes an open transaction for committed.
+        stopped. The age of a row doesn't tell, because a server's clock may stand still from before the wait for that
+        lock. So a compaction never takes an open transaction for committed.
 
         On a read-only database the table can't be locked, and the snapshot may be wrong about a transaction that is
         just being opened. There, a process without a recent read that finds ids without a row reads again after two
