@@ -28,6 +28,7 @@ from compactor.coordination import Coordinator, open_coordinator
 from compactor.errors import CompactorError, RefusedError, UnreachableError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.dialects import address
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles.pauses import left_to_hive
@@ -186,7 +187,8 @@ def coordinator(session: Session, *, write: bool = False) -> Iterator[Coordinato
         try:
             session.database(write=write)
         except UnreachableError as error:
-            if not (write and session.settings.database.url.startswith("sqlite")):
+            _, dialect = address.parse(session.settings.database.url)
+            if not (write and dialect.embedded):
                 raise
             advice = "stop the daemon instead (TERM: running compactions are finished), or pause before it is started"
             raise UnreachableError(f"{error}: {advice}") from None

@@ -7,8 +7,6 @@ Changes nothing. Calls the same functions as the Initiator and the Cleaner, for 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
-
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.snapshot import AcidState, ListedDir, resolve
@@ -114,7 +112,7 @@ def look(database: Database, table: TableFacts) -> CatalogMoment:
         txns=txns if layout is LayoutVersion.HIVE_4 else None,
         write_ids=write_ids,
         open={txn.txn_id: txn for txn in transactions.open_transactions()},
-        writers=_writers(database, table, write_ids.open),
+        writers=transactions.mapping(table, write_ids.open),
         now_ms=database.read(database.now_ms),
     )
 
@@ -248,19 +246,3 @@ def partitions(catalog: Catalog, table: TableFacts, limit: int | None = None) ->
     names = catalog.partition_names(table, limit)
     facts = catalog.facts_for(Entity(table.database, table.name, name) for name in names)
     return [Found(table, partition) for _, partition in facts.values() if partition is not None]
-
-
-def _writers(database: Database, table: TableFacts, write_ids: Sequence[int]) -> dict[int, int]:
-    if not write_ids:
-        return {}
-    mapping = database.schema.txn_to_write_id.c
-    of_table = (
-        mapping.t2w_database == table.database,
-        mapping.t2w_table == table.name,
-        mapping.t2w_writeid.between(write_ids[0], write_ids[-1]),
-    )
-    query = select(mapping.t2w_writeid, mapping.t2w_txnid).where(*of_table)
-    return {
-        int(write_id): int(txn_id)
-        for write_id, txn_id in database.read(lambda connection: connection.execute(query).all())
-    }

@@ -117,11 +117,11 @@ class Session:
 
     def read_settings(self) -> "Settings":
         """Read the settings from file and environment again."""
+        from compactor.metastore.db.dialects.address import wrong_setting
         from compactor.settings import load_settings
 
-        return load_settings(
-            self.config_path, {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
-        )
+        env = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
+        return load_settings(self.config_path, env, wrong_setting)
 
 
 def quiet_log() -> None:

@@ -152,9 +152,9 @@ class Daemon:
             )
             stack.callback(services.close)
             if missing := missing_rights(services.database):
+                script = services.database.dialect.grants_script
                 _log.error(
-                    "the database's user lacks rights: run deploy/sql/grants-postgresql.sql again, as the tables' owner",
-                    missing=missing,
+                    f"the database's user lacks rights: run {script} again, as the tables' owner", missing=missing
                 )
             stack.enter_context(services.identity)
             made = make_loops(services, self.metrics, self._board, self._control_changed)

@@ -6,7 +6,7 @@ A mistake is reported with the place, file or variable, that holds the wrong val
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from compactor.errors import SettingsError
 from compactor.settings.database import hide_password, password_in
-from compactor.settings.mistakes import PREFIX, one_line, plain, section_of, similar
+from compactor.settings.mistakes import PREFIX, one_line, plain, section_of, set_at, similar
 from compactor.settings.model import Settings
 
 OTHER_VARIABLES = ("COMPACTOR_CONFIG", "COMPACTOR_OUTPUT", "COMPACTOR_DEBUG")
@@ -25,9 +25,16 @@ _LARGEST = 1_000_000
 """Characters that a settings file may have."""
 
 
-def load_settings(path: Path | None, env: Mapping[str, str] | None = None) -> Settings:
+def load_settings(
+    path: Path | None,
+    env: Mapping[str, str] | None = None,
+    wrong: Callable[[Settings], tuple[str, str] | None] = lambda _: None,
+) -> Settings:
     """
     Read a YAML file (None: defaults) and put `COMPACTOR_…` variables on top.
+
+    Args:
+        wrong: finds what only a package above knows to be a mistake: its key, and what is wrong.
 
     Raises:
         SettingsError: one line: what is wrong, at which key, set where, and what is allowed.
@@ -39,10 +46,14 @@ def load_settings(path: Path | None, env: Mapping[str, str] | None = None) -> Se
     variables = _variables(env)
     env_values = _Environment(Settings, env)()
     try:
-        return Settings(**_merged(file_values, env_values))
+        settings = Settings(**_merged(file_values, env_values))
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False, include_input=False)
         raise SettingsError(one_line(details, Settings, variables, place)) from None
+    if (found := wrong(settings)) is not None:
+        key, said = found
+        raise SettingsError(f"{set_at(key, variables, place)}: {key}: {said}")
+    return settings
 
 
 class _Environment(EnvSettingsSource):

@@ -24,7 +24,7 @@ def one_line(details: list[ErrorDetails], root: type[BaseModel], variables: Mapp
     first = min(details, key=lambda detail: detail["type"] != "extra_forbidden")
     path = [str(part) for part in first["loc"]]
     key = ".".join(path)
-    where = f"environment: {variables[key]}" if key in variables else place
+    where = set_at(key, variables, place)
     more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
     kind = first["type"]
     if kind == "extra_forbidden":
@@ -45,6 +45,11 @@ def one_line(details: list[ErrorDetails], root: type[BaseModel], variables: Mapp
         message = message.removeprefix("Value error, ") if kind == "value_error" else message[:1].lower() + message[1:]
         said = f"{key}: {message}" if key else message
     return f"{where}: {said}{more}"
+
+
+def set_at(key: str, variables: Mapping[str, str], place: str) -> str:
+    """Where a key was set: in the environment, or at the place that no variable overrides."""
+    return f"environment: {variables[key]}" if key in variables else place
 
 
 def similar(word: str, model: type[BaseModel]) -> str:

@@ -149,9 +149,9 @@ def test_what_follows_a_part_that_is_cleaned(metastore):
         queue, (entry, txn_id) = Queue(database), working(database)
         queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id, FollowUp.WHEN_CLEANED)
         Cleaning(database).mark_cleaned(queue.entry(entry.id))
-        answer, settled = queue.rests.ask(entry.id)
+        answer, settled = queue.follow_ups.ask(entry.id)
         assert (answer.accepted, settled) == (True, True)
-        assert queue.rests.noted(history=True) == []
+        assert queue.follow_ups.noted(history=True) == []
 
 
 def test_the_catalog_is_read_only(metastore):

@@ -23,7 +23,7 @@ from compactor.errors import (
 )
 from compactor.metastore.db import database as database_module
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.dialects import SQLite
+from compactor.metastore.db.dialects.sqlite import SQLite
 from compactor.reasons import Reason
 from tests.metastore.servers import GUARDED, PASSWORD
 

@@ -12,13 +12,13 @@ from compactor.metastore.model import Entity, QueueState
 from tests.metastore.actor import T, run_all
 from tests.metastore.entries import MAJOR, MINOR, working
 
-REST = "compactor.rest"
+FOLLOW_UP = "compactor.follow-up"
 
 
-def part(database, rest, entity=T):
+def part(database, follow_up, entity=T):
     """A part that is committed; returns its id."""
     entry, txn_id = working(database, entity)
-    Queue(database).mark_compacted_and_commit(entry, entry.worker_id, txn_id, rest)
+    Queue(database).mark_compacted_and_commit(entry, entry.worker_id, txn_id, follow_up)
     return entry.id
 
 
@@ -33,12 +33,12 @@ def initiated(database):
 def test_the_rest_is_asked_for_once(database):
     """Noted with the commit; queued and struck out in one transaction; then there is nothing more to do."""
     first, queue = part(database, FollowUp.NOW), Queue(database)
-    assert [entry.id for entry in queue.rests.noted(history=False)] == [first]
-    answer, settled = queue.rests.ask(first)
+    assert [entry.id for entry in queue.follow_ups.noted(history=False)] == [first]
+    answer, settled = queue.follow_ups.ask(first)
     assert (answer.accepted, settled) == (True, True)
     assert queue.entry(first).properties == {}
-    assert queue.rests.ask(first) == (None, True)
-    assert queue.rests.noted(history=True) == []
+    assert queue.follow_ups.ask(first) == (None, True)
+    assert queue.follow_ups.noted(history=True) == []
     assert initiated(database) == [(T, MAJOR)]
 
 
@@ -47,13 +47,13 @@ def test_where_it_needs_the_room_the_cleaner_comes_first(database):
     The note goes into the history with its row, as Hive's Cleaner takes it there, and is found and struck out there.
     """
     first, queue = part(database, FollowUp.WHEN_CLEANED), Queue(database)
-    assert queue.rests.ask(first) == (None, False)
+    assert queue.follow_ups.ask(first) == (None, False)
     cleaned(database, first)
-    assert queue.rests.noted(history=False) == []
-    assert [entry.id for entry in queue.rests.noted(history=True)] == [first]
-    answer, settled = queue.rests.ask(first)
+    assert queue.follow_ups.noted(history=False) == []
+    assert [entry.id for entry in queue.follow_ups.noted(history=True)] == [first]
+    answer, settled = queue.follow_ups.ask(first)
     assert (answer.accepted, settled) == (True, True)
-    assert queue.rests.noted(history=True) == []
+    assert queue.follow_ups.noted(history=True) == []
     assert queue.entry(first).state is QueueState.SUCCEEDED
 
 
@@ -62,12 +62,12 @@ def test_what_is_in_the_way(database, other, enough):
     """An entry that does as much settles it; another one has it wait."""
     first, queue = part(database, FollowUp.NOW), Queue(database)
     assert queue.enqueue(T, other).accepted
-    answer, settled = queue.rests.ask(first)
+    answer, settled = queue.follow_ups.ask(first)
     assert (answer.accepted, settled) == (False, enough)
-    assert (REST in queue.entry(first).properties) is not enough
+    assert (FOLLOW_UP in queue.entry(first).properties) is not enough
 
 
-@pytest.mark.parametrize("text", [None, "1:4:note14:compactor.rest"])
+@pytest.mark.parametrize("text", [None, "1:4:note19:compactor.follow-up"])
 def test_who_was_stopped_asks_for_nothing_a_second_time(database, monkeypatch, text):
     """
     Between its look and its turn another asked, and that entry is over by now; whatever else the row's properties hold,
@@ -81,23 +81,23 @@ def test_who_was_stopped_asks_for_nothing_a_second_time(database, monkeypatch, t
         )
     )
     queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id, FollowUp.NOW)
-    look = queue.rests._in_the_way
+    look = queue.follow_ups._in_the_way
 
     def stopped(connection, request):
-        answer, _ = Queue(database).rests.ask(entry.id)
+        answer, _ = Queue(database).follow_ups.ask(entry.id)
         assert Queue(database).cancel(answer.id, "not wanted")
         return look(connection, request)
 
-    monkeypatch.setattr(queue.rests, "_in_the_way", stopped)
-    assert queue.rests.ask(entry.id) == (None, False)
+    monkeypatch.setattr(queue.follow_ups, "_in_the_way", stopped)
+    assert queue.follow_ups.ask(entry.id) == (None, False)
     assert initiated(database) == []
-    assert queue.rests.ask(entry.id) == (None, True)
+    assert queue.follow_ups.ask(entry.id) == (None, True)
 
 
 def test_nothing_is_noted_where_nothing_follows(database):
     """The only part, and one whose row's properties can't be read or leave no room."""
     queue = Queue(database)
-    assert REST not in queue.entry(part(database, None)).properties
+    assert FOLLOW_UP not in queue.entry(part(database, None)).properties
     for number, text in enumerate(["2:1:a1:b", f"1:1:a{PROPERTIES_LIMIT - 10}:{'x' * (PROPERTIES_LIMIT - 10)}"]):
         entry, txn_id = working(database, Entity("db", "t", f"p={number}"))
         column = database.schema.compaction_queue.c
@@ -108,7 +108,7 @@ def test_nothing_is_noted_where_nothing_follows(database):
         )
         queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id, FollowUp.NOW)
         assert queue.entry(entry.id).state is QueueState.READY_FOR_CLEANING
-    assert queue.rests.noted(history=True) == []
+    assert queue.follow_ups.noted(history=True) == []
 
 
 @pytest.mark.postgres
@@ -116,17 +116,19 @@ def test_of_many_who_ask_one_does(shared_database):
     """While the Cleaner moves the row into the history, too."""
     for number in range(4):
         one_race(shared_database, Entity("db", "t", f"p={number}"))
-    assert Queue(shared_database).rests.noted(history=True) == []
+    assert Queue(shared_database).follow_ups.noted(history=True) == []
 
 
 def one_race(database, entity):
     first, queue = part(database, FollowUp.NOW, entity), Queue(database)
     answers = []
-    run_all([*[lambda: answers.append(queue.rests.ask(first)) for _ in range(3)], lambda: cleaned(database, first)])
+    run_all(
+        [*[lambda: answers.append(queue.follow_ups.ask(first)) for _ in range(3)], lambda: cleaned(database, first)]
+    )
     if not any(
         answer is not None and answer.accepted for answer, _ in answers
     ):  # each met the row while it moved: the next look settles it
-        answers.append(queue.rests.ask(first))
+        answers.append(queue.follow_ups.ask(first))
     assert sum(answer is not None and answer.accepted for answer, _ in answers) == 1
     assert initiated(database).count((entity, MAJOR)) == 1
 
@@ -134,18 +136,18 @@ def one_race(database, entity):
 @pytest.mark.parametrize(
     ("text", "with_note"),
     [
-        (None, "1:14:compactor.rest3:now"),
-        ("1:1:a-1:", "2:1:a-1:14:compactor.rest3:now"),
-        ("1:2:😀1:x", "2:2:😀1:x14:compactor.rest3:now"),
-        ("2:14:compactor.rest12:when-cleaned1:a1:b", "2:1:a1:b14:compactor.rest3:now"),
+        (None, "1:19:compactor.follow-up3:now"),
+        ("1:1:a-1:", "2:1:a-1:19:compactor.follow-up3:now"),
+        ("1:2:😀1:x", "2:2:😀1:x19:compactor.follow-up3:now"),
+        ("2:19:compactor.follow-up12:when-cleaned1:a1:b", "2:1:a1:b19:compactor.follow-up3:now"),
     ],
 )
 def test_other_properties_stay_as_they_stand(text, with_note):
     """Null values too, which reading alone doesn't tell from empty ones."""
     assert noted(text, FollowUp.NOW) == with_note
-    assert decode_properties(with_note)[REST] == "now"
-    assert without_property(with_note, REST) == (None if text is None else without_property(text, REST))
-    assert with_property(with_note, REST, "now") == with_note
+    assert decode_properties(with_note)[FOLLOW_UP] == "now"
+    assert without_property(with_note, FOLLOW_UP) == (None if text is None else without_property(text, FOLLOW_UP))
+    assert with_property(with_note, FOLLOW_UP, "now") == with_note
 
 
 @pytest.mark.parametrize("text", ["x", "1:", "1:5:ab", "2:1:a1:b"])

@@ -99,16 +99,16 @@ class Commits:
         self._database.repeatable(withdraw)
 
     def mark_compacted_and_commit(
-        self, entry: QueueEntry, worker_id: str, txn_id: int | None, rest: FollowUp | None = None
+        self, entry: QueueEntry, worker_id: str, txn_id: int | None, follow_up: FollowUp | None = None
     ) -> None:
         """Implements `Queue.mark_compacted_and_commit`."""
         mine = and_(owned(self._table, entry), self._table.c.cq_worker_id == worker_id)
         try:
-            self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id, rest))
+            self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id, follow_up))
         except OutcomeUnknownError:
             if self._settled(entry, txn_id):
                 return
-            self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id, rest))
+            self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id, follow_up))
 
     def _commit(
         self,
@@ -116,7 +116,7 @@ class Commits:
         entry: QueueEntry,
         mine: ColumnElement[bool],
         txn_id: int | None,
-        rest: FollowUp | None,
+        follow_up: FollowUp | None,
     ) -> None:
         schema, queue = self._schema, self._table
         values: dict[str, object] = {"cq_state": QueueState.READY_FOR_CLEANING.code, "cq_worker_id": None}
@@ -135,8 +135,8 @@ class Commits:
             }
             mine = and_(mine, queue.c.cq_txn_id == txn_id)
         if (
-            rest is not None
-            and (text := noted(connection.scalar(select(queue.c.cq_tblproperties).where(mine)), rest)) is not None
+            follow_up is not None
+            and (text := noted(connection.scalar(select(queue.c.cq_tblproperties).where(mine)), follow_up)) is not None
         ):
             values["cq_tblproperties"] = text
         if connection.execute(update(queue).where(mine).values(values)).rowcount != 1:

@@ -3,7 +3,7 @@ Queues the follow-up of a compaction that was only a part of a larger one.
 
 The commit notes the follow-up with the entry. Once its time has come, any living process queues it, exactly once.
 
-    CQ_TBLPROPERTIES  compactor.rest = now | when-cleaned
+    CQ_TBLPROPERTIES  compactor.follow-up = now | when-cleaned
 
 The note goes into the history with the entry. It is removed in the transaction that queues the follow-up. Its form is
 Hive's StringableMap on both schemas; Hive's own Cleaner copies the note and ignores it. Source: docs/compaction.md, "In
@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Table, select, update
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import CompactorError
 from compactor.metastore.compaction_queue.properties import decode_properties, with_property, without_property
-from compactor.metastore.compaction_queue.requests import PROPERTIES_LIMIT, REST, Request, Requests
+from compactor.metastore.compaction_queue.requests import FOLLOW_UP, PROPERTIES_LIMIT, Request, Requests
 from compactor.metastore.compaction_queue.rows import find, read_history, read_queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Enqueued, QueueEntry, QueueState
@@ -67,7 +67,7 @@ class FollowUpStore:
             found: list[QueueEntry] = list(read_queue(connection, schema, ready, _names(queue.cq_tblproperties)))
             if history:
                 found += read_history(connection, schema, _names(past.cc_tblproperties))
-            return [entry for entry in found if REST in entry.properties]
+            return [entry for entry in found if FOLLOW_UP in entry.properties]
 
         return self._database.read(look)
 
@@ -82,15 +82,15 @@ class FollowUpStore:
             CompactorError: the metastore can't be asked, or another process holds the scheduler's mutex.
         """
         entry = self._database.read(lambda connection: find(connection, self._schema, entry_id))
-        if entry is None or REST not in entry.properties or entry.state in _ACTIVE:
+        if entry is None or FOLLOW_UP not in entry.properties or entry.state in _ACTIVE:
             return None, True
-        if entry.state is QueueState.READY_FOR_CLEANING and entry.properties[REST] != FollowUp.NOW:
+        if entry.state is QueueState.READY_FOR_CLEANING and entry.properties[FOLLOW_UP] != FollowUp.NOW:
             return None, False
         request = Request(
             entry.entity,
             entry.kind,
             pool=entry.pool,
-            properties={key: value for key, value in entry.properties.items() if key != REST},
+            properties={key: value for key, value in entry.properties.items() if key != FOLLOW_UP},
             run_as=entry.run_as,
             initiator_id=entry.initiator_id,
             initiator_version=entry.initiator_version,
@@ -137,23 +137,23 @@ class FollowUpStore:
         prefix = "cc" if past else "cq"
         text, mine = table.c[f"{prefix}_tblproperties"], table.c[f"{prefix}_id"] == entry.id
         before = connection.scalar(select(text).where(mine).with_for_update())
-        if before is None or REST not in decode_properties(before):
+        if before is None or FOLLOW_UP not in decode_properties(before):
             raise _TakenError(f"what follows compaction {entry.id} was requested by another process")
-        connection.execute(update(table).where(mine).values({text: without_property(before, REST)}))
+        connection.execute(update(table).where(mine).values({text: without_property(before, FOLLOW_UP)}))
 
 
-def noted(text: str | None, rest: FollowUp) -> str | None:
+def noted(text: str | None, follow_up: FollowUp) -> str | None:
     """
     CQ_TBLPROPERTIES with the note; None when the note can't be added.
 
     That is so when the text is unreadable, or leaves no room for the note.
     """
     try:
-        with_note = with_property(text, REST, rest.value)
+        with_note = with_property(text, FOLLOW_UP, follow_up.value)
     except ValueError:
         return None
     return with_note if len(with_note) <= PROPERTIES_LIMIT else None
 
 
 def _names(column: ColumnElement[str]) -> ColumnElement[bool]:
-    return column.contains(REST, autoescape=True)
+    return column.contains(FOLLOW_UP, autoescape=True)

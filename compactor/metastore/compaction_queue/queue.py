@@ -45,7 +45,7 @@ class Queue:
         self._requests = Requests(database)
         self._claims = Claims(database)
         self._commits = Commits(database)
-        self.rests = FollowUpStore(database, self._requests)
+        self.follow_ups = FollowUpStore(database, self._requests)
 
     # Coming in
 
@@ -128,7 +128,7 @@ class Queue:
         self._commits.set_compactor_state(entry, txn_id, highest_write_id, run_as)
 
     def mark_compacted_and_commit(
-        self, entry: QueueEntry, worker_id: str, txn_id: int | None, rest: FollowUp | None = None
+        self, entry: QueueEntry, worker_id: str, txn_id: int | None, follow_up: FollowUp | None = None
     ) -> None:
         """
         Hand the entry to the Cleaner and, on 4.x, commit its transaction: both or neither.
@@ -142,7 +142,7 @@ class Queue:
             OutcomeUnknownError: the commit was sent and the database can't be asked; leave all files where they are.
             RetryableError: nothing happened.
         """
-        self._commits.mark_compacted_and_commit(entry, worker_id, txn_id, rest)
+        self._commits.mark_compacted_and_commit(entry, worker_id, txn_id, follow_up)
 
     def withdraw_attempt(self, txn_id: int) -> None:
         """

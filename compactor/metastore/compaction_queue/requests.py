@@ -20,9 +20,9 @@ from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, KINDS, E
 from compactor.metastore.txn.snapshots import snapshots_for
 
 PROPERTIES_LIMIT = 2048
-REST = "compactor.rest"
+FOLLOW_UP = "compactor.follow-up"
 """A property that only a commit notes (`follow_ups`); a request must not set it."""
-NOT_ASKED_FOR = HIVES_OWN_PROPERTIES | {REST}
+NOT_ASKED_FOR = HIVES_OWN_PROPERTIES | {FOLLOW_UP}
 """Properties that are dropped from every request."""
 
 

@@ -12,17 +12,15 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, create_engine, event, insert, make_url, select, update
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import ColumnElement, Connection, Engine, create_engine, event, insert, select, update
 
-from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
-from compactor.metastore.db.dialects import DIALECTS, Dialect
+from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, UnreachableError
+from compactor.metastore.db.dialects import address
+from compactor.metastore.db.dialects.embedded_file import EmbeddedFile
 from compactor.metastore.db.errors import Translation
 from compactor.metastore.db.schema import HiveSchema, create_embedded, detect
-from compactor.metastore.db.sqlite_file import EmbeddedFile
 from compactor.metastore.txn.allocated_ids import HandedOut
 from compactor.metastore.txn.mutex import Keeper, Mutex, locked_row, roll_back, store_value
-from compactor.settings.database import mistake
 
 T = TypeVar("T")
 
@@ -41,10 +39,10 @@ class Database:
     One metastore database.
 
     Args:
-        url: SQLAlchemy URL: `postgresql://user@host/db`, `sqlite:////path/file.db`.
+        url: SQLAlchemy URL of a product in `dialects`, its driver left out.
         password: put into the URL; never shown.
-        create: make an embedded SQLite database if the file has no tables yet.
-        read_only: nothing can be written; on SQLite other processes may go on using the file.
+        create: make an embedded database if the file has no tables yet.
+        read_only: nothing can be written; other processes may go on using an embedded database.
         connect_timeout_seconds: how long a server may take to answer; at least 2.
         idle_transaction_seconds: the server ends a transaction that is silent for so long; a mutex is kept by sending a
             statement in time.
@@ -65,13 +63,12 @@ class Database:
         idle_transaction_seconds: float = 30,
         connections: int = CONNECTIONS,
     ) -> None:
-        self._url = _parse(url, password)
+        self._url, self.dialect = address.parse(url, password)
         self._create = create
         self._read_only = read_only
         self._connect_timeout_seconds = connect_timeout_seconds
         self._idle_transaction_seconds = idle_transaction_seconds
         self._connections = connections
-        self.dialect: Dialect = DIALECTS[self._url.get_backend_name()]()
         self._engine: Engine | None = None
         self._schema: HiveSchema | None = None
         self._file: EmbeddedFile | None = None
@@ -101,13 +98,13 @@ class Database:
         """
         if self._schema is not None:
             return self
-        if not self.dialect.shares_with_others:
+        if self.embedded:
             self._open_file()
         try:
             with self._translating():
                 engine = self._engine or self._make_engine()
                 self._engine = engine
-                self._schema = detect(engine) if not self._wants_tables() else create_embedded(engine)
+                self._schema = (create_embedded if self._wants_tables() else detect)(engine, self.dialect)
                 if not self._read_only:
                     self.dialect.adopt(engine)
         except BaseException:
@@ -145,7 +142,7 @@ class Database:
     @property
     def embedded(self) -> bool:
         """Whether no other process may use the database."""
-        return not self.dialect.shares_with_others
+        return self.dialect.embedded
 
     @property
     def now(self) -> ColumnElement[int]:
@@ -160,7 +157,7 @@ class Database:
         """
         A writing transaction; commits at the end, rolls back on any exception.
 
-        It runs at READ COMMITTED, on SQLite as BEGIN IMMEDIATE.
+        It runs at READ COMMITTED; on an embedded database it begins when no other one writes.
 
         Raises:
             RetryableError: a deadlock, a lock that wasn't given in time, or the connection was lost before the commit
@@ -306,19 +303,6 @@ class Database:
         """The engine before the schema is known; for code that is about to create the schema."""
         assert self._engine is not None
         return self._engine
-
-
-def _parse(url: str, password: str | None) -> URL:
-    if (wrong := mistake(url)) is not None:
-        raise SettingsError(f"database.url: {wrong}")
-    try:
-        parsed = make_url(url)
-    except ArgumentError as error:
-        raise SettingsError(
-            "database.url: not a database URL; expected for example postgresql://hive@host/metastore or sqlite:////path/file.db"
-        ) from error
-    parsed = parsed.set(drivername="sqlite" if parsed.get_backend_name() == "sqlite" else "postgresql+psycopg")
-    return parsed.set(password=password) if password is not None else parsed
 
 
 def _retry(once: Callable[[], T], repeat_on: tuple[type[CompactorError], ...]) -> T:

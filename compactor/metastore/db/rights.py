@@ -1,8 +1,7 @@
 """
 Checks which rights the database's user lacks for the compactor's work.
 
-The server is asked for the rights; nothing is tried or written. Source: deploy/sql/grants-postgresql.sql, which gives
-these rights.
+The server is asked for the rights; nothing is tried or written. The dialect names the script that gives these rights.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 Detects by tables and columns which of Hive's schemas a database holds, and creates the embedded one.
 
 SCHEMA_VERSION is only a hint: vendors write their own strings there. Source: HIVE-22546 (4.x quotes the names of the
-transaction tables on PostgreSQL).
+transaction tables).
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,6 +25,7 @@ from sqlalchemy import (
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.errors import RefusedError
+from compactor.metastore.db.dialects import Dialect
 from compactor.metastore.db.tables import CATALOG, TRANSACTIONS, Need, TableDefinition
 from compactor.reasons import Reason
 
@@ -94,7 +95,7 @@ class HiveSchema:
         return self.txn_lock_tbl
 
 
-def detect(engine: Engine) -> HiveSchema:
+def detect(engine: Engine, dialect: Dialect) -> HiveSchema:
     """
     Find out the schema from the tables and columns of a database.
 
@@ -102,11 +103,10 @@ def detect(engine: Engine) -> HiveSchema:
         RefusedError: UNKNOWN_SCHEMA; there are no metastore tables, or they are of no known generation.
     """
     with engine.connect() as connection:
-        return read_schema(connection)
+        return _read(connection, dialect)
 
 
-def read_schema(connection: Connection) -> HiveSchema:
-    """Do the same as `detect`, on a connection at hand."""
+def _read(connection: Connection, dialect: Dialect) -> HiveSchema:
     inspector = inspect(connection)
     wanted = {spec.name for spec in _SPECS}
     names = {name.upper(): name for name in sorted(inspector.get_table_names()) if name.upper() in wanted}
@@ -120,21 +120,21 @@ def read_schema(connection: Connection) -> HiveSchema:
         columns[table.upper()] = {column["name"] for column in found}
     version = _generation(names, columns)
     missing = sorted(_missing(version, columns))
-    hint = _schema_version(connection, names, columns)
+    hint = _schema_version(connection, dialect, names, columns)
     if missing:
         listed = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         raise RefusedError(
             Reason.UNKNOWN_SCHEMA, f"metastore schema {hint} isn't one we know: as {version.value} it lacks {listed}"
         )
-    return _build(version, hint, names, columns)
+    return _build(dialect, version, hint, names, columns)
 
 
-def create_embedded(engine: Engine) -> HiveSchema:
-    """Create the 4.x tables and the rows that Hive's own script seeds; for SQLite."""
+def create_embedded(engine: Engine, dialect: Dialect) -> HiveSchema:
+    """Create the 4.x tables and the rows that Hive's own script seeds."""
     names = {spec.name: spec.name for spec in _SPECS}
     columns = {spec.name: {column.name for column in spec.columns} for spec in _SPECS}
     del names["NEXT_TXN_ID"]
-    schema = _build(LayoutVersion.HIVE_4, EMBEDDED_VERSION, names, columns)
+    schema = _build(dialect, LayoutVersion.HIVE_4, EMBEDDED_VERSION, names, columns)
     with engine.begin() as connection:
         schema.metadata.create_all(connection)
         version = schema.metadata.tables["VERSION"]
@@ -183,23 +183,32 @@ def _missing(version: LayoutVersion, columns: Mapping[str, set[str]]) -> Iterabl
         yield "TXN_LOCK_TBL"
 
 
-def _schema_version(connection: Connection, names: Mapping[str, str], columns: Mapping[str, set[str]]) -> str:
+def _schema_version(
+    connection: Connection, dialect: Dialect, names: Mapping[str, str], columns: Mapping[str, set[str]]
+) -> str:
     if "VERSION" not in names or "SCHEMA_VERSION" not in {name.upper() for name in columns["VERSION"]}:
         return "of unknown version"
-    table = _table(MetaData(), next(spec for spec in CATALOG if spec.name == "VERSION"), names, columns["VERSION"])
+    spec = next(spec for spec in CATALOG if spec.name == "VERSION")
+    table = _table(dialect, MetaData(), spec, names, columns["VERSION"])
     return str(connection.scalar(select(table.c.schema_version).limit(1)) or "of unknown version")
 
 
-def _build(version: LayoutVersion, hint: str, names: Mapping[str, str], columns: Mapping[str, set[str]]) -> HiveSchema:
+def _build(
+    dialect: Dialect, version: LayoutVersion, hint: str, names: Mapping[str, str], columns: Mapping[str, set[str]]
+) -> HiveSchema:
     metadata = MetaData()
     tables = {
-        spec.name.lower(): _table(metadata, spec, names, columns[spec.name]) for spec in _SPECS if spec.name in names
+        spec.name.lower(): _table(dialect, metadata, spec, names, columns[spec.name])
+        for spec in _SPECS
+        if spec.name in names
     }
     del tables["version"]
     return HiveSchema(version=version, schema_version=hint, metadata=metadata, **tables)
 
 
-def _table(metadata: MetaData, spec: TableDefinition, names: Mapping[str, str], present: set[str]) -> Table:
+def _table(
+    dialect: Dialect, metadata: MetaData, spec: TableDefinition, names: Mapping[str, str], present: set[str]
+) -> Table:
     """A table with the columns that the database has; Hive's name in lower case is the key of each."""
     real = {name.upper(): name for name in present}
     columns = []
@@ -214,7 +223,7 @@ def _table(metadata: MetaData, spec: TableDefinition, names: Mapping[str, str], 
         columns.append(
             Column(
                 real[column.name],
-                column.type,
+                dialect.column_types.get(type(column.type), column.type),
                 *foreign,
                 key=column.name.lower(),
                 primary_key=column.key,
@@ -224,7 +233,8 @@ def _table(metadata: MetaData, spec: TableDefinition, names: Mapping[str, str], 
             )
         )
     extras = [UniqueConstraint(*(name.lower() for name in group)) for group in spec.unique]
-    table = Table(names[spec.name], metadata, *columns, *extras, sqlite_autoincrement=spec.name == "TXNS")
+    options = dialect.autoincrement if spec.name == "TXNS" else {}
+    table = Table(names[spec.name], metadata, *columns, *extras, **options)
     for number, group in enumerate(spec.index):
         if all(name in real for name in group):
             Index(f"{spec.name}_INDEX_{number}", *(table.c[name.lower()] for name in group))

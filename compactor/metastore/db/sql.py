@@ -61,7 +61,7 @@ def fitting(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
     """
     The values whose columns this generation of the schema has.
 
-    Texts are cut to their columns' length; NUL, which PostgreSQL can't store, is dropped.
+    Texts are cut to their columns' length; NUL, which not every product can store, is dropped.
     """
     fitted = {}
     for key, value in values.items():

@@ -14,9 +14,6 @@ from typing import Any
 from sqlalchemy import BigInteger, Boolean, DateTime, Integer, LargeBinary, String, Text
 from sqlalchemy.types import TypeEngine
 
-_ID = BigInteger().with_variant(Integer(), "sqlite")
-_MOMENT = DateTime().with_variant(Text(), "sqlite")
-
 
 class Need(Enum):
     """Which generation of the schema must have a table or a column."""
@@ -53,7 +50,7 @@ class TableDefinition:
 
 
 def _key(name: str, *, references: str | None = None) -> ColumnSpec:
-    return ColumnSpec(name, _ID, key=True, null=False, references=references)
+    return ColumnSpec(name, BigInteger(), key=True, null=False, references=references)
 
 
 def _number(
@@ -147,7 +144,7 @@ CATALOG = (
     ),
     TableDefinition(
         "PARTITION_KEY_VALS",
-        (_key("PART_ID"), _text("PART_KEY_VAL", 256), ColumnSpec("INTEGER_IDX", _ID, key=True, null=False)),
+        (_key("PART_ID"), _text("PART_KEY_VAL", 256), ColumnSpec("INTEGER_IDX", BigInteger(), key=True, null=False)),
         catalog=True,
     ),
     TableDefinition(
@@ -179,7 +176,7 @@ CATALOG = (
     ),
     TableDefinition(
         "BUCKETING_COLS",
-        (_key("SD_ID"), _text("BUCKET_COL_NAME", 256), ColumnSpec("INTEGER_IDX", _ID, key=True, null=False)),
+        (_key("SD_ID"), _text("BUCKET_COL_NAME", 256), ColumnSpec("INTEGER_IDX", BigInteger(), key=True, null=False)),
         catalog=True,
     ),
     TableDefinition(
@@ -188,7 +185,7 @@ CATALOG = (
             _key("SD_ID"),
             _text("COLUMN_NAME", 767),
             _number("ORDER", null=False),
-            ColumnSpec("INTEGER_IDX", _ID, key=True, null=False),
+            ColumnSpec("INTEGER_IDX", BigInteger(), key=True, null=False),
         ),
         catalog=True,
     ),
@@ -230,7 +227,7 @@ TRANSACTIONS = (
             _text("CTC_DATABASE", 128, null=False),
             _text("CTC_TABLE", 256),
             _text("CTC_PARTITION", 767),
-            ColumnSpec("CTC_TIMESTAMP", _MOMENT, null=False, default="CURRENT_TIMESTAMP"),
+            ColumnSpec("CTC_TIMESTAMP", DateTime(), null=False, default="CURRENT_TIMESTAMP"),
             _number("CTC_WRITEID"),
             _text("CTC_UPDATE_DELETE", 1, null=False),
         ),
@@ -242,7 +239,7 @@ TRANSACTIONS = (
         "HIVE_LOCKS",
         (
             _key("HL_LOCK_EXT_ID"),
-            ColumnSpec("HL_LOCK_INT_ID", _ID, key=True, null=False),
+            ColumnSpec("HL_LOCK_INT_ID", BigInteger(), key=True, null=False),
             _number("HL_TXNID", null=False),
             _text("HL_DB", 128, null=False),
             _text("HL_TABLE", 256),
@@ -324,7 +321,7 @@ TRANSACTIONS = (
         "AUX_TABLE",
         (
             _text("MT_KEY1", 128, null=False, key=True),
-            ColumnSpec("MT_KEY2", _ID, key=True, null=False),
+            ColumnSpec("MT_KEY2", BigInteger(), key=True, null=False),
             _text("MT_COMMENT", 255),
         ),
     ),

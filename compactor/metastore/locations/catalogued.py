@@ -31,11 +31,18 @@ class Located:
         self._schema = schema
         self._derived: Place | None = None
 
+    def databases(self, connection: Connection) -> list[Owner]:
+        """The databases, once for each of their locations."""
+        dbs = self._schema.dbs.c
+        columns = [dbs[name] for name in ("db_location_uri", "db_managed_location_uri") if name in dbs]
+        rows = connection.execute(select(dbs.name, *columns)).all()
+        return [Owner(name, location) for name, *locations in rows for location in dict.fromkeys(locations) if location]
+
     def tables(self, connection: Connection) -> list[Owner]:
         """The databases and tables that have a location."""
         schema = self._schema
         dbs, tbls, sds = schema.dbs.c, schema.tbls.c, schema.sds.c
-        found = self._databases(connection)
+        found = self.databases(connection)
         origin = schema.tbls.join(schema.dbs, tbls.db_id == dbs.db_id).join(schema.sds, tbls.sd_id == sds.sd_id)
         for database, table, tbl_id, location in connection.execute(
             select(dbs.name, tbls.tbl_name, tbls.tbl_id, sds.location).select_from(origin)
@@ -72,7 +79,7 @@ class Located:
     def _now(self, connection: Connection, owners: AbstractSet[Owner]) -> set[Owner]:
         """Where each owner lies now; for a database, all its locations."""
         tbls, partitions, sds = self._schema.tbls.c, self._schema.partitions.c, self._schema.sds.c
-        now = set(self._databases(connection)) if any(owner.tbl_id is None for owner in owners) else set[Owner]()
+        now = set(self.databases(connection)) if any(owner.tbl_id is None for owner in owners) else set[Owner]()
         tables = {owner.tbl_id: owner for owner in owners if owner.part_id is None and owner.tbl_id is not None}
         for batch in batches(tables):
             query = (
@@ -149,7 +156,7 @@ class Located:
         LOCATION of a few tables makes no second one.
         Source: Hive's Warehouse.getDefaultTablePath.
         """
-        roots = {place_of(owner.location) for owner in self._databases(connection) if _understood(owner.location)}
+        roots = {place_of(owner.location) for owner in self.databases(connection) if _understood(owner.location)}
         dbs, tbls, sds = self._schema.dbs.c, self._schema.tbls.c, self._schema.sds.c
         if "db_managed_location_uri" not in dbs:
             return roots
@@ -178,12 +185,6 @@ class Located:
                 databases=databases,
                 tables=tables,
             )
-
-    def _databases(self, connection: Connection) -> list[Owner]:
-        dbs = self._schema.dbs.c
-        columns = [dbs[name] for name in ("db_location_uri", "db_managed_location_uri") if name in dbs]
-        rows = connection.execute(select(dbs.name, *columns)).all()
-        return [Owner(name, location) for name, *locations in rows for location in dict.fromkeys(locations) if location]
 
 
 def _overlap(one: Place, other: Place) -> bool:

@@ -290,6 +290,10 @@ class Places:
         owner = now.in_the_way(asked.place, table.tbl_id if table else None, asked.part_id)
         return owner or self._in_the_way([asked], self._age(last_look=True))[0]
 
+    def databases(self) -> list[Owner]:
+        """The databases, once for each of their locations, as the catalog has them at this moment."""
+        return self._database.read(self._located.databases)
+
     def _age(self, *, last_look: bool) -> float:
         return min(FRESH_SECONDS, _TIMES_ITS_COST * self._cost) if last_look else FRESH_SECONDS
 

@@ -227,8 +227,8 @@ class Hive4Snapshots(Snapshots):
         table = self._schema.txns
         txns = table.c
         began = time.monotonic()
-        # One clock for the whole statement: SQLite's goes on from row to row, and one row must not be young in one
-        # place and settled in another.
+        # One clock for the whole statement: an embedded database's goes on from row to row, and one row must not be
+        # young in one place and settled in another.
         clock = select((self._now - SETTLED_MS).label("settled")).cte("clock")
         settled = select(clock.c.settled).scalar_subquery()
         young = txns.txn_started > settled

@@ -7,7 +7,7 @@ Source: docs/metastore.md; Hive's OpenTxnsFunction, AbortTxnsFunction, Heartbeat
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError
 from compactor.metastore.db.database import Database
-from compactor.metastore.model import OpenTransaction
+from compactor.metastore.model import OpenTransaction, TableFacts
 from compactor.metastore.txn.allocated_ids import OPENING_MS, SETTLED_MS
 from compactor.metastore.txn.snapshots import (
     COMPACTION,
@@ -166,8 +166,8 @@ class Transactions:
 
         Hive 4 takes an id and commits its row under a shared lock on TXN_LOCK_TBL. While the compactor holds that table
         alone, every id up to the highest has its row or never will, however long an opener, or the compactor, was
-        stopped. The age of a row doesn't tell, because on PostgreSQL it counts from before the wait for that lock. So a
-        compaction never takes an open transaction for committed.
+        stopped. The age of a row doesn't tell, because a server's clock may stand still from before the wait for that
+        lock. So a compaction never takes an open transaction for committed.
 
         On a read-only database the table can't be locked, and the snapshot may be wrong about a transaction that is
         just being opened. There, a process without a recent read that finds ids without a row reads again after two
@@ -224,6 +224,19 @@ class Transactions:
             name: CompactorWriteIdList.from_reader(found)
             for name, found in self.valid_write_ids_of(tables, txns).items()
         }
+
+    def mapping(self, table: TableFacts, write_ids: Sequence[int]) -> dict[int, int]:
+        """Write id → the transaction that allocated it, for the span of some write ids of a table in ascending order."""
+        if not write_ids:
+            return {}
+        mapping = self._database.schema.txn_to_write_id.c
+        query = select(mapping.t2w_writeid, mapping.t2w_txnid).where(
+            mapping.t2w_database == table.database,
+            mapping.t2w_table == table.name,
+            mapping.t2w_writeid.between(write_ids[0], write_ids[-1]),
+        )
+        rows = self._database.read(lambda connection: connection.execute(query).all())
+        return {int(write_id): int(txn_id) for write_id, txn_id in rows}
 
     def min_open(self) -> int:
         """The smallest transaction that is open or may turn out to be; all below are finished."""

@@ -14,8 +14,6 @@ HIVE-25115.
 
 from dataclasses import replace
 
-from sqlalchemy import select
-
 from compactor.engine.change_management import change_management
 from compactor.errors import OwnershipLostError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
@@ -152,19 +150,16 @@ def _require_removed_with_more(services: Services, entry: QueueEntry, storage: S
     """
     table = services.catalog.tables_for([entry.entity]).get(entry.entity.whole_table())
     store = _store(location)
-    databases = {
-        database: [directory for directory in directories if _store(directory) == store]
-        for database, directories in _directories_of_databases(services).items()
-    }
+    databases = [owner for owner in services.places.databases() if _store(owner.location) == store]
     own = [table.location] if table is not None and table.location else []
-    own += databases.get(entry.entity.database.lower(), ())
+    own += [owner.location for owner in databases if owner.name.lower() == entry.entity.database.lower()]
     if witnesses := [witness for witness in own if _around(witness, location)]:
         if any(storage.exists(witness) for witness in witnesses):
             return
         raise UnreachableError(
             f"{location} is missing, and so is {witnesses[0]}, which the catalog still has: is the file system mounted?"
         )
-    everywhere = {directory for directories in databases.values() for directory in directories}
+    everywhere = {owner.location for owner in databases}
     place = parent(parent(location))
     beside = sorted(other for other in everywhere if _same(parent(other), place))
     around = sorted(other for other in everywhere if _around(other, location))
@@ -173,18 +168,6 @@ def _require_removed_with_more(services: Services, entry: QueueEntry, storage: S
     raise UnreachableError(
         f"{location} is missing, and so is everything that the catalog has near it: is the file system mounted?"
     )
-
-
-def _directories_of_databases(services: Services) -> dict[str, list[str]]:
-    """The directories of each database, by its name in lower case."""
-    dbs = services.database.schema.dbs
-    columns = [dbs.c[name] for name in ("db_location_uri", "db_managed_location_uri") if name in dbs.c]
-    found: dict[str, list[str]] = {}
-    for database, *directories in services.database.read(
-        lambda connection: connection.execute(select(dbs.c.name, *columns)).all()
-    ):
-        found.setdefault(database.lower(), []).extend(directory for directory in directories if directory)
-    return found
 
 
 def _around(outer: str, inner: str) -> bool:

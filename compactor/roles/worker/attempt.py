@@ -353,13 +353,13 @@ class Attempt:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was re-created or moved while it was compacted")
         self._liveness.renew()
 
-    def _commit(self, rest: FollowUp | None = None) -> None:
+    def _commit(self, follow_up: FollowUp | None = None) -> None:
         """
         Mark the entry compacted, note the follow-up, and commit, in one database transaction. When the outcome is
         unknown the call is repeated: the second call finds out.
         """
         patiently(
-            lambda: self._services.queue.mark_compacted_and_commit(self.entry, self._worker_id, self.txn_id, rest),
+            lambda: self._services.queue.mark_compacted_and_commit(self.entry, self._worker_id, self.txn_id, follow_up),
             self._cancellation,
             OutcomeUnknownError,
         )

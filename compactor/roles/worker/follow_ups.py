@@ -59,7 +59,7 @@ class FollowUps:
         """
         now = self._clock()
         history = self._looked is None or now - self._looked >= _HISTORY_SECONDS
-        self._after.update(entry.id for entry in self._queue.rests.noted(history=history))
+        self._after.update(entry.id for entry in self._queue.follow_ups.noted(history=history))
         if history:
             self._looked = now
 
@@ -70,7 +70,7 @@ class FollowUps:
         queued = []
         for entry_id in sorted(self._after):
             try:
-                answer, settled = self._queue.rests.ask(entry_id)
+                answer, settled = self._queue.follow_ups.ask(entry_id)
             except CompactorError as error:
                 passes = isinstance(error, UnreachableError | RetryableError | OutcomeUnknownError)
                 (_log.debug if passes or self._said.get(entry_id) == str(error) else _log.warning)(

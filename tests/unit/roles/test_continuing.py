@@ -161,7 +161,7 @@ def test_a_rest_that_can_never_be_queued_is_told_once(world, monkeypatch):
     def refuse(_entry_id):
         raise why.pop(0)
 
-    monkeypatch.setattr(world.services.queue.rests, "ask", refuse)
+    monkeypatch.setattr(world.services.queue.follow_ups, "ask", refuse)
     continuing = FollowUps(world.services.queue)
     continuing.remember(1)
     with capture_logs() as lines:
@@ -182,7 +182,7 @@ def test_a_rest_that_waits_for_the_cleaner_holds_nobody_up(world, monkeypatch):
     worker = world.worker()
     while worker.run_once() != "nothing is queued":
         pass
-    (part,) = (entry for entry in world.services.queue.rests.noted(history=True))
+    (part,) = (entry for entry in world.services.queue.follow_ups.noted(history=True))
     taken, mutex = [], world.services.database.mutex
 
     def noting(name, *arguments, **more):
@@ -213,7 +213,7 @@ def test_house_is_kept_though_rests_cannot_be_looked_for(world, monkeypatch):
             raise CompactorError(sentence)
         return []
 
-    monkeypatch.setattr(world.services.queue.rests, "noted", refuse)
+    monkeypatch.setattr(world.services.queue.follow_ups, "noted", refuse)
     housekeeper = world.housekeeper()
     with capture_logs() as lines:
         while why:
@@ -225,10 +225,10 @@ def test_house_is_kept_though_rests_cannot_be_looked_for(world, monkeypatch):
 def test_nobody_asks_for_a_rest(world):
     """The note is a commit's alone: a request that carries it loses it."""
     world.table(rows=4)
-    world.enqueue(Entity("db", "t"), "major", properties={"compactor.rest": "now", "orc.compress": "ZSTD"})
+    world.enqueue(Entity("db", "t"), "major", properties={"compactor.follow-up": "now", "orc.compress": "ZSTD"})
     (entry,) = world.services.queue.entries()
     assert dict(entry.properties) == {"orc.compress": "ZSTD"}
-    assert world.services.queue.rests.noted(history=True) == []
+    assert world.services.queue.follow_ups.noted(history=True) == []
 
 
 def test_the_history_is_looked_through_now_and_then(world):
@@ -284,7 +284,7 @@ def test_a_rest_that_was_left_to_an_entry_that_failed_is_found_again(any_world, 
     assert "now a minor of 3 deltas" in worker.run_once()
     world.enqueue(Entity("db", "t"), "major")
     world.housekeeper().run_once()
-    assert world.services.queue.rests.noted(history=True) == []
+    assert world.services.queue.follow_ups.noted(history=True) == []
     (stand_in,) = world.services.queue.entries(QueueState.INITIATED)
     world.services.queue.mark_failed(world.services.queue.claim("somebody", "1"), "broke")
     world.clean()

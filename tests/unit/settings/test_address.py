@@ -7,8 +7,8 @@ from sqlalchemy import make_url
 
 from compactor.errors import SettingsError
 from compactor.metastore.db.database import Database
+from compactor.metastore.db.dialects.address import mistake, wrong_setting
 from compactor.settings import Settings, load_settings
-from compactor.settings.database import mistake
 
 WRONG = [
     ("mysql://h/x", "mysql isn't supported; PostgreSQL and SQLite are: postgresql://"),
@@ -32,16 +32,41 @@ WRONG = [
 @pytest.mark.parametrize(("url", "said"), WRONG)
 def test_what_no_command_can_use_is_a_mistake_in_the_settings(tmp_path, url, said):
     """
-    One line that names `database.url` and says what to write instead; the same for whoever opens the database directly.
+    One line that names `database.url` and says what to write instead; opening the database gives the same answer.
     """
     file = tmp_path / "c.yaml"
     file.write_text(f"database: {{url: '{url}'}}")
     with pytest.raises(SettingsError) as caught:
-        load_settings(file, {})
+        load_settings(file, {}, wrong_setting)
     assert str(caught.value).startswith(f"{file}: database.url: {said}")
     assert "\n" not in str(caught.value)
-    with pytest.raises(SettingsError, match=r"database\.url: "):
+    with pytest.raises(SettingsError, match=r"^database\.url: ") as caught:
         Database(url)
+    assert said in str(caught.value)
+
+
+def test_a_mistake_in_a_variable_names_the_variable(tmp_path):
+    """The file isn't blamed for what a variable says."""
+    file = tmp_path / "c.yaml"
+    file.write_text("database: {url: 'sqlite:////v/m.db'}")
+    with pytest.raises(SettingsError, match=r"^environment: COMPACTOR_DATABASE__URL: database\.url: oracle isn't"):
+        load_settings(file, {"COMPACTOR_DATABASE__URL": "oracle://h/x"}, wrong_setting)
+
+
+@pytest.mark.parametrize(
+    ("text", "env"),
+    [
+        ("database: {url: 'sqlite:///x', password_file: /p}", {}),
+        ("database: {url: 'sqlite:///x'}", {"COMPACTOR_DATABASE__PASSWORD": "geheim"}),
+    ],
+)
+def test_an_embedded_database_takes_no_password(tmp_path, text, env):
+    """A password that would protect nothing is refused."""
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(file, env, wrong_setting)
+    assert str(caught.value) == f"{file}: database: SQLite takes no password; remove it"
 
 
 @pytest.mark.parametrize(
@@ -54,12 +79,13 @@ def test_what_no_command_can_use_is_a_mistake_in_the_settings(tmp_path, url, sai
         "postgresql:///m",
         "sqlite:////v/m.db",
         "sqlite:///m.db",
+        "SQLite:///m.db",
     ],
 )
 def test_what_works_is_none(url):
     """Every form that commands can use passes, and is opened by the right dialect."""
     assert mistake(url) is None
-    Settings(database={"url": url})
+    assert wrong_setting(Settings(database={"url": url})) is None
     assert Database(url).dialect is not None
 
 

@@ -1,0 +1,14 @@
+"""
+The database products: one module with one subclass of `Dialect` each. No module outside this package knows a product.
+
+`address` finds the dialect of an address. `embedded_file` shares an embedded database inside a process.
+"""
+
+from compactor.metastore.db.dialects.base import Dialect, Failure
+from compactor.metastore.db.dialects.postgresql import PostgreSQL
+from compactor.metastore.db.dialects.sqlite import SQLite
+
+__all__ = ["DIALECTS", "Dialect", "Failure"]
+
+DIALECTS: tuple[type[Dialect], ...] = (PostgreSQL, SQLite)
+"""The registry."""

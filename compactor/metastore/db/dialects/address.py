@@ -1,0 +1,100 @@
+"""
+Finds the dialect of a database address, and the mistakes that make an address useless.
+
+`mistake` examines only the text of an address. Operators paste `javax.jdo.option.ConnectionURL` of their hive-site.xml,
+so a JDBC address is answered with its equivalent. Source: docs/metastore.md; SQLAlchemy's form of an address.
+"""
+
+import re
+from urllib.parse import parse_qsl
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from compactor.errors import SettingsError
+from compactor.metastore.db.dialects import DIALECTS, Dialect
+from compactor.settings import Settings
+
+_BY_SCHEME = {scheme: dialect for dialect in DIALECTS for scheme in dialect.schemes}
+_EXAMPLES = " or ".join(dialect.example for dialect in DIALECTS)
+_SUPPORTED = f"{' and '.join(dialect.name for dialect in DIALECTS)} are: {_EXAMPLES}"
+_NO_ADDRESS = f"is not a database address such as {_EXAMPLES}"
+_FORM = re.compile(
+    r"^(?P<scheme>[\w.+-]+)://(?:[^:/@]*(?::[^@]*)?@)?(?:\[[^\]]*\]|[^/:?]*)(?::(?P<port>[^/?]*))?(?P<path>/[^?]*)?(?:\?.*)?$",
+    re.DOTALL,
+)
+
+
+def parse(url: str, password: str | None = None) -> tuple[URL, Dialect]:
+    """
+    The address as SQLAlchemy takes it, with the dialect's driver, and the dialect.
+
+    Raises:
+        SettingsError: the address can't be used.
+    """
+    if (wrong := mistake(url)) is not None:
+        raise SettingsError(f"database.url: {wrong}")
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise SettingsError(f"database.url: {_NO_ADDRESS}") from error
+    dialect = _BY_SCHEME[parsed.get_backend_name().lower()]()
+    parsed = parsed.set(drivername=f"{dialect.schemes[0]}+{dialect.driver}")
+    return parsed if password is None else parsed.set(password=password), dialect
+
+
+def wrong_setting(settings: Settings) -> tuple[str, str] | None:
+    """The key that the database's product doesn't take as it is, and why; None when the database can be opened."""
+    if (wrong := mistake(settings.database.url)) is not None:
+        return "database.url", wrong
+    _, dialect = parse(settings.database.url)
+    if dialect.embedded and settings.database.passwords:
+        return "database", f"{dialect.name} takes no password; remove it"
+    return None
+
+
+def mistake(url: str) -> str | None:
+    """
+    The mistake in an address, in words that follow the key's name; None when the address can be used.
+
+    The words never hold a password.
+    """
+    if url.lower().startswith("jdbc:"):
+        return _jdbc(url[len("jdbc:") :])
+    found = _FORM.match(url)
+    if found is None:
+        return _NO_ADDRESS
+    scheme, _, driver = found["scheme"].lower().partition("+")
+    dialect = _BY_SCHEME.get(scheme)
+    if dialect is None:
+        return f"{scheme} isn't supported; {_SUPPORTED}"
+    if driver and driver != dialect.driver:
+        return f"the driver {driver} isn't used here; write {dialect.schemes[0]}://… without it"
+    if dialect.embedded:
+        path = (found["path"] or "").removeprefix("/")
+        if not path or path == ":memory:":
+            return f"{dialect.name} needs a file, such as {dialect.example}; an in-memory database would be gone with the process"
+        return None
+    port = found["port"]
+    if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+        return f"the port is {port!r}; a number from 1 to 65535 is wanted, as in {dialect.example}"
+    return None
+
+
+def _jdbc(address: str) -> str:
+    """
+    The answer to a JDBC address, given what follows `jdbc:`, such as `SCHEME://h:5432/m?user=hive`.
+
+    Options of the Java driver mean nothing here, and a password isn't repeated.
+    """
+    scheme = address.partition(":")[0].lower()
+    dialect = _BY_SCHEME.get(scheme)
+    if dialect is None:
+        return f"is a JDBC address of {scheme or 'nothing'}, which isn't supported; {_SUPPORTED}"
+    scheme = dialect.schemes[0]
+    place, _, options = address.partition(":")[2].partition("?")
+    if dialect.embedded:
+        return f"is a JDBC address; write {scheme}:///{place}"
+    user = dict(parse_qsl(options)).get("user", "USER")
+    where = place.lstrip("/").rpartition("@")[2]
+    return f"is a JDBC address; write {scheme}://{user}@{where}, the password in database.password_file"

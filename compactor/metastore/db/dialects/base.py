@@ -1,0 +1,98 @@
+"""
+What the compactor asks a database product: its addresses, clock, table locks, column types, meaning of an error.
+
+Source: docs/metastore.md, "Transactions, errors, repeats".
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, ClassVar
+
+from sqlalchemy import ColumnElement, Connection, Engine, Table
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import TypeEngine
+
+
+class Failure(Enum):
+    """What a database error means to its caller."""
+
+    LOST = "connection lost"
+    CONFLICT = "lost against another transaction"
+    CREDENTIALS = "refused our user or password"
+    UNREACHABLE = "no server"
+    UNABLE = "has no room or means for it, or takes no writes for now"
+    OTHER = "other"
+
+
+class Dialect(ABC):
+    """One database product."""
+
+    name: ClassVar[str]
+    """The product's name in messages."""
+    schemes: ClassVar[tuple[str, ...]]
+    """Schemes of its addresses; the first is SQLAlchemy's."""
+    driver: ClassVar[str]
+    """SQLAlchemy's name of the driver."""
+    example: ClassVar[str]
+    """An address, for messages."""
+    embedded: ClassVar[bool] = False
+    """Whether the database is a file that belongs to one process, without users and passwords."""
+    grants_script: ClassVar[str] = ""
+    """The script that gives the database's user its rights; none where every user has all."""
+    column_types: ClassVar[Mapping[type[TypeEngine[Any]], TypeEngine[Any]]] = {}
+    """Column types to use in place of those in `tables`."""
+    autoincrement: ClassVar[Mapping[str, Any]] = {}
+    """Options of a table whose key the database numbers."""
+    at_once: ClassVar[int] = 1000
+    """How many values one list may hold."""
+
+    @abstractmethod
+    def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
+        """Arguments for SQLAlchemy's create_engine, without the size of its pool."""
+
+    @abstractmethod
+    def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:
+        """
+        Set up every new connection.
+
+        Args:
+            idle_transaction_seconds: the server shall end a connection that is silent inside a transaction for so long:
+                a stopped process must not keep its locks.
+        """
+
+    @abstractmethod
+    def adopt(self, engine: Engine) -> None:
+        """
+        Set up the database itself, once it is known to be a metastore.
+
+        A database that turns out to be no metastore is left unchanged.
+        """
+
+    @abstractmethod
+    def now_ms(self) -> ColumnElement[int]:
+        """Milliseconds since 1970 on the database clock, as of the transaction's start where the product says so."""
+
+    @abstractmethod
+    def share_openers_lock(self, connection: Connection, table: Table) -> None:
+        """Take TXN_LOCK_TBL as the opener of a transaction does, until the database transaction ends."""
+
+    @abstractmethod
+    def own_openers_lock(self, connection: Connection, table: Table) -> None:
+        """Take TXN_LOCK_TBL alone: no other process opens or commits until the database transaction ends."""
+
+    @abstractmethod
+    def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
+        """Wait for locks at most this long in this transaction."""
+
+    def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        """`column IN (values)`; at most `at_once` values."""
+        return column.in_(values)
+
+    @abstractmethod
+    def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:
+        """The rights on tables (`INSERT` …) among the wanted ones that the connection's user doesn't have."""
+
+    @abstractmethod
+    def classify(self, error: DBAPIError) -> Failure:
+        """What an error means."""

@@ -1,0 +1,113 @@
+"""PostgreSQL by psycopg 3."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Engine,
+    Table,
+    bindparam,
+    cast,
+    event,
+    func,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from compactor.metastore.db.dialects.base import Dialect, Failure
+
+
+class PostgreSQL(Dialect):
+    """PostgreSQL by psycopg 3, at READ COMMITTED as Hive uses it."""
+
+    name = "PostgreSQL"
+    schemes = ("postgresql", "postgres")
+    driver = "psycopg"
+    example = "postgresql://hive@host:5432/metastore"
+    grants_script = "deploy/sql/grants-postgresql.sql"
+    at_once = 20_000
+
+    def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        # One array is one parameter: a thousand single ones cost the driver more than the search costs the server.
+        return column == func.any(cast(bindparam(None, list(values), type_=ARRAY(column.type)), ARRAY(column.type)))
+
+    def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
+        seconds = max(2, round(connect_timeout_seconds))
+        # A host that vanished acknowledges nothing: without a limit TCP would repeat what was sent for a quarter of an
+        # hour. A slow statement is acknowledged.
+        silence = {
+            "tcp_user_timeout": 1000 * seconds,
+            "keepalives_idle": 30,
+            "keepalives_interval": seconds,
+            "keepalives_count": 2,
+        }
+        return {
+            "isolation_level": "READ COMMITTED",
+            "pool_pre_ping": True,
+            "connect_args": {"connect_timeout": seconds, "application_name": "compactor", **silence},
+        }
+
+    def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:
+        @event.listens_for(engine, "connect")
+        def _settings(connection: Any, _record: object) -> None:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute("SET lock_timeout = '60s'")
+                cursor.execute(f"SET idle_in_transaction_session_timeout = {round(idle_transaction_seconds * 1000)}")
+                if read_only:
+                    cursor.execute("SET default_transaction_read_only = on")
+            connection.autocommit = False
+
+    def adopt(self, engine: Engine) -> None:
+        """Does nothing: the server's administrator sets the database up."""
+
+    def now_ms(self) -> ColumnElement[int]:
+        # The start of the transaction, as in Hive: for the age of a row it must not be later than the snapshot that
+        # shows the row.
+        return cast(func.round(literal_column("extract(epoch from current_timestamp) * 1000")), BigInteger)
+
+    def share_openers_lock(self, connection: Connection, table: Table) -> None:
+        connection.execute(text(f"LOCK TABLE {_quoted(connection, table)} IN SHARE MODE"))
+
+    def own_openers_lock(self, connection: Connection, table: Table) -> None:
+        connection.execute(text(f"LOCK TABLE {_quoted(connection, table)} IN EXCLUSIVE MODE"))
+
+    def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
+        connection.execute(text(f"SET LOCAL lock_timeout = {max(1, int(milliseconds))}"))
+
+    def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:
+        asked = [func.has_table_privilege(_quoted(connection, table), right) for table, right in wanted]
+        answers = connection.execute(select(*asked)).one()
+        return [one for one, has in zip(wanted, answers, strict=True) if not has]
+
+    def classify(self, error: DBAPIError) -> Failure:
+        state = getattr(error.orig, "sqlstate", None) or ""
+        message = str(error.orig)
+        if state.startswith("28") or "authentication failed" in message or "no password supplied" in message:
+            return Failure.CREDENTIALS
+        if state == "3D000" or ("database" in message and "does not exist" in message and "FATAL" in message):
+            return Failure.UNREACHABLE
+        if state in {
+            "40001",
+            "40P01",
+            "55P03",
+            "57014",
+        }:  # the last: cancelled, by an administrator or the server's own limit
+            return Failure.CONFLICT
+        if state == "25006" or state.startswith(("53", "58")):  # a standby, no room or memory, its files can't be read
+            return Failure.UNABLE
+        if error.connection_invalidated or state == "25P03" or state.startswith(("08", "57P")):
+            return Failure.LOST
+        if isinstance(error, OperationalError) and not state:
+            return Failure.UNREACHABLE
+        return Failure.OTHER
+
+
+def _quoted(connection: Connection, table: Table) -> str:
+    return connection.dialect.identifier_preparer.format_table(table)
