@@ -25,7 +25,7 @@ from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
 from compactor.roles import steps
 from tests.crash import launcher
-from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import postgres  # noqa: F401 - a fixture
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.needs import missing
 from tests.reference.compare import assert_as_expected

@@ -105,7 +105,7 @@ def play(version, request, parties, folder):
     model's rows with their ROW__IDs.
 
     Args:
-        parties: the fixture of `tests.metastore.conftest`.
+        parties: the fixture of `tests.metastore.databases`.
     """
     try:
         schema_script(version)

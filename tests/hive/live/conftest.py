@@ -19,7 +19,7 @@ from tests.hive.live.steps import choose
 from tests.hive.live.world import ASCII_VALUES, VALUES, Step, World
 from tests.hive.server.hive import HiveServer, hive_server
 from tests.hive.server.jars import UnavailableError
-from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import postgres  # noqa: F401 - a fixture
 from tests.needs import missing
 
 SHRINK_SECONDS = 240.0
