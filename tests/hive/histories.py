@@ -14,7 +14,8 @@ from compactor.metastore.txn.allocated_ids import HandedOut
 from compactor.roles.worker import monitor, older_snapshots
 from tests.counts import count
 from tests.hive.java import UnavailableError as NoJavaError
-from tests.hive.lane import Lane, Statement, Turns
+from tests.hive.lane.lane import Lane
+from tests.hive.lane.model import Statement, Turns
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.needs import missing
 
