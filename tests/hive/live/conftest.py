@@ -13,7 +13,8 @@ import pytest
 
 from tests.counts import count
 from tests.hive.live.beside import Beside, beside
-from tests.hive.live.history import Difference, History
+from tests.hive.live.compared import Difference
+from tests.hive.live.history import History
 from tests.hive.live.shrinking import shrink
 from tests.hive.live.steps import choose
 from tests.hive.live.world import ASCII_VALUES, VALUES, Step, World
