@@ -3,7 +3,7 @@ The life of a table `db.t`, drawn in the text of a case book and led on a `World
 
     insert [<n>] [p=<value>]           so many INSERTs of one row, a transaction each
     delete [p=<value>]                 a DELETE of the first row
-    rolled-back [p=<value>]            an INSERT that is rolled back
+    aborted [p=<value>]                an INSERT that is rolled back
     writer <name> <user@host> <age>    an INSERT that stays open
     reader <name> <user@host> <age> [lock] [of=<table>]
                                        a query: its transaction stays open; `lock` gives it a shared read on db.t or on
@@ -113,7 +113,7 @@ class Drawn:
         with self.world.warehouse.begin() as txn:
             txn.delete(self.table, lambda row: row[0] == 1, _partition(words))
 
-    def rolled_back(self, *words):
+    def aborted(self, *words):
         self.world.aborted_insert(self.table, [self._row()], _partition(words))
 
     def writer(self, name, who, age, *words):
