@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyorc
 
-from compactor.demo.files import _CONVERTERS
+from compactor.orc.converters import CONVERTERS
 
 
 def join_files(inputs: Sequence[Path], target: Path) -> bool:
@@ -21,14 +21,14 @@ def join_files(inputs: Sequence[Path], target: Path) -> bool:
     rows, schemas = [], set()
     for path in inputs:
         with path.open("rb") as file:
-            reader = pyorc.Reader(file, converters=_CONVERTERS)
+            reader = pyorc.Reader(file, converters=CONVERTERS)
             schemas.add(str(reader.schema))
             rows += list(reader)
     if len(schemas) != 1:
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("xb") as file:
-        writer = pyorc.Writer(file, schemas.pop(), converters=_CONVERTERS)
+        writer = pyorc.Writer(file, schemas.pop(), converters=CONVERTERS)
         writer.writerows(rows)
         writer.close()
     return True

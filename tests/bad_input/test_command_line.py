@@ -16,7 +16,7 @@ from compactor.demo.warehouse import Warehouse
 from compactor.metastore.db.database import Database
 from tests import forked
 from tests.bad_input import damage
-from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import postgres  # noqa: F401 - a fixture
 from tests.metastore.servers import GUARDED
 
 USAGE, NOTHING, REFUSED, UNREACHABLE = 2, 3, 4, 5

@@ -8,8 +8,8 @@ from tests.cluster.daemons import Fleet
 from tests.cluster.network import Island
 from tests.cluster.network import UnavailableError as NoNetworkError
 from tests.cluster.zookeeper_servers import zookeeper
-from tests.crash.test_kill import url_of
-from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.crash.scene import url_of
+from tests.metastore.databases import postgres  # noqa: F401 - a fixture
 from tests.metastore.servers import UnavailableError
 from tests.needs import missing
 

@@ -27,7 +27,7 @@ from compactor.settings import Settings, load_settings
 from tests import forked
 from tests.cluster.network import enter
 from tests.compacting import InProcess
-from tests.crash.test_kill import PATIENCE, SETTINGS, UNHURRIED, Scene
+from tests.crash.scene import PATIENCE, SETTINGS, UNHURRIED, Scene
 
 SESSION_SECONDS = 1.0
 """Of a daemon whose end is waited for."""

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.roles import steps
-from tests.crash.test_kill import ended
+from tests.crash.scene import ended
 
 OWN_STEPS = [step for step in steps.ALL_STEPS if step not in steps.RECOVERY_STEPS]
 """Of a daemon that works by itself; whoever recovers needs a dead one."""

@@ -18,7 +18,7 @@ from tests.cluster.test_hdfs_compaction import HdfsWorld
 from tests.hive.recycle.change_management import HiveChangeManagement
 from tests.hive.server.jars import UnavailableError
 from tests.metastore.actor import T
-from tests.metastore.conftest import _database
+from tests.metastore.databases import metastore
 from tests.needs import missing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.hive, pytest.mark.timeout(600)]
@@ -58,7 +58,7 @@ def hive(request, root, hdfs, tmp_path):
 @pytest.fixture
 def world(hive, root, hdfs, tmp_path, request):
     """A replication source with a table of four inserts."""
-    for database in _database(NAME[hive.version], request, tmp_path):
+    with metastore(NAME[hive.version], request, tmp_path) as database:
         world = HdfsWorld(database, tmp_path)
         means = {"conf_dir": str(hdfs.conf), "change_management_root": root}
         world.services = world.new_services(hdfs=means, initiator={"thresholds": {"delta_count": 3}})

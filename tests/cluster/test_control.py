@@ -23,7 +23,7 @@ from compactor.settings import Settings
 from tests import forked
 from tests.cluster.daemons import PATIENT_TIMES, Fleet
 from tests.compacting import InProcess
-from tests.crash.test_kill import PATIENCE, ended, url_of
+from tests.crash.scene import PATIENCE, ended, url_of
 from tests.reference.compare import assert_as_expected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(240)]

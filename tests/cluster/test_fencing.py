@@ -9,7 +9,7 @@ import pytest
 
 from compactor.roles import steps
 from tests.cluster.fencing import OWN_STEPS, assert_as_if_one, go_on, stop_succeed_continue
-from tests.crash.test_kill import ended
+from tests.crash.scene import ended
 
 pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(240)]
 

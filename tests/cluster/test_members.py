@@ -17,7 +17,7 @@ from compactor.metastore.compaction_queue.queue import Queue
 from compactor.roles import steps
 from tests.cluster.daemons import Fleet
 from tests.cluster.network import Relay
-from tests.crash.test_kill import ended, url_of
+from tests.crash.scene import ended, url_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(240)]
 _roots = itertools.count(1)

@@ -30,7 +30,7 @@ from tests.cluster.fencing import OWN_STEPS, assert_as_if_one
 from tests.cluster.network import Relay, enter
 from tests.cluster.test_election import until
 from tests.cluster.zookeeper_servers import TICK_MS, zookeeper
-from tests.crash.test_kill import PATIENCE, ended, url_of
+from tests.crash.scene import PATIENCE, ended, url_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(240)]
 _roots = itertools.count(1)

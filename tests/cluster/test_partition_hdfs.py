@@ -24,7 +24,7 @@ from tests.cluster.mirror import fetch, put
 from tests.cluster.network import SecondCable, UnavailableError
 from tests.cluster.test_hdfs_failures import changed, visible
 from tests.cluster.test_partition import away  # noqa: F401 - a fixture
-from tests.crash.test_kill import ended, url_of
+from tests.crash.scene import ended, url_of
 from tests.needs import missing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(300)]

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from tests.crash.test_kill import url_of
+from tests.crash.scene import url_of
 from tests.crash.test_poison import Poisoned, is_set_aside
 
 pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(240)]

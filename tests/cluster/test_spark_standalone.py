@@ -19,7 +19,7 @@ from compactor.spark.application.orphans import started_for
 from compactor.spark.application.submitter import ApplicationSubmitter
 from compactor.spark.session.session import SparkSubmitter
 from tests.compacting import compact, settings
-from tests.crash.test_kill import SETTINGS, Scene, ended
+from tests.crash.scene import SETTINGS, Scene, ended
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(600)]

@@ -27,7 +27,8 @@ from tests.cluster import yarn as yarn_module
 from tests.cluster.hadoop.servers import UnavailableError
 from tests.cluster.test_hdfs_compaction import build, compact_there
 from tests.compacting import settings
-from tests.crash.test_kill import SETTINGS, Scene, ended, postgres, url_of  # noqa: F401 - a fixture
+from tests.crash.scene import SETTINGS, Scene, ended, url_of
+from tests.metastore.databases import postgres  # noqa: F401 - a fixture
 from tests.needs import missing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]

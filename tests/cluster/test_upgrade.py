@@ -17,7 +17,7 @@ from compactor.metastore.model import Entity, QueueState
 from compactor.metrics import version
 from tests.cluster.daemons import PATIENT_TIMES, Fleet, Running
 from tests.cluster.versions import CHANGES, NEWER, Installed
-from tests.crash.test_kill import ended, url_of
+from tests.crash.scene import ended, url_of
 from tests.reference.compare import assert_as_expected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(240)]

@@ -8,12 +8,12 @@ import signal
 
 import pytest
 
-from tests.crash.test_kill import ended, given_back_and_compacted, postgres, scene  # noqa: F401 - fixtures
+from tests.crash.scene import ended, given_back_and_compacted
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(240)]
 
 
-def test_a_session_that_is_ended_with_the_daemon_fails_no_entry(scene):  # noqa: F811 - the fixture
+def test_a_session_that_is_ended_with_the_daemon_fails_no_entry(scene):
     """
     Spark's JVM dies of it while it works: the entry is undone and given back, nothing is failed, and the next start
     compacts it.

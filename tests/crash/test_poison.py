@@ -14,7 +14,7 @@ from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
 from compactor.roles import steps
 from compactor.roles.worker.failures import ATTEMPTS
-from tests.crash.test_kill import Scene, ended
+from tests.crash.scene import Scene, ended
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
 

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from tests import fake_spark
-from tests.crash.test_kill import SETTINGS, ended, given_back_and_compacted, scene, send  # noqa: F401 - a fixture among them
+from tests.crash.scene import SETTINGS, ended, given_back_and_compacted, send
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
 
 
-def test_a_daemon_that_waits_for_spark_drains(scene, tmp_path, monkeypatch):  # noqa: F811 - the fixture
+def test_a_daemon_that_waits_for_spark_drains(scene, tmp_path, monkeypatch):
     """What waits is cancelled when the drain's time is over, undone and given back; the next start compacts it."""
     monkeypatch.setenv("SPARK_HOME", str(fake_spark.install(tmp_path / "spark")))
     monkeypatch.setenv("FAKE_SPARK", "wait")

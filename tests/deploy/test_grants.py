@@ -26,7 +26,7 @@ from compactor.roles.housekeeper.recovery import Recovery
 from compactor.roles.queue_metrics import QueueMetrics
 from compactor.settings import Settings
 from tests.deploy.service import DEPLOY
-from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import postgres  # noqa: F401 - a fixture
 from tests.metastore.entries import working
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.model.test_roles_life import Life

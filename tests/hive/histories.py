@@ -14,7 +14,8 @@ from compactor.metastore.txn.allocated_ids import HandedOut
 from compactor.roles.worker import monitor, older_snapshots
 from tests.counts import count
 from tests.hive.java import UnavailableError as NoJavaError
-from tests.hive.lane import Lane, Statement, Turns
+from tests.hive.lane.lane import Lane
+from tests.hive.lane.model import Statement, Turns
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.needs import missing
 
@@ -105,7 +106,7 @@ def play(version, request, parties, folder):
     model's rows with their ROW__IDs.
 
     Args:
-        parties: the fixture of `tests.metastore.conftest`.
+        parties: the fixture of `tests.metastore.databases`.
     """
     try:
         schema_script(version)

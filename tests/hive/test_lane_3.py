@@ -3,7 +3,7 @@
 import pytest
 
 from tests.hive.histories import play
-from tests.metastore.conftest import parties, postgres  # noqa: F401 - fixtures
+from tests.metastore.databases import parties, postgres  # noqa: F401 - fixtures
 
 pytestmark = [pytest.mark.hive, pytest.mark.postgres]
 

@@ -6,8 +6,8 @@ A step makes what it needs and doesn't find (`World`); None: it can't be had in 
 
 from compactor.metastore.model import QueueState
 from compactor.metastore.txn.transactions import TxnState
+from tests.metastore.model import HIVES, OURS
 from tests.metastore.steps import Step
-from tests.metastore.world import HIVES, OURS
 
 _SILENT_MS = -60_000
 """Every claim is older."""

@@ -14,8 +14,8 @@ from compactor.metastore.clean.purge import Proof
 from compactor.metastore.housekeeping import Duty
 from compactor.metastore.model import QueueState
 from compactor.metastore.txn.transactions import TxnState
+from tests.metastore.model import HIVES, OURS
 from tests.metastore.steps import Step
-from tests.metastore.world import HIVES, OURS
 
 _ENDED = {QueueState.SUCCEEDED, QueueState.FAILED, QueueState.REFUSED, QueueState.ABORTED}
 

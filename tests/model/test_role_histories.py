@@ -10,7 +10,7 @@ import pytest
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import parse_original_file
 from compactor.metastore.model import Entity
-from tests.metastore.conftest import _database, _parameters, postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import kinds, metastore, postgres  # noqa: F401 - a fixture
 from tests.model.histories import KINDS, History
 from tests.unit.roles.world import World
 
@@ -100,17 +100,17 @@ def left_behind(history):
     return found
 
 
-@pytest.fixture(params=_parameters(["sqlite", "postgres-3"]))
+@pytest.fixture(params=kinds(["sqlite", "postgres-3"]))
 def world(tmp_path, request):
     """Hive 4 on an embedded metastore; Hive 3.1 on PostgreSQL."""
-    for database in _database(request.param, request, tmp_path):
+    with metastore(request.param, request, tmp_path) as database:
         yield World(database, tmp_path)
 
 
 @pytest.fixture
 def hive_4(tmp_path, request):
     """Hive 4 on an embedded metastore."""
-    for database in _database("sqlite", request, tmp_path):
+    with metastore("sqlite", request, tmp_path) as database:
         yield World(database, tmp_path)
 
 

@@ -14,7 +14,7 @@ import pytest
 from compactor.acid.snapshot import data_files, resolve
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.metastore.model import Entity
-from tests.metastore.conftest import EVERY, _database, _parameters, postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import EVERY, kinds, metastore, postgres  # noqa: F401 - a fixture
 from tests.reference.compare import read_table
 from tests.unit.roles.world import World
 
@@ -211,10 +211,10 @@ class Life:
 
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("kind", _parameters(EVERY))
+@pytest.mark.parametrize("kind", kinds(EVERY))
 def test_no_reader_loses_a_row_whatever_the_roles_do(kind, seed, request, tmp_path):
     """Every snapshot that is held reads the same after every step, and the roles come to rest."""
-    for database in _database(kind, request, tmp_path):
+    with metastore(kind, request, tmp_path) as database:
         life = Life(World(database, tmp_path), seed)
         life.live()
         life.end()

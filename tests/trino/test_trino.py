@@ -16,7 +16,7 @@ from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
 from tests.hive.server.hive import hive_server
 from tests.hive.server.jars import UnavailableError as NoHiveError
-from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import postgres  # noqa: F401 - a fixture
 from tests.needs import missing
 from tests.trino.server import Trino, UnavailableError
 from tests.unit.roles.world import Inline

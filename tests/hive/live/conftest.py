@@ -13,13 +13,14 @@ import pytest
 
 from tests.counts import count
 from tests.hive.live.beside import Beside, beside
-from tests.hive.live.history import Difference, History
+from tests.hive.live.compared import Difference
+from tests.hive.live.history import History
 from tests.hive.live.shrinking import shrink
 from tests.hive.live.steps import choose
 from tests.hive.live.world import ASCII_VALUES, VALUES, Step, World
 from tests.hive.server.hive import HiveServer, hive_server
 from tests.hive.server.jars import UnavailableError
-from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import postgres  # noqa: F401 - a fixture
 from tests.needs import missing
 
 SHRINK_SECONDS = 240.0

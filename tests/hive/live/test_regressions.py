@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.daemon.lab import until
-from tests.hive.live.history import MIDWAY, vectorized
+from tests.hive.live.compared import MIDWAY, vectorized
 from tests.hive.server.hive import HiveError
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(0)]

@@ -17,7 +17,7 @@ from compactor.settings import Settings
 from tests.daemon.lab import until
 from tests.hive.server.hive import hive_server
 from tests.hive.server.jars import UnavailableError
-from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import postgres  # noqa: F401 - a fixture
 from tests.needs import missing
 from tests.unit.roles.world import Inline
 

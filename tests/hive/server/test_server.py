@@ -5,7 +5,7 @@ import pytest
 from tests.daemon.lab import until
 from tests.hive.server.hive import HiveError, hive_server
 from tests.hive.server.jars import UnavailableError
-from tests.metastore.conftest import postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import postgres  # noqa: F401 - a fixture
 from tests.needs import missing
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]

@@ -3,7 +3,7 @@
 import pytest
 
 from compactor.roles.worker import metastore_retry
-from tests.metastore.conftest import EVERY, _database, _parameters, postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import EVERY, kinds, metastore, postgres  # noqa: F401 - a fixture
 from tests.unit.roles.world import World
 
 
@@ -19,21 +19,21 @@ def impatient(monkeypatch):
 @pytest.fixture
 def world(tmp_path, request):
     """On an embedded metastore."""
-    for database in _database("sqlite", request, tmp_path):
+    with metastore("sqlite", request, tmp_path) as database:
         yield World(database, tmp_path)
 
 
-@pytest.fixture(params=_parameters(EVERY))
+@pytest.fixture(params=kinds(EVERY))
 def any_world(tmp_path, request):
     """On each kind of metastore in turn: embedded, PostgreSQL with Hive 4.0's schema, PostgreSQL with Hive 3.1's."""
-    for database in _database(request.param, request, tmp_path):
+    with metastore(request.param, request, tmp_path) as database:
         yield World(database, tmp_path)
 
 
-@pytest.fixture(params=_parameters(["postgres-3"]))
+@pytest.fixture(params=kinds(["postgres-3"]))
 def world_3(tmp_path, request):
     """On PostgreSQL with Hive 3.1's schema."""
-    for database in _database(request.param, request, tmp_path):
+    with metastore(request.param, request, tmp_path) as database:
         yield World(database, tmp_path)
 
 

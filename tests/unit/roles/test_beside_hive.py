@@ -9,7 +9,7 @@ from sqlalchemy import delete, select
 from compactor.cli.commands.queue import history_record
 from compactor.demo.rows import CatalogRows
 from compactor.metastore.model import QueueState
-from tests.metastore.conftest import _database, _real, parties  # noqa: F401 - a fixture
+from tests.metastore.databases import metastore, parties, real_client  # noqa: F401 - a fixture
 from tests.unit.roles.test_cancel import Waits
 from tests.unit.roles.world import Inline, World
 
@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.hive, pytest.mark.postgres]
 
 
 def _world(kind, request, tmp_path):
-    for database in _database(kind, request, tmp_path):
+    with metastore(kind, request, tmp_path) as database:
         world = World(database, tmp_path)
-        world.real = _real(database, request.getfixturevalue("parties"))
+        world.real = real_client(database, request.getfixturevalue("parties"))
         yield world
 
 

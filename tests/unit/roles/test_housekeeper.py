@@ -209,10 +209,10 @@ def test_transactions_of_the_living_and_of_others_stay_open(tmp_path, request):
     Of a living process of this machine, of another machine, of one that nothing is known about, of Hive's workers, and
     whatever isn't a compaction.
     """
-    from tests.metastore.conftest import _database
+    from tests.metastore.databases import metastore
     from tests.unit.roles.world import World
 
-    for database in _database("postgres-4", request, tmp_path):
+    with metastore("postgres-4", request, tmp_path) as database:
         world = World(database, tmp_path)
         transactions = world.services.transactions
         with world.new_services().identity as alive:
@@ -239,10 +239,10 @@ def test_transactions_of_the_living_and_of_others_stay_open(tmp_path, request):
 @pytest.mark.postgres
 def test_claims_of_the_living_and_of_others_stay(tmp_path, request):
     """A living process of this machine, one of another machine, and Hive's own workers keep what they claimed."""
-    from tests.metastore.conftest import _database
+    from tests.metastore.databases import metastore
     from tests.unit.roles.world import World
 
-    for database in _database("postgres-4", request, tmp_path):
+    with metastore("postgres-4", request, tmp_path) as database:
         world = World(database, tmp_path)
         with world.new_services().identity as alive:
             now = world.services.now_ms()

@@ -1,0 +1,170 @@
+"""Our roles and Hive's threads in the fast lane, a cycle at a time, and the known failures of Hive's."""
+
+import re
+
+from sqlalchemy import select
+
+from compactor.roles.worker.cancellation import DrainedError
+from compactor.roles.worker.older_snapshots import WAIT_SECONDS
+from tests.counts import count
+from tests.hive.lane.table import PARTITIONS, LaneTable
+
+_OVERTAKEN = re.compile(
+    r"unable to complete cleaning of [^\n]*?\bid[:=](\d+),[^\n]*?highestWriteId[:=](\d+)[^\n]*? Not enough history available[^\n]*/base_(\d+)[_;\s]"
+)
+"""
+Hive's Cleaner fails a compaction whose range lies below the base of a later one (AcidUtils.getAcidState), if the
+earlier base has gone: which, up to where, that base.
+
+Of Hive 3.1 the Cleaner itself has removed it; of Hive 4 its cleanup after aborts, which also removes what was replaced.
+"""
+
+_UNLISTED = re.compile(
+    r"partName:([^,]*),[^\n]*Marking failed to avoid repeated failures[^\n]*Not enough history available[^\n]*/base_(\d+)[_;\s]"
+)
+"""
+Hive 3.1's Initiator can't list where the only base is that of an INSERT OVERWRITE that didn't commit: which partition,
+that base.
+"""
+
+
+class Roles(LaneTable):
+    """Runs cycles of our roles and of Hive's threads."""
+
+    def initiate(self):
+        self.world.settle_time()
+        self._say(self.initiator.run_once())
+
+    def work(self):
+        """A cycle; of a worker that waits before a first base the next look."""
+        self.world.settle_time()
+        if self.turns.waits:
+            self._heard(self.turns.look())
+            return
+        self.before = [one.txn for one in (*self.readers, *self.open)]
+        self.bases = {place for place in self.catalogued if any(self.directory(place).glob("base_*"))}
+        self._heard(self.turns.run(self.worker.run_once))
+
+    def lose_patience(self):
+        """A worker that waits does so no longer."""
+        if self.turns.waits:
+            self.turns.seconds += WAIT_SECONDS
+            self._heard(self.turns.look(), outlived=True)
+
+    def _heard(self, sentence, *, outlived=False):
+        """What the worker said; where a first base appeared, every older reader has gone, or was waited for in vain."""
+        here = [one for one in (*self.readers, *self.open) if one.txn in self.before]
+        if sentence is None:
+            assert here, f"{self.before} are gone, and yet a compaction waits for them; {self.told}"
+            count(
+                f"looks at older readers and writers of Hive {3 + self.party.hive_4} before a first base in the fast lane"
+            )
+            return
+        self._say(sentence)
+        if ": published " in sentence:
+            self.beside |= bool(self.readers or self.open)
+        if ": published base_" in sentence and not self.party.hive_4:
+            fresh = {place for place in self.catalogued if any(self.directory(place).glob("base_*"))} - self.bases
+            for reader in here if fresh else ():
+                assert outlived, f"a first base of {fresh} appeared beside {reader}; {self.told}"
+                if reader in self.readers:
+                    reader.outlived |= fresh
+
+    def clean(self):
+        self.world.settle_time()
+        self._say(self.cleaner.run_once())
+        self.unnoted = False
+
+    def keep_house(self):
+        self.world.settle_time()
+        self._say(self.housekeeper.run_once())
+
+    def hive_keeps_house(self):
+        """Hive's purges; there was a statement elsewhere, for they leave the newest transaction alone."""
+        self._come_before_hive()
+        self.hive.commit(self.hive.begin())
+        self.world.settle_time()
+        self.hive.keep_house()
+
+    def _come_before_hive(self):
+        """
+        Hive forgets a copy that was undone, and its rows come to life (docs/operations.md): our Cleaner is there
+        earlier.
+        """
+        if self.unnoted:
+            self.clean()
+
+    def hive_initiates(self):
+        """Hive's Initiator; 3.1's forgets too."""
+        self._come_before_hive()
+        queued = self._cycle("Initiator")[1]
+        count(f"compactions queued by the Initiator of Hive {3 + self.party.hive_4} in the fast lane", max(queued, 0))
+
+    def hive_cleans(self):
+        """Hive's Cleaner."""
+        # Hive 4's AbortedTxnCleaner also removes what was replaced, and looks at writers only, not at readers
+        aborted = self._with_aborted_writes() if self.party.hive_4 else set()
+        before = {place: self._there(place) for place in aborted.intersection(self.catalogued)}
+        ended = -self._cycle("Cleaner")[1]
+        count(f"compactions ended by the Cleaner of Hive {3 + self.party.hive_4} in the fast lane", max(ended, 0))
+        for reader in self.readers:
+            reader.robbed |= {place for place, there in before.items() if self._there(place) != there}
+
+    def _with_aborted_writes(self):
+        """
+        Partitions as Hive noted them; also those that it left for later: a compaction that it cleans ends that
+        (MarkCleanedFunction).
+        """
+        txns, components = self.hive.schema.txns, self.hive.schema.txn_components
+        aborted = (
+            select(components.c.tc_partition)
+            .join(txns, txns.c.txn_id == components.c.tc_txnid)
+            .where(txns.c.txn_state == "a")
+        )
+        return set(self.world.database.read(lambda connection: connection.scalars(aborted).all()))
+
+    def _cycle(self, name):
+        """How many directories and queued compactions there are more after a cycle."""
+        self.hives_threads = True
+        self.world.settle_time()
+        before = self._size()
+        said = self.party.call("Threads.cycle", name)
+        grown = [after - earlier for after, earlier in zip(self._size(), before, strict=True)]
+        self._say(f"Hive's {name}: {grown[0]:+} directories, {grown[1]:+} queued{said and ', ' + said}")
+        failed = {int(entry): int(base) - int(highest) for entry, highest, base in _OVERTAKEN.findall(said)}
+        unlisted = [(None if place == "null" else place, int(base)) for place, base in _UNLISTED.findall(said)]
+        assert said.count(" ERROR ") == len(failed) + len(unlisted), self.told
+        assert self._rolled_back_bases().issuperset(unlisted), self.told
+        self.unlistable |= {place for place, _ in unlisted}
+        assert all(above > 0 for above in failed.values()), self.told
+        self.overtaken |= failed.keys()
+        count(
+            f"compactions that the Cleaner of Hive {3 + self.party.hive_4} failed below a later base in the fast lane",
+            len(failed),
+        )
+        return grown
+
+    def _size(self):
+        return sum(1 for path in self.location.rglob("*") if path.is_dir()), len(self.world.services.queue.entries())
+
+    def ask(self, place, major):
+        """ALTER TABLE ... COMPACT."""
+        partition = PARTITIONS[place] if self.partitioned else None
+        if partition in self.catalogued:
+            names = {"partitionname": partition} if partition else {}
+            major |= self.insert_only and not self.party.hive_4  # which knows no minor one of such a table
+            self.party.call(
+                "compact", {"dbname": "db", "tablename": "t", "type": "MAJOR" if major else "MINOR"} | names
+            )
+
+    def restart(self):
+        """Our daemon starts anew."""
+        self.stop()
+        self.world.services = self.world.new_services()
+        self._take_over()
+
+    def stop(self):
+        """Our daemon stops; a compaction that waits is given back."""
+        if self.turns.waits:
+            self.worker.cancel(DrainedError("the daemon stops"))
+            self._heard(self.turns.look())
