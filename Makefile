@@ -8,7 +8,7 @@ TESTS ?= tests
 # Where this is set every start of Python compiles what it imports, and tests and daemons start Python hundreds of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-deploy test-long test-cluster test-hive test-trino lint format bench lock proto clean
+.PHONY: help demo test test-deploy test-long test-cluster test-hive test-trino lint docs format bench lock proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,13 @@ lint: ## ruff, mypy --strict, import rules, dead code, lock up to date
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 	$(BIN)/python deploy/locks.py check
+
+docs: ## build the pages as a site (build/docs); a dead link, a missing anchor or an unreachable page fails
+	@$(SETUP) docs
+	@rm -rf build/docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet --fresh-env \
+	  -c docs -d build/doctrees . build/docs
+	@echo "build/docs/docs/index.html"
 
 format: ## let ruff format and fix what it can
 	@$(SETUP) lint

@@ -25,6 +25,7 @@ LOCKS = {
     "requirements-test.lock": ("test",),
     "requirements-lint.lock": ("test", "lint"),
     "requirements-deploy.lock": ("test", "deploy"),
+    "requirements-docs.lock": ("docs",),
 }
 """Lock file → the extras that it holds besides the package's own requirements."""
 BESIDE = "requirements-kerberos.lock"

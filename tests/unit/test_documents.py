@@ -1,4 +1,4 @@
-"""The tables of docs/reasons.md and docs/settings.md hold what the code has, and nothing else."""
+"""The lists of docs/reasons.md and docs/settings.md hold what the code has, and nothing else."""
 
 import json
 import re
@@ -24,15 +24,23 @@ NOWHERE = "–"
 """Where a reason appears that no code gives."""
 
 
-def rows_of(page: Path) -> list[list[str]]:
-    """The cells of each table row that begins with a name between backquotes."""
-    lines = page.read_text(encoding="utf-8").splitlines()
-    return [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
+REASON = re.compile(r"- `([^`]+)` \(([^)]+)\): (.+?)\n  - To do: (.+)", re.DOTALL)
+"""Code, where it appears, what it means, what to do."""
+SETTING = re.compile(r"- `([^`]+)` \((.+?); default (.+?); HUP: (yes|restart)\): (.+)", re.DOTALL)
+"""Key, type, default, whether a running daemon takes it over, what it does."""
 
 
-def bare(cell: str) -> str:
-    """A cell without the backquotes around all of it."""
-    return cell.removeprefix("`").removesuffix("`")
+def items_of(page: Path, form: re.Pattern[str]) -> list[tuple[str, ...]]:
+    """The parts of each item of the page's lists that begins with a name between backquotes and a bracket."""
+    items = re.findall(r"^- `[^`\n]+` \(.*(?:\n +\S.*)*", page.read_text(encoding="utf-8"), re.MULTILINE)
+    found = [(item, form.fullmatch(item)) for item in items]
+    assert [item for item, parts in found if parts is None] == []
+    return [tuple(" ".join(part.split()) for part in parts.groups()) for _, parts in found if parts is not None]
+
+
+def bare(default: str) -> str:
+    """A default without the backquotes around all of it."""
+    return default.removeprefix("`").removesuffix("`")
 
 
 def fields_of(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, FieldInfo]]:
@@ -71,36 +79,33 @@ def written(node: yaml.Node, text: str, path: str = "") -> Iterator[tuple[str, s
 
 
 def test_every_reason_is_explained_once():
-    """docs/reasons.md has one row for each reason, and none for a code that doesn't exist."""
-    assert sorted(bare(row[0]) for row in rows_of(REASONS)) == sorted(reason.value for reason in Reason)
+    """docs/reasons.md has one item for each reason, and none for a code that doesn't exist."""
+    assert sorted(name for name, *_ in items_of(REASONS, REASON)) == sorted(reason.value for reason in Reason)
 
 
 def test_a_reason_is_explained_wholly():
-    """Each row says what the code means, where it appears, and what to do; nowhere is where no code gives it."""
+    """Each item says where the code appears, what it means, and what to do; nowhere is where no code gives it."""
     code = "\n".join(file.read_text(encoding="utf-8") for file in (PROJECT / "compactor").rglob("*.py"))
     given = {reason.value for reason in Reason if re.search(rf"\bReason\.{reason.name}\b", code)}
-    for name, meaning, places, remedy in rows_of(REASONS):
-        assert all((meaning, places, remedy)), name
-        assert (places != NOWHERE) == (bare(name) in given), name
+    for name, places, *_ in items_of(REASONS, REASON):
+        assert (places != NOWHERE) == (name in given), name
         assert places == NOWHERE or set(places.split(", ")) <= PLACES, name
 
 
 def test_the_lasting_refusals_are_marked():
-    """The rows of refusals that the Initiator remembers say so."""
-    marked = {bare(row[0]) for row in rows_of(REASONS) if row[1].endswith("Lasting")}
+    """The items of refusals that the Initiator remembers say so."""
+    marked = {name for name, _, meaning, _ in items_of(REASONS, REASON) if meaning.endswith("Lasting")}
     assert marked == {reason.value for reason in LASTING}
 
 
 def test_every_setting_is_explained_once():
-    """docs/settings.md has one row of five cells for each setting, and none for a key that doesn't exist."""
-    rows = rows_of(SETTINGS)
-    assert sorted(bare(row[0]) for row in rows) == sorted(key for key, _ in fields_of(Settings))
-    assert [row[0] for row in rows if len(row) != 5 or not all(row)] == []
+    """docs/settings.md has one item for each setting, and none for a key that doesn't exist."""
+    assert sorted(key for key, *_ in items_of(SETTINGS, SETTING)) == sorted(key for key, _ in fields_of(Settings))
 
 
 def test_the_defaults_are_those_of_the_models():
     """docs/settings.md says the default that a setting has when no file and no variable sets it."""
-    told = {bare(key): bare(default) for key, _, default, *_ in rows_of(SETTINGS)}
+    told = {key: bare(default) for key, _, default, *_ in items_of(SETTINGS, SETTING)}
     assert told == {key: default_of(field) for key, field in fields_of(Settings)}
 
 
@@ -108,7 +113,7 @@ def test_the_defaults_are_written_as_in_the_default_file():
     """docs/settings.md and config/compactor.yaml write a default in the same way; the required address is an example."""
     text = (PROJECT / "config" / "compactor.yaml").read_text(encoding="utf-8")
     file = dict(written(yaml.compose(text, Loader=yaml.SafeLoader), text))
-    told = {bare(key): bare(default) for key, _, default, *_ in rows_of(SETTINGS) if "[]." not in key}
+    told = {key: bare(default) for key, _, default, *_ in items_of(SETTINGS, SETTING) if "[]." not in key}
     assert file.keys() == leaves(yaml.safe_load(text)).keys()
     assert {key: value for key, value in file.items() if told[key] != "required"} == {
         key: value for key, value in told.items() if value != "required"
@@ -116,7 +121,7 @@ def test_the_defaults_are_written_as_in_the_default_file():
 
 
 def test_what_a_running_daemon_takes_over_is_told():
-    """The column HUP says `restart` for the keys of Settings.RESTART and all below them, and `yes` for the others."""
+    """HUP is `restart` for the keys of Settings.RESTART and all below them, and `yes` for the others."""
     fixed = tuple(f"{stop}." for stop in Settings.RESTART)
-    told = {bare(key): hup for key, _, _, hup, _ in rows_of(SETTINGS)}
+    told = {key: hup for key, _, _, hup, _ in items_of(SETTINGS, SETTING)}
     assert told == {key: "restart" if f"{key}.".startswith(fixed) else "yes" for key, _ in fields_of(Settings)}

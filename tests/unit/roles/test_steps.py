@@ -34,16 +34,15 @@ def test_every_step_is_told_of():
         for step in group
     ]
     told = set()
-    for line in chapter.splitlines():
-        cell = line.split("|")[1] if line.startswith("| ") else ""
-        names = re.findall(r"`([a-z-]*\.[a-z-]+)`|(…)", cell)
+    for stopped in re.findall(r"^- (.*(?:\n  \w.*)*)\n  - (?:meanwhile|continued)", chapter, re.MULTILINE):
+        names = re.findall(r"`([a-z-]*\.[a-z-]+)`|(…)", stopped)
         role = ""
         found = []
         for name, _ in names:
             if name:
                 role = name.partition(".")[0] or role
                 found.append(f"{role}.{name.partition('.')[2]}")
-        if "…" in cell and len(found) == 2:
+        if "…" in stopped and len(found) == 2:
             found = order[order.index(found[0]) : order.index(found[1]) + 1]
         told.update(found)
     assert set(steps.ALL_STEPS) <= told, set(steps.ALL_STEPS) - told
