@@ -3,12 +3,14 @@ How tests run the engine: over a built warehouse, through any submitter, with Hi
 """
 
 import contextlib
+import functools
 import pickle
 from dataclasses import dataclass, field
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.engine.compaction import Compaction, CompactionRequest
+from compactor.engine.compaction import Compaction
+from compactor.engine.request import CompactionRequest
 from compactor.errors import CancelledError
 from compactor.metastore.model import Column, Entity, PartitionFacts, TableFacts
 from compactor.settings import Settings
@@ -84,7 +86,7 @@ def facts_of(table, *, database=None, location=None, text=None):
     )
 
 
-@dataclass
+@dataclass(eq=False)
 class Attempt:
     """One compaction of one directory of a built table, step by step."""
 
@@ -99,6 +101,7 @@ class Attempt:
     properties: dict = field(default_factory=dict)
     pool: str | None = None
     run_as: str | None = None
+    storage: object = None
 
     def __post_init__(self):
         ledger = self.warehouse.ledger
@@ -123,13 +126,29 @@ class Attempt:
             pool=self.pool,
             run_as=self.run_as,
         )
-        self.compaction = Compaction(self.request, storage_for(str(self.location)), self.submitter, self.settings)
+        storage = self.storage or storage_for(str(self.location))
+        self.compaction = Compaction(self.request, storage, self.submitter, self.settings)
+
+    @functools.cache  # noqa: B019 - as long as the test
+    def plan(self):
+        """The plan, made once."""
+        return self.compaction.plan(self.compaction.observe())
+
+    def stage(self, **how):
+        self.staged = self.compaction.stage(self.plan(), **how)
+        return self.staged
+
+    def verify(self):
+        self.verified = self.compaction.verify(self.staged)
+
+    def publish(self, guard=lambda: None):
+        return self.compaction.publish(self.verified, guard)
 
     def run(self):
         """Everything up to the commit; returns what was published."""
-        self.compaction.run()
-        self.compaction.verify()
-        published = self.compaction.publish(lambda: None)
+        self.stage()
+        self.verify()
+        published = self.publish()
         self.commit()
         return published
 
@@ -196,13 +215,17 @@ def directory_compaction(
     return Compaction(request, storage_for(str(location)), InProcess(), settings(splice={"min_stripe_bytes": 1}))
 
 
+def go_through(compaction, guard=lambda: None):
+    """All steps of a compaction; returns what was published."""
+    plan = compaction.plan(compaction.observe())
+    return compaction.publish(compaction.verify(compaction.stage(plan)), guard)
+
+
 def compact_directory(location, columns, **how):
     """One whole such compaction."""
     compaction = directory_compaction(location, columns, **how)
     try:
-        compaction.run()
-        compaction.verify()
-        return compaction.publish(lambda: None)
+        return go_through(compaction)
     finally:
         compaction.discard()
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.engine.compaction import Compaction, CompactionRequest
+from compactor.engine.compaction import Compaction
+from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
 from compactor.metastore.model import Entity, PartitionFacts
 from compactor.reasons import Reason
@@ -64,10 +65,7 @@ class Engine:
         )
         compaction = Compaction(request, LocalStorage(), self.submitter, self.settings)
         try:
-            compaction.plan()
-            compaction.run()
-            compaction.verify()
-            published = compaction.publish(lambda: None)
+            published = compacting.go_through(compaction)
         finally:
             compaction.discard()
         left = [path.name for path in location.iterdir() if path.name.startswith(".compactor-")]

@@ -14,7 +14,8 @@ from compactor.cli.options import request_options
 from compactor.cli.plan_view import plan_view
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.cli.target import parse_target
-from compactor.engine.compaction import Compaction, CompactionRequest
+from compactor.engine.compaction import Compaction
+from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.txn.transactions import Transactions
@@ -78,6 +79,5 @@ def make_plan(
     compaction = Compaction(
         request, storage_for(found.location, session.places.root_of), ConfiguredSubmitter(settings), settings
     )
-    compaction.observe()
-    made = compaction.plan()
+    made = compaction.plan(compaction.observe())
     return made if found.kept is None else replace(made, warnings=(*made.warnings, found.kept))

@@ -8,7 +8,7 @@ Source: docs/compaction.md; Hive's Worker.
 import uuid
 from dataclasses import dataclass, replace
 
-from compactor.engine.compaction import CompactionRequest
+from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
 from compactor.metastore.model import CatalogPlace, Entity, PartitionFacts, QueueEntry, TableFacts
 from compactor.reasons import Reason
@@ -48,13 +48,13 @@ def look_up(services: Services, entry: QueueEntry) -> EntryFacts:
     return EntryFacts(table, partition, place.location)
 
 
-def is_in_the_catalog(services: Services, entity: Entity, facts: EntryFacts) -> bool:
+def is_in_the_catalog(services: Services, entity: Entity, table: TableFacts) -> bool:
     """
     Whether the table is still the one that was looked up. A table that was dropped took its directories along, and
     perhaps even the one of its database.
     """
     found = services.catalog.facts_for([entity]).get(entity)
-    return found is not None and found[0].tbl_id == facts.table.tbl_id
+    return found is not None and found[0].tbl_id == table.tbl_id
 
 
 def require_there(services: Services, entity: Entity, facts: EntryFacts, storage: Storage) -> None:
@@ -67,7 +67,7 @@ def require_there(services: Services, entity: Entity, facts: EntryFacts, storage
     """
     if storage.exists(facts.location):
         return
-    if is_in_the_catalog(services, entity, facts):
+    if is_in_the_catalog(services, entity, facts.table):
         require_removed(storage, facts.location, facts.table.location)
     raise RefusedError(Reason.INPUT_CHANGED, f"{entity}: its directory {facts.location} isn't there")
 

@@ -4,12 +4,13 @@ import pytest
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.engine.compaction import Compaction, CompactionRequest
+from compactor.engine.compaction import Compaction
+from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
 from compactor.metastore.model import Entity
 from compactor.reasons import Reason
 from compactor.storage.registry import storage_for
-from tests.compacting import InProcess, facts_of, settings
+from tests.compacting import InProcess, facts_of, go_through, settings
 from tests.fixtures import hive
 from tests.reference.reader import read, read_insert_only
 
@@ -65,12 +66,11 @@ def test_rows_stay(lab, name):
             request_for(table, location, partition, kind), storage_for(str(location)), InProcess(), settings()
         )
         try:
-            compaction.run()
+            published = go_through(compaction)
         except RefusedError as error:
             assert error.reason is Reason.NOT_ENOUGH, f"{name} {partition}: {error.message}"  # noqa: PT017 - either way is checked
             continue
-        compaction.verify()
-        assert compaction.publish(lambda: None).directories
+        assert published.directories
         compaction.discard()
         assert visible(table, location, committed=False) == before
         assert visible(table, location, committed=True) == before
