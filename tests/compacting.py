@@ -12,7 +12,7 @@ from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWr
 from compactor.engine.compaction import Compaction
 from compactor.engine.request import CompactionRequest
 from compactor.errors import CancelledError
-from compactor.metastore.model import Column, Entity, PartitionFacts, TableFacts
+from compactor.metastore.model import Column, Entity, QueueEntry, QueueState, TableFacts
 from compactor.settings import Settings
 from compactor.spark.results import Failed, run_partition
 from compactor.storage.registry import storage_for
@@ -110,21 +110,23 @@ class Attempt:
         self.txn = ledger.open() if hive_4 else None
         snapshot = self.warehouse.compactor_snapshot(self.table)
         self.request = CompactionRequest(
-            entry_id=self.entry_id,
+            entry=QueueEntry(
+                self.entry_id,
+                Entity(self.table.database, self.table.name, self.partition),
+                self.kind,
+                QueueState.WORKING,
+                properties=self.properties,
+                pool=self.pool,
+                run_as=self.run_as,
+            ),
             attempt=self.attempt,
-            entity=Entity(self.table.database, self.table.name, self.partition),
             table=facts_of(self.table),
-            partition=PartitionFacts(1, self.partition, str(self.location)) if self.partition else None,
             location=f"file:{self.location}",
-            kind=self.kind,
             layout=ledger.layout,
             write_ids=CompactorWriteIdList.parse(snapshot.write_ids),
             txns=ValidTxnList.parse(snapshot.txns) if hive_4 else None,
             visibility_txn=self.txn,
-            properties=self.properties,
             host="testhost",
-            pool=self.pool,
-            run_as=self.run_as,
         )
         storage = self.storage or storage_for(str(self.location))
         self.compaction = Compaction(self.request, storage, self.submitter, self.settings)
@@ -196,21 +198,15 @@ def directory_compaction(
         parameters={"transactional": "true", "transactional_properties": "default"},
     )
     request = CompactionRequest(
-        entry_id=1,
+        entry=QueueEntry(1, Entity("db", "t"), kind, QueueState.WORKING),
         attempt="a",
-        entity=Entity("db", "t", None),
         table=facts,
-        partition=None,
         location=f"file:{location}",
-        kind=kind,
         layout=layout,
         write_ids=CompactorWriteIdList.from_reader(ValidWriteIdList.parse(write_ids)),
         txns=ValidTxnList.parse(f"{txn}:{txn}:{txn}:") if hive_4 else None,
         visibility_txn=txn if hive_4 else None,
-        properties={},
         host="testhost",
-        pool=None,
-        run_as=None,
     )
     return Compaction(request, storage_for(str(location)), InProcess(), settings(splice={"min_stripe_bytes": 1}))
 

@@ -60,7 +60,7 @@ class Compaction:
         self._settings = settings
         self._step = step
         self._staging, self._publisher = way_to_publish(storage, request)
-        self.job = replace(request.job, place=self._staging.root)
+        self.job = request.job(self._staging.root)
         self.may_have_staged = False
         """
         Whether files of this attempt may lie in the store, or a job of it may run: only then `discard` has work to do.
@@ -96,15 +96,14 @@ class Compaction:
         """
         room = self._room()
         selection = self._select(state, room)
-        entity, location = str(self.request.entity), self.request.location
+        location = self.request.location
         if selection.spec.insert_only:
-            made = plan_whole_files(selection, entity=entity, location=location)
+            made = plan_whole_files(selection, location)
         else:
             made = plan_full_acid(
                 self.storage,
                 selection,
-                entity=entity,
-                location=location,
+                location,
                 sizes=self.sizes,
                 stripe_bytes=int(self._settings.recode.target_stripe_bytes),
             )
@@ -125,7 +124,7 @@ class Compaction:
         return select(
             state,
             request.spec,
-            request.kind,
+            request.entry.kind,
             request.layout,
             request.write_ids,
             request.visibility_txn,
@@ -146,7 +145,7 @@ class Compaction:
             room = self.storage.room(self.request.location)
         except FileNotFoundError:
             raise RefusedError(
-                Reason.INPUT_CHANGED, f"{self.request.entity}: directory {self.request.location} is gone"
+                Reason.INPUT_CHANGED, f"{self.request.entry.entity}: directory {self.request.location} is gone"
             ) from None
         if self.request.table.insert_only and self.storage.links:
             return replace(room, bytes=None)

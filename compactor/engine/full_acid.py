@@ -29,7 +29,7 @@ from compactor.storage.base import Storage
 
 
 def plan_full_acid(
-    storage: Storage, selection: Selection, *, entity: str, location: str, sizes: Sizes, stripe_bytes: int
+    storage: Storage, selection: Selection, location: str, *, sizes: Sizes, stripe_bytes: int
 ) -> CompactionPlan:
     """
     Read the tails and delete events that planning needs, and plan.
@@ -67,7 +67,7 @@ def plan_full_acid(
         known[bucket], judged = deletes.look(bucket, rows, own)
         if judged:
             buckets[bucket] = judged
-    return plan(prepared, buckets, known, chosen, entity=entity, location=location, sizes=sizes)
+    return plan(replace(prepared, buckets=buckets), known, chosen, location, sizes)
 
 
 def run_full_acid(

@@ -14,7 +14,7 @@ from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWr
 from compactor.engine.compaction import Compaction
 from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
-from compactor.metastore.model import Entity, PartitionFacts
+from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.settings import Settings
 from compactor.storage.local_fs.driver import LocalStorage
@@ -50,13 +50,15 @@ class Engine:
         """
         self.entries += 1
         request = CompactionRequest(
-            entry_id=self.entries,
+            entry=QueueEntry(
+                self.entries,
+                Entity(facts.database, facts.name, partition),
+                CompactionKind(kind),
+                QueueState.WORKING,
+            ),
             attempt="1",
-            entity=Entity(facts.database, facts.name, partition),
             table=facts,
-            partition=PartitionFacts(1, partition, f"file:{location}") if partition else None,
             location=f"file:{location}",
-            kind=CompactionKind(kind),
             layout=layout,
             write_ids=CompactorWriteIdList.from_reader(ValidWriteIdList.parse(write_ids)),
             txns=ValidTxnList.parse(txns) if txns is not None else None,

@@ -113,7 +113,7 @@ def test_a_task_that_comes_late_finds_no_place(warehouse, submitter):
     attempt.compaction.discard()
     before = attempt.names()
     with pytest.raises((CancelledError, RefusedError)):
-        submitter.run(attempt.request.job, full_acid.run_task, first)
+        submitter.run(attempt.compaction.job, full_acid.run_task, first)
     assert attempt.names() == before
 
 

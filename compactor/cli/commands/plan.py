@@ -18,6 +18,7 @@ from compactor.engine.compaction import Compaction
 from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
+from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metastore.txn.transactions import Transactions
 from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
@@ -62,18 +63,14 @@ def make_plan(
     txns = transactions.valid_txns()
     layout = database.schema.version
     request = CompactionRequest(
-        entry_id=0,
+        entry=QueueEntry(0, found.entity, kind, QueueState.INITIATED, properties=properties or {}),
         attempt="plan",
-        entity=found.entity,
         table=found.table,
-        partition=found.partition,
         location=found.location,
-        kind=kind,
         layout=layout,
         write_ids=transactions.compactor_write_ids(found.table.full_name, txns),
         txns=txns if layout is LayoutVersion.HIVE_4 else None,
         visibility_txn=None,
-        properties=properties or {},
         host=settings.host_name,
     )
     compaction = Compaction(

@@ -33,12 +33,12 @@ class LastLook:
             found = now.get(file.path)
             if found is None:
                 raise RefusedError(
-                    Reason.INPUT_CHANGED, f"{self._request.entity}: {file.path} is gone; nothing was published"
+                    Reason.INPUT_CHANGED, f"{self._request.entry.entity}: {file.path} is gone; nothing was published"
                 )
             if (found.length, found.mtime_ms, found.version) != (file.length, file.mtime_ms, file.version):
                 raise RefusedError(
                     Reason.INPUT_CHANGED,
-                    f"{self._request.entity}: {file.path} was replaced or changed; nothing was published",
+                    f"{self._request.entry.entity}: {file.path} was replaced or changed; nothing was published",
                 )
 
     def clear_range(self, manifest: Manifest, listing: Listing) -> None:
@@ -59,7 +59,7 @@ class LastLook:
             if other.visibility_txn == 0 or txns is None or not txns.is_aborted(other.visibility_txn):
                 raise RefusedError(
                     Reason.DUPLICATE_RANGE,
-                    f"{self._request.entity}: {name} has the same range as {manifest.directory}; both would be read",
+                    f"{self._request.entry.entity}: {name} has the same range as {manifest.directory}; both would be read",
                 )
             self._storage.withdraw(join(location, name), join(location, f"{TRASH_PREFIX}{name}-delete"))
 

@@ -45,7 +45,7 @@ def way_to_publish(storage: Storage, request: CompactionRequest) -> tuple[Stagin
         RefusedError: UNSUPPORTED_STORE, a Hive 3.1 table on a store that can't rename: readers would see a result
             appear file by file.
     """
-    location, entry_id, attempt = request.location, request.entry_id, request.attempt
+    location, entry_id, attempt = request.location, request.entry.id, request.attempt
     if (uploads := storage.uploads) is None:
         staging = Staging(storage, location, entry_id, attempt)
         return staging, RenamePublisher(storage, request, staging)

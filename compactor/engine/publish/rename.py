@@ -37,7 +37,7 @@ class RenamePublisher:
         again.
 
         Raises:
-            RefusedError: INPUT_CHANGED, DUPLICATE_RANGE.
+            RefusedError: INPUT_CHANGED, DUPLICATE_RANGE; LOCATION_MISSING, the attempt was discarded.
             RetryableError, UnreachableError: the rename didn't happen.
             OutcomeUnknownError: whether the rename happened is unknown.
         """
@@ -55,11 +55,16 @@ class RenamePublisher:
         if files_below(listing, manifest.directory) == manifest.files:
             return True
         raise RefusedError(
-            Reason.DUPLICATE_RANGE, f"{self._request.entity}: {manifest.directory} is already there, and isn't ours"
+            Reason.DUPLICATE_RANGE,
+            f"{self._request.entry.entity}: {manifest.directory} is already there, and isn't ours",
         )
 
     def _rename(self, manifest: Manifest) -> None:
         source, target = self._staging.out(manifest.directory), join(self._request.location, manifest.directory)
+        if not self._storage.exists(source):
+            raise RefusedError(
+                Reason.LOCATION_MISSING, f"{self._request.entry.entity}: {source} is gone since it was verified"
+            )
         try:
             self._storage.rename_noreplace(source, target)
         except RefusedError:
@@ -74,17 +79,18 @@ class RenamePublisher:
             found = files_below(self._storage.list_tree(target), "") if self._storage.exists(target) else None
         except (CompactorError, OSError) as second:
             raise OutcomeUnknownError(
-                f"{self._request.entity}: can't tell whether {manifest.directory} was published: {error}; then {second}"
+                f"{self._request.entry.entity}: can't tell whether {manifest.directory} was published: {error}; then {second}"
             ) from error
         if found == manifest.files and not staged:
             return
         if found is not None and isinstance(error, FileExistsError):
             raise RefusedError(
-                Reason.DUPLICATE_RANGE, f"{self._request.entity}: {manifest.directory} appeared while it was published"
+                Reason.DUPLICATE_RANGE,
+                f"{self._request.entry.entity}: {manifest.directory} appeared while it was published",
             ) from error
         if staged and found is None:
             kind = UnreachableError if isinstance(error, UnreachableError) else RetryableError
-            raise kind(f"{self._request.entity}: {manifest.directory} wasn't published: {error}") from error
+            raise kind(f"{self._request.entry.entity}: {manifest.directory} wasn't published: {error}") from error
         raise OutcomeUnknownError(
-            f"{self._request.entity}: {manifest.directory} is there but isn't what was staged: {error}"
+            f"{self._request.entry.entity}: {manifest.directory} is there but isn't what was staged: {error}"
         ) from error

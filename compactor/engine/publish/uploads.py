@@ -73,9 +73,7 @@ class UploadPublisher:
         for file in there:
             owner = self._uploads.owner_of(self._target(manifest, file))
             if file not in manifest.files or owner != self._staging.tag:
-                what = (
-                    f"{self._request.entity}: {manifest.directory} is already there, and {file.name} in it isn't ours"
-                )
+                what = f"{self._request.entry.entity}: {manifest.directory} is already there, and {file.name} in it isn't ours"
                 raise RefusedError(Reason.DUPLICATE_RANGE, what)
 
     def _prepare(
@@ -116,18 +114,18 @@ class UploadPublisher:
             owner = self._uploads.owner_of(target)
         except (CompactorError, OSError) as second:
             raise OutcomeUnknownError(
-                f"{self._request.entity}: can't tell whether {target} was published: {error}; then {second}"
+                f"{self._request.entry.entity}: can't tell whether {target} was published: {error}; then {second}"
             ) from error
         if owner == self._staging.tag:
             return
         if owner is not None:
             raise RefusedError(
-                Reason.DUPLICATE_RANGE, f"{self._request.entity}: {target} appeared while it was published"
+                Reason.DUPLICATE_RANGE, f"{self._request.entry.entity}: {target} appeared while it was published"
             ) from error
         if isinstance(error, FileNotFoundError):
             raise self._discarded() from error
         raise OutcomeUnknownError(
-            f"{self._request.entity}: can't tell whether {target} will still appear: {error}"
+            f"{self._request.entry.entity}: can't tell whether {target} will still appear: {error}"
         ) from error
 
     def _discarded(self) -> CancelledError:

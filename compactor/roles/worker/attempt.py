@@ -139,11 +139,11 @@ class Attempt:
         self._step(steps.WORKER_LISTED)
         plan = self._plan(compaction, state)
         if isinstance(plan, RefusedError):
-            return self._leave_to_the_cleaner(plan, state, request, run_as)
+            return self._leave_to_the_cleaner(plan, state, request)
         self._step(steps.WORKER_PLANNED)
         charge = services.control.charge(subject_of(entry), plan.prediction.written)
         try:
-            self._store_state(plan.highest_write_id, run_as)
+            self._store_state(plan.highest_write_id, request.entry)
             waits = not services.hive_4 and is_first_base(state, plan)
             return self._compact(compaction, plan, newest if waits else None)
         finally:
@@ -292,7 +292,7 @@ class Attempt:
             raise
 
     def _leave_to_the_cleaner(
-        self, refusal: RefusedError, state: AcidState, request: CompactionRequest, run_as: str
+        self, refusal: RefusedError, state: AcidState, request: CompactionRequest
     ) -> LeftToCleaner:
         """
         End an entry with not enough to compact. Obsolete or aborted files are reason enough to call the Cleaner;
@@ -316,7 +316,7 @@ class Attempt:
         highest = min([request.write_ids.high_watermark, *(write_id - 1 for write_id in kept)])
         if not (gone or state.obsolete_originals) or highest <= 0:
             raise refusal
-        self._store_state(highest, run_as)
+        self._store_state(highest, request.entry)
         self._guard(request)
         self._commit()
         self._step(steps.WORKER_COMMITTED)
@@ -324,9 +324,10 @@ class Attempt:
             f"{len(gone)} directories and {len(state.obsolete_originals)} original files are obsolete or aborted"
         )
 
-    def _store_state(self, highest_write_id: int, run_as: str) -> None:
+    def _store_state(self, highest_write_id: int, entry: QueueEntry) -> None:
         self._cancellation.check()
-        self._asked(lambda: self._services.queue.set_compactor_state(self.entry, self.txn_id, highest_write_id, run_as))
+        queue, txn_id = self._services.queue, self.txn_id
+        self._asked(lambda: queue.set_compactor_state(entry, txn_id, highest_write_id, entry.run_as))
         self.state_stored = True
         self._step(steps.WORKER_STATE_STORED)
 

@@ -43,9 +43,7 @@ def look_up(services: Services, entry: QueueEntry) -> EntryFacts:
     if entity.partition is not None and partition is None:
         raise RefusedError(Reason.PARTITION_MISSING, f"there is no partition {entity}; it was probably dropped")
     place = CatalogPlace.of(table, partition)
-    require_eligible(services.places, place, services.layout, entry.kind)
-    assert place.location is not None
-    return EntryFacts(table, partition, place.location)
+    return EntryFacts(table, partition, require_eligible(services.places, place, services.layout, entry.kind))
 
 
 def is_in_the_catalog(services: Services, entity: Entity, table: TableFacts) -> bool:
@@ -86,20 +84,14 @@ def request_for(
     if txn_id is not None:
         txns = replace(txns, open=tuple(sorted({*txns.open, txn_id})))  # its own result must not be taken for an input
     return CompactionRequest(
-        entry_id=entry.id,
+        entry=replace(entry, run_as=run_as),
         attempt=uuid.uuid4().hex[:8],
-        entity=entry.entity,
         table=facts.table,
-        partition=facts.partition,
         location=facts.location,
-        kind=entry.kind,
         layout=services.layout,
         write_ids=write_ids,
         txns=txns if services.hive_4 else None,
         visibility_txn=txn_id,
-        properties=entry.properties,
         host=services.identity.host,
-        pool=entry.pool,
-        run_as=run_as,
         root=services.places.root_of(facts.location),
     )

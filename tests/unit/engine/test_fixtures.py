@@ -7,7 +7,7 @@ from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWr
 from compactor.engine.compaction import Compaction
 from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
-from compactor.metastore.model import Entity
+from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.storage.registry import storage_for
 from tests.compacting import InProcess, facts_of, go_through, settings
@@ -28,17 +28,15 @@ def request_for(table, location, partition, kind):
     reader = ValidWriteIdList.parse(table.write_ids)
     txns = ValidTxnList.parse(metastore.txns)
     return CompactionRequest(
-        entry_id=1,
+        entry=QueueEntry(1, Entity("fx", table.name, partition), kind, QueueState.WORKING),
         attempt="a",
-        entity=Entity("fx", table.name, partition),
         table=facts_of(table, database=hive.DATABASE, location=location, text=table.name == "mm_text"),
-        partition=None,
         location=str(location),
-        kind=kind,
         layout=LayoutVersion.HIVE_4,
         write_ids=CompactorWriteIdList.from_reader(reader),
         txns=ValidTxnList(TXN, tuple({*txns.open, TXN}), txns.aborted),
         visibility_txn=TXN,
+        host="testhost",
     )
 
 

@@ -217,7 +217,7 @@ def test_partitions_are_compacted_alone(warehouse):
         with warehouse.begin() as txn:
             txn.insert(table, [(*row, day) for row in rows(first, 4) for day in ("a b", "c/d")])
     attempt, _ = compact(warehouse, table, partition="dt=a b")
-    assert attempt.request.job.name == "testhost-compactor-db.t.dt=a b"
+    assert attempt.compaction.job.name == "testhost-compactor-db.t.dt=a b"
     other = table.directories["dt=c%2Fd"].location
     assert not [path for path in other.iterdir() if path.name.startswith("base")]
 

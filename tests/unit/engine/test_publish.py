@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, UnreachableError
+from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, UnreachableError
 from compactor.reasons import Reason
 from compactor.storage.base import Room
 from compactor.storage.local_fs.driver import LocalStorage
@@ -215,9 +215,25 @@ def test_a_late_rename_finds_no_source(warehouse, table):
     attempt = ready(warehouse, table)
     attempt.compaction.discard()
     before = attempt.names()
-    with pytest.raises((RefusedError, OutcomeUnknownError, RetryableError)):
+    with pytest.raises(RefusedError) as caught:
         publish(attempt)
+    assert caught.value.reason is Reason.LOCATION_MISSING
     assert attempt.names() == before
+
+
+def test_a_rename_that_is_too_late_finds_no_source(warehouse, table):
+    """The staging directory goes after the last look at it: the rename takes nothing along."""
+
+    class Late(LocalStorage):
+        def rename_noreplace(self, source, target):
+            if "/out/" in source and ".compactor-" not in target:
+                attempt.compaction.discard()
+            super().rename_noreplace(source, target)
+
+    attempt = ready(warehouse, table, storage=Late())
+    with pytest.raises(OutcomeUnknownError):
+        publish(attempt)
+    assert attempt.names() == ["delta_0000001_0000001_0000", "delta_0000002_0000002_0000"]
 
 
 def test_delete_events_become_visible_before_rows(warehouse, table):
