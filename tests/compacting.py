@@ -3,14 +3,16 @@ How tests run the engine: over a built warehouse, through any submitter, with Hi
 """
 
 import contextlib
+import functools
 import pickle
 from dataclasses import dataclass, field
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.engine.compaction import Compaction, CompactionRequest
+from compactor.engine.compaction import Compaction
+from compactor.engine.request import CompactionRequest
 from compactor.errors import CancelledError
-from compactor.metastore.model import Column, Entity, PartitionFacts, TableFacts
+from compactor.metastore.model import Column, Entity, QueueEntry, QueueState, TableFacts
 from compactor.settings import Settings
 from compactor.spark.results import Failed, run_partition
 from compactor.storage.registry import storage_for
@@ -84,7 +86,7 @@ def facts_of(table, *, database=None, location=None, text=None):
     )
 
 
-@dataclass
+@dataclass(eq=False)
 class Attempt:
     """One compaction of one directory of a built table, step by step."""
 
@@ -99,6 +101,7 @@ class Attempt:
     properties: dict = field(default_factory=dict)
     pool: str | None = None
     run_as: str | None = None
+    storage: object = None
 
     def __post_init__(self):
         ledger = self.warehouse.ledger
@@ -107,29 +110,47 @@ class Attempt:
         self.txn = ledger.open() if hive_4 else None
         snapshot = self.warehouse.compactor_snapshot(self.table)
         self.request = CompactionRequest(
-            entry_id=self.entry_id,
+            entry=QueueEntry(
+                self.entry_id,
+                Entity(self.table.database, self.table.name, self.partition),
+                self.kind,
+                QueueState.WORKING,
+                properties=self.properties,
+                pool=self.pool,
+                run_as=self.run_as,
+            ),
             attempt=self.attempt,
-            entity=Entity(self.table.database, self.table.name, self.partition),
             table=facts_of(self.table),
-            partition=PartitionFacts(1, self.partition, str(self.location)) if self.partition else None,
             location=f"file:{self.location}",
-            kind=self.kind,
             layout=ledger.layout,
             write_ids=CompactorWriteIdList.parse(snapshot.write_ids),
             txns=ValidTxnList.parse(snapshot.txns) if hive_4 else None,
             visibility_txn=self.txn,
-            properties=self.properties,
             host="testhost",
-            pool=self.pool,
-            run_as=self.run_as,
         )
-        self.compaction = Compaction(self.request, storage_for(str(self.location)), self.submitter, self.settings)
+        storage = self.storage or storage_for(str(self.location))
+        self.compaction = Compaction(self.request, storage, self.submitter, self.settings)
+
+    @functools.cache  # noqa: B019 - as long as the test
+    def plan(self):
+        """The plan, made once."""
+        return self.compaction.plan(self.compaction.observe())
+
+    def stage(self, **how):
+        self.staged = self.compaction.stage(self.plan(), **how)
+        return self.staged
+
+    def verify(self):
+        self.verified = self.compaction.verify(self.staged)
+
+    def publish(self, guard=lambda: None):
+        return self.compaction.publish(self.verified, guard)
 
     def run(self):
         """Everything up to the commit; returns what was published."""
-        self.compaction.run()
-        self.compaction.verify()
-        published = self.compaction.publish(lambda: None)
+        self.stage()
+        self.verify()
+        published = self.publish()
         self.commit()
         return published
 
@@ -177,32 +198,30 @@ def directory_compaction(
         parameters={"transactional": "true", "transactional_properties": "default"},
     )
     request = CompactionRequest(
-        entry_id=1,
+        entry=QueueEntry(1, Entity("db", "t"), kind, QueueState.WORKING),
         attempt="a",
-        entity=Entity("db", "t", None),
         table=facts,
-        partition=None,
         location=f"file:{location}",
-        kind=kind,
         layout=layout,
         write_ids=CompactorWriteIdList.from_reader(ValidWriteIdList.parse(write_ids)),
         txns=ValidTxnList.parse(f"{txn}:{txn}:{txn}:") if hive_4 else None,
         visibility_txn=txn if hive_4 else None,
-        properties={},
         host="testhost",
-        pool=None,
-        run_as=None,
     )
     return Compaction(request, storage_for(str(location)), InProcess(), settings(splice={"min_stripe_bytes": 1}))
+
+
+def go_through(compaction, guard=lambda: None):
+    """All steps of a compaction; returns what was published."""
+    plan = compaction.plan(compaction.observe())
+    return compaction.publish(compaction.verify(compaction.stage(plan)), guard)
 
 
 def compact_directory(location, columns, **how):
     """One whole such compaction."""
     compaction = directory_compaction(location, columns, **how)
     try:
-        compaction.run()
-        compaction.verify()
-        return compaction.publish(lambda: None)
+        return go_through(compaction)
     finally:
         compaction.discard()
 

@@ -1,22 +1,23 @@
 """
-One compaction, step by step: observe, plan, run, verify, publish; or discard.
+One compaction, step by step: observe, plan, stage, verify, publish; or discard.
 
-Knows files and Spark; knows nothing of the metastore: directly before publishing, the caller's `guard` decides whether
-the compaction may publish. Every step may be repeated.
+Each step takes the value that the step before it returned, and returns another: `AcidState`, `CompactionPlan`,
+`Staged`, `Verified`, `Published`. Knows files and Spark; knows nothing of the metastore: directly before publishing,
+the caller's `guard` decides whether the compaction may publish.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NewType
 
 from compactor.acid.names import DirKind, parse_dir
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.engine.full_acid import plan_full_acid, run_full_acid
 from compactor.engine.insert_only import carry, carry_tasks
-from compactor.engine.publish.choose import publisher_for, staging_for
+from compactor.engine.publish.choose import way_to_publish
 from compactor.engine.request import CompactionRequest
-from compactor.engine.results import Manifest, ManifestFile, OutputFile, Published, StagedResult, markers_of
-from compactor.engine.staging.directory import Accepted
-from compactor.engine.verify.result import verify_full_acid, verify_listing
+from compactor.engine.results import OutputFile, Staged, markers_of
+from compactor.engine.verify.result import Verified, verify
 from compactor.errors import CompactorError, RefusedError, VerificationError
 from compactor.log import get_logger
 from compactor.planning.document import CompactionPlan
@@ -31,9 +32,9 @@ from compactor.spark.resources import task_memory
 from compactor.spark.submitter import Submitter
 from compactor.storage.base import Room, Storage
 
-__all__ = ["Compaction", "CompactionRequest", "Manifest", "Published", "StagedResult"]
-
 _log = get_logger(__name__)
+Published = NewType("Published", Verified)
+"""A result that readers find now (on 4.x: once the transaction commits)."""
 
 
 class Compaction:
@@ -54,17 +55,12 @@ class Compaction:
         step: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.request = request
-        self._storage = storage
+        self.storage = storage
         self._submitter = submitter
         self._settings = settings
         self._step = step
-        self._staging = staging_for(storage, request.layout, request.location, request.entry_id, request.attempt)
-        self.job = replace(request.job, place=self._staging.root)
-        self._state: AcidState | None = None
-        self._plan: CompactionPlan | None = None
-        self._result: StagedResult | None = None
-        self._manifests: tuple[Manifest, ...] | None = None
-        self.evidence: str | None = None
+        self._staging, self._publisher = way_to_publish(storage, request)
+        self.job = request.job(self._staging.root)
         self.may_have_staged = False
         """
         Whether files of this attempt may lie in the store, or a job of it may run: only then `discard` has work to do.
@@ -81,55 +77,42 @@ class Compaction:
             events_limited_by=memory.limited_by,
         )
 
-    @property
-    def staged_bytes(self) -> int | None:
-        """Bytes of the result's files; None before `run`."""
-        return None if self._result is None else self._result.bytes
-
     def observe(self) -> AcidState:
         """
-        List the directory and resolve it, once: all decisions use the same listing.
+        List the directory and resolve it: all decisions use this one listing.
 
         Raises:
             RefusedError: nested directories, unknown names, missing history.
         """
-        if self._state is None:
-            request = self.request
-            self._state = resolve(
-                self._storage.list_tree(request.location), request.write_ids, request.txns, request.layout
-            )
-        return self._state
+        request = self.request
+        return resolve(self.storage.list_tree(request.location), request.write_ids, request.txns, request.layout)
 
-    def plan(self) -> CompactionPlan:
+    def plan(self, state: AcidState) -> CompactionPlan:
         """
         Decide for every stripe how it is treated; reads tails and delete events, writes nothing.
 
         Raises:
             RefusedError: with its reason.
         """
-        if self._plan is None:
-            request = self.request
-            room = self._room()
-            selection = self._select(room)
-            entity, location = str(request.entity), request.location
-            if selection.spec.insert_only:
-                made = plan_whole_files(selection, entity=entity, location=location)
-            else:
-                stripe_bytes = int(self._settings.recode.target_stripe_bytes)
-                made = plan_full_acid(
-                    self._storage,
-                    selection,
-                    entity=entity,
-                    location=location,
-                    sizes=self.sizes,
-                    stripe_bytes=stripe_bytes,
-                )
-            self._plan = self._fitted(made, room)
-            for warning in self._plan.warnings:
-                _log.warning("plan", warning=warning)
-        return self._plan
+        room = self._room()
+        selection = self._select(state, room)
+        location = self.request.location
+        if selection.spec.insert_only:
+            made = plan_whole_files(selection, location)
+        else:
+            made = plan_full_acid(
+                self.storage,
+                selection,
+                location,
+                sizes=self.sizes,
+                stripe_bytes=int(self._settings.recode.target_stripe_bytes),
+            )
+        plan = self._fitted(made, room)
+        for warning in plan.warnings:
+            _log.warning("plan", warning=warning)
+        return plan
 
-    def _select(self, room: Room) -> Selection:
+    def _select(self, state: AcidState, room: Room) -> Selection:
         request, settings = self.request, self._settings
         by = room.limited_by if room.bytes is not None else ""
         limits = PartLimits(
@@ -138,15 +121,14 @@ class Compaction:
             f"{by} at {request.location}",
             room.reason if by else Reason.LIMIT_EXCEEDED,
         )
-        prefer = settings.worker.prefer_major
         return select(
-            self.observe(),
+            state,
             request.spec,
-            request.kind,
+            request.entry.kind,
             request.layout,
             request.write_ids,
             request.visibility_txn,
-            prefer_major=prefer,
+            prefer_major=settings.worker.prefer_major,
             limits=limits,
         )
 
@@ -160,12 +142,12 @@ class Compaction:
             RefusedError: INPUT_CHANGED, the directory is gone.
         """
         try:
-            room = self._storage.room(self.request.location)
+            room = self.storage.room(self.request.location)
         except FileNotFoundError:
             raise RefusedError(
-                Reason.INPUT_CHANGED, f"{self.request.entity}: directory {self.request.location} is gone"
+                Reason.INPUT_CHANGED, f"{self.request.entry.entity}: directory {self.request.location} is gone"
             ) from None
-        if self.request.table.insert_only and self._storage.links:
+        if self.request.table.insert_only and self.storage.links:
             return replace(room, bytes=None)
         most = self._settings.limits.scratch_bytes
         if most is not None and (room.bytes is None or most < room.bytes):
@@ -176,9 +158,12 @@ class Compaction:
     def _fitted(plan: CompactionPlan, room: Room) -> CompactionPlan:
         return fitted(plan, room.bytes, room.names, room.limited_by, room.reason)
 
-    def run(
-        self, progress: Callable[[float], None] = lambda _: None, cancelled: Callable[[], bool] = lambda: False
-    ) -> StagedResult:
+    def stage(
+        self,
+        plan: CompactionPlan,
+        progress: Callable[[float], None] = lambda _: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Staged:
         """
         Write the result into the staging directory.
 
@@ -186,13 +171,10 @@ class Compaction:
             CancelledError, RefusedError, RetryableError, UnreachableError: as `Submitter.run`; `discard` then removes
                 the staging directory.
         """
-        if self._result is not None:
-            return self._result
-        self._plan = plan = self._fitted(self.plan(), self._room())
+        plan = self._fitted(plan, self._room())
         self.may_have_staged = True
         self._staging.make()
         self._step("worker.staged")
-        settled = (0, 0)
         if plan.insert_only:
             tasks = carry_tasks(plan, self._staging.tasks)
             files = [
@@ -201,22 +183,20 @@ class Compaction:
                 for file in made
             ]
         else:
-            digests = self._settings.recode.verify_values
-            files, settled = run_full_acid(
+            files = run_full_acid(
                 plan,
                 self._staging.tasks,
                 self._submitter,
                 self.job,
-                digests=digests,
+                digests=self._settings.recode.verify_values,
                 progress=progress,
                 cancelled=cancelled,
             )
-        kept = [file for file in files if file.path]
+        kept = tuple(file for file in files if file.path)
         empty = tuple(file for file in files if not file.path)
-        self._result = StagedResult(tuple(kept), self._assemble(plan, kept), empty, settled)
-        return self._result
+        return Staged(plan, kept, self._assemble(plan, kept), empty)
 
-    def _assemble(self, plan: CompactionPlan, files: list[OutputFile]) -> tuple[str, ...]:
+    def _assemble(self, plan: CompactionPlan, files: Sequence[OutputFile]) -> tuple[str, ...]:
         """
         Move the accepted files to their places and add the markers; returns the names of the output directories.
 
@@ -226,36 +206,24 @@ class Compaction:
         filled = [output for output in plan.outputs if any(file.directory == output.name for file in files)]
         outputs = filled or [plan.outputs[0]]
         self._staging.make_out([output.name for output in outputs])
-        accepted = [Accepted(file.path, file.directory, file.name, file.length, file.checksum) for file in files]
-        self._staging.complete(accepted, {output.name: markers_of(plan, output.name) for output in outputs})
+        self._staging.complete(files, {output.name: markers_of(plan, output.name) for output in outputs})
         return tuple(output.name for output in outputs)
 
-    def verify(self, cancelled: Callable[[], bool] = lambda: False) -> None:
+    def verify(self, staged: Staged, cancelled: Callable[[], bool] = lambda: False) -> Verified:
         """
         Check the staged result against the inputs.
 
         Raises:
             VerificationError: the first difference, and the name of the evidence directory; nothing was published.
         """
-        result, plan = self._ran(), self.plan()
         try:
-            for directory in result.directories:
-                verify_listing(
-                    directory,
-                    self._staging.listed(directory),
-                    result,
-                    plan,
-                    place=self._staging.place,
-                    storage=self._storage,
-                )
-            if not plan.insert_only:
-                verify_full_acid(plan, result, self._staging.place, self._submitter, self.job, cancelled=cancelled)
+            verified = verify(staged, self._staging, self.storage, self._submitter, self.job, cancelled)
         except VerificationError as error:
-            self.evidence = self._keep_evidence()
             raise VerificationError(
-                Reason.VERIFICATION_FAILED, f"{error.message}; kept aside: {self.evidence}"
+                Reason.VERIFICATION_FAILED, f"{error.message}; kept aside: {self._keep_evidence()}"
             ) from error
         self._submitter.end(self.job)
+        return verified
 
     def _keep_evidence(self) -> str:
         try:
@@ -263,9 +231,9 @@ class Compaction:
         except (CompactorError, OSError) as error:
             return f"nothing ({error})"
 
-    def publish(self, guard: Callable[[], None]) -> Published:
+    def publish(self, verified: Verified, guard: Callable[[], None]) -> Published:
         """
-        Make the result visible.
+        Make the result visible; a result that this attempt has published already stays as it is.
 
         Args:
             guard: raises when this worker doesn't own the entry any more, or the table was replaced by another one;
@@ -274,16 +242,8 @@ class Compaction:
         Raises:
             RefusedError, CancelledError, RetryableError, OutcomeUnknownError: as `Publisher.publish`.
         """
-        result, plan = self._ran(), self.plan()
-        if self._manifests is None:
-            self._manifests = tuple(self._manifest(directory, plan) for directory in result.directories)
-        publisher_for(self._storage, plan, self._staging, self.request.txns).publish(self._manifests, guard)
-        return Published(self._manifests, result.copied_bytes, result.recoded_bytes, result.bytes, len(result.files))
-
-    def _manifest(self, directory: str, plan: CompactionPlan) -> Manifest:
-        files = tuple(ManifestFile(entry.path, entry.length) for entry in sorted(self._staging.listed(directory)))
-        kind = next(output.kind for output in plan.outputs if output.name == directory)
-        return Manifest(directory, kind, files)
+        self._publisher.publish(verified, guard)
+        return Published(verified)
 
     def discard(self, *, transaction_aborted: bool = False) -> None:
         """
@@ -299,10 +259,10 @@ class Compaction:
             self._submitter.end(self.job)
         if transaction_aborted and self.request.visibility_txn:
             for name in self._published_names():
-                self._storage.delete_tree(f"{self.request.location.rstrip('/')}/{name}")
+                self.storage.delete_tree(f"{self.request.location.rstrip('/')}/{name}")
 
     def _published_names(self) -> list[str]:
-        return [name for name in self._storage.directories(self.request.location) if self._is_ours(name)]
+        return [name for name in self.storage.directories(self.request.location) if self._is_ours(name)]
 
     def _is_ours(self, name: str) -> bool:
         if not name.startswith(("base_", "delta_", "delete_delta_")) or not name.endswith(
@@ -311,8 +271,3 @@ class Compaction:
             return False
         parsed = parse_dir(name, self.request.layout)
         return parsed is not None and parsed.kind in DirKind and parsed.visibility_txn == self.request.visibility_txn
-
-    def _ran(self) -> StagedResult:
-        if self._result is None:
-            raise CompactorError("nothing was run yet")
-        return self._result

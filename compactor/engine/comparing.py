@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from compactor.acid.row_id import RowKey
 from compactor.engine.reading import PartitionReading
@@ -91,13 +92,18 @@ def _compare(found: Differences, paths: list[str], one: _Block, other: _Block) -
     """Add the differences of two blocks that end at the same key, keys ascending; matches rows by hashes of keys."""
     mine, yours = key_hashes(one.keys), key_hashes(other.keys)
     _, left, right = np.intersect1d(mine, yours, assume_unique=True, return_indices=True)
-    for what, block, common in (("missing", one, left), ("extra", other, right)):
-        alone = np.ones(len(block.keys), np.bool_)
-        alone[common] = False
-        if alone.any():
-            setattr(found, what, getattr(found, what) + int(alone.sum()))
-            found.note(what, block.keys.select(alone))
+    missing, extra = _without(one.keys, left), _without(other.keys, right)
+    found.missing += len(missing)
+    found.extra += len(extra)
+    found.note("missing", missing)
+    found.note("extra", extra)
     different = one.hashes[:, left] != other.hashes[:, right]
     for column in np.flatnonzero(different.any(axis=1)).tolist():
         found.columns[paths[column]] = found.columns.get(paths[column], 0) + int(different[column].sum())
         found.note(paths[column], one.keys.select(np.sort(left[different[column]])))
+
+
+def _without(keys: KeyColumns, common: NDArray[np.intp]) -> KeyColumns:
+    alone = np.ones(len(keys), np.bool_)
+    alone[common] = False
+    return keys.select(alone)

@@ -29,7 +29,7 @@ from compactor.storage.base import Storage
 
 
 def plan_full_acid(
-    storage: Storage, selection: Selection, *, entity: str, location: str, sizes: Sizes, stripe_bytes: int
+    storage: Storage, selection: Selection, location: str, *, sizes: Sizes, stripe_bytes: int
 ) -> CompactionPlan:
     """
     Read the tails and delete events that planning needs, and plan.
@@ -67,7 +67,7 @@ def plan_full_acid(
         known[bucket], judged = deletes.look(bucket, rows, own)
         if judged:
             buckets[bucket] = judged
-    return plan(prepared, buckets, known, chosen, entity=entity, location=location, sizes=sizes)
+    return plan(replace(prepared, buckets=buckets), known, chosen, location, sizes)
 
 
 def run_full_acid(
@@ -79,16 +79,13 @@ def run_full_acid(
     digests: bool,
     progress: Callable[[float], None],
     cancelled: Callable[[], bool],
-) -> tuple[list[OutputFile], tuple[int, int]]:
+) -> list[OutputFile]:
     """
-    Run a plan's jobs.
+    Run a plan's jobs; returns the finished files (those of buckets without rows have no path).
 
     Args:
         tasks: location of the staging directory's `tasks`.
         digests: whether to make digests of recoded rows, so that their values can be verified.
-
-    Returns the finished files (those of buckets without rows have no path), and how many of the probed stripes were
-    (copied, recoded).
     """
     first, later = _tasks(document, tasks, digests=digests)
     share = len(first) / max(1, len(first) + len(later))
@@ -99,8 +96,7 @@ def run_full_acid(
     joined = submitter.run(
         job, run_task, second, progress=lambda done: progress(share + done * (1 - share)), cancelled=cancelled
     )
-    files += [result for result in joined if isinstance(result, OutputFile)]
-    return files, _settled(chunks, files)
+    return files + [result for result in joined if isinstance(result, OutputFile)]
 
 
 def _tasks(
@@ -150,10 +146,3 @@ def _work(document: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks
 def _with_parts(task: BucketTask, chunks: list[ChunkResult]) -> BucketTask:
     mine = [part for part in chunks if (part.directory, part.bucket) == (task.work.directory, task.work.bucket.bucket)]
     return BucketTask(task.work, tuple(sorted(mine, key=lambda part: part.chunk)))
-
-
-def _settled(chunks: list[ChunkResult], files: list[OutputFile]) -> tuple[int, int]:
-    looked = [part.probed for part in chunks if part.probed is not None] + [
-        answer for file in files for answer in file.probed
-    ]
-    return looked.count(Action.COPY), looked.count(Action.RECODE)

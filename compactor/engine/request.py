@@ -1,12 +1,10 @@
 """The request to the engine: the partition to compact, how, and under which snapshot."""
 
-import socket
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.compaction import LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
-from compactor.metastore.model import Entity, PartitionFacts, TableFacts
+from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.planning.facts import TableSpec
 from compactor.spark.resources import requested_resources
 from compactor.spark.submitter import JobName, job_name
@@ -18,57 +16,58 @@ class CompactionRequest:
     The partition to compact, how, and under which snapshot.
 
     Args:
-        entry_id, attempt: together unique for ever: they name the staging directory.
+        entry: the queue entry. Its `run_as` is the user that a Spark application runs as, where the settings ask for
+            that.
+        attempt: unique together with the entry's id, for ever: both name the staging directory.
         location: the directory of the partition, or of an unpartitioned table; a Hadoop path string.
         txns: the transactions by which a `_v` suffix is judged, the compaction's own not valid; None on Hive 3.1.
         visibility_txn: the compaction's own transaction; None on Hive 3.1.
-        properties: the properties of the queue entry.
-        pool: the compaction pool, for scheduling.
-        run_as: the user that a Spark application runs as, where the settings ask for that.
         root: the warehouse root that contains a local location; see `beneath.RootOf`.
     """
 
-    entry_id: int
+    entry: QueueEntry
     attempt: str
-    entity: Entity
     table: TableFacts
-    partition: PartitionFacts | None
     location: str
-    kind: CompactionKind
     layout: LayoutVersion
     write_ids: CompactorWriteIdList
     txns: ValidTxnList | None
     visibility_txn: int | None
-    properties: Mapping[str, str] = field(default_factory=dict)
-    host: str = field(default_factory=socket.getfqdn)
-    pool: str | None = None
-    run_as: str | None = None
+    host: str
     root: str | None = None
 
-    @property
-    def job(self) -> JobName:
+    def job(self, place: str) -> JobName:
         """
         Name, group, pool and requested resources of the compaction's Spark jobs.
+
+        Args:
+            place: the staging directory.
 
         Raises:
             RefusedError: BAD_PROPERTY, a requested resource has an impossible value.
         """
-        name = job_name(self.host, self.entity.database, self.entity.table, self.entity.partition)
-        asked = requested_resources([self.properties, self.table.parameters, self.table.database_parameters])
+        entry, entity = self.entry, self.entry.entity
+        asked = requested_resources([entry.properties, self.table.parameters, self.table.database_parameters])
         return JobName(
-            name, f"{self.entry_id}.{self.attempt}", self.pool, resources=asked, user=self.run_as, root=self.root
+            job_name(self.host, entity.database, entity.table, entity.partition),
+            f"{entry.id}.{self.attempt}",
+            entry.pool,
+            place,
+            asked,
+            entry.run_as,
+            self.root,
         )
 
     @property
     def spec(self) -> TableSpec:
         """The table as far as planning needs it: always its current columns, never a partition's."""
         return TableSpec(
-            name=str(self.entity),
+            name=str(self.entry.entity),
             columns=tuple((column.name, column.type) for column in self.table.columns),
             insert_only=self.table.insert_only,
             transactional=self.table.transactional,
             sorted=self.table.sorted,
             buckets=self.table.buckets,
             parameters=dict(self.table.parameters),
-            properties=dict(self.properties),
+            properties=dict(self.entry.properties),
         )

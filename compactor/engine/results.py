@@ -24,7 +24,7 @@ from compactor.acid.names import (
 from compactor.acid.originals import encode_originals
 from compactor.acid.row_id import RowKey
 from compactor.orc.digest import NO_DIGEST, Digest
-from compactor.planning.document import Action, CompactionPlan, FileRole
+from compactor.planning.document import CompactionPlan, FileRole
 
 
 def markers_of(plan: CompactionPlan, directory: str) -> Mapping[str, bytes]:
@@ -68,27 +68,6 @@ class Manifest:
     @property
     def bytes(self) -> int:
         return sum(file.length for file in self.files)
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """
-    The published result, which readers find now (on 4.x: once the transaction commits).
-
-    Args:
-        copied_bytes, recoded_bytes: bytes of the inputs' stripes (or whole files) that were copied, and recoded.
-        written_bytes, files: bytes and number of the published files, without markers.
-    """
-
-    manifests: tuple[Manifest, ...]
-    copied_bytes: int = 0
-    recoded_bytes: int = 0
-    written_bytes: int = 0
-    files: int = 0
-
-    @property
-    def directories(self) -> tuple[str, ...]:
-        return tuple(manifest.directory for manifest in self.manifests)
 
 
 def files_below(listing: Listing, directory: str) -> tuple[ManifestFile, ...]:
@@ -166,7 +145,6 @@ class OutputFile:
         checksum: CRC-32 of the last 64 KiB.
         rows: how the inputs' rows were treated; for delete deltas `read` counts distinct events.
         copied_bytes, recoded_bytes: bytes of the inputs' stripes that were copied, and recoded.
-        probed: for each stripe that this task had to probe: COPY or RECODE.
         digest: digest of the rows of the recoded stripes, as they were read from the inputs; without columns where
             values aren't verified.
     """
@@ -185,32 +163,33 @@ class OutputFile:
     origins: tuple[Origin, ...] = ()
     copied_bytes: int = 0
     recoded_bytes: int = 0
-    probed: tuple[Action, ...] = ()
     digest: Digest = NO_DIGEST
 
 
 @dataclass(frozen=True, slots=True)
-class StagedResult:
+class Staged:
     """
-    A finished run, not yet visible.
+    The result of a plan in the staging directory: not verified, not visible.
 
     Args:
+        plan: as it was executed.
         files: the accepted files, moved to their places, without markers.
         empty: the results for buckets without remaining rows; these have no file.
-        settled: how many of the probed stripes were (copied, recoded).
     """
 
+    plan: CompactionPlan
     files: tuple[OutputFile, ...]
     directories: tuple[str, ...]
     empty: tuple[OutputFile, ...] = ()
-    settled: tuple[int, int] = (0, 0)
 
     @property
     def copied_bytes(self) -> int:
+        """Bytes of the inputs' stripes, or whole files, that were copied."""
         return sum(file.copied_bytes for file in self.files)
 
     @property
     def recoded_bytes(self) -> int:
+        """Bytes of the inputs' stripes that were recoded."""
         return sum(file.recoded_bytes for file in self.files)
 
     @property

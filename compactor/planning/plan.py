@@ -9,7 +9,7 @@ Seconds are processor time from measured rates; they serve to compare compaction
 Source: docs/compaction.md; Hive's CompactorMR, MRCompactor, OrcRawRecordMerger.TransactionMetaData.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from compactor.acid.names import DirKind, bucket_name
@@ -175,11 +175,8 @@ def _with_ids(file: InputFile, facts: FileFacts, counted: dict[tuple[str, int], 
 
 def plan(
     prepared: PreparedPlan,
-    buckets: Mapping[int, Sequence[SegmentSource]],
     deletes: Mapping[int, DeleteFacts],
     output_format: FormatSpec,
-    *,
-    entity: str,
     location: str,
     sizes: Sizes,
 ) -> CompactionPlan:
@@ -187,7 +184,7 @@ def plan(
     The plan of a full ACID compaction.
 
     Args:
-        buckets: `prepared.buckets`, with `hit` filled in from the delete events.
+        prepared: `hit` is filled in from the delete events.
         deletes: by decoded bucket.
 
     Raises:
@@ -198,7 +195,7 @@ def plan(
     scope = prepared.delete_scope
     rows: list[BucketPlan] = []
     notes: list[str] = []
-    for bucket, sources in sorted(buckets.items()):
+    for bucket, sources in sorted(prepared.buckets.items()):
         known = deletes.get(bucket)
         used = known is not None and (scope is DeleteScope.ALL or (scope is DeleteScope.OWN and known.own > 0))
         laid = segments(sources, sizes)
@@ -250,14 +247,13 @@ def plan(
         tuple(inputs),
         output_format,
         scope,
-        entity=entity,
         location=location,
         delete_bytes=delete_bytes,
     )
     return replace(made, events_at_once=sizes.events, warnings=(*made.warnings, *notes))
 
 
-def plan_whole_files(selection: Selection, *, entity: str, location: str) -> CompactionPlan:
+def plan_whole_files(selection: Selection, location: str) -> CompactionPlan:
     """The plan for an insert-only table: every file is copied unchanged, under a name that keeps its bucket."""
     kind = DirKind.BASE if selection.major else DirKind.DELTA
     copies = tuple(FileCopy(file.path, name, file.length) for file, name in named_copies(selection.files))
@@ -268,7 +264,6 @@ def plan_whole_files(selection: Selection, *, entity: str, location: str) -> Com
         selection.files,
         FormatSpec(),
         DeleteScope.NONE,
-        entity=entity,
         location=location,
         delete_bytes=0,
     )
@@ -281,12 +276,11 @@ def _document(
     output_format: FormatSpec,
     scope: DeleteScope,
     *,
-    entity: str,
     location: str,
     delete_bytes: int,
 ) -> CompactionPlan:
     return CompactionPlan(
-        entity=entity,
+        entity=selection.spec.name,
         location=location,
         requested=selection.requested,
         kind=selection.kind,

@@ -46,10 +46,10 @@ def judge_all(
     return found
 
 
-def require_in_store(places: Places, place: CatalogPlace) -> None:
+def require_in_store(places: Places, place: CatalogPlace) -> str:
     """
     Check what only the store tells: that no symbolic link leads to the directory and, for a source of replication, that
-    Hive's change management takes what a compaction replaces.
+    Hive's change management takes what a compaction replaces. Returns the location; empty if the catalog has none.
 
     Raises:
         RefusedError: nothing is written there, or what is replaced would stay for ever.
@@ -59,13 +59,14 @@ def require_in_store(places: Places, place: CatalogPlace) -> None:
     places.require_unlinked(location)
     if location and is_source(place.table.database_parameters):
         change_management().require(location)
+    return location
 
 
 def require_eligible(
     places: Places, place: CatalogPlace, layout: LayoutVersion, kind: CompactionKind | None = None
-) -> None:
+) -> str:
     """
-    Check one table or partition against both the catalog and the store.
+    Check one table or partition against both the catalog and the store; returns its location.
 
     Args:
         kind: the kind of compaction; None: any.
@@ -77,7 +78,7 @@ def require_eligible(
     (skip,) = judge_all(places, [place], layout, kind)
     if skip is not None:
         raise RefusedError(skip.reason, skip.explanation)
-    require_in_store(places, place)
+    return require_in_store(places, place)
 
 
 def _why_kept(place: CatalogPlace) -> Skip | None:

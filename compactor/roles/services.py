@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import cast
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.control import Control
@@ -169,7 +168,7 @@ class Services:
             RefusedError: UNSUPPORTED_STORE, UNSAFE_LOCATION.
         """
         driver = storage_for(location, self.places.root_of)
-        return cast("Storage", Guarded(driver, self.places.require_inside, self.metrics.places_refused.inc))
+        return Guarded(driver, self.places.require_inside, self.metrics.places_refused.inc)
 
     def _is_in_the_queue(self, entry_id: int) -> bool:
         entry = self.queue.entry(entry_id)

@@ -14,33 +14,17 @@ bytes of one file fails, that file alone may be the reason.
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from compactor.errors import RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
+from compactor.storage.base import Storage
+from compactor.storage.forwarding import Answer, ForwardingStorage
 
 _log = get_logger(__name__)
 _SLOW: Final = 5.0
 """Seconds. A call that fails sooner doesn't open the circuit."""
 _LONGEST: Final = 60.0
-_ASKED: Final = frozenset(
-    {
-        "list_tree",
-        "directories",
-        "pending",
-        "withdraw",
-        "stat",
-        "exists",
-        "mkdir",
-        "rename_noreplace",
-        "delete_file",
-        "delete_tree",
-        "owner",
-        "room",
-        "adopt",
-    }
-)
-_REFUSED: Final = _ASKED | {"open_read", "create", "link_or_copy", "read_small", "write_small", "sync_directory"}
 
 
 class Unreachable:
@@ -62,7 +46,7 @@ class Unreachable:
         self._heard = clock()
         self._asking: object | None = None
 
-    def ask(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    def ask(self, call: Callable[[], Answer]) -> Answer:
         """
         Make a call that may open or close the circuit; returns the store's answer.
 
@@ -72,7 +56,7 @@ class Unreachable:
         turn = self._turn()
         began = self._clock()
         try:
-            answer = call(*arguments, **named)
+            answer = call()
         except UnreachableError as error:
             error.store = self.store
             self._failed(str(error), began, turn)
@@ -146,33 +130,22 @@ class Unreachable:
                     self._asking = None
 
 
-class CircuitBreaker:
-    """Wraps a driver: calls fail at once while its store is unreachable. All other attributes pass through."""
+class CircuitBreaker(ForwardingStorage):
+    """A `Storage` whose calls fail at once while the store is unreachable."""
 
-    def __init__(self, driver: Any, store: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._driver = driver
+    def __init__(self, driver: Storage, store: str, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(driver)
         self._away = Unreachable(store, clock)
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self._driver, self._away.store)
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._driver, name)
-        if name not in _REFUSED:
-            return found
-        away = self._away
-
-        def asked(*arguments: Any, **named: Any) -> Any:
-            return away.ask(found, *arguments, **named)
-
-        def there(*arguments: Any, **named: Any) -> Any:
-            away.require_there()
-            try:
-                return found(*arguments, **named)
-            except UnreachableError as error:
-                error.store = away.store
-                raise
-
-        call = asked if name in _ASKED else there
-        self.__dict__[name] = call
-        return call
+    def _call(self, call: Callable[[], Answer], *changed: str, of_content: bool = False) -> Answer:  # noqa: ARG002
+        if not of_content:
+            return self._away.ask(call)
+        self._away.require_there()
+        try:
+            return call()
+        except UnreachableError as error:
+            error.store = self._away.store
+            raise

@@ -7,27 +7,14 @@ Source: docs/storage.md.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
 
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import PreparedFile, Storage, Uploads
-
-_CHANGED: Final = {
-    "create": (0,),
-    "mkdir": (0,),
-    "rename_noreplace": (0, 1),
-    "delete_file": (0,),
-    "delete_tree": (0,),
-    "withdraw": (0, 1),
-    "link_or_copy": (1,),
-    "write_small": (0,),
-    "adopt": (1,),
-}
-"""Calls that change the store, and the positions of those arguments that are changed places."""
+from compactor.storage.forwarding import Answer, ForwardingStorage
 
 
-class Guarded:
+class Guarded(ForwardingStorage):
     """
     A `Storage` whose changes are checked.
 
@@ -37,7 +24,7 @@ class Guarded:
     """
 
     def __init__(self, driver: Storage, may_change: Callable[[str], None], refused: Callable[[], None]) -> None:
-        self._driver = driver
+        super().__init__(driver)
         self._may_change = may_change
         self._refused = refused
 
@@ -47,23 +34,15 @@ class Guarded:
         found = self._driver.uploads
         return None if found is None else _GuardedUploads(found, self._ask)
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._driver, name)
-        if not callable(found):
-            return found
-        places = _CHANGED.get(name, ())
-
-        def asked(*arguments: Any) -> Any:
-            for index in places:
-                self._ask(arguments[index])
-            try:
-                return found(*arguments)
-            except RefusedError as error:
-                if error.reason is Reason.UNSAFE_LOCATION:
-                    self._refused()
-                raise
-
-        return asked
+    def _call(self, call: Callable[[], Answer], *changed: str, of_content: bool = False) -> Answer:  # noqa: ARG002
+        for location in changed:
+            self._ask(location)
+        try:
+            return call()
+        except RefusedError as error:
+            if error.reason is Reason.UNSAFE_LOCATION:
+                self._refused()
+            raise
 
     def _ask(self, location: str) -> None:
         try:

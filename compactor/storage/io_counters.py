@@ -9,7 +9,7 @@ results, which are added under `tasks`.
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 
@@ -29,7 +29,7 @@ class BytesMoved:
 
     def items(self) -> Iterator[tuple[str, int]]:
         """(direction, bytes) pairs: `sent`, `received`, `copied`."""
-        return ((field.name, getattr(self, field.name)) for field in fields(self))
+        yield from (("sent", self.sent), ("received", self.received), ("copied", self.copied))
 
 
 class IoCounters:

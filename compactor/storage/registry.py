@@ -9,11 +9,10 @@ driver's package isn't installed, its first use is refused with the package's na
 secrets: these are in files, in the environment, or with the machine.
 """
 
-import importlib
 import os
 import threading
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self, cast
+from typing import Final, Self
 
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
@@ -24,19 +23,6 @@ from compactor.storage.circuit_breaker import CircuitBreaker
 from compactor.storage.local_fs.beneath import RootOf
 from compactor.storage.local_fs.driver import LocalStorage
 from compactor.storage.location import LocationParts, is_at_or_inside, local_path, place_of, split
-
-_DRIVERS: Final = {
-    "hdfs": "compactor.storage.hdfs.driver:HdfsStorage",
-    "viewfs": "compactor.storage.hdfs.driver:HdfsStorage",
-    "s3": "compactor.storage.s3_store.driver:S3Storage",
-    "s3a": "compactor.storage.s3_store.driver:S3Storage",
-    "s3n": "compactor.storage.s3_store.driver:S3Storage",
-    "abfs": "compactor.storage.fsspec_store.driver:FsspecStorage",
-    "abfss": "compactor.storage.fsspec_store.driver:FsspecStorage",
-    "gs": "compactor.storage.fsspec_store.driver:FsspecStorage",
-    "oss": "compactor.storage.fsspec_store.driver:FsspecStorage",
-}
-"""Scheme → module and class; made as `Class(parts, options)`. The module is imported when a location first needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +56,38 @@ class StorageOptions:
         return replace(self, hdfs=self.hdfs.model_copy(update={"user": user})) if self.hdfs.user is not None else self
 
 
+def _hdfs(parts: LocationParts, options: StorageOptions) -> Storage:
+    from compactor.storage.hdfs.driver import HdfsStorage  # noqa: PLC0415 - imported when a location first needs it
+
+    return HdfsStorage(parts, options)
+
+
+def _s3(parts: LocationParts, options: StorageOptions) -> Storage:
+    from compactor.storage.s3_store.driver import S3Storage  # noqa: PLC0415 - as above
+
+    return S3Storage(parts, options)
+
+
+def _fsspec(parts: LocationParts, options: StorageOptions) -> Storage:
+    from compactor.storage.fsspec_store.driver import FsspecStorage  # noqa: PLC0415 - as above
+
+    return FsspecStorage(parts, options)
+
+
+_DRIVERS: Final = {
+    "hdfs": _hdfs,
+    "viewfs": _hdfs,
+    "s3": _s3,
+    "s3a": _s3,
+    "s3n": _s3,
+    "abfs": _fsspec,
+    "abfss": _fsspec,
+    "gs": _fsspec,
+    "oss": _fsspec,
+}
+"""Scheme → the function that makes its driver."""
+
+
 class _Registry:
     """The drivers of this process."""
 
@@ -92,9 +110,8 @@ class _Registry:
         key = (os.getpid(), parts.scheme, parts.authority)  # a connection can't be used on both sides of a fork
         with self._lock:
             if key not in self._made:
-                module, _, name = _DRIVERS[parts.scheme].partition(":")
-                made: Any = getattr(importlib.import_module(module), name)(parts, self._options)
-                self._made[key] = cast("Storage", CircuitBreaker(made, f"{parts.scheme}://{parts.authority}"))
+                driver = _DRIVERS[parts.scheme](parts, self._options)
+                self._made[key] = CircuitBreaker(driver, f"{parts.scheme}://{parts.authority}")
             return self._made[key]
 
 

@@ -130,7 +130,7 @@ def test_contradicting_statistics_are_refused(warehouse, where, what):
     damage.rewrite_tail(path, **{"metadata" if where == "stripe" else "footer": change})
     attempt = attempt_at(warehouse, table, copy=True)
     with pytest.raises(CorruptFileError, match="contradicts itself") as caught:
-        attempt.compaction.plan()
+        attempt.plan()
     assert caught.value.reason is Reason.CORRUPT_FILE
     assert FIRST in caught.value.message
 
@@ -147,7 +147,7 @@ def test_a_key_index_that_contradicts_statistics(warehouse, keys):
 
     damage.rewrite_tail(bucket(table, FIRST), footer=change)
     with pytest.raises(CorruptFileError, match=r"in hive[.]acid[.]key[.]index|after the key"):
-        attempt_at(warehouse, table, copy=True).compaction.plan()
+        attempt_at(warehouse, table, copy=True).plan()
 
 
 @pytest.mark.parametrize("directory", [FIRST, DELETES])
@@ -179,7 +179,7 @@ def test_statistics_changed_everywhere_alike_are_found_when_keys_are_decoded(war
         CorruptFileError,
         match=r"contradicts itself: stripe 1 has currentTransaction|outside its directory's range|changed before they were written",
     ):
-        attempt.compaction.run()
+        attempt.stage()
 
 
 def test_a_copied_stripe_has_a_readable_footer(warehouse):
@@ -192,12 +192,12 @@ def test_a_copied_stripe_has_a_readable_footer(warehouse):
     attempt = attempt_at(warehouse, table, copy=True)
     assert any(
         segment.action.value == "copy"
-        for output in attempt.compaction.plan().outputs
+        for output in attempt.plan().outputs
         for bucket in output.buckets
         for segment in bucket.segments
     )
     with pytest.raises(CorruptFileError, match="footer of stripe 1"):
-        attempt.compaction.run()
+        attempt.stage()
 
 
 def test_values_of_a_copied_stripe_are_carried_over_as_they_are(warehouse):

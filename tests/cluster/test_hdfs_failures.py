@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from compactor.engine.compaction import Compaction
 from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
 from compactor.settings.stores import Hdfs
@@ -31,8 +32,8 @@ def ready(warehouse, hdfs_directory):
     table = build(warehouse, files=2, count=100)
     put(table.location, hdfs_directory)
     attempt = Remote(warehouse, table, hdfs_directory)
-    attempt.compaction.run()
-    attempt.compaction.verify()
+    attempt.stage()
+    attempt.verify()
     return attempt, warehouse, table
 
 
@@ -42,7 +43,7 @@ def visible(location):
 
 
 def publish(attempt):
-    return attempt.compaction.publish(lambda: None)
+    return attempt.publish(lambda: None)
 
 
 def one_line(error):
@@ -105,7 +106,7 @@ def test_a_quota_is_told_before_anything_is_written(warehouse, hdfs_directory, h
     before = storage_for(hdfs_directory).directories(hdfs_directory)
     hdfs.command("quota", "set", hdfs_directory.removeprefix(hdfs.root), *quota)
     with pytest.raises(RefusedError, match=said) as caught:
-        attempt.compaction.run()
+        attempt.stage()
     assert caught.value.reason is Reason.QUOTA_EXCEEDED
     assert storage_for(hdfs_directory).directories(hdfs_directory) == before
 
@@ -158,7 +159,7 @@ def test_a_quota_that_fills_up_meanwhile(warehouse, hdfs_directory, hdfs, quota)
     before = storage_for(hdfs_directory).directories(hdfs_directory)
     attempt.compaction._step = lambda step: hdfs.command("quota", "set", hdfs_directory.removeprefix(hdfs.root), *quota)
     with pytest.raises(RefusedError) as caught:
-        attempt.compaction.run()
+        attempt.stage()
     assert caught.value.reason is Reason.QUOTA_EXCEEDED
     one_line(caught.value)
     attempt.compaction.discard()
@@ -253,7 +254,7 @@ def test_a_call_that_hangs_takes_no_connection_from_others(hdfs_directory, hdfs)
     own = lines() - before
     assert len(own) == 1
     until = time.monotonic() + 12
-    with storage._client._patience.asking(data=True):
+    with storage._driver._client._patience.asking(data=True):
         while time.monotonic() < until:
             assert storage.exists(join(hdfs_directory, "d"))
             time.sleep(0.02)
@@ -294,7 +295,7 @@ def test_a_namenode_that_stays_away(ready, hdfs, tmp_path):
     impatient = changed(hdfs.conf, tmp_path, {"dfs.client.failover.max.attempts": "1"})
     configure(StorageOptions(hdfs=Hdfs(conf_dir=impatient)))
     storage = storage_for(attempt.remote)
-    attempt.compaction._storage = attempt.compaction._staging._storage = storage
+    attempt.compaction = Compaction(attempt.request, storage, attempt.submitter, attempt.settings)
     hdfs.command("namenode", "stop", 0)
     try:
         for ask in (
@@ -348,9 +349,9 @@ def test_a_name_service_goes_on_with_the_other_namenode(warehouse, ha):
     put(table.location, location)
     before = read_table(warehouse, table)
     attempt = Remote(warehouse, table, location)
-    attempt.compaction.run()
+    attempt.stage()
     ha.command("namenode", "activate", 1)
-    attempt.compaction.verify()
+    attempt.verify()
     ha.command("namenode", "stop", 0)
     try:
         publish(attempt)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.engine.compaction import Compaction, CompactionRequest
+from compactor.engine.compaction import Compaction
+from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
-from compactor.metastore.model import Entity, PartitionFacts
+from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.settings import Settings
 from compactor.storage.local_fs.driver import LocalStorage
@@ -49,13 +50,15 @@ class Engine:
         """
         self.entries += 1
         request = CompactionRequest(
-            entry_id=self.entries,
+            entry=QueueEntry(
+                self.entries,
+                Entity(facts.database, facts.name, partition),
+                CompactionKind(kind),
+                QueueState.WORKING,
+            ),
             attempt="1",
-            entity=Entity(facts.database, facts.name, partition),
             table=facts,
-            partition=PartitionFacts(1, partition, f"file:{location}") if partition else None,
             location=f"file:{location}",
-            kind=CompactionKind(kind),
             layout=layout,
             write_ids=CompactorWriteIdList.from_reader(ValidWriteIdList.parse(write_ids)),
             txns=ValidTxnList.parse(txns) if txns is not None else None,
@@ -64,10 +67,7 @@ class Engine:
         )
         compaction = Compaction(request, LocalStorage(), self.submitter, self.settings)
         try:
-            compaction.plan()
-            compaction.run()
-            compaction.verify()
-            published = compaction.publish(lambda: None)
+            published = compacting.go_through(compaction)
         finally:
             compaction.discard()
         left = [path.name for path in location.iterdir() if path.name.startswith(".compactor-")]

@@ -51,10 +51,10 @@ def test_one_bucket_is_recoded_by_several_tasks(warehouse, submitter, monkeypatc
     """Chunks in a first job, put together in a second; the result is that of one task."""
     cut_small(monkeypatch)
     attempt, published = compact(warehouse, large(warehouse), submitter=submitter, settings=small_stripes())
-    (bucket,) = attempt.compaction.plan().outputs[0].buckets
+    (bucket,) = attempt.plan().outputs[0].buckets
     assert len({segment.chunk for segment in bucket.segments if segment.action is not Action.COPY}) > 1
-    assert published.files == 1
-    assert attempt.compaction.run().rows.deleted == 24
+    assert len(published.staged.files) == 1
+    assert attempt.staged.rows.deleted == 24
 
 
 @pytest.mark.parametrize("kind", [CompactionKind.MAJOR, CompactionKind.MINOR])
@@ -76,7 +76,7 @@ def test_a_task_that_dies_after_its_work_is_repeated_without_harm(warehouse, sub
     """The first attempt leaves a finished file behind; exactly one file is published."""
     monkeypatch.setattr(full_acid, "run_task", jobs.die_first)
     attempt, published = compact(warehouse, large(warehouse, files=2), submitter=submitter)
-    assert published.files == 1
+    assert len(published.staged.files) == 1
     assert sorted(path.name for path in (attempt.location / published.directories[0]).iterdir()) == [
         "_orc_acid_version",
         "bucket_00000",
@@ -91,7 +91,7 @@ def test_whole_files_carried_twice_are_published_once(warehouse, submitter, monk
         with warehouse.begin() as txn:
             txn.insert(table, rows(first, 5))
     _, published = compact(warehouse, table, submitter=submitter)
-    assert published.files == 2
+    assert len(published.staged.files) == 2
 
 
 def test_cancelled_between_staging_and_the_job(warehouse, submitter):
@@ -99,7 +99,7 @@ def test_cancelled_between_staging_and_the_job(warehouse, submitter):
     attempt = Attempt(warehouse, large(warehouse), submitter=submitter)
     before = attempt.names()
     with pytest.raises(CancelledError):
-        attempt.compaction.run(cancelled=lambda: True)
+        attempt.stage(cancelled=lambda: True)
     attempt.compaction.discard()
     assert attempt.names() == before
 
@@ -107,13 +107,13 @@ def test_cancelled_between_staging_and_the_job(warehouse, submitter):
 def test_a_task_that_comes_late_finds_no_place(warehouse, submitter):
     """After `discard`, a task that starts can't write anywhere: nothing makes the staging directory again."""
     attempt = Attempt(warehouse, large(warehouse), submitter=submitter)
-    plan = attempt.compaction.plan()
+    plan = attempt.plan()
     attempt.compaction._staging.make()
     first, _ = full_acid._tasks(plan, attempt.compaction._staging.tasks, digests=True)
     attempt.compaction.discard()
     before = attempt.names()
     with pytest.raises((CancelledError, RefusedError)):
-        submitter.run(attempt.request.job, full_acid.run_task, first)
+        submitter.run(attempt.compaction.job, full_acid.run_task, first)
     assert attempt.names() == before
 
 
@@ -125,9 +125,9 @@ def test_several_compactions_at_once(warehouse, submitter):
 
     def work(number):
         attempt = attempts[number]
-        attempt.compaction.run()
-        attempt.compaction.verify()
-        published[number] = attempt.compaction.publish(lambda: None)
+        attempt.stage()
+        attempt.verify()
+        published[number] = attempt.publish(lambda: None)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
     for thread in threads:

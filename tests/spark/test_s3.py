@@ -68,5 +68,5 @@ def test_stripes_are_copied_by_the_store(warehouse, s3, s3_directory, submitter)
     moved = TASKS.moved - before  # executors are other processes: what they moved came with their results
     assert moved.copied > 11_000_000
     assert 5_000_000 < moved.sent < moved.copied
-    assert published.copied_bytes > 11_000_000
-    assert 5_000_000 < published.recoded_bytes < 7_000_000
+    assert published.staged.copied_bytes > 11_000_000
+    assert 5_000_000 < published.staged.recoded_bytes < 7_000_000

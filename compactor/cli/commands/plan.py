@@ -14,9 +14,11 @@ from compactor.cli.options import request_options
 from compactor.cli.plan_view import plan_view
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.cli.target import parse_target
-from compactor.engine.compaction import Compaction, CompactionRequest
+from compactor.engine.compaction import Compaction
+from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
+from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metastore.txn.transactions import Transactions
 from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
@@ -61,23 +63,18 @@ def make_plan(
     txns = transactions.valid_txns()
     layout = database.schema.version
     request = CompactionRequest(
-        entry_id=0,
+        entry=QueueEntry(0, found.entity, kind, QueueState.INITIATED, properties=properties or {}),
         attempt="plan",
-        entity=found.entity,
         table=found.table,
-        partition=found.partition,
         location=found.location,
-        kind=kind,
         layout=layout,
         write_ids=transactions.compactor_write_ids(found.table.full_name, txns),
         txns=txns if layout is LayoutVersion.HIVE_4 else None,
         visibility_txn=None,
-        properties=properties or {},
         host=settings.host_name,
     )
     compaction = Compaction(
         request, storage_for(found.location, session.places.root_of), ConfiguredSubmitter(settings), settings
     )
-    compaction.observe()
-    made = compaction.plan()
+    made = compaction.plan(compaction.observe())
     return made if found.kept is None else replace(made, warnings=(*made.warnings, found.kept))

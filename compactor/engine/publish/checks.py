@@ -5,7 +5,7 @@ The last checks of every way of publishing: the inputs are unchanged, and no oth
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.names import TRASH_PREFIX, AcidDir, DirKind, MalformedNameError, parse_dir
-from compactor.acid.write_ids import ValidTxnList
+from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Manifest
 from compactor.errors import RefusedError
 from compactor.planning.document import CompactionPlan
@@ -15,19 +15,13 @@ from compactor.storage.location import join
 
 
 class LastLook:
-    """
-    The last checks, as a part of each publisher.
+    """The last checks, as a part of each publisher."""
 
-    Args:
-        txns: the compaction's snapshot (None on 3.1), which tells the `_v` transactions that are known to be aborted.
-    """
-
-    def __init__(self, storage: Storage, plan: CompactionPlan, txns: ValidTxnList | None) -> None:
+    def __init__(self, storage: Storage, request: CompactionRequest) -> None:
         self._storage = storage
-        self._plan = plan
-        self._txns = txns
+        self._request = request
 
-    def check_inputs(self, listing: Listing) -> None:
+    def check_inputs(self, plan: CompactionPlan, listing: Listing) -> None:
         """
         Raise unless every input has the length, modification time and version that were planned.
 
@@ -35,16 +29,16 @@ class LastLook:
             RefusedError: INPUT_CHANGED, naming the first difference.
         """
         now = {entry.path: entry for entry in listing.files}
-        for file in self._plan.inputs:
+        for file in plan.inputs:
             found = now.get(file.path)
             if found is None:
                 raise RefusedError(
-                    Reason.INPUT_CHANGED, f"{self._plan.entity}: {file.path} is gone; nothing was published"
+                    Reason.INPUT_CHANGED, f"{self._request.entry.entity}: {file.path} is gone; nothing was published"
                 )
             if (found.length, found.mtime_ms, found.version) != (file.length, file.mtime_ms, file.version):
                 raise RefusedError(
                     Reason.INPUT_CHANGED,
-                    f"{self._plan.entity}: {file.path} was replaced or changed; nothing was published",
+                    f"{self._request.entry.entity}: {file.path} was replaced or changed; nothing was published",
                 )
 
     def clear_range(self, manifest: Manifest, listing: Listing) -> None:
@@ -56,19 +50,18 @@ class LastLook:
         Raises:
             RefusedError: DUPLICATE_RANGE, another directory has the range.
         """
-        mine = parse_dir(manifest.directory, self._plan.layout)
+        location, txns = self._request.location, self._request.txns
+        mine = parse_dir(manifest.directory, self._request.layout)
         for name in listing.directories:
-            other = _parsed(name, self._plan.layout)
+            other = _parsed(name, self._request.layout)
             if other is None or mine is None or not _same_range(mine, other):
                 continue
-            if other.visibility_txn == 0 or self._txns is None or not self._txns.is_aborted(other.visibility_txn):
+            if other.visibility_txn == 0 or txns is None or not txns.is_aborted(other.visibility_txn):
                 raise RefusedError(
                     Reason.DUPLICATE_RANGE,
-                    f"{self._plan.entity}: {name} has the same range as {manifest.directory}; both would be read",
+                    f"{self._request.entry.entity}: {name} has the same range as {manifest.directory}; both would be read",
                 )
-            self._storage.withdraw(
-                join(self._plan.location, name), join(self._plan.location, f"{TRASH_PREFIX}{name}-delete")
-            )
+            self._storage.withdraw(join(location, name), join(location, f"{TRASH_PREFIX}{name}-delete"))
 
 
 def _parsed(name: str, layout: LayoutVersion) -> AcidDir | None:

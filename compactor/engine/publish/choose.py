@@ -4,26 +4,25 @@ Chooses how a result becomes visible: by renaming finished directories, or, on o
 Completed files were prepared before under their final names, invisible to readers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.acid.write_ids import ValidTxnList
 from compactor.engine.publish.rename import RenamePublisher
 from compactor.engine.publish.uploads import UploadPublisher
-from compactor.engine.results import Manifest
+from compactor.engine.request import CompactionRequest
 from compactor.engine.staging.directory import Staging
 from compactor.engine.staging.objects import ObjectStaging
+from compactor.engine.verify.result import Verified
 from compactor.errors import RefusedError
-from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
 
 
 class Publisher(Protocol):
-    """Makes the staged directories of one plan visible."""
+    """Makes the verified result of one attempt visible."""
 
-    def publish(self, manifests: Sequence[Manifest], guard: Callable[[], None]) -> None:
+    def publish(self, verified: Verified, guard: Callable[[], None]) -> None:
         """
         Do the last checks, then make all directories visible; those that this attempt has published already are kept.
 
@@ -38,24 +37,20 @@ class Publisher(Protocol):
         """
 
 
-def staging_for(storage: Storage, layout: LayoutVersion, location: str, entry_id: int, attempt: str) -> Staging:
+def way_to_publish(storage: Storage, request: CompactionRequest) -> tuple[Staging, Publisher]:
     """
-    The staging directory of an attempt.
+    The staging directory of an attempt, and the publisher of its result.
 
     Raises:
         RefusedError: UNSUPPORTED_STORE, a Hive 3.1 table on a store that can't rename: readers would see a result
             appear file by file.
     """
-    if storage.uploads is None:
-        return Staging(storage, location, entry_id, attempt)
-    if layout is LayoutVersion.HIVE_3:
+    location, entry_id, attempt = request.location, request.entry.id, request.attempt
+    if (uploads := storage.uploads) is None:
+        staging = Staging(storage, location, entry_id, attempt)
+        return staging, RenamePublisher(storage, request, staging)
+    if request.layout is LayoutVersion.HIVE_3:
         why = "this store can't rename, and Hive 3.1's readers would see a result while it comes into being: only Hive 4 tables are compacted there"
         raise RefusedError(Reason.UNSUPPORTED_STORE, f"{location}: {why}")
-    return ObjectStaging(storage, location, entry_id, attempt)
-
-
-def publisher_for(storage: Storage, plan: CompactionPlan, staging: Staging, txns: ValidTxnList | None) -> Publisher:
-    """The publisher for the staged directories of a plan."""
-    if storage.uploads is None:
-        return RenamePublisher(storage, plan, staging, txns)
-    return UploadPublisher(storage, storage.uploads, plan, staging, txns)
+    staging = ObjectStaging(storage, location, entry_id, attempt)
+    return staging, UploadPublisher(storage, uploads, request, staging)

@@ -5,36 +5,31 @@ After an error it is unknown whether the rename happened. The publisher then fin
 it with the staged files.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import DirKind
-from compactor.acid.write_ids import ValidTxnList
 from compactor.engine.publish.checks import LastLook
+from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Manifest, files_below
 from compactor.engine.staging.directory import Staging
+from compactor.engine.verify.result import Verified
 from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, RetryableError, UnreachableError
-from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
 from compactor.storage.location import join
 
 
 class RenamePublisher:
-    """
-    Publishes the staged directories of one plan.
+    """A `Publisher` on a store that can rename."""
 
-    Args:
-        txns: the compaction's snapshot (None on 3.1), which tells the `_v` transactions that are known to be aborted.
-    """
-
-    def __init__(self, storage: Storage, plan: CompactionPlan, staging: Staging, txns: ValidTxnList | None) -> None:
+    def __init__(self, storage: Storage, request: CompactionRequest, staging: Staging) -> None:
         self._storage = storage
-        self._plan = plan
+        self._request = request
         self._staging = staging
-        self._last = LastLook(storage, plan, txns)
+        self._last = LastLook(storage, request)
 
-    def publish(self, manifests: Sequence[Manifest], guard: Callable[[], None]) -> None:
+    def publish(self, verified: Verified, guard: Callable[[], None]) -> None:
         """
         Do the last checks and rename each directory; a directory that this attempt has published already is kept.
 
@@ -42,14 +37,14 @@ class RenamePublisher:
         again.
 
         Raises:
-            RefusedError: INPUT_CHANGED, DUPLICATE_RANGE.
+            RefusedError: INPUT_CHANGED, DUPLICATE_RANGE; LOCATION_MISSING, the attempt was discarded.
             RetryableError, UnreachableError: the rename didn't happen.
             OutcomeUnknownError: whether the rename happened is unknown.
         """
-        for manifest in sorted(manifests, key=lambda item: item.kind is not DirKind.DELETE_DELTA):
+        for manifest in sorted(verified.manifests, key=lambda item: item.kind is not DirKind.DELETE_DELTA):
             guard()
-            listing = self._storage.list_tree(self._plan.location)
-            self._last.check_inputs(listing)
+            listing = self._storage.list_tree(self._request.location)
+            self._last.check_inputs(verified.staged.plan, listing)
             if not self._is_there(manifest, listing):
                 self._last.clear_range(manifest, listing)
                 self._rename(manifest)
@@ -60,11 +55,16 @@ class RenamePublisher:
         if files_below(listing, manifest.directory) == manifest.files:
             return True
         raise RefusedError(
-            Reason.DUPLICATE_RANGE, f"{self._plan.entity}: {manifest.directory} is already there, and isn't ours"
+            Reason.DUPLICATE_RANGE,
+            f"{self._request.entry.entity}: {manifest.directory} is already there, and isn't ours",
         )
 
     def _rename(self, manifest: Manifest) -> None:
-        source, target = self._staging.out(manifest.directory), join(self._plan.location, manifest.directory)
+        source, target = self._staging.out(manifest.directory), join(self._request.location, manifest.directory)
+        if not self._storage.exists(source):
+            raise RefusedError(
+                Reason.LOCATION_MISSING, f"{self._request.entry.entity}: {source} is gone since it was verified"
+            )
         try:
             self._storage.rename_noreplace(source, target)
         except RefusedError:
@@ -79,17 +79,18 @@ class RenamePublisher:
             found = files_below(self._storage.list_tree(target), "") if self._storage.exists(target) else None
         except (CompactorError, OSError) as second:
             raise OutcomeUnknownError(
-                f"{self._plan.entity}: can't tell whether {manifest.directory} was published: {error}; then {second}"
+                f"{self._request.entry.entity}: can't tell whether {manifest.directory} was published: {error}; then {second}"
             ) from error
         if found == manifest.files and not staged:
             return
         if found is not None and isinstance(error, FileExistsError):
             raise RefusedError(
-                Reason.DUPLICATE_RANGE, f"{self._plan.entity}: {manifest.directory} appeared while it was published"
+                Reason.DUPLICATE_RANGE,
+                f"{self._request.entry.entity}: {manifest.directory} appeared while it was published",
             ) from error
         if staged and found is None:
             kind = UnreachableError if isinstance(error, UnreachableError) else RetryableError
-            raise kind(f"{self._plan.entity}: {manifest.directory} wasn't published: {error}") from error
+            raise kind(f"{self._request.entry.entity}: {manifest.directory} wasn't published: {error}") from error
         raise OutcomeUnknownError(
-            f"{self._plan.entity}: {manifest.directory} is there but isn't what was staged: {error}"
+            f"{self._request.entry.entity}: {manifest.directory} is there but isn't what was staged: {error}"
         ) from error

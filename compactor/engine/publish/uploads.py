@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from compactor.acid.names import DirKind
-from compactor.acid.write_ids import ValidTxnList
 from compactor.engine.publish.checks import LastLook
+from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Manifest, ManifestFile, files_below
 from compactor.engine.staging.directory import Staging, at_once
+from compactor.engine.verify.result import Verified
 from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError
-from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
 from compactor.storage.base import PreparedFile, Storage, Uploads
 from compactor.storage.location import join
@@ -30,29 +30,27 @@ from compactor.storage.location import join
 
 class UploadPublisher:
     """
-    Publishes the staged directories of one plan.
+    A `Publisher` on a store that can't rename.
 
     Args:
         uploads: the store's uploads.
-        txns: the compaction's snapshot, which tells the `_v` transactions that are known to be aborted.
     """
 
-    def __init__(
-        self, storage: Storage, uploads: Uploads, plan: CompactionPlan, staging: Staging, txns: ValidTxnList | None
-    ) -> None:
+    def __init__(self, storage: Storage, uploads: Uploads, request: CompactionRequest, staging: Staging) -> None:
         self._storage = storage
         self._uploads = uploads
-        self._plan = plan
+        self._request = request
         self._staging = staging
-        self._last = LastLook(storage, plan, txns)
+        self._last = LastLook(storage, request)
 
-    def publish(self, manifests: Sequence[Manifest], guard: Callable[[], None]) -> None:
+    def publish(self, verified: Verified, guard: Callable[[], None]) -> None:
         """See `Publisher.publish`."""
+        plan = verified.staged.plan
         guard()
-        listing = self._storage.list_tree(self._plan.location)
-        self._last.check_inputs(listing)
+        listing = self._storage.list_tree(self._request.location)
+        self._last.check_inputs(plan, listing)
         missing: list[tuple[Manifest, ManifestFile]] = []
-        for manifest in manifests:
+        for manifest in verified.manifests:
             there = files_below(listing, manifest.directory)
             self._require_ours(manifest, there)
             if not there:
@@ -60,7 +58,7 @@ class UploadPublisher:
             missing += [(manifest, file) for file in manifest.files if file not in there]
         prepared = self._prepare(missing)
         try:
-            self._last.check_inputs(self._storage.list_tree(self._plan.location))
+            self._last.check_inputs(plan, self._storage.list_tree(self._request.location))
             guard()
             for deletes in (True, False):
                 self._complete(
@@ -75,7 +73,7 @@ class UploadPublisher:
         for file in there:
             owner = self._uploads.owner_of(self._target(manifest, file))
             if file not in manifest.files or owner != self._staging.tag:
-                what = f"{self._plan.entity}: {manifest.directory} is already there, and {file.name} in it isn't ours"
+                what = f"{self._request.entry.entity}: {manifest.directory} is already there, and {file.name} in it isn't ours"
                 raise RefusedError(Reason.DUPLICATE_RANGE, what)
 
     def _prepare(
@@ -116,18 +114,18 @@ class UploadPublisher:
             owner = self._uploads.owner_of(target)
         except (CompactorError, OSError) as second:
             raise OutcomeUnknownError(
-                f"{self._plan.entity}: can't tell whether {target} was published: {error}; then {second}"
+                f"{self._request.entry.entity}: can't tell whether {target} was published: {error}; then {second}"
             ) from error
         if owner == self._staging.tag:
             return
         if owner is not None:
             raise RefusedError(
-                Reason.DUPLICATE_RANGE, f"{self._plan.entity}: {target} appeared while it was published"
+                Reason.DUPLICATE_RANGE, f"{self._request.entry.entity}: {target} appeared while it was published"
             ) from error
         if isinstance(error, FileNotFoundError):
             raise self._discarded() from error
         raise OutcomeUnknownError(
-            f"{self._plan.entity}: can't tell whether {target} will still appear: {error}"
+            f"{self._request.entry.entity}: can't tell whether {target} will still appear: {error}"
         ) from error
 
     def _discarded(self) -> CancelledError:
@@ -140,4 +138,4 @@ class UploadPublisher:
                 item.abort()
 
     def _target(self, manifest: Manifest, file: ManifestFile) -> str:
-        return join(self._plan.location, manifest.directory, file.name)
+        return join(self._request.location, manifest.directory, file.name)

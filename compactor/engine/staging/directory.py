@@ -13,7 +13,6 @@ to another worker.
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 
 from compactor.acid.listing import FileEntry
@@ -21,6 +20,7 @@ from compactor.acid.names import (
     STAGING_PREFIX,
     TRASH_PREFIX,
 )
+from compactor.engine.results import OutputFile
 from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
@@ -29,23 +29,6 @@ from compactor.storage.location import join
 EVIDENCE_PREFIX = ".evidence-compactor-"
 TASKS = "tasks"
 OUT = "out"
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """
-    A file that a task reported and the worker accepted.
-
-    Args:
-        path: where the task wrote it, relative to the staging directory.
-        directory, name: its place in the output.
-    """
-
-    path: str
-    directory: str
-    name: str
-    length: int
-    checksum: int
 
 
 class Staging:
@@ -94,7 +77,7 @@ class Staging:
         """The location of a file of the result until it is published."""
         return join(self.out(directory), name)
 
-    def complete(self, files: Sequence[Accepted], directories: Mapping[str, Mapping[str, bytes]]) -> None:
+    def complete(self, files: Sequence[OutputFile], directories: Mapping[str, Mapping[str, bytes]]) -> None:
         """
         Put the output directories together: accepted files, markers, and the table's owner and rights (`Storage.adopt`).
 
@@ -116,8 +99,8 @@ class Staging:
             for marker, content in markers.items()
         ]
         at_once(self._storage.side_by_side, [*moves, *marks])
-        for name, markers in directories.items() if self._storage.uploads is None else ():
-            self._require_only(
+        for name, markers in directories.items():
+            self.require_only(
                 name,
                 {file.name: file.length for file in files if file.directory == name}
                 | {key: len(markers[key]) for key in markers},
@@ -129,7 +112,7 @@ class Staging:
         except FileNotFoundError:
             raise self._discarded() from None
 
-    def _require_only(self, directory: str, expected: Mapping[str, int]) -> None:
+    def require_only(self, directory: str, expected: Mapping[str, int]) -> None:
         """
         Raise unless a directory holds exactly these files with these lengths, and no other entry, not even a link.
 
@@ -149,7 +132,7 @@ class Staging:
             odd = min(name for name, _ in found.items() ^ expected.items())
             raise RefusedError(Reason.VERIFICATION_FAILED, f"{directory}/{odd} in {self.root} isn't what was put there")
 
-    def accept(self, file: Accepted) -> None:
+    def accept(self, file: OutputFile) -> None:
         """
         Move one finished file to its place.
 

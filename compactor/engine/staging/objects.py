@@ -11,9 +11,12 @@ Removing the staging directory is the same fence as on a file system: published 
 copies that haven't appeared yet are aborted with it.
 """
 
+from collections.abc import Mapping
+
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import TRASH_PREFIX
-from compactor.engine.staging.directory import EVIDENCE_PREFIX, Accepted, Staging
+from compactor.engine.results import OutputFile
+from compactor.engine.staging.directory import EVIDENCE_PREFIX, Staging
 from compactor.errors import CancelledError, CompactorError
 from compactor.storage.base import Storage
 from compactor.storage.location import join
@@ -29,7 +32,7 @@ class ObjectStaging(Staging):
     def place(self, directory: str, name: str) -> str:
         return self._places.get((directory, name)) or super().place(directory, name)
 
-    def accept(self, file: Accepted) -> None:
+    def accept(self, file: OutputFile) -> None:
         """See `Staging.accept`; the file isn't moved."""
         location = join(self.root, file.path)
         if self._places.setdefault((file.directory, file.name), location) != location:
@@ -41,6 +44,9 @@ class ObjectStaging(Staging):
         """See `Staging.mark`."""
         super().mark(directory, marker, content)
         self._places[directory, marker] = super().place(directory, marker)
+
+    def require_only(self, directory: str, expected: Mapping[str, int]) -> None:
+        """Nothing is to be checked: an output directory consists of the accepted files."""
 
     def listed(self, directory: str) -> tuple[FileEntry, ...]:
         """

@@ -111,7 +111,6 @@ class _Files:
         if first.action is Action.PROBE:
             answer, last = (part.probed, part.last) if part is not None else self._probe(first)
             copy = answer is Action.COPY
-            joined.probed.append(Action.COPY if copy else Action.RECODE)
         if copy:
             joined.copied += size
             joined.counts += self._copy(files, first, splicer, joined.origins, last)
@@ -159,7 +158,6 @@ class _Files:
             origins=counted(joined.origins, summary.stripe_rows),
             copied_bytes=joined.copied,
             recoded_bytes=joined.recoded,
-            probed=tuple(joined.probed),
             digest=joined.digest,
         )
 
@@ -252,7 +250,6 @@ class _Joined:
 
     counts: RowCounts = field(default_factory=RowCounts)
     origins: list[Origin] = field(default_factory=list)
-    probed: list[Action] = field(default_factory=list)
     digest: Digest = field(default_factory=Digest)
     copied: int = 0
     recoded: int = 0

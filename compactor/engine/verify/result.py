@@ -8,13 +8,13 @@ Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMe
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from compactor.acid.listing import FileEntry
 from compactor.acid.names import DirKind
 from compactor.acid.types import row_type
-from compactor.engine.results import OutputFile, RowCounts, StagedResult, markers_of
+from compactor.engine.results import Manifest, ManifestFile, OutputFile, RowCounts, Staged, markers_of
+from compactor.engine.staging.directory import Staging
 from compactor.engine.verify.stripes import Checked, VerifyTask, different, verify_stripes
 from compactor.orc.digest import Digest, differences
 from compactor.planning.document import CompactionPlan, FileRole
@@ -23,27 +23,58 @@ from compactor.spark.submitter import JobName, Submitter
 from compactor.storage.base import Storage
 
 STRIPES_PER_TASK: Final = 8
-Place = Callable[[str, str], str]
-"""Location of a staged file, by directory and name."""
 
 
-def verify_listing(
-    directory: str,
-    listed: Sequence[FileEntry],
-    result: StagedResult,
-    plan: CompactionPlan,
-    *,
-    place: Place,
-    storage: Storage,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Verified:
     """
-    Raise unless a staged directory holds exactly the accepted files, as the tasks reported them, and the markers.
+    A staged result that agrees with its inputs. Only `verify` makes it, and only it can be published.
+
+    Args:
+        manifests: of the staged directories.
+    """
+
+    staged: Staged
+    manifests: tuple[Manifest, ...]
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        return tuple(manifest.directory for manifest in self.manifests)
+
+
+def verify(  # noqa: PLR0917 - the result, and what reads it
+    staged: Staged,
+    staging: Staging,
+    storage: Storage,
+    submitter: Submitter,
+    job: JobName,
+    cancelled: Callable[[], bool],
+) -> Verified:
+    """
+    Check a staged result against its inputs.
+
+    Raises:
+        VerificationError: the first difference.
+    """
+    manifests = tuple(_manifest(directory, staged, staging, storage) for directory in staged.directories)
+    if not staged.plan.insert_only:
+        check_accounts(staged)
+        tasks = [task for file in staged.files for task in _verify_tasks(staged.plan, file, staging)]
+        check_values(staged, submitter.run(job, verify_stripes, tasks, progress=lambda _: None, cancelled=cancelled))
+    return Verified(staged, manifests)
+
+
+def _manifest(directory: str, staged: Staged, staging: Staging, storage: Storage) -> Manifest:
+    """
+    The manifest of a staged directory that holds exactly the accepted files, as the tasks reported them, and the
+    markers.
 
     Raises:
         VerificationError: a file is missing, superfluous, or of another length or checksum.
     """
-    files = {file.name: file for file in result.files if file.directory == directory}
-    markers = markers_of(plan, directory).keys()
+    listed = sorted(staging.listed(directory))
+    files = {file.name: file for file in staged.files if file.directory == directory}
+    markers = markers_of(staged.plan, directory).keys()
     found = {entry.path: entry.length for entry in listed}
     if set(found) != files.keys() | markers:
         odd = sorted(set(found) ^ (files.keys() | markers))
@@ -51,50 +82,32 @@ def verify_listing(
             f"{directory} should hold {len(files)} files and {len(markers)} markers; {odd[0]} is {'too much' if odd[0] in found else 'missing'}"
         )
     for name, file in files.items():
-        with storage.open_read(place(directory, name)) as reader:
+        with storage.open_read(staging.place(directory, name)) as reader:
             if reader.size != file.length or checksum(reader) != file.checksum:
                 raise different(f"{directory}/{name} isn't the file that its task reported")
+    kind = next(output.kind for output in staged.plan.outputs if output.name == directory)
+    return Manifest(directory, kind, tuple(ManifestFile(entry.path, entry.length) for entry in listed))
 
 
-def verify_full_acid(
-    plan: CompactionPlan,
-    result: StagedResult,
-    place: Place,
-    submitter: Submitter,
-    job: JobName,
-    *,
-    cancelled: Callable[[], bool],
-) -> None:
-    """
-    Check here that the counts of rows add up, then check the files in a job.
-
-    Raises:
-        VerificationError: the first difference.
-    """
-    check_accounts(plan, result)
-    tasks = [task for file in result.files for task in _verify_tasks(plan, file, place)]
-    check_values(plan, result, submitter.run(job, verify_stripes, tasks, progress=lambda _: None, cancelled=cancelled))
-
-
-def check_values(plan: CompactionPlan, result: StagedResult, checked: Sequence[Checked]) -> None:
+def check_values(staged: Staged, checked: Sequence[Checked]) -> None:
     """
     Raise unless the recoded stripes of each file, as read back, hold the values that were read from the inputs.
 
     Raises:
         VerificationError: names the columns that differ.
     """
-    for file in result.files:
+    for file in staged.files:
         found = sum(
             (one.digest for one in checked if (one.directory, one.name) == (file.directory, file.name)), Digest()
         )
         if found != file.digest:
-            wrong = ", ".join(differences(row_type(plan.columns), file.digest, found))
+            wrong = ", ".join(differences(row_type(staged.plan.columns), file.digest, found))
             raise different(
                 f"{file.directory}/{file.name} was read back with other values than were read from the inputs, in {wrong}"
             )
 
 
-def check_accounts(plan: CompactionPlan, result: StagedResult) -> None:
+def check_accounts(staged: Staged) -> None:
     """
     Raise unless rows in - deleted - aborted = rows out in each bucket, and every row of the inputs was read.
 
@@ -103,7 +116,8 @@ def check_accounts(plan: CompactionPlan, result: StagedResult) -> None:
     Raises:
         VerificationError: the counts don't add up, or a bucket is missing or superfluous.
     """
-    got = {(file.directory, file.bucket): file.rows for file in result.files + result.empty}
+    plan = staged.plan
+    got = {(file.directory, file.bucket): file.rows for file in staged.files + staged.empty}
     planned = {(output.name, bucket.bucket): bucket for output in plan.outputs for bucket in output.buckets}
     if got.keys() != planned.keys():
         missing = min(planned.keys() ^ got.keys())
@@ -122,7 +136,7 @@ def check_accounts(plan: CompactionPlan, result: StagedResult) -> None:
         raise different(f"the inputs hold {sum(file.rows for file in inserts)} rows, {total.read} were read")
 
 
-def _verify_tasks(plan: CompactionPlan, file: OutputFile, place: Place) -> list[VerifyTask]:
+def _verify_tasks(plan: CompactionPlan, file: OutputFile, staging: Staging) -> list[VerifyTask]:
     bucket = next(
         b for output in plan.outputs if output.name == file.directory for b in output.buckets if b.bucket == file.bucket
     )
@@ -133,7 +147,7 @@ def _verify_tasks(plan: CompactionPlan, file: OutputFile, place: Place) -> list[
     return [
         VerifyTask(
             location=plan.location,
-            path=place(file.directory, file.name),
+            path=staging.place(file.directory, file.name),
             file=replace(file, origins=()),
             origins=part,
             start=number * STRIPES_PER_TASK,

@@ -13,12 +13,12 @@ Source: docs/compaction.md; Hive's Worker, AcidCompactionService.
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from compactor.acid.snapshot import AcidState
-from compactor.acid.write_ids import CompactorWriteIdList
-from compactor.control.control import Charge
 from compactor.engine.compaction import Compaction, Published
+from compactor.engine.request import CompactionRequest
 from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.commits import committed
@@ -51,19 +51,23 @@ _MISSING = frozenset({Reason.LOCATION_MISSING, Reason.INPUT_CHANGED, Reason.CORR
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Compacted:
     """
-    The result of an attempt.
+    The attempt ended with a published result.
 
     Args:
-        published: None when there was nothing to compact, only work for the Cleaner.
         beside: the queries whose snapshots may have been older than the first base when it appeared (Hive 3.1).
     """
 
-    plan: CompactionPlan | None
-    published: Published | None
-    cleaning_only: str = ""
-    beside: str = ""
+    published: Published
+    beside: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftToCleaner:
+    """The attempt found not enough to compact, only work for the Cleaner, which `work` names."""
+
+    work: str
 
 
 class Attempt:
@@ -84,12 +88,10 @@ class Attempt:
         self._worker_id = worker_id
         self._cancellation = cancellation
         self._liveness = Lease(services, entry, worker_id, cancellation, self._step)
-        self._monitor: Monitor | None = None
-        self._facts: EntryFacts | None = None
-        self._storage: Storage | None = None
+        self._watching = contextlib.ExitStack()
         self._compaction: Compaction | None = None
-        self._charge: Charge | None = None
         self._done = 0.0
+        self._written = 0
         self.entry = entry
         self.state_stored = False
         self.visible = False
@@ -99,7 +101,7 @@ class Attempt:
         """The attempt's transaction; None before it is opened, and on Hive 3.1."""
         return self._liveness.txn_id
 
-    def run(self) -> Result:
+    def run(self) -> Compacted | LeftToCleaner:
         """
         Compact the entry, or leave it to the Cleaner.
 
@@ -108,48 +110,62 @@ class Attempt:
             UnreachableError: a service or store doesn't answer, or the file system isn't mounted.
             CompactorError: any other end of the attempt; `undo` comes next.
         """
-        self._facts = facts = self._asked(lambda: look_up(self._services, self.entry))
-        self._storage = storage = self._services.storage(facts.location)
+        facts = self._asked(lambda: look_up(self._services, self.entry))
+        storage = self._services.storage(facts.location)
         try:
             return self._run(facts, storage)
         except (RefusedError, CancelledError, FileNotFoundError) as error:
             if not isinstance(error, RefusedError) or error.reason in _MISSING:
                 require_there(self._services, self.entry.entity, facts, storage)
             raise
-        finally:
-            self._services.control.correct(self._charge, self._written)
 
-    def _run(self, facts: EntryFacts, storage: Storage) -> Result:
+    def _run(self, facts: EntryFacts, storage: Storage) -> Compacted | LeftToCleaner:
         services, entry = self._services, self.entry
         run_as = self._run_as(storage, facts.location)
         self._liveness.begin(run_as)
         request = self._asked(lambda: request_for(services, entry, facts, self.txn_id, run_as))
         newest = 0 if services.hive_4 else self._asked(services.transactions.snapshot).high_watermark
         self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings, self._step)
-        self._monitor = Monitor(
+        monitor = Monitor(
             services.queue,
             entry,
             lambda: services.submitter.application(compaction.job),
             self._liveness.give_way,
             self._cancellation.cancel,
         )
-        self._monitor.start()
+        self._watching.callback(monitor.stop)
+        monitor.start()
         state = compaction.observe()
         self._step(steps.WORKER_LISTED)
         plan = self._plan(compaction, state)
         if isinstance(plan, RefusedError):
-            return self._leave_to_the_cleaner(plan, state, request.write_ids, run_as)
+            return self._leave_to_the_cleaner(plan, state, request)
         self._step(steps.WORKER_PLANNED)
-        self._charge = services.control.charge(subject_of(entry), plan.prediction.written)
-        self._store_state(plan.highest_write_id, run_as)
-        self._asked(lambda: services.queue.set_job_id(entry, compaction.job.key))
-        compaction.run(self._progress, self._cancellation)
-        self._step(steps.WORKER_RAN)
-        compaction.verify(self._cancellation)
-        self._step(steps.WORKER_VERIFIED)
-        beside = "" if services.hive_4 or not is_first_base(state, plan) else self._wait_for_older_snapshots(newest)
+        charge = services.control.charge(subject_of(entry), plan.prediction.written)
         try:
-            published = compaction.publish(self._guard)
+            self._store_state(plan.highest_write_id, request.entry)
+            waits = not services.hive_4 and is_first_base(state, plan)
+            return self._compact(compaction, plan, newest if waits else None)
+        finally:
+            services.control.correct(charge, self._written)
+
+    def _compact(self, compaction: Compaction, plan: CompactionPlan, newest: int | None) -> Compacted:
+        """
+        From the plan to the commit.
+
+        Args:
+            newest: wait for snapshots that are older than this transaction; None: don't wait.
+        """
+        services = self._services
+        self._asked(lambda: services.queue.set_job_id(self.entry, compaction.job.key))
+        staged = compaction.stage(plan, partial(self._progress, plan.prediction.written), self._cancellation)
+        self._written = staged.bytes
+        self._step(steps.WORKER_RAN)
+        verified = compaction.verify(staged, self._cancellation)
+        self._step(steps.WORKER_VERIFIED)
+        beside = "" if newest is None else self._wait_for_older_snapshots(newest)
+        try:
+            published = compaction.publish(verified, lambda: self._guard(compaction.request))
         except OutcomeUnknownError:
             self.visible = not services.hive_4
             raise
@@ -159,7 +175,7 @@ class Attempt:
         self._step(steps.WORKER_COMMITTED)
         with contextlib.suppress(CompactorError, OSError):
             compaction.discard()  # what is left of the staging directory; the Cleaner removes it otherwise
-        return Result(plan, published, beside=beside)
+        return Compacted(published, beside)
 
     def _wait_for_older_snapshots(self, newest: int) -> str:
         """
@@ -187,24 +203,27 @@ class Attempt:
             CompactorError: the metastore or the file system doesn't answer, or isn't mounted; nothing that other
                 processes rely on was taken away.
         """
-        self._look_no_more()
+        self._watching.close()
         if self.state_stored and self._is_committed():
             self._rest()
             return True
-        if self._may_have_staged:
-            self._require_in_sight()
-            self._remove_staging()
+        compaction = self._compaction
+        if compaction is not None and not compaction.may_have_staged:
+            compaction = None
+        if compaction is not None:
+            self._require_in_sight(compaction)
+            self._remove_staging(compaction)
         self._rest()
         if self.txn_id is not None and not (
             not self.state_stored and self._services.transactions.end_empty(self.txn_id)
         ):
-            if not self._may_have_staged:
+            if compaction is None:
                 self._services.queue.withdraw_attempt(self.txn_id)
             state = self._services.transactions.abort(self.txn_id, reason)
-            self._forget(self.txn_id, state)
+            self._forget(self.txn_id, state, compaction)
         return False
 
-    def _forget(self, txn_id: int, state: TxnState) -> None:
+    def _forget(self, txn_id: int, state: TxnState, compaction: Compaction | None) -> None:
         """
         Remove what was published without a commit, then the component that marked it.
 
@@ -214,9 +233,10 @@ class Attempt:
         if state is TxnState.ABSENT and self._services.queue.entry(self.entry.id) is None:
             _log.warning("entry and transaction are forgotten: what may have been published is left alone", txn=txn_id)
             return
-        if not self._may_have_staged or self._facts is None:
+        if compaction is None:
             return
-        proof = remove_uncommitted(self._services, self._facts.table, self.entry.entity, self._facts.location, txn_id)
+        request = compaction.request
+        proof = remove_uncommitted(self._services, request.table, self.entry.entity, request.location, txn_id)
         if proof is not None:
             self._services.queue.forget_attempt(proof)
 
@@ -230,31 +250,22 @@ class Attempt:
         now = self._services.queue.entry(self.entry.id)
         return now is not None and committed(now, self.txn_id)
 
-    @property
-    def _may_have_staged(self) -> bool:
-        """Whether files of this attempt may lie in the store."""
-        return self._compaction is not None and self._compaction.may_have_staged
-
-    def _require_in_sight(self) -> None:
+    def _require_in_sight(self, compaction: Compaction) -> None:
         """
         Require that the directory is there or was removed, so that the removal of what was staged or published can be
         seen. A directory that left the catalog is exempt: no reader looks there any more.
         """
-        place = self._place()
-        if place is None or self._facts is None:
-            return
-        if is_in_the_catalog(self._services, self.entry.entity, self._facts):
-            require_removed(*place, self._facts.table.location)
+        request = compaction.request
+        if is_in_the_catalog(self._services, self.entry.entity, request.table):
+            require_removed(compaction.storage, request.location, request.table.location)
 
-    def _remove_staging(self) -> None:
+    def _remove_staging(self, compaction: Compaction) -> None:
         """
         Remove this attempt's staging directory always; those of earlier attempts only while the entry is this worker's,
         since later another worker may be working in one of them.
         """
-        if self._compaction is not None:
-            self._compaction.discard()
-        if (place := self._place()) is not None:
-            remove_staging(*place, self.entry.id, self._is_ours)
+        compaction.discard()
+        remove_staging(compaction.storage, compaction.request.location, self.entry.id, self._is_ours)
 
     def _is_ours(self) -> bool:
         now = self._services.queue.entry(self.entry.id)
@@ -264,34 +275,25 @@ class Attempt:
             self.entry.start_ms,
         )
 
-    def _place(self) -> tuple[Storage, str] | None:
-        return (self._storage, self._facts.location) if self._storage and self._facts else None
-
     def _rest(self) -> None:
         """End monitor and heartbeat."""
-        self._look_no_more()
+        self._watching.close()
         self._liveness.end()
-
-    def _look_no_more(self) -> None:
-        if self._monitor is not None:
-            self._monitor.stop()
-            self._monitor = None
 
     def _plan(self, compaction: Compaction, state: AcidState) -> CompactionPlan | RefusedError:
         """The plan, or why there is not enough to compact."""
-        assert self._facts is not None
-        if not enough(state, self.entry.kind, self._facts.table.insert_only):
+        if not enough(state, self.entry.kind, compaction.request.table.insert_only):
             return RefusedError(Reason.NOT_ENOUGH, f"{self.entry.entity}: {why_not_enough(state)}")
         try:
-            return compaction.plan()
+            return compaction.plan(state)
         except RefusedError as error:
             if error.reason is Reason.NOT_ENOUGH:  # inputs that an open writer holds back don't count
                 return error
             raise
 
     def _leave_to_the_cleaner(
-        self, refusal: RefusedError, state: AcidState, write_ids: CompactorWriteIdList, run_as: str
-    ) -> Result:
+        self, refusal: RefusedError, state: AcidState, request: CompactionRequest
+    ) -> LeftToCleaner:
         """
         End an entry with not enough to compact. Obsolete or aborted files are reason enough to call the Cleaner;
         otherwise there is nothing to do at all.
@@ -311,37 +313,35 @@ class Attempt:
             base = state.base.acid.max_write_id if state.base else 0
             kept += [listed.acid.first_written for listed in state.aborted if listed.acid.max_write_id > base]
             kept += [write_id for write_id in state.mixed_aborted_write_ids if write_id > base]
-        highest = min([write_ids.high_watermark, *(write_id - 1 for write_id in kept)])
+        highest = min([request.write_ids.high_watermark, *(write_id - 1 for write_id in kept)])
         if not (gone or state.obsolete_originals) or highest <= 0:
             raise refusal
-        self._store_state(highest, run_as)
-        self._guard()
+        self._store_state(highest, request.entry)
+        self._guard(request)
         self._commit()
         self._step(steps.WORKER_COMMITTED)
-        return Result(
-            None,
-            None,
-            f"{len(gone)} directories and {len(state.obsolete_originals)} original files are obsolete or aborted",
+        return LeftToCleaner(
+            f"{len(gone)} directories and {len(state.obsolete_originals)} original files are obsolete or aborted"
         )
 
-    def _store_state(self, highest_write_id: int, run_as: str) -> None:
+    def _store_state(self, highest_write_id: int, entry: QueueEntry) -> None:
         self._cancellation.check()
-        self._asked(lambda: self._services.queue.set_compactor_state(self.entry, self.txn_id, highest_write_id, run_as))
+        queue, txn_id = self._services.queue, self.txn_id
+        self._asked(lambda: queue.set_compactor_state(entry, txn_id, highest_write_id, entry.run_as))
         self.state_stored = True
         self._step(steps.WORKER_STATE_STORED)
 
-    def _guard(self) -> None:
+    def _guard(self, before: CompactionRequest) -> None:
         """
         The last check before the rename: the entry is still this worker's, the table still the same, the lease alive.
         However long the metastore was unreachable, nothing is published without this check.
         """
         self._cancellation.check()
-        self._asked(self._require_unchanged)
+        self._asked(lambda: self._require_unchanged(before))
         self._cancellation.check()
 
-    def _require_unchanged(self) -> None:
-        services, entry, before = self._services, self.entry, self._facts
-        assert before is not None
+    def _require_unchanged(self, before: CompactionRequest) -> None:
+        services, entry = self._services, self.entry
         if not self._is_ours():
             raise OwnershipLostError(f"entry {entry.id} is no longer ours: {_where(services.queue.entry(entry.id))}")
         try:
@@ -377,20 +377,18 @@ class Attempt:
         """The metastore's answer; see `metastore_retry`."""
         return patiently(ask, self._cancellation)
 
-    def _progress(self, done: float) -> None:
-        """Called ten times a second; logs each time another tenth is done."""
+    def _progress(self, expected: int, done: float) -> None:
+        """
+        Called ten times a second; logs each time another tenth is done.
+
+        Args:
+            expected: bytes that all tasks together are predicted to write.
+            done: the share of the tasks that have ended.
+        """
         if (tenth := int(done * 10)) > int(self._done * 10):
             _log.debug("progress", done=f"{tenth * 10} %")
         self._done = max(self._done, done)
-
-    @property
-    def _written(self) -> int:
-        """
-        Bytes written: the staged files or, until these are known, what the tasks that have ended were predicted to
-        write.
-        """
-        staged = self._compaction.staged_bytes if self._compaction is not None else None
-        return staged if staged is not None else int(self._done * self._charge.bytes) if self._charge is not None else 0
+        self._written = int(self._done * expected)
 
     def _step(self, step: str) -> None:
         self._services.steps.enter(step, self.entry)

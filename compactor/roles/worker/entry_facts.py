@@ -8,7 +8,7 @@ Source: docs/compaction.md; Hive's Worker.
 import uuid
 from dataclasses import dataclass, replace
 
-from compactor.engine.compaction import CompactionRequest
+from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
 from compactor.metastore.model import CatalogPlace, Entity, PartitionFacts, QueueEntry, TableFacts
 from compactor.reasons import Reason
@@ -43,18 +43,16 @@ def look_up(services: Services, entry: QueueEntry) -> EntryFacts:
     if entity.partition is not None and partition is None:
         raise RefusedError(Reason.PARTITION_MISSING, f"there is no partition {entity}; it was probably dropped")
     place = CatalogPlace.of(table, partition)
-    require_eligible(services.places, place, services.layout, entry.kind)
-    assert place.location is not None
-    return EntryFacts(table, partition, place.location)
+    return EntryFacts(table, partition, require_eligible(services.places, place, services.layout, entry.kind))
 
 
-def is_in_the_catalog(services: Services, entity: Entity, facts: EntryFacts) -> bool:
+def is_in_the_catalog(services: Services, entity: Entity, table: TableFacts) -> bool:
     """
     Whether the table is still the one that was looked up. A table that was dropped took its directories along, and
     perhaps even the one of its database.
     """
     found = services.catalog.facts_for([entity]).get(entity)
-    return found is not None and found[0].tbl_id == facts.table.tbl_id
+    return found is not None and found[0].tbl_id == table.tbl_id
 
 
 def require_there(services: Services, entity: Entity, facts: EntryFacts, storage: Storage) -> None:
@@ -67,7 +65,7 @@ def require_there(services: Services, entity: Entity, facts: EntryFacts, storage
     """
     if storage.exists(facts.location):
         return
-    if is_in_the_catalog(services, entity, facts):
+    if is_in_the_catalog(services, entity, facts.table):
         require_removed(storage, facts.location, facts.table.location)
     raise RefusedError(Reason.INPUT_CHANGED, f"{entity}: its directory {facts.location} isn't there")
 
@@ -86,20 +84,14 @@ def request_for(
     if txn_id is not None:
         txns = replace(txns, open=tuple(sorted({*txns.open, txn_id})))  # its own result must not be taken for an input
     return CompactionRequest(
-        entry_id=entry.id,
+        entry=replace(entry, run_as=run_as),
         attempt=uuid.uuid4().hex[:8],
-        entity=entry.entity,
         table=facts.table,
-        partition=facts.partition,
         location=facts.location,
-        kind=entry.kind,
         layout=services.layout,
         write_ids=write_ids,
         txns=txns if services.hive_4 else None,
         visibility_txn=txn_id,
-        properties=entry.properties,
         host=services.identity.host,
-        pool=entry.pool,
-        run_as=run_as,
         root=services.places.root_of(facts.location),
     )

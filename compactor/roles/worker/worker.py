@@ -10,7 +10,6 @@ still become visible.
 import time
 
 from compactor.control import Denial, Judge, Subject
-from compactor.engine.compaction import Published
 from compactor.errors import (
     CompactorError,
     OutcomeUnknownError,
@@ -24,12 +23,11 @@ from compactor.log import get_logger
 from compactor.metastore.compaction_queue.queue import asked_to_stop
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metrics import version
-from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.pauses import HeldError, require_still, subject_of
 from compactor.roles.services import Services, about_entity
-from compactor.roles.worker.attempt import Attempt, Result
+from compactor.roles.worker.attempt import Attempt, Compacted, LeftToCleaner
 from compactor.roles.worker.cancellation import Cancellation, CancelRequestedError, DrainedError, GivesWayError
 from compactor.roles.worker.failures import ATTEMPTS, SuspectWaitsError
 from compactor.roles.worker.follow_ups import FollowUps
@@ -181,39 +179,35 @@ class Worker:
         services.metrics.job_duration.labels(entry.kind.value).observe(time.monotonic() - began)
         return self._done(entry, result)
 
-    def _done(self, entry: QueueEntry, result: Result) -> str:
+    def _done(self, entry: QueueEntry, result: Compacted | LeftToCleaner) -> str:
         metrics = self._services.metrics
-        self._services.backoff.ended(entry, compacted=result.published is not None)
-        if result.plan is None or result.published is None:
+        self._services.backoff.ended(entry, compacted=isinstance(result, Compacted))
+        if isinstance(result, LeftToCleaner):
             metrics.jobs.labels(entry.kind.value, "cleaning-only").inc()
-            return f"{_name(entry)}: not enough to compact, but {result.cleaning_only}: left to the Cleaner"
+            return f"{_name(entry)}: not enough to compact, but {result.work}: left to the Cleaner"
         metrics.jobs.labels(entry.kind.value, "compacted").inc()
-        self._count(result.plan, result.published)
-        if result.plan.parts is not None:
+        published, staged, plan = result.published, result.published.staged, result.published.staged.plan
+        metrics.copied_bytes.inc(staged.copied_bytes)
+        metrics.recoded_bytes.inc(staged.recoded_bytes)
+        metrics.written_bytes.inc(staged.bytes)
+        metrics.input_files.inc(len(plan.inputs))
+        metrics.output_files.inc(len(staged.files))
+        if plan.parts is not None:
             self._continuing.remember(entry.id)
-        published = result.published
         names = " and ".join(published.directories) or "nothing"
         _log.info(
             "compacted",
-            kind=result.plan.kind.value,
+            kind=plan.kind.value,
             directories=list(published.directories),
-            input_files=len(result.plan.inputs),
-            output_files=published.files,
-            copied_bytes=published.copied_bytes,
-            recoded_bytes=published.recoded_bytes,
-            written_bytes=published.written_bytes,
+            input_files=len(plan.inputs),
+            output_files=len(staged.files),
+            copied_bytes=staged.copied_bytes,
+            recoded_bytes=staged.recoded_bytes,
+            written_bytes=staged.bytes,
         )
-        part = f"; {result.plan.parts.reason}" if result.plan.parts else ""
+        part = f"; {plan.parts.reason}" if plan.parts else ""
         beside = f"; it appeared beside older snapshots, which may fail: {result.beside}" if result.beside else ""
-        return f"{_name(entry)}: published {names} from {len(result.plan.inputs)} files{part}{beside}"
-
-    def _count(self, plan: CompactionPlan, published: Published) -> None:
-        metrics = self._services.metrics
-        metrics.copied_bytes.inc(published.copied_bytes)
-        metrics.recoded_bytes.inc(published.recoded_bytes)
-        metrics.written_bytes.inc(published.written_bytes)
-        metrics.input_files.inc(len(plan.inputs))
-        metrics.output_files.inc(published.files)
+        return f"{_name(entry)}: published {names} from {len(plan.inputs)} files{part}{beside}"
 
     def _settle(self, unsettled: PendingRollback) -> str:
         """Undo, then mark; in that order, however many tries it takes."""

@@ -51,7 +51,7 @@ def until_whole(warehouse, table, kind, **how):
             if error.reason is Reason.NOT_ENOUGH:  # of what is left
                 return number - 1
             raise
-        parts = attempt.compaction.plan().parts
+        parts = attempt.plan().parts
         if parts is None or parts.total == 1:
             return number
     raise AssertionError("it doesn't come to an end")
@@ -68,9 +68,9 @@ def chunks(plan):
 def test_rows_are_recoded_in_chunks_that_fit_into_memory(warehouse):
     """More delete events than a task may hold: a chunk for each file, said in the plan; the same rows."""
     table = large(warehouse)
-    whole = Attempt(warehouse, table).compaction.plan()
+    whole = Attempt(warehouse, table).plan()
     attempt, _ = compact(warehouse, table, settings=few_events(2000), attempt="b")
-    plan = attempt.compaction.plan()
+    plan = attempt.plan()
     assert [len(found) for found in chunks(whole)] == [1]
     assert [len(found) for found in chunks(plan)] == [2]
     (said,) = plan.warnings
@@ -84,8 +84,7 @@ def test_delete_events_are_joined_in_passes(warehouse):
     table = large(warehouse)
     attempt, published = compact(warehouse, table, MINOR, settings=few_events(500))
     assert any(
-        "joined in 7 passes because a task may hold 500 of its 3334" in warning
-        for warning in attempt.compaction.plan().warnings
+        "joined in 7 passes because a task may hold 500 of its 3334" in warning for warning in attempt.plan().warnings
     )
     assert len(published.directories) == 2
     compact(warehouse, table, MAJOR, attempt="b")
@@ -96,10 +95,7 @@ def test_a_stripe_that_can_not_be_divided_uses_the_disk(warehouse, monkeypatch):
     monkeypatch.setattr("compactor.engine.delete_files.FEWEST_EVENTS", 100)
     table = large(warehouse, files=1)
     attempt, _ = compact(warehouse, table, settings=few_events(100))
-    assert any(
-        "a chunk that can't be divided has 1667 delete events" in warning
-        for warning in attempt.compaction.plan().warnings
-    )
+    assert any("a chunk that can't be divided has 1667 delete events" in warning for warning in attempt.plan().warnings)
 
 
 def test_and_is_refused_where_there_is_not_enough_disk_either(warehouse):
@@ -110,7 +106,7 @@ def test_and_is_refused_where_there_is_not_enough_disk_either(warehouse):
     with pytest.raises(
         RefusedError, match=r"1667 delete events; a task may hold 100 in memory .* or 1000 on disk"
     ) as caught:
-        attempt.compaction.run()
+        attempt.stage()
     assert caught.value.reason is Reason.LIMIT_EXCEEDED
     assert attempt.names() == before
 
@@ -151,10 +147,10 @@ def test_without_room_for_chunks_beside_each_other_a_bucket_is_one_task(warehous
     """What is recoded apart exists twice for a while; where that is too much, it isn't; the plan says why."""
     table = large(warehouse)
     how = few_events(2000)
-    needed = Attempt(warehouse, table, settings=how).compaction.plan().bytes_needed
+    needed = Attempt(warehouse, table, settings=how).plan().bytes_needed
     room(monkeypatch, needed - 1)
     attempt, _ = compact(warehouse, table, settings=how, attempt="b")
-    plan = attempt.compaction.plan()
+    plan = attempt.plan()
     assert plan.one_by_one
     assert plan.warnings[-1].startswith(
         f"one task for each bucket instead of 2 chunks side by side because the result needs about {needed} bytes, {needed - 1}"
@@ -165,10 +161,10 @@ def test_too_few_names_for_chunks(warehouse, monkeypatch):
     """A quota of files and directories, likewise."""
     table = large(warehouse)
     how = few_events(2000)
-    needed = Attempt(warehouse, table, settings=how).compaction.plan().names_needed
+    needed = Attempt(warehouse, table, settings=how).plan().names_needed
     room(monkeypatch, names=needed - 1)
     attempt, _ = compact(warehouse, table, settings=how, attempt="b")
-    assert attempt.compaction.plan().one_by_one
+    assert attempt.plan().one_by_one
 
 
 def test_without_room_for_the_base_its_deltas_are_joined(warehouse, monkeypatch):
@@ -184,7 +180,7 @@ def test_without_room_for_the_base_its_deltas_are_joined(warehouse, monkeypatch)
     deltas = sum(path.stat().st_size for path in table.location.glob("delta_000000[789]*/*"))
     room(monkeypatch, 2 * deltas)
     attempt, published = compact(warehouse, table, attempt="b")
-    plan = attempt.compaction.plan()
+    plan = attempt.plan()
     assert (plan.requested, plan.kind) == (MAJOR, MINOR)
     assert published.directories == (f"delta_0000007_0000009_v{attempt.txn:07d}",)
     assert plan.parts.wait
@@ -195,6 +191,6 @@ def test_a_limit_of_ones_own_on_what_is_written(warehouse):
     attempt = Attempt(warehouse, large(warehouse), settings=settings(limits={"scratch_bytes": 1000}))
     before = attempt.names()
     with pytest.raises(RefusedError, match=r"limits\.scratch_bytes at .* leaves 1000") as caught:
-        attempt.compaction.plan()
+        attempt.plan()
     assert caught.value.reason is Reason.LIMIT_EXCEEDED
     assert attempt.names() == before

@@ -4,12 +4,13 @@ import pytest
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.engine.compaction import Compaction, CompactionRequest
+from compactor.engine.compaction import Compaction
+from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
-from compactor.metastore.model import Entity
+from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.storage.registry import storage_for
-from tests.compacting import InProcess, facts_of, settings
+from tests.compacting import InProcess, facts_of, go_through, settings
 from tests.fixtures import hive
 from tests.reference.reader import read, read_insert_only
 
@@ -27,17 +28,15 @@ def request_for(table, location, partition, kind):
     reader = ValidWriteIdList.parse(table.write_ids)
     txns = ValidTxnList.parse(metastore.txns)
     return CompactionRequest(
-        entry_id=1,
+        entry=QueueEntry(1, Entity("fx", table.name, partition), kind, QueueState.WORKING),
         attempt="a",
-        entity=Entity("fx", table.name, partition),
         table=facts_of(table, database=hive.DATABASE, location=location, text=table.name == "mm_text"),
-        partition=None,
         location=str(location),
-        kind=kind,
         layout=LayoutVersion.HIVE_4,
         write_ids=CompactorWriteIdList.from_reader(reader),
         txns=ValidTxnList(TXN, tuple({*txns.open, TXN}), txns.aborted),
         visibility_txn=TXN,
+        host="testhost",
     )
 
 
@@ -65,12 +64,11 @@ def test_rows_stay(lab, name):
             request_for(table, location, partition, kind), storage_for(str(location)), InProcess(), settings()
         )
         try:
-            compaction.run()
+            published = go_through(compaction)
         except RefusedError as error:
             assert error.reason is Reason.NOT_ENOUGH, f"{name} {partition}: {error.message}"  # noqa: PT017 - either way is checked
             continue
-        compaction.verify()
-        assert compaction.publish(lambda: None).directories
+        assert published.directories
         compaction.discard()
         assert visible(table, location, committed=False) == before
         assert visible(table, location, committed=True) == before

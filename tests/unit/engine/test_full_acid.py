@@ -86,7 +86,7 @@ def test_hive_3(warehouse_3, kind):
     attempt, published = compact(warehouse_3, lively(warehouse_3), kind)
     assert published.directories == ("base_0000005",)
     assert content(attempt, "base_0000005") == [METADATA_FILE, VERSION_FILE, "bucket_00000"]
-    assert attempt.compaction.plan().kind is MAJOR
+    assert attempt.plan().kind is MAJOR
 
 
 def test_hive_3_minor_of_inserts(warehouse_3):
@@ -110,7 +110,7 @@ def test_statements_of_one_transaction_collapse(warehouse):
         txn.insert(table, rows(10, 10))
         txn.delete(table, lambda row: row[0] in {3, 13})
     attempt, published = compact(warehouse, table, MINOR)
-    assert attempt.compaction.plan().delete_scope is DeleteScope.OWN
+    assert attempt.plan().delete_scope is DeleteScope.OWN
     assert published.directories == (f"delta_0000001_0000001_v{attempt.txn:07d}",)
 
 
@@ -137,7 +137,7 @@ def test_aborted_rows_between_valid_ones(warehouse, kind):
     with warehouse.begin() as txn:
         txn.insert(table, rows(50, 5))
     attempt, _ = compact(warehouse, table, kind)
-    assert attempt.compaction.run().rows.aborted == 5
+    assert attempt.stage().rows.aborted == 5
 
 
 @pytest.mark.parametrize("kind", [MAJOR, MINOR])
@@ -149,8 +149,8 @@ def test_an_open_writer_isnt_covered(warehouse, kind):
     with warehouse.begin() as txn:
         txn.insert(table, rows(400, 3))
     attempt, _ = compact(warehouse, table, kind)
-    assert attempt.compaction.plan().name_write_id == 5
-    assert attempt.compaction.plan().highest_write_id == 5
+    assert attempt.plan().name_write_id == 5
+    assert attempt.plan().highest_write_id == 5
     open_txn.commit()
 
 
@@ -217,7 +217,7 @@ def test_partitions_are_compacted_alone(warehouse):
         with warehouse.begin() as txn:
             txn.insert(table, [(*row, day) for row in rows(first, 4) for day in ("a b", "c/d")])
     attempt, _ = compact(warehouse, table, partition="dt=a b")
-    assert attempt.request.job.name == "testhost-compactor-db.t.dt=a b"
+    assert attempt.compaction.job.name == "testhost-compactor-db.t.dt=a b"
     other = table.directories["dt=c%2Fd"].location
     assert not [path for path in other.iterdir() if path.name.startswith("base")]
 
@@ -232,15 +232,15 @@ def test_large_stripes_are_copied_and_hit_ones_recoded(warehouse):
         txn.delete(table, lambda row: row[0] == 25_000)
     small = settings(splice={"min_stripe_bytes": 4 * KIB})
     attempt, published = compact(warehouse, table, settings=small)
-    plan = attempt.compaction.plan()
+    plan = attempt.plan()
     actions = {
         segment.path.split("/")[0][:13]: segment.action
         for bucket in plan.outputs[0].buckets
         for segment in bucket.segments
     }
     assert actions == {"delta_0000001": Action.COPY, "delta_0000002": Action.RECODE, "delta_0000003": Action.COPY}
-    assert published.copied_bytes > published.recoded_bytes > 0
-    counts = attempt.compaction.run().rows
+    assert published.staged.copied_bytes > published.staged.recoded_bytes > 0
+    counts = attempt.staged.rows
     assert (counts.read, counts.deleted, counts.written) == (60_000, 1, 59_999)
 
 
@@ -248,9 +248,8 @@ def test_the_plan_is_the_same_when_made_twice(warehouse):
     """Nothing in it depends on when or where it was made."""
     table = lively(warehouse)
     attempt = Attempt(warehouse, table)
-    assert attempt.compaction.plan() is attempt.compaction.plan()
     again = Attempt(warehouse, table)
-    assert again.compaction.plan().outputs[0].buckets == attempt.compaction.plan().outputs[0].buckets
+    assert again.plan().outputs[0].buckets == attempt.plan().outputs[0].buckets
 
 
 def test_a_renamed_column_is_refused(warehouse):
@@ -258,7 +257,7 @@ def test_a_renamed_column_is_refused(warehouse):
     table = lively(warehouse)
     table.columns = (("id", "int"), ("w", "string"))
     with pytest.raises(RefusedError) as caught:
-        Attempt(warehouse, table).compaction.plan()
+        Attempt(warehouse, table).plan()
     assert caught.value.reason is Reason.SCHEMA_MISMATCH
 
 
@@ -270,7 +269,7 @@ def test_a_float_that_became_a_double_is_refused_on_hive_3(warehouse_3):
             txn.insert(table, [(number, 1.1)])
     table.columns = (("id", "int"), ("x", "double"))
     with pytest.raises(RefusedError, match="a float column has become a double") as caught:
-        Attempt(warehouse_3, table).compaction.plan()
+        Attempt(warehouse_3, table).plan()
     assert caught.value.reason is Reason.SCHEMA_MISMATCH
 
 
@@ -284,7 +283,7 @@ def test_broken_files_are_refused_with_their_name(warehouse, damage):
     broken.write_bytes({"cut": data[: len(data) // 2], "zero": b"", "text": b"hello\n" * 100}[damage])
     before = attempt.names()
     with pytest.raises(RefusedError) as caught:
-        attempt.compaction.plan()
+        attempt.plan()
     assert caught.value.reason is Reason.CORRUPT_FILE
     assert "delta_0000002" in caught.value.message
     assert "\n" not in caught.value.message
@@ -314,8 +313,8 @@ def test_every_legal_compression_block_size(warehouse, size, kind):
             txn.insert(table, rows(first, 10))
     warehouse.set_parameters(table, {"orc.compress.size": str(size)})
     attempt, published = compact(warehouse, table, kind, settings=settings(splice={"min_stripe_bytes": 4 * KIB}))
-    assert published.copied_bytes
-    assert published.recoded_bytes
+    assert published.staged.copied_bytes
+    assert published.staged.recoded_bytes
     path = attempt.location / published.directories[0] / "bucket_00000"
     with LocalStorage().open_read(f"file:{path}") as reader:
         assert read_tail(reader).block_size == max(400_000, -(-size // 65_536) * 65_536)
@@ -332,6 +331,6 @@ def test_rows_changed_before_they_were_written_are_refused_at_planning(warehouse
     write_acid(path, COLUMNS, [(0, 2, encode(0, 0), row, 1, (row, "v")) for row in range(10)])
     attempt = Attempt(warehouse, table)
     with unchanged(attempt), pytest.raises(RefusedError) as caught:
-        attempt.compaction.plan()
+        attempt.plan()
     assert caught.value.reason is Reason.CORRUPT_FILE
     assert "changed before they were written" in caught.value.message

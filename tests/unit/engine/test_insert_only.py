@@ -34,8 +34,8 @@ def test_rows_stay_whatever_the_format(warehouse, file_format, kind):
         if kind is CompactionKind.MAJOR
         else (f"delta_0000001_0000003_v{attempt.txn:07d}",)
     )
-    assert published.files == 3
-    assert published.recoded_bytes == 0
+    assert len(published.staged.files) == 3
+    assert published.staged.recoded_bytes == 0
 
 
 def test_bucket_numbers_stay(warehouse):
@@ -77,7 +77,7 @@ def test_an_extension_that_cannot_be_kept_is_refused(warehouse):
     path = next(attempt.location.glob("delta_0000002_*/000000_0"))
     path.rename(path.with_name("x." + "y" * 253))
     with unchanged(attempt), pytest.raises(RefusedError) as caught:
-        attempt.compaction.plan()
+        attempt.plan()
     assert caught.value.reason is Reason.UNKNOWN_NAME
 
 
@@ -95,15 +95,15 @@ def test_wholly_aborted_writes_are_left_out(warehouse):
     txn.insert(table, [(99, "never")])
     txn.abort()
     _, published = compact(warehouse, table)
-    assert published.files == 3
+    assert len(published.staged.files) == 3
 
 
 def test_a_file_that_changed_under_the_plan_is_noticed(warehouse):
     """Planned with one length, found with another: nothing is published."""
     attempt = Attempt(warehouse, filled(warehouse))
-    attempt.compaction.plan()
+    attempt.plan()
     with next(attempt.location.glob("delta_0000002_*/000000_0")).open("ab") as file:
         file.write(b"x")
     with unchanged(attempt), pytest.raises(RefusedError) as caught:
-        attempt.compaction.run()
+        attempt.stage()
     assert caught.value.reason is Reason.INPUT_CHANGED

@@ -42,7 +42,8 @@ def deletes(location, write_id, of, count):
 
 
 def planned(location, layout=HIVE_3, **how):
-    return directory_compaction(location, COLUMNS, layout=layout, **how).plan()
+    compaction = directory_compaction(location, COLUMNS, layout=layout, **how)
+    return compaction.plan(compaction.observe())
 
 
 def test_two_zones_in_a_bucket_are_refused_by_the_plan(tmp_path):

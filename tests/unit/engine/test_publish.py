@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError, UnreachableError
+from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, UnreachableError
 from compactor.reasons import Reason
 from compactor.storage.base import Room
 from compactor.storage.local_fs.driver import LocalStorage
@@ -54,26 +54,22 @@ def table(warehouse):
 
 def ready(warehouse, table, kind=CompactionKind.MAJOR, storage=None):
     """An attempt that has been run and verified."""
-    attempt = Attempt(warehouse, table, kind)
-    if storage is not None:
-        attempt.compaction._storage = storage
-        attempt.compaction._staging._storage = storage
-    attempt.compaction.run()
-    attempt.compaction.verify()
+    attempt = Attempt(warehouse, table, kind, storage=storage)
+    attempt.stage()
+    attempt.verify()
     return attempt
 
 
 def publish(attempt, guard=lambda: None):
-    return attempt.compaction.publish(guard)
+    return attempt.publish(guard)
 
 
-def test_each_step_may_be_repeated(warehouse, table):
-    """Whoever lost count does it again, and nothing happens twice."""
+def test_the_steps_after_staging_may_be_repeated(warehouse, table):
+    """A second call finds all done."""
     attempt = Attempt(warehouse, table)
-    assert attempt.compaction.observe() is attempt.compaction.observe()
-    assert attempt.compaction.run() is attempt.compaction.run()
-    attempt.compaction.verify()
-    attempt.compaction.verify()
+    attempt.stage()
+    attempt.verify()
+    attempt.verify()
     assert publish(attempt) == publish(attempt)
     attempt.compaction.discard()
     attempt.compaction.discard()
@@ -101,9 +97,8 @@ def test_the_contents_are_durable_before_the_directory_is_published(warehouse, t
     After a power cut there is no base whose files or markers are missing: their names are synced before the rename.
     """
     storage = Recording()
-    attempt = Attempt(warehouse, table)
-    attempt.compaction._storage = attempt.compaction._staging._storage = storage
-    attempt.compaction.run()
+    attempt = Attempt(warehouse, table, storage=storage)
+    attempt.stage()
     assert not storage.loose
 
 
@@ -171,7 +166,7 @@ def test_one_of_an_aborted_compaction_is_removed_first(warehouse, table):
 def test_a_foreign_directory_of_our_own_name_is_never_touched(warehouse, table):
     """Not even an empty one: a plain rename would replace it silently."""
     attempt = ready(warehouse, table)
-    name = attempt.compaction.plan().names[0]
+    name = attempt.plan().names[0]
     (attempt.location / name).mkdir()
     with unchanged(attempt), pytest.raises(RefusedError) as caught:
         publish(attempt)
@@ -183,7 +178,7 @@ def test_an_error_after_the_rename_is_looked_at(warehouse, table):
     """The answer was lost, the rename was not: what is there is what was staged."""
     attempt = ready(warehouse, table, storage=Shaky(after=OutcomeUnknownError("no answer")))
     before = read_table(warehouse, table)
-    assert publish(attempt).directories == attempt.compaction.plan().names
+    assert publish(attempt).directories == attempt.plan().names
     attempt.commit()
     assert read_table(warehouse, table) == before
 
@@ -193,7 +188,7 @@ def test_an_error_before_the_rename_may_be_retried(warehouse, table):
     attempt = ready(warehouse, table, storage=Shaky(before=UnreachableError("gone for a moment")))
     with unchanged(attempt), pytest.raises(UnreachableError):
         publish(attempt)
-    attempt.compaction._storage.before = None
+    attempt.storage.before = None
     assert publish(attempt).directories
 
 
@@ -218,14 +213,27 @@ def test_discarding_takes_away_what_an_aborted_transaction_published(warehouse, 
 def test_a_late_rename_finds_no_source(warehouse, table):
     """A process that was paused for an hour after its claim was given away can't publish any more."""
     attempt = ready(warehouse, table)
-    attempt.compaction._manifests = (
-        attempt.compaction._manifest(attempt.compaction.plan().names[0], attempt.compaction.plan()),
-    )
     attempt.compaction.discard()
     before = attempt.names()
-    with pytest.raises((RefusedError, OutcomeUnknownError, RetryableError)):
+    with pytest.raises(RefusedError) as caught:
         publish(attempt)
+    assert caught.value.reason is Reason.LOCATION_MISSING
     assert attempt.names() == before
+
+
+def test_a_rename_that_is_too_late_finds_no_source(warehouse, table):
+    """The staging directory goes after the last look at it: the rename takes nothing along."""
+
+    class Late(LocalStorage):
+        def rename_noreplace(self, source, target):
+            if "/out/" in source and ".compactor-" not in target:
+                attempt.compaction.discard()
+            super().rename_noreplace(source, target)
+
+    attempt = ready(warehouse, table, storage=Late())
+    with pytest.raises(OutcomeUnknownError):
+        publish(attempt)
+    assert attempt.names() == ["delta_0000001_0000001_0000", "delta_0000002_0000002_0000"]
 
 
 def test_delete_events_become_visible_before_rows(warehouse, table):
@@ -248,7 +256,7 @@ def test_a_full_disk_is_told_before_anything_is_written(warehouse, table, monkey
     monkeypatch.setattr(LocalStorage, "room", lambda self, location: Room(10, None, "the file system"))
     before = attempt.names()
     with pytest.raises(RefusedError) as caught:
-        attempt.compaction.run()
+        attempt.stage()
     assert caught.value.reason is Reason.DISK_FULL
     assert attempt.names() == before
 
@@ -259,7 +267,7 @@ def test_a_name_quota_is_told_before_anything_is_written(warehouse, table, monke
     monkeypatch.setattr(LocalStorage, "room", lambda self, location: Room(None, 3, "the name quota of /warehouse"))
     before = attempt.names()
     with pytest.raises(RefusedError, match=r"files and directories, 3 are left.*name quota of /warehouse") as caught:
-        attempt.compaction.run()
+        attempt.stage()
     assert caught.value.reason is Reason.DISK_FULL
     assert attempt.names() == before
 
@@ -272,7 +280,7 @@ def test_a_disk_that_fills_up_while_writing(warehouse, table):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, old[1]))
     try:
         with pytest.raises(RefusedError) as caught:
-            attempt.compaction.run()
+            attempt.stage()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
         signal.signal(signal.SIGXFSZ, handler)
@@ -284,7 +292,7 @@ def test_a_disk_that_fills_up_while_writing(warehouse, table):
 def test_a_partition_that_vanished(warehouse, table):
     """Dropped between plan and run."""
     attempt = Attempt(warehouse, table)
-    attempt.compaction.plan()
+    attempt.plan()
     shutil.rmtree(attempt.location)
     with pytest.raises(RefusedError):
-        attempt.compaction.run()
+        attempt.stage()

@@ -33,8 +33,8 @@ def attempt_there(warehouse, table, location, kind):
     attempt = Attempt(warehouse, table, kind)
     attempt.request = replace(attempt.request, location=location)
     attempt.compaction = Compaction(attempt.request, storage_for(location), attempt.submitter, attempt.settings)
-    attempt.compaction.run()
-    attempt.compaction.verify()
+    attempt.stage()
+    attempt.verify()
     return attempt
 
 
@@ -44,8 +44,8 @@ def test_no_row_changes(warehouse, table, fsspec_directory, kind):
     before = read_table(warehouse, table)
     location = fsspec_directory
     attempt = attempt_there(warehouse, table, location, kind)
-    published = attempt.compaction.publish(lambda: None)
-    assert attempt.compaction.publish(lambda: None) == published
+    published = attempt.publish(lambda: None)
+    assert attempt.publish(lambda: None) == published
     attempt.commit()
     fetch(location, table.location)
     assert read_table(warehouse, table) == before
@@ -64,5 +64,5 @@ def test_a_publisher_that_was_discarded_finds_no_source(warehouse, table, fsspec
             attempt.compaction.discard()
 
     with pytest.raises(CancelledError):
-        attempt.compaction.publish(guard)
+        attempt.publish(guard)
     assert not [name for name in storage_for(location).directories(location) if "_v" in name]

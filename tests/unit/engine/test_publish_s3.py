@@ -33,13 +33,13 @@ def table(warehouse, s3, s3_directory):
 def ready(table, kind=CompactionKind.MAJOR, **how):
     """An attempt that has been run and verified."""
     attempt = table.attempt(kind, **how)
-    attempt.compaction.run()
-    attempt.compaction.verify()
+    attempt.stage()
+    attempt.verify()
     return attempt
 
 
 def publish(attempt, guard=lambda: None):
-    return attempt.compaction.publish(guard)
+    return attempt.publish(guard)
 
 
 @pytest.mark.parametrize("kind", list(CompactionKind)[:2])
@@ -156,9 +156,6 @@ def test_a_paused_publisher_completes_nothing_after_it_was_discarded(table, paus
 def test_a_publisher_that_was_discarded_can_prepare_nothing(table):
     """Its source is gone."""
     attempt = ready(table)
-    attempt.compaction._manifests = tuple(
-        attempt.compaction._manifest(name, attempt.compaction.plan()) for name in attempt.compaction._ran().directories
-    )
     attempt.compaction._staging.discard()
     before = table.objects()
     with pytest.raises(CancelledError):
@@ -170,7 +167,7 @@ def test_a_publisher_that_was_discarded_can_prepare_nothing(table):
 def test_a_late_task_finds_no_place(table):
     """The staging directory is gone: a task that Spark repeats after all was given up writes nothing."""
     attempt = table.attempt()
-    attempt.compaction.run()
+    attempt.stage()
     tasks = attempt.compaction._staging.tasks
     attempt.compaction.discard()
     with pytest.raises(FileNotFoundError):
@@ -180,7 +177,7 @@ def test_a_late_task_finds_no_place(table):
 def test_two_publishers_of_one_name(table):
     """Something is at a final name already that isn't ours: it is refused, and stays."""
     attempt = ready(table)
-    (name,) = attempt.compaction.plan().names
+    (name,) = attempt.plan().names
     table.storage.mkdir(join(table.location, name))
     table.storage.write_small(join(table.location, name, "bucket_00000"), b"not ours")
     with pytest.raises(RefusedError) as caught:
@@ -193,7 +190,7 @@ def test_two_publishers_of_one_name(table):
 def test_one_that_comes_in_between_is_refused(table):
     """After everything was prepared: the completion itself refuses."""
     attempt = ready(table)
-    (name,) = attempt.compaction.plan().names
+    (name,) = attempt.plan().names
     calls = []
 
     def guard():
@@ -257,9 +254,9 @@ def test_an_input_of_the_same_length_and_second_is_told_by_its_version(table):
     table.storage.delete_file(place)
     table.storage.write_small(place, bytes(length))
     now = table.storage.stat(place)
-    plan = attempt.compaction.plan()
-    inputs = tuple(replace(file, mtime_ms=now.mtime_ms) if file.path == key else file for file in plan.inputs)
-    attempt.compaction._plan = replace(plan, inputs=inputs)
+    staged = attempt.staged
+    inputs = tuple(replace(file, mtime_ms=now.mtime_ms) if file.path == key else file for file in staged.plan.inputs)
+    attempt.verified = replace(attempt.verified, staged=replace(staged, plan=replace(staged.plan, inputs=inputs)))
     with pytest.raises(RefusedError, match=f"{key} was replaced") as caught:
         publish(attempt)
     assert caught.value.reason is Reason.INPUT_CHANGED
@@ -269,14 +266,15 @@ def test_an_input_of_the_same_length_and_second_is_told_by_its_version(table):
 def test_evidence_is_kept_by_copying(table, monkeypatch):
     """What differs is set aside, and can't be published any more."""
     attempt = table.attempt()
-    attempt.compaction.run()
+    attempt.stage()
+    attempt.verify()
 
     def differs(*_, **__):
         raise VerificationError(Reason.VERIFICATION_FAILED, "it differs")
 
-    monkeypatch.setattr("compactor.engine.compaction.verify_listing", differs)
+    monkeypatch.setattr("compactor.engine.verify.result.check_accounts", differs)
     with pytest.raises(VerificationError, match=r"kept aside: \.evidence-compactor-1-a"):
-        attempt.compaction.verify()
+        attempt.verify()
     hidden = [key for key in table.objects() if key.startswith(".")]
     assert hidden
     assert all(key.startswith(".evidence-compactor-1-a/base_") for key in hidden)

@@ -1,11 +1,14 @@
 """Verification: whatever goes wrong with our own output is noticed, nothing is published, and the evidence is kept."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import compactor
 from compactor.acid.compaction import CompactionKind
 from compactor.engine.digest_note import read_note
 from compactor.engine.results import RowCounts
@@ -40,7 +43,7 @@ def table(warehouse):
 def staged(warehouse, table, kind=CompactionKind.MAJOR):
     """Run, with large stripes copied and one recoded."""
     attempt = Attempt(warehouse, table, kind, settings=settings(splice={"min_stripe_bytes": 4 * KIB}))
-    attempt.compaction.run()
+    attempt.stage()
     return attempt
 
 
@@ -51,17 +54,16 @@ def out(attempt):
 def refused(attempt):
     """The message of the refusal; the evidence is kept, the partition otherwise as it was."""
     with pytest.raises(VerificationError) as caught:
-        attempt.compaction.verify()
-    assert attempt.compaction.evidence == ".evidence-compactor-1-a"
-    assert attempt.compaction.evidence in caught.value.message
+        attempt.verify()
+    assert caught.value.message.endswith("kept aside: .evidence-compactor-1-a")
     assert [name for name in attempt.names() if name.startswith(".")] == [".evidence-compactor-1-a"]
     assert not [name for name in attempt.names() if name.startswith("base")]
     return caught.value.message
 
 
 def change_result(attempt, **changes):
-    result = attempt.compaction._result
-    attempt.compaction._result = replace(result, files=(replace(result.files[0], **changes), *result.files[1:]))
+    result = attempt.staged
+    attempt.staged = replace(result, files=(replace(result.files[0], **changes), *result.files[1:]))
 
 
 def test_good_output_passes(warehouse, table):
@@ -70,12 +72,11 @@ def test_good_output_passes(warehouse, table):
         attempt = staged(warehouse, table, kind)
         assert {
             segment.action
-            for output in attempt.compaction.plan().outputs
+            for output in attempt.plan().outputs
             for bucket in output.buckets
             for segment in bucket.segments
         } == actions
-        attempt.compaction.verify()
-        assert attempt.compaction.evidence is None
+        attempt.verify()
         assert list(attempt.location.glob(".compactor-1-a/out/*/bucket_00000"))
         attempt.compaction.discard()
 
@@ -117,9 +118,9 @@ def test_rows_that_dont_add_up(warehouse, table, counts):
 def test_a_lost_bucket(warehouse, table):
     """Each planned bucket is reported, if only as empty."""
     attempt = staged(warehouse, table)
-    result = attempt.compaction._result
+    result = attempt.staged
     (out(attempt) / "bucket_00000").unlink()
-    attempt.compaction._result = replace(result, files=())
+    attempt.staged = replace(result, files=())
     assert "is missing" in refused(attempt)
 
 
@@ -127,7 +128,7 @@ def test_a_flipped_byte_in_a_copied_stripe(warehouse, table):
     """Sampled bytes and statistics of the source show it (its checksum covers only the tail)."""
     attempt = staged(warehouse, table)
     path = out(attempt) / "bucket_00000"
-    last = attempt.compaction._result.files[0].origins[-1]
+    last = attempt.staged.files[0].origins[-1]
     assert last.path is not None
     with LocalReader(str(path)) as reader:
         stripe = read_tail(reader).stripes[-1]
@@ -182,10 +183,10 @@ def test_lost_delete_events(warehouse, table, monkeypatch):
 
     real = Written.blocks
     attempt = Attempt(warehouse, table, CompactionKind.MINOR)
-    attempt.compaction.plan()
+    attempt.plan()
     with monkeypatch.context() as patched:
         patched.setattr(Written, "blocks", half)
-        attempt.compaction.run()
+        attempt.stage()
     assert "2 rows go in, but 2 read, 1 written" in refused(attempt)
 
 
@@ -263,13 +264,13 @@ def test_rows_that_a_slice_mixed_up(warehouse, table, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(ArrowRows, "select", wrong)
         with pytest.raises(CompactorError):
-            staged(warehouse, table).compaction.verify()
+            staged(warehouse, table).verify()
 
 
 def test_a_flipped_byte_in_a_recoded_stripe(warehouse, table):
     """A store that changes what was written: the checksum covers the tail, the digest all values."""
     attempt = Attempt(warehouse, table, properties={"orc.compress": "NONE"})
-    attempt.compaction.run()
+    attempt.stage()
     path = out(attempt) / "bucket_00000"
     data = bytearray(path.read_bytes())
     at = data.index(f"{7000 * 2654435761 % (1 << 32):x}".encode())
@@ -285,8 +286,8 @@ def test_values_are_not_verified_where_that_is_off(warehouse, table, monkeypatch
         attempt = Attempt(
             warehouse, table, settings=settings(splice={"min_stripe_bytes": 4 * KIB}, recode={"verify_values": False})
         )
-        attempt.compaction.run()
-    attempt.compaction.verify()
+        attempt.stage()
+    attempt.verify()
     with LocalReader(str(out(attempt) / "bucket_00000")) as reader:
         assert read_note(read_tail(reader).user_metadata) is None
 
@@ -300,19 +301,27 @@ def test_what_a_file_says_of_its_recoded_stripes(warehouse, table):
     with LocalReader(str(out(attempt) / "bucket_00000")) as reader:
         tail = read_tail(reader)
     note = read_note(tail.user_metadata)
-    origins = attempt.compaction._result.files[0].origins
+    origins = attempt.staged.files[0].origins
     assert [stripe in note.stripes for stripe in range(len(tail.stripes))] == [
         origin.path is None for origin in origins for _ in range(origin.count)
     ]
-    assert note.digest == attempt.compaction._result.files[0].digest
+    assert note.digest == attempt.staged.files[0].digest
     assert note.digest.rows == sum(tail.stripes[stripe].number_of_rows for stripe in note.stripes)
 
 
 def test_evidence_is_never_published(warehouse, table):
     """After a refusal there is no source to rename any more."""
     attempt = staged(warehouse, table)
+    attempt.verify()
     change_result(attempt, rows=RowCounts())
     refused(attempt)
     with pytest.raises(CompactorError):
-        attempt.compaction.publish(lambda: None)
+        attempt.publish(lambda: None)
     assert not [name for name in attempt.names() if name.startswith("base")]
+
+
+def test_only_verification_makes_what_can_be_published():
+    """`Compaction.publish` takes a `Verified`; no other module calls its constructor."""
+    package = Path(compactor.__file__).parent
+    makers = [path for path in package.rglob("*.py") if re.search(r"\bVerified\(", path.read_text())]
+    assert [str(path.relative_to(package)) for path in makers] == ["engine/verify/result.py"]

@@ -70,7 +70,7 @@ def by_path(*files):
 
 def planned(selection, known, deletes=None):
     prepared = prepare(selection, known)
-    return plan(prepared, prepared.buckets, deletes or {}, FormatSpec(), entity="db.t", location="/t", sizes=SIZES)
+    return plan(prepared, deletes or {}, FormatSpec(), "/t", SIZES)
 
 
 def two_files(**second):

@@ -81,7 +81,7 @@ def described(chosen: Selection) -> list[str]:
     }
     lines = [f"{group:10} {' '.join(names)}" for group, names in groups.items() if names]
     if chosen.files:
-        plan = plan_whole_files(chosen, entity="db.t", location="/t")
+        plan = plan_whole_files(chosen, "/t")
         lines += [f"{'file':10} {copy.path} -> {copy.name}" for output in plan.outputs for copy in output.copies]
     return lines
 

@@ -27,7 +27,7 @@ def test_ranges_are_copied_by_the_store(storage, s3_directory):
     for name, data in (("a", a), ("b", b)):
         storage.write_small(join(s3_directory, name), data)
     first, second = (storage.open_read(join(s3_directory, name)) for name in "ab")
-    before = storage.client.traffic.moved
+    before = storage._driver.client.traffic.moved
     with storage.create(join(s3_directory, "new")) as writer:
         writer.write(b"ORC")
         writer.copy_from(first, 3, 7 * MIB)
@@ -36,7 +36,7 @@ def test_ranges_are_copied_by_the_store(storage, s3_directory):
         writer.write(b"recoded")
         writer.copy_from(second, 6 * MIB, 2 * MIB)
         writer.write(b"tail")
-    moved = storage.client.traffic.moved - before
+    moved = storage._driver.client.traffic.moved - before
     wanted = a + b[1 : 1 + 6 * MIB] + b"recoded" + b[6 * MIB :] + b"tail"
     with storage.open_read(join(s3_directory, "new")) as reader:
         assert reader.size == len(wanted)

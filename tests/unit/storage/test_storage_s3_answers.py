@@ -84,7 +84,7 @@ def storage(s3, s3_directory, monkeypatch):
 
 @pytest.fixture
 def answers(s3, storage):
-    made = Answers(s3, storage.client.call)
+    made = Answers(s3, storage._driver.client.call)
     yield made
     made.end()
 
@@ -94,7 +94,7 @@ def prepared(storage, s3_directory, request):
     """A file that is ready to appear as `base_5/f`; with other content where the test's parameter says so."""
     storage.mkdir(join(s3_directory, ".staging"))
     storage.write_small(join(s3_directory, ".staging/f"), getattr(request, "param", b"content"))
-    made = storage.prepare(join(s3_directory, ".staging/f"), join(s3_directory, "base_5/f"), "7-a")
+    made = storage.uploads.prepare(join(s3_directory, ".staging/f"), join(s3_directory, "base_5/f"), "7-a")
     yield made
     made.abort()
 
@@ -166,7 +166,7 @@ def test_after_a_conflict_an_upload_is_made_anew(storage, s3_directory, prepared
     answers.give("CompleteMultipartUpload", CONFLICT, gone=gone)
     prepared.complete()
     assert storage.read_small(prepared.target) == b"content"
-    assert storage.owner_of(prepared.target) == "7-a"
+    assert storage.uploads.owner_of(prepared.target) == "7-a"
     assert storage.pending(s3_directory) == ()
 
 
@@ -220,7 +220,7 @@ def test_an_error_inside_each_success_is_not_taken_for_one(storage, prepared, an
     answers.give("CompleteMultipartUpload", IN_200, IN_200)
     with pytest.raises(OutcomeUnknownError, match="InternalError"):
         prepared.complete()
-    assert storage.owner_of(prepared.target) is None
+    assert storage.uploads.owner_of(prepared.target) is None
 
 
 @pytest.mark.parametrize("lost", [(500, "InternalError"), SLOW_DOWN, IN_200])
@@ -228,7 +228,7 @@ def test_a_completion_whose_answers_are_lost_is_looked_up(storage, prepared, ans
     """It happened by the first try; the object says that it is this upload's."""
     answers.give("CompleteMultipartUpload", lost, lost, lost=True)
     prepared.complete()
-    assert storage.owner_of(prepared.target) == "7-a"
+    assert storage.uploads.owner_of(prepared.target) == "7-a"
 
 
 @pytest.mark.parametrize("answered", [IN_200, SLOW_DOWN])
@@ -263,7 +263,9 @@ def test_a_part_that_can_not_be_copied_may_be_tried_later(storage, s3_directory,
 def test_a_key_that_can_not_be_deleted_now(storage, s3_directory, monkeypatch, code, said):
     """One of a batch, told inside a success: whether it may be tried later is said by its code."""
     storage.write_small(join(s3_directory, "f"), b"x")
-    monkeypatch.setattr(storage.client.call, "delete_objects", lambda **_: {"Errors": [{"Key": "f", "Code": code}]})
+    monkeypatch.setattr(
+        storage._driver.client.call, "delete_objects", lambda **_: {"Errors": [{"Key": "f", "Code": code}]}
+    )
     with pytest.raises(said[0], match=code) as caught:
         storage.delete_file(join(s3_directory, "f"))
     assert getattr(caught.value, "reason", None) is said[1]
