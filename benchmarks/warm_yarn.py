@@ -9,7 +9,6 @@ import sys
 import time
 from dataclasses import dataclass
 
-from pyspark import SparkContext
 from sqlalchemy import update
 
 from benchmarks import harness
@@ -88,11 +87,9 @@ class Measured:
     first: float
 
 
-def until_no_executor() -> None:
-    """Wait until the driver is alone."""
-    context = SparkContext._active_spark_context  # noqa: SLF001
-    assert context is not None
-    while len(context._jsc.sc().statusTracker().getExecutorInfos()) > 1:  # noqa: SLF001
+def until_no_executor(server: yarn.Yarn) -> None:
+    """Wait until the session's application has only the container of its application master."""
+    while [one for one in server.applications() if one.state == "RUNNING" and one.containers != "1"]:
         time.sleep(0.2)
 
 
@@ -116,7 +113,7 @@ def measure(*, say: bool = False) -> Measured:
                 cold = []
                 for number in range(1, COLD_ROUNDS + 1):
                     made = table(lab, f"c{number}", top)
-                    until_no_executor()
+                    until_no_executor(server)
                     cold.append(one(lab, made, say=say))
             return Measured(warm, cold, first)
 

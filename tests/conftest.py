@@ -1,9 +1,7 @@
 """Fixtures that every package of tests may use."""
 
-import contextlib
 import os
 import uuid
-import warnings
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -117,23 +115,6 @@ def fsspec_directory():
     name = uuid.uuid4().hex
     MemoryFileSystem().pipe_file(f"/bucket/{name}/.compactor-directory", b"")
     return f"gs://bucket/{name}"
-
-
-@pytest.fixture
-def no_session():
-    """
-    PySpark keeps one session per process, and tests of other files may have left theirs, on this machine instead of a
-    cluster; whoever owns it starts another.
-    """
-    from pyspark import SparkContext
-
-    from compactor.spark.session.jvm import forget_jvm
-
-    if (context := SparkContext._active_spark_context) is not None:
-        with warnings.catch_warnings(), contextlib.suppress(Exception):
-            warnings.simplefilter("ignore")  # its JVM may have been killed
-            context.stop()
-    forget_jvm()
 
 
 def pytest_addoption(parser):

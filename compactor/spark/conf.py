@@ -24,6 +24,12 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = {pattern}
 """
+POOL: Final = "compactor"
+"""The scheduling pool of jobs without a pool of their own."""
+POOLS: Final = (
+    f'<?xml version="1.0"?><allocations><pool name="{POOL}"><schedulingMode>FAIR</schedulingMode></pool></allocations>'
+)
+"""The file of Spark's scheduling pools."""
 ENVIRONMENT: Final = "environment"
 """The directory into which `spark.archive` is unpacked on every node."""
 

@@ -68,7 +68,6 @@ def _start(stack, folder, words, ready):
         time.sleep(0.1)
 
 
-@pytest.mark.usefixtures("no_session")
 @pytest.mark.parametrize(("mode", "kind"), [("submit", ApplicationSubmitter), ("session", SparkSubmitter)])
 def test_a_compaction_on_a_standalone_cluster(warehouse, master, mode, kind):
     """The same rows by an application whose driver is here and whose executor is there; its id is the Master's."""

@@ -118,7 +118,6 @@ def test_a_compaction_is_an_application_of_its_own(warehouse, hdfs_directory, ya
     assert not [name for name in storage_for(hdfs_directory).directories(hdfs_directory) if name.startswith(".")]
 
 
-@pytest.mark.usefixtures("no_session")
 def test_a_session_comes_back_after_its_application_was_killed(yarn):
     """What ran in it may be tried again, and runs in a new application; executors go when they have nothing to do."""
     submitter = SparkSubmitter(
@@ -127,8 +126,7 @@ def test_a_session_comes_back_after_its_application_was_killed(yarn):
     try:
         assert submitter.run(JobName("n", "1.a"), abs, [-1, -2]) == [1, 2]
         first = submitter.application(JobName("n", "1.a"))
-        context = submitter._shared.live.context
-        until(lambda: len(context._jsc.sc().statusTracker().getExecutorInfos()) == 1, "without executors")
+        until(lambda: [one for one in yarn.applications() if (one.id, one.containers) == (first, "1")], "no executors")
         failure = []
 
         def run():
@@ -148,7 +146,6 @@ def test_a_session_comes_back_after_its_application_was_killed(yarn):
         submitter.stop()
 
 
-@pytest.mark.usefixtures("no_session")
 def test_a_session_for_which_there_is_no_room_can_be_cancelled(yarn, tmp_path):
     """
     YARN takes its application and keeps it waiting. Who waits is cancelled all the same; the application, which nobody
@@ -168,8 +165,8 @@ def test_a_session_for_which_there_is_no_room_can_be_cancelled(yarn, tmp_path):
             lambda: [found for found in yarn.applications("compactor-91.a") if found.state == "RUNNING"], "room taken"
         )
         threads[1].start()
-        until(lambda: submitter._start is not None, "started")
-        start = submitter._start
+        until(lambda: submitter._sessions, "started")
+        start = submitter._sessions[-1].driver
         until(
             lambda: [found for found in yarn.applications(f"compactor-{start.key}") if found.state == "ACCEPTED"],
             "waiting",
@@ -177,7 +174,7 @@ def test_a_session_for_which_there_is_no_room_can_be_cancelled(yarn, tmp_path):
         cancel.set()
         threads[1].join(PATIENCE)
         assert not threads[1].is_alive()
-        assert start.wait_until_cleared(PATIENCE)
+        assert start.wait_until_over(PATIENCE)
         (found,) = yarn.applications(f"compactor-{start.key}")
         assert (found.name, found.queue.removeprefix("root."), found.state) == (
             "testhost-compactor",

@@ -41,6 +41,8 @@ class Application:
     queue: str
     state: str
     final: str
+    containers: str
+    """How many it has now, with that of its driver or its driver's stand-in."""
 
 
 class Yarn:
@@ -68,7 +70,7 @@ class Yarn:
         again and again.
         """
         rows = [line.split("\t") for line in self.server.command("applications") if line.startswith("application_")]
-        return [Application(*cells[:6]) for cells in rows if not tags or set(tags) & set(cells[6].split(","))]
+        return [Application(*cells[:7]) for cells in rows if not tags or set(tags) & set(cells[7].split(","))]
 
     def kill(self, application):
         """As an administrator does."""

@@ -1,22 +1,27 @@
 """The shared session: names, groups, pools, progress, cancellation, errors, restart."""
 
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
-from pyspark import SparkContext
 
 from compactor.errors import CancelledError, RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
 from compactor.spark.java import require_java
-from compactor.spark.session import jvm, start
+from compactor.spark.session import process
 from compactor.spark.session.session import SparkSubmitter
 from compactor.spark.submitter import BrokenDownError, JobName, SessionEndedError, job_name
 from tests.compacting import settings
 from tests.spark import jobs
+from tests.spark.processes import gone, jvm
 
 pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[2]
 
 
 def name(key, pool=None):
@@ -47,14 +52,10 @@ def test_no_tasks_is_no_job(submitter):
 
 def test_jobs_are_visible_under_the_mandated_name(submitter):
     """
-    The group is unique, the description is the name alone, the pool is the compaction's; seen by tasks and by Spark's
-    status.
+    The group is unique, the description is the name alone, the pool is the compaction's.
     """
     (seen,) = submitter.run(name("2.a", "etl"), jobs.pool_and_group, [0])
     assert seen == ("etl", "h1-compactor-db.t.dt=2024-01-01#2.a", "h1-compactor-db.t.dt=2024-01-01")
-    context = SparkContext._active_spark_context
-    (job,) = context.statusTracker().getJobIdsForGroup("h1-compactor-db.t.dt=2024-01-01#2.a")
-    assert context._jsc.sc().statusStore().job(job).description().get() == "h1-compactor-db.t.dt=2024-01-01"
 
 
 def test_an_unpartitioned_tables_name_has_no_trailing_dot():
@@ -142,7 +143,7 @@ def test_a_dead_jvm_is_replaced(submitter, tmp_path):
     wait = threading.Event()
     while not (tmp_path / "started").exists():
         wait.wait(0.05)
-    SparkContext._gateway.proc.kill()
+    os.kill(jvm(submitter), signal.SIGKILL)
     thread.join(60)
     (tmp_path / "release").touch()
     assert failure == [
@@ -167,7 +168,7 @@ def test_whose_session_ends_with_others_in_it_is_told(submitter, tmp_path):
     wait = threading.Event()
     while not all((tmp_path / f"{key}-started").exists() for key in ("12.a", "12.b")):
         wait.wait(0.05)
-    SparkContext._gateway.proc.kill()
+    os.kill(jvm(submitter), signal.SIGKILL)
     for thread in threads:
         thread.join(60)
     (tmp_path / "release").touch()
@@ -175,49 +176,50 @@ def test_whose_session_ends_with_others_in_it_is_told(submitter, tmp_path):
     assert all("with 1 more in it" in str(error) for error in failures)
 
 
-def test_an_old_session_is_replaced_when_its_last_job_ends(submitter, tmp_path):
+def aged(submitter):
+    """Let the newest session be older than `spark.session_max_hours`."""
+    submitter._sessions[-1].driver._began -= 1000 * 3600
+
+
+def test_an_old_session_is_followed_by_another(submitter, tmp_path):
     """
-    What has begun in it goes on there, also with further jobs; what hasn't waits for the next one, and can be cancelled
-    meanwhile.
+    What has begun in it goes on there, also with further jobs; what hasn't runs in the next one. The old one ends with
+    its last compaction.
     """
     assert submitter.run(name("13.a"), jobs.double, [1]) == [2]
     first = submitter.application(name("13.a"))
-    release, looks, results = tmp_path / "release", iter([False, False, True]), {}
-
-    def run(key, function, task):
-        results[key] = submitter.run(name(key), function, [task])
-
-    last = threading.Thread(target=run, args=("13.b", jobs.wait_for, (str(tmp_path / "started"), str(release))))
+    release = tmp_path / "release"
+    last = threading.Thread(
+        target=submitter.run, args=(name("13.b"), jobs.wait_for, [(str(tmp_path / "started"), str(release))])
+    )
     last.start()
     wait = threading.Event()
     while not (tmp_path / "started").exists():
         wait.wait(0.05)
-    submitter._shared.live.since -= 1000 * 3600
-    following = threading.Thread(target=run, args=("13.c", jobs.double, 3))
-    following.start()
-    while not submitter._waiting:
-        wait.wait(0.05)
+    old = submitter._sessions[-1].driver
+    aged(submitter)
+    assert submitter.run(name("13.c"), jobs.double, [3]) == [6]
+    assert submitter.application(name("13.c")) not in {None, first}
     assert submitter.run(name("13.a"), jobs.double, [2]) == [4]
-    with pytest.raises(CancelledError):
-        submitter.run(name("13.d"), jobs.double, [4], cancelled=looks.__next__)
     assert submitter.application(name("13.a")) == first
-    assert submitter.application(name("13.c")) is None
-    assert "13.c" not in results
+    for key in ("13.a", "13.b"):
+        submitter.end(name(key))
+    assert old.alive
     release.touch()
     last.join(60)
-    following.join(120)
-    assert results["13.c"] == [6]
-    assert submitter.application(name("13.c")) not in {None, first}
+    assert old.wait_until_over(60)
+    gone(old.pid)
+    assert submitter.run(name("13.d"), jobs.double, [4]) == [8]
 
 
 def test_a_session_may_be_as_old_as_it_likes(submitter, monkeypatch):
     """`spark.session_max_hours: 0`."""
     monkeypatch.setattr(submitter, "_settings", settings(spark={"session_max_hours": 0, "master": "local[2,4]"}).spark)
     submitter.run(name("14.a"), jobs.double, [1])
-    shared = submitter._shared
-    shared.live.since -= 1000 * 3600
+    driver = submitter._sessions[-1].driver
+    aged(submitter)
     submitter.run(name("14.b"), jobs.double, [1])
-    assert submitter._shared is shared
+    assert submitter._sessions[-1].driver is driver
 
 
 def test_java_missing_is_one_line(monkeypatch):
@@ -235,31 +237,33 @@ def test_a_session_nobody_uses_is_stopped(submitter, monkeypatch):
     """Idle for `spark.idle_seconds`: the JVM goes, and comes back with the next job."""
     monkeypatch.setattr(submitter, "_settings", settings(spark={"idle_seconds": 0.2, "master": "local[2,4]"}).spark)
     submitter.run(name("10.a"), jobs.double, [1])
-    stopped = threading.Event()
-    for _ in range(300):
-        if submitter._shared is None:
-            break
-        stopped.wait(0.1)
-    assert submitter._shared is None
+    driver = submitter._sessions[-1].driver
+    assert driver.wait_until_over(60)
+    gone(driver.pid)
     monkeypatch.undo()
     assert submitter.run(name("10.b"), jobs.double, [1]) == [2]
 
 
-def test_a_jvm_that_dies_as_soon_as_it_is_there(submitter, monkeypatch, tmp_path):
-    """As for one that dies while it starts: nothing of it is left, and the next job has another."""
+def test_a_driver_that_dies_while_it_starts(submitter, monkeypatch, tmp_path):
+    """Nothing of it is left, and the next job has another."""
     submitter.stop()
-    asked = SparkContext.applicationId.fget
+    failures = []
 
-    def dies(context):
-        SparkContext._gateway.proc.kill()
-        SparkContext._gateway.proc.wait()
-        return asked(context)
+    def run():
+        try:
+            submitter.run(name("16.a"), jobs.double, [1])
+        except UnreachableError as error:
+            failures.append(str(error))
 
     with monkeypatch.context() as patch:
         patch.setattr("tempfile.tempdir", str(tmp_path))
-        patch.setattr(SparkContext, "applicationId", property(dies))
-        with pytest.raises(UnreachableError, match=r"Spark can't be started with master local\[2,4\]: "):
-            submitter.run(name("16.a"), jobs.double, [1])
+        compaction = threading.Thread(target=run)
+        compaction.start()
+        while not submitter._sessions:
+            time.sleep(0.01)
+        os.kill(submitter._sessions[-1].driver.pid, signal.SIGKILL)
+        compaction.join(60)
+    assert failures == ["Spark can't be started with master local[2,4]: its driver ended with code -9"]
     assert not list(tmp_path.glob("compactor-spark-*"))
     assert submitter.run(name("16.b"), jobs.double, [1]) == [2]
 
@@ -267,16 +271,10 @@ def test_a_jvm_that_dies_as_soon_as_it_is_there(submitter, monkeypatch, tmp_path
 def test_a_jvm_that_does_not_answer_is_ended(submitter):
     """Nor does it end by itself, as when it has no memory left: it is killed, and the next job has another."""
     submitter.run(name("15.a"), jobs.double, [1])
-    process = SparkContext._gateway.proc
-    process.send_signal(signal.SIGSTOP)
-    stopping = threading.Thread(target=submitter.stop, daemon=True)
-    stopping.start()
-    try:
-        stopping.join(120)
-        assert not stopping.is_alive()
-        assert process.poll() == -signal.SIGKILL
-    finally:
-        process.kill()  # else nothing of this process ever ends
+    driver = submitter._sessions[-1].driver
+    os.kill(jvm(submitter), signal.SIGSTOP)
+    submitter.stop()
+    gone(driver.pid)
     assert submitter.run(name("15.b"), jobs.double, [1]) == [2]
 
 
@@ -286,7 +284,7 @@ def test_a_jvm_that_falls_silent_is_not_waited_for(submitter, monkeypatch, tmp_p
     is killed, and the compaction tried again.
     """
     submitter.stop()
-    monkeypatch.setattr(jvm, "ASK_SECONDS", 1.0)
+    monkeypatch.setattr(process, "SILENT_SECONDS", 2.0)  # a job's progress is told more often
     failures = []
 
     def run():
@@ -300,21 +298,24 @@ def test_a_jvm_that_falls_silent_is_not_waited_for(submitter, monkeypatch, tmp_p
     while not (tmp_path / "started").exists():
         assert compaction.is_alive()
         time.sleep(0.05)
-    process = SparkContext._gateway.proc
-    with (
-        monkeypatch.context() as impatient
-    ):  # only now: a JVM that is starting, on a busy machine, answers nobody for longer
-        for limit in ("SILENT_SECONDS", "_GRACE_SECONDS"):
-            impatient.setattr(jvm, limit, 1.0)
-        process.send_signal(signal.SIGSTOP)
-        try:
-            compaction.join(200)  # a question that was on its way already has the old limit
-            assert not compaction.is_alive()
-        finally:
-            process.kill()  # else nothing of this process ever ends
+    os.kill(jvm(submitter), signal.SIGSTOP)
+    compaction.join(60)
+    assert not compaction.is_alive()
+    monkeypatch.undo()
     (tmp_path / "release").touch()
     assert len(failures) == 1
     assert submitter.run(name("16.b"), jobs.double, [1]) == [2]
+
+
+def test_nothing_is_left_of_a_daemon_that_was_killed(tmp_path):
+    """The driver sees that its connection is closed, and ends with its JVM."""
+    code = (
+        "import os, sys; from tests.compacting import settings; from tests.spark import jobs, test_session as t;"
+        "s = t.SparkSubmitter(settings(spark={'master': 'local[1]'})); s.run(t.name('1.a'), jobs.double, [1]);"
+        "print(s._sessions[-1].driver.pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    gone(int(done.stdout.splitlines()[-1]))
 
 
 def test_java_is_looked_for_before_anything_starts(monkeypatch):
@@ -323,6 +324,6 @@ def test_java_is_looked_for_before_anything_starts(monkeypatch):
     def gone():
         raise UnreachableError("Java isn't installed")
 
-    monkeypatch.setattr(start, "require_java", gone)
+    monkeypatch.setattr(process, "require_java", gone)
     with pytest.raises(UnreachableError, match="Java isn't installed"):
         SparkSubmitter(settings()).run(name("11.a"), jobs.double, [1])

@@ -19,7 +19,7 @@ from compactor.errors import CancelledError, CompactorError
 from compactor.log import get_logger
 from compactor.spark.application.mailbox import Answer, Assignment, Mailbox, Seen
 from compactor.spark.delegation_tokens import in_a_container, keep_current
-from compactor.spark.session.jobs import SparkJob, first_line
+from compactor.spark.jobs import SparkJob, first_line
 from compactor.storage.registry import configure, storage_for
 
 _log = get_logger(__name__)
@@ -80,7 +80,7 @@ class Driver:
         more.
         """
         function, tasks = self._mailbox.request(number)
-        job = SparkJob(self._context, self._assignment.job, function, tasks)
+        job = SparkJob(self._context, self._assignment.job, function, tasks, self._assignment.storage)
         told = 0
         while not job.wait(LOOK_SECONDS):
             seen = self._look()

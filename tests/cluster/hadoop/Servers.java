@@ -251,7 +251,9 @@ public final class Servers {
       }
       for (RMApp one : cluster.getResourceManager().getRMContext().getRMApps().values()) {
         System.out.println(String.join("\t", one.getApplicationId().toString(), one.getName(), one.getUser(), one.getQueue(),
-            one.createApplicationState().toString(), one.getFinalApplicationStatus().toString(), String.join(",", one.getApplicationTags())));
+            one.createApplicationState().toString(), one.getFinalApplicationStatus().toString(),
+            Integer.toString(one.createAndGetApplicationReport("", true).getApplicationResourceUsageReport().getNumUsedContainers()),
+            String.join(",", one.getApplicationTags())));
       }
     }
 

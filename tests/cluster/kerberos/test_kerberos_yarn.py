@@ -141,7 +141,6 @@ def test_an_application_by_keytab(warehouse, directory, cluster, deploy_mode):
     assert cluster.application(f"compactor-61.{deploy_mode}") == ("compactor", "FINISHED", "SUCCEEDED")
 
 
-@pytest.mark.usefixtures("no_session")
 def test_a_session_by_keytab(warehouse, directory, cluster):
     """
     One application for many compactions; tasks have no realm to log in to, but tokens that came with them, newer than

@@ -3,29 +3,20 @@ A shared session that doesn't start, as while YARN keeps its application in a fu
 place is taken by a process that waits.
 """
 
-import os
 import threading
 from pathlib import Path
 
 import pytest
 
 from compactor.errors import CancelledError, UnreachableError
-from compactor.spark.application.orphans import started_for
-from compactor.spark.session import start
-from compactor.spark.session.jvm import ALONE
+from compactor.spark.session import process
 from compactor.spark.session.session import SparkSubmitter
-from compactor.spark.session.start import VARIABLE, Start
 from compactor.spark.submitter import JobName
 from tests import fake_spark
 from tests.compacting import settings
 from tests.spark import jobs
+from tests.spark.processes import gone, group
 
-pytestmark = [
-    pytest.mark.usefixtures("no_session"),
-    pytest.mark.filterwarnings(
-        "ignore::pytest.PytestUnraisableExceptionWarning"
-    ),  # PySpark leaves a pipe open when its JVM ends before it was there
-]
 PATIENCE = 60
 
 
@@ -81,14 +72,11 @@ def until(done):
 
 def begun(submitter, workers=1):
     """The start, when its process is there and so many wait for it."""
-    start = until(lambda: submitter._start)
-    until(lambda: processes(start))
-    until(lambda: submitter._waiting == workers)
-    return start
-
-
-def processes(start):
-    return list(started_for({start.key}, VARIABLE))
+    until(lambda: submitter._sessions and not submitter._sessions[-1].driver.settled)
+    shared = submitter._sessions[-1]
+    until(lambda: len(group(shared.driver.pid)) > 1)
+    until(lambda: shared.waiting == workers)
+    return shared.driver
 
 
 def test_who_waits_for_the_start_can_be_cancelled(submitter):
@@ -100,9 +88,8 @@ def test_who_waits_for_the_start_can_be_cancelled(submitter):
     start = begun(submitter)
     worker.cancel.set()
     assert isinstance(worker.ended(), CancelledError)
-    assert start.wait_until_cleared(PATIENCE)
-    assert processes(start) == []
-    assert VARIABLE not in os.environ
+    assert start.wait_until_over(PATIENCE)
+    gone(start.pid)
 
 
 def test_a_second_worker_waits_for_the_same_start(submitter):
@@ -110,10 +97,10 @@ def test_a_second_worker_waits_for_the_same_start(submitter):
     first = Waiting(submitter, "1.a")
     start = begun(submitter)
     second = Waiting(submitter, "2.a")
-    until(lambda: submitter._waiting == 2)
+    until(lambda: submitter._sessions[-1].waiting == 2)
     first.cancel.set()
     assert isinstance(first.ended(), CancelledError)
-    assert submitter._start is start
+    assert submitter._sessions[-1].driver is start
     assert not start.settled
     assert second.is_alive()
     second.cancel.set()
@@ -132,8 +119,10 @@ def test_what_does_not_start_in_time_is_given_up(request):
     assert isinstance(outcome, UnreachableError)
     assert str(outcome) == "Spark hasn't started with master local[1] within 0.01 s (spark.start_seconds)"
     assert isinstance(Waiting(submitter, "1.b").ended(), UnreachableError)
+    drivers = [shared.driver for shared in submitter._sessions]
     submitter.stop()
-    assert not [start for start in submitter._given_up if processes(start)]
+    for driver in drivers:
+        gone(driver.pid)
 
 
 def test_stop_ends_a_start(submitter):
@@ -143,7 +132,7 @@ def test_stop_ends_a_start(submitter):
     workers = [Waiting(submitter, f"{number}.a") for number in (1, 2)]
     start = begun(submitter, workers=2)
     submitter.stop()
-    assert processes(start) == []
+    gone(start.pid)
     for worker in workers:
         assert isinstance(worker.ended(), UnreachableError)
 
@@ -158,7 +147,7 @@ def test_after_a_start_that_was_given_up_another_one_begins(submitter, monkeypat
     outcome = Waiting(submitter, "1.b").ended()
     assert isinstance(outcome, UnreachableError)
     assert str(outcome).startswith("Spark can't be started with master local[1]: ")
-    assert first.wait_until_cleared(PATIENCE)
+    assert first.wait_until_over(PATIENCE)
 
 
 def test_files_of_a_start_that_was_given_up_go_with_it(submitter, tmp_path, monkeypatch):
@@ -169,49 +158,24 @@ def test_files_of_a_start_that_was_given_up_go_with_it(submitter, tmp_path, monk
     assert list(Path(tmp_path).glob("compactor-spark-*"))
     worker.cancel.set()
     worker.ended()
-    assert start.wait_until_cleared(PATIENCE)
+    assert start.wait_until_over(PATIENCE)
     assert not list(Path(tmp_path).glob("compactor-spark-*"))
 
 
-@pytest.fixture
-def yarn(monkeypatch):
-    """In which environments something was ended on YARN."""
-    environments = []
+def test_what_was_submitted_to_yarn_is_ended(request, monkeypatch):
+    """Killing the driver doesn't end an application that YARN keeps waiting; by its tag YARN does."""
+    ended = []
     monkeypatch.setattr(
-        start, "end_on_yarn", lambda _keys, _application, environment: environments.append(dict(environment))
+        process,
+        "end_on_yarn",
+        lambda keys, application, environment: ended.append((keys, application, environment.get("KRB5KEYTAB"))),
     )
-    return environments
-
-
-def test_what_ends_an_application_is_no_part_of_the_next_start(request, monkeypatch, yarn):
-    """
-    Hadoop's command runs while another start has begun: were that one given up too, the command would be killed with
-    it, and the application stay.
-    """
+    monkeypatch.setattr(process, "by_keytab", lambda _: {"KRB5KEYTAB": "k"})
     submitter = submitter_with(master="yarn")
     request.addfinalizer(submitter.stop)
-    workers = [Waiting(submitter, "1.a")]
-
-    def by_keytab(_):
-        if len(workers) == 1:
-            workers.append(Waiting(submitter, "1.b"))
-            begun(submitter)
-        return {"KRB5KEYTAB": "k"}
-
-    monkeypatch.setattr(start, "by_keytab", by_keytab)
-    first = begun(submitter)
-    workers[0].cancel.set()
-    assert first.wait_until_cleared(PATIENCE)
-    workers[1].cancel.set()
-    assert all(isinstance(worker.ended(), CancelledError) for worker in workers)
-    assert yarn[0]["KRB5KEYTAB"] == "k"
-    assert VARIABLE not in yarn[0]
-
-
-def test_what_was_not_tried_is_not_looked_for(yarn):
-    """A start that was given up while another one's JVM ended has nothing on YARN."""
-    with ALONE:
-        start = Start(settings(spark={"master": "yarn"}).spark, "n")
-        assert start.give_up("no compaction waits for it")
-    assert start.wait_until_cleared(PATIENCE)
-    assert yarn == []
+    worker = Waiting(submitter, "1.a")
+    start = begun(submitter)
+    worker.cancel.set()
+    assert isinstance(worker.ended(), CancelledError)
+    assert start.wait_until_over(PATIENCE)
+    assert ended == [([start.key], None, "k")]

@@ -14,15 +14,12 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
+from compactor.spark.conf import POOL
 from compactor.spark.delegation_tokens import tokens_of
 from compactor.spark.results import Counted, run_elsewhere
 from compactor.spark.submitter import JobName
-from compactor.storage.registry import configured
+from compactor.storage.registry import StorageOptions
 
-POOL: Final = "compactor"
-POOLS: Final = (
-    f'<?xml version="1.0"?><allocations><pool name="{POOL}"><schedulingMode>FAIR</schedulingMode></pool></allocations>'
-)
 POLL_SECONDS: Final = 0.1
 CANCEL_SECONDS: Final = 30.0
 """How long `cancel` waits for a job. Tasks that take longer are harmless."""
@@ -33,13 +30,22 @@ class SparkJob:
     A job that runs from its creation on.
 
     When the job is done, `results` has one item a task, for `results_of`; or `error` is the error that ended the job.
+
+    Args:
+        storage: how the tasks reach stores.
     """
 
     def __init__(
-        self, context: SparkContext, job: JobName, function: Callable[[Any], Any], tasks: Sequence[Any]
+        self,
+        context: SparkContext,
+        job: JobName,
+        function: Callable[[Any], Any],
+        tasks: Sequence[Any],
+        storage: StorageOptions,
     ) -> None:
         self._context = context
         self._job = job
+        self._storage = storage.beneath(job.root)
         self._done = threading.Event()
         self.results: list[Counted] = []
         self.error: BaseException | None = None
@@ -52,9 +58,7 @@ class SparkJob:
         try:
             self._context.setJobGroup(self._job.group, self._job.name, interruptOnCancel=False)
             self._context.setLocalProperty("spark.scheduler.pool", self._job.pool or POOL)
-            run = partial(
-                run_elsewhere, function, storage=configured().beneath(self._job.root), tokens=tokens_of(self._context)
-            )
+            run = partial(run_elsewhere, function, storage=self._storage, tokens=tokens_of(self._context))
             self.results = self._context.parallelize(tasks, len(tasks)).mapPartitions(run).collect()
         except BaseException as error:
             self.error = error

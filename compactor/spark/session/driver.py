@@ -1,0 +1,107 @@
+"""
+The driver of the shared Spark session: a child process of the daemon, in which PySpark and its JVM live.
+
+The driver runs the jobs that the daemon sends, and says every half minute that the JVM answers. It ends when the daemon
+says so, when the session is gone (its JVM died, or its application was killed), and with the daemon, whose end closes
+the connection. The daemon ends a driver that falls silent.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import warnings
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from compactor.spark.jobs import POLL_SECONDS, SparkJob, first_line
+from compactor.spark.session.messages import Alive, Cancel, Done, NotStarted, Progress, Run, Started, Stop
+
+ASK_SECONDS: Final = 30.0
+
+
+class Driver:
+    """
+    A session and its jobs. Its process leads a process group, in which nothing of the daemon is.
+
+    Args:
+        connection: with the daemon.
+        conf: the session's properties.
+    """
+
+    def __init__(self, connection: "Connection[Any, Any]", conf: dict[str, str]) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._stop = threading.Event()
+        self._jobs: dict[int, SparkJob] = {}
+        threading.Thread(target=self._listen, name="daemon", daemon=True).start()
+        self._spark = SparkSession.builder.config(conf=SparkConf().setAll(list(conf.items())))
+
+    def serve(self) -> None:
+        """Start the session, serve the daemon, stop the session."""
+        try:
+            spark = self._spark.getOrCreate()
+            self._context = spark.sparkContext
+            self._send(Started(self._context.applicationId))
+        except Exception as error:
+            self._send(NotStarted(first_line(error)))
+            return
+        while not self._stop.wait(ASK_SECONDS):
+            self._end_without_session()
+            self._send(Alive())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PySpark warns about a JVM that is gone already
+            spark.stop()
+
+    def _listen(self) -> None:
+        """Obey the daemon. When it ends, this process group does, also while the session starts."""
+        while True:
+            try:
+                message = self._connection.recv()
+            except (EOFError, OSError):
+                _end_group()
+            match message:
+                case Run(number, job, function, tasks, storage):
+                    self._jobs[number] = SparkJob(self._context, job, function, tasks, storage)
+                    threading.Thread(target=self._follow, args=(number,), daemon=True).start()
+                case Cancel(number) if number in self._jobs:
+                    threading.Thread(target=self._jobs[number].cancel, daemon=True).start()
+                case Stop():
+                    self._stop.set()
+
+    def _follow(self, number: int) -> None:
+        job = self._jobs[number]
+        while not job.wait(POLL_SECONDS):
+            if (share := job.share_done()) is not None:
+                self._send(Progress(number, share))
+        why = None
+        if job.error is not None:
+            why = first_line(job.error)
+            self._end_without_session()
+        self._send(Done(number, job.results, why))
+
+    def _end_without_session(self) -> None:
+        """If the session is gone, end this process: the daemon sees that the connection is closed."""
+        if not _alive(self._context):
+            _end_group()
+
+    def _send(self, message: object) -> None:
+        with self._sending, contextlib.suppress(OSError):  # the daemon's end is `_listen`'s
+            self._connection.send(message)
+
+
+def _alive(context: SparkContext) -> bool:
+    """Whether a session lives; asks its JVM, however long that takes to answer."""
+    try:
+        return not context._jsc.sc().isStopped()  # noqa: SLF001 - PySpark has no public question for this
+    except (Py4JError, OSError, AttributeError):
+        return False
+
+
+def _end_group() -> None:
+    """End this process and its JVM, in whatever state they are."""
+    os.killpg(0, signal.SIGKILL)

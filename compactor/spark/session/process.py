@@ -1,0 +1,295 @@
+"""
+The shared session's driver, as the daemon sees it: a child process that leads a process group of its own, with Spark's
+JVM in it.
+
+So nothing of Spark is in the daemon: a start that takes hours, a JVM that hangs or has no memory left are ended by
+killing the group. What a start had submitted to YARN doesn't notice that, and is killed by the tag that only this
+driver has.
+"""
+
+import contextlib
+import itertools
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+from compactor.errors import CancelledError
+from compactor.log import get_logger
+from compactor.settings.work import Spark
+from compactor.spark.application.command import tag
+from compactor.spark.application.orphans import by_keytab, end_on_yarn
+from compactor.spark.conf import POOLS, as_user, common_conf, executor_python, log_to_stderr, without_contradiction
+from compactor.spark.java import require_java
+from compactor.spark.results import Counted
+from compactor.spark.session.messages import Cancel, Done, NotStarted, Progress, Run, Started, Stop
+from compactor.spark.submitter import JobName
+from compactor.storage.registry import configured
+
+_log = get_logger(__name__)
+POLL_SECONDS: Final = 0.1
+STOP_SECONDS: Final = 15.0
+"""How long Spark may take to stop in order, which its cluster may prevent. After that the driver is killed."""
+CANCEL_SECONDS: Final = 30.0
+"""How long a cancelled job is waited for. Tasks that take longer are harmless."""
+SILENT_SECONDS: Final = 150.0
+"""
+A driver that says nothing for so long is killed: it speaks every half minute, unless its JVM doesn't answer, for want
+of memory for example.
+"""
+_LOGGERS: Final = {"org.apache.spark.api.python.PythonGatewayServer": "fatal"}
+"""
+A failed task comes back as an error of `compactor.errors`; its Java stack trace on standard error wouldn't help. An
+operator may set another log4j configuration.
+"""
+_MAIN: Final = """
+import sys
+from multiprocessing.connection import Connection
+connection = Connection(int(sys.argv[1]))
+sys.path[:], conf = connection.recv()
+from compactor.spark.session.driver import Driver
+Driver(connection, conf).serve()
+"""
+"""
+The driver's program. Its properties come over the connection, because a command line is readable for every user of the
+machine.
+"""
+
+
+class DriverEndedError(Exception):
+    """The driver ended, or was ended, before the job did."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A job that runs in the driver."""
+
+    ended: threading.Event = field(default_factory=threading.Event)
+    share: float = 0.0
+    done: Done | None = None
+
+
+class DriverProcess:
+    """
+    A driver that starts at once. Safe for concurrent callers.
+
+    Args:
+        spark: where and how.
+        name: of the application.
+
+    Raises:
+        UnreachableError: Java isn't installed.
+    """
+
+    def __init__(self, spark: Spark, name: str) -> None:
+        require_java()
+        self._spark = spark
+        self._began = time.monotonic()
+        self._numbers = itertools.count()
+        self._calls: dict[int, _Call] = {}
+        self._lock, self._sending = threading.Lock(), threading.Lock()
+        self._settled, self._over = threading.Event(), threading.Event()
+        self.key = f"session-{secrets.token_hex(6)}"
+        self.application: str | None = None
+        """Id of the session's Spark application; None before the session is there."""
+        self.why_not: str | None = None
+        """Why there is no session, in one line."""
+        self._files = Path(tempfile.mkdtemp(prefix="compactor-spark-"))
+        self._process, self._connection = self._spawn()
+        self._send((sys.path, self._conf(name)))
+        threading.Thread(target=self._listen, name="spark-driver", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Id of the driver's process and process group."""
+        return self._process.pid
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the driver began to start."""
+        return time.monotonic() - self._began
+
+    @property
+    def settled(self) -> bool:
+        """Whether the session is there, or it is known `why_not`."""
+        return self._settled.is_set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the session is there and hasn't ended."""
+        return self.application is not None and not self._over.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the start is settled, `seconds` at most; returns whether it is."""
+        return self._settled.wait(seconds)
+
+    def run(
+        self,
+        job: JobName,
+        function: Callable[[Any], Any],
+        tasks: Sequence[Any],
+        progress: Callable[[float], None],
+        cancelled: Callable[[], bool],
+    ) -> list[Counted] | str:
+        """
+        Run a job; returns what the tasks sent back, or the error that ended the job, in one line.
+
+        Raises:
+            CancelledError: `cancelled` returned True.
+            DriverEndedError: the session has gone.
+        """
+        number, call = next(self._numbers), _Call()
+        self._calls[number] = call
+        try:
+            self._send(Run(number, job, function, tasks, configured()))
+            while not call.ended.wait(POLL_SECONDS) and not self._over.is_set():
+                if cancelled():
+                    self._send(Cancel(number))
+                    call.ended.wait(CANCEL_SECONDS)
+                    raise CancelledError(f"{job.name} was cancelled")
+                progress(call.share)
+        finally:
+            del self._calls[number]
+        if call.done is None:
+            raise DriverEndedError
+        return call.done.results if call.done.error is None else call.done.error
+
+    def give_up(self, why: str) -> None:
+        """End a start without waiting for it; nothing happens when it is settled already."""
+        if self._settle(why):
+            _log.warning("the start of a spark session was given up", why=why, seconds=round(self.seconds))
+            self._kill()
+
+    def end(self) -> None:
+        """
+        End the driver and everything that belongs to it: in order when the session lives, within half a minute in any
+        state.
+        """
+        limit = threading.Timer(STOP_SECONDS, self._kill)  # sending may block where the driver doesn't read
+        limit.start()
+        if self.alive:
+            self._send(Stop())
+            self._over.wait(STOP_SECONDS)
+        limit.cancel()
+        self._settle("Spark's start was given up: the daemon stops")
+        self._kill()
+
+    def wait_until_over(self, seconds: float) -> bool:
+        """Wait until nothing of the driver is left, `seconds` at most; returns whether nothing is left."""
+        return self._over.wait(seconds)
+
+    def _settle(self, why_not: str) -> bool:
+        with self._lock:
+            if self._settled.is_set():
+                return False
+            self.why_not = why_not
+            self._settled.set()
+            return True
+
+    def _listen(self) -> None:
+        """Take the driver's messages until it ends, or falls silent; then clear up."""
+        try:
+            while self._connection.poll(SILENT_SECONDS if self.application is not None else None):
+                self._take(self._connection.recv())
+            _log.warning(
+                f"spark session's driver has said nothing for {SILENT_SECONDS:.0f} s: killed",
+                application=self.application,
+            )
+        except (EOFError, OSError):
+            pass  # it has ended
+        except Exception:
+            _log.exception("spark session's driver can't be understood: killed")
+        self._kill()
+        with self._lock:
+            code = self._process.wait()
+        self._settle(self._cannot(f"its driver ended with code {code}"))
+        self._connection.close()
+        shutil.rmtree(self._files, ignore_errors=True)
+        if (
+            self.application is None
+            and self._spark.master == "yarn"
+            and (ended := end_on_yarn([self.key], None, os.environ | by_keytab(self._spark)))
+        ):
+            _log.info("ended what was still to start on YARN", applications=ended)
+        self._over.set()
+
+    def _take(self, message: object) -> None:
+        match message:
+            case Started(application):
+                with self._lock:
+                    if not self._settled.is_set():
+                        self.application = application
+                        self._settled.set()
+                if self.application is not None:
+                    _log.info("spark session started", master=self._spark.master, application=application)
+            case NotStarted(why):
+                self._settle(self._cannot(why))
+            case Progress(number, share) if (call := self._calls.get(number)) is not None:
+                call.share = share
+            case Done(number, _) if (call := self._calls.get(number)) is not None:
+                call.done = message
+                call.ended.set()
+
+    def _cannot(self, why: str) -> str:
+        return f"Spark can't be started with master {self._spark.master}: {why}"
+
+    def _send(self, message: object) -> None:
+        with self._sending, contextlib.suppress(OSError):  # its end is `_listen`'s
+            self._connection.send(message)
+
+    def _kill(self) -> None:
+        """Kill the driver's process group, if the driver isn't reaped: after that its number may be another's."""
+        with self._lock, contextlib.suppress(ProcessLookupError):
+            if self._process.returncode is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _spawn(self) -> "tuple[subprocess.Popen[bytes], Connection[Any, Any]]":
+        ours, theirs = socket.socketpair()
+        with theirs:
+            environment = {"PYSPARK_DRIVER_PYTHON": sys.executable} | os.environ
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())],
+                env=environment | {"PYSPARK_PYTHON": executor_python(self._spark)},
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        return process, Connection(ours.detach())
+
+    def _conf(self, name: str) -> dict[str, str]:
+        pools = self._files / "pools.xml"
+        pools.write_text(POOLS, encoding="utf-8")
+        wanted = (
+            common_conf(self._spark)
+            | as_user(self._spark, None)
+            | {
+                "spark.app.name": name,
+                "spark.scheduler.mode": "FAIR",
+                "spark.scheduler.allocation.file": pools.as_uri(),
+                "spark.ui.enabled": "false",
+                "spark.ui.showConsoleProgress": "false",
+            }
+        )
+        if self._spark.principal and self._spark.keytab:
+            wanted |= {
+                "spark.kerberos.principal": self._spark.principal,
+                "spark.kerberos.keytab": str(self._spark.keytab),
+            }
+        wanted |= self._spark.conf
+        if self._spark.master == "yarn":
+            own = wanted.get("spark.yarn.tags")
+            wanted["spark.yarn.tags"] = ",".join([*([own] if own else []), "compactor", tag(self.key)])
+        options = log_to_stderr(self._files, "fatal", "spark %p %c{1}: %m%n", _LOGGERS)
+        wanted["spark.driver.extraJavaOptions"] = f"{options} {wanted.get('spark.driver.extraJavaOptions', '')}".strip()
+        return without_contradiction(wanted)

@@ -1,0 +1,34 @@
+"""The processes of a session's driver: it leads a process group, with Spark's JVM in it."""
+
+import time
+from pathlib import Path
+
+_SECONDS = 60.0
+
+
+def group(leader):
+    """The names of a process group's processes that aren't over, by their ids."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = entry.read_text(encoding="utf-8").partition("(")[2].rpartition(")")
+        except OSError:
+            continue
+        state, _, its_group = rest.split()[:3]
+        if int(its_group) == leader and state != "Z":
+            found[int(entry.parent.name)] = name
+    return found
+
+
+def jvm(submitter):
+    """The id of the JVM of a submitter's newest session."""
+    (found,) = [pid for pid, name in group(submitter._sessions[-1].driver.pid).items() if name == "java"]
+    return found
+
+
+def gone(leader):
+    """Nothing of a process group is left, or soon: the system takes killed processes away when it comes to it."""
+    deadline = time.monotonic() + _SECONDS
+    while group(leader) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert group(leader) == {}
