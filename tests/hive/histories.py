@@ -120,6 +120,15 @@ def play(version, request, parties, folder):
     @settings(max_examples=histories, database=None, suppress_health_check=list(HealthCheck), phases=_PHASES)
     @given(_TABLES, st.lists(_STEPS, min_size=4, max_size=25))
     @example({"partitioned": False, "originals": 3}, [*[_INSERT] * 3, ("ask", 0, True), ("work",), ("clean",)])
+    @example(
+        {"partitioned": True},
+        [
+            ("write", Statement("update")),
+            ("write", Statement("update", dynamic=True), False),
+            ("clean",),
+            ("write", Statement("insert"), False),
+        ],
+    )  # what put off the second statement's writes ends when a sweep for the third forgets them
     @example({"partitioned": True}, [*_rolled_back(1), *_ROLES])  # Hive 3.1 stores the name folded
     @example({"partitioned": True}, [*_rolled_back(2), *_ROLES])  # Hive 4 stores it escaped twice
     @example(

@@ -186,6 +186,7 @@ def test_an_old_session_is_followed_by_another(submitter, tmp_path):
     What has begun in it goes on there, also with further jobs; what hasn't runs in the next one. The old one ends with
     its last compaction.
     """
+    submitter.stop()  # compactions of other tests haven't ended in it
     assert submitter.run(name("13.a"), jobs.double, [1]) == [2]
     first = submitter.application(name("13.a"))
     release = tmp_path / "release"
