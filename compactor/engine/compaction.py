@@ -126,7 +126,7 @@ class Compaction:
                 )
             self._plan = self._fitted(made, room)
             for warning in self._plan.warnings:
-                _log.warning("plan", warning=warning)
+                _log.warning("plan.warned", why=warning)
         return self._plan
 
     def _select(self, room: Room) -> Selection:

@@ -20,7 +20,7 @@ def test_a_session_that_is_ended_with_the_daemon_fails_no_entry(scene):  # noqa:
     """
     scene.unhurried()
     process = scene.start(spark=True)
-    scene.until(process, lambda: any(event["event"] == "spark session started" for event in scene.events()), "at work")
+    scene.until(process, lambda: any(event["event"] == "spark_session.started" for event in scene.events()), "at work")
     os.killpg(process.pid, signal.SIGTERM)
     assert ended(process) == 0
     given_back_and_compacted(scene)

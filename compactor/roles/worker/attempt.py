@@ -212,7 +212,12 @@ class Attempt:
         is left to give back, and nothing says whether it was committed: then everything stays where it is.
         """
         if state is TxnState.ABSENT and self._services.queue.entry(self.entry.id) is None:
-            _log.warning("entry and transaction are forgotten: what may have been published is left alone", txn=txn_id)
+            _log.warning(
+                "rollback.skipped",
+                txn=txn_id,
+                why="entry and transaction are forgotten",
+                detail="directories that may have been published stay",
+            )
             return
         if not self._may_have_staged or self._facts is None:
             return
@@ -380,7 +385,7 @@ class Attempt:
     def _progress(self, done: float) -> None:
         """Called ten times a second; logs each time another tenth is done."""
         if (tenth := int(done * 10)) > int(self._done * 10):
-            _log.debug("progress", done=f"{tenth * 10} %")
+            _log.debug("compaction.progressed", done=f"{tenth * 10} %")
         self._done = max(self._done, done)
 
     @property

@@ -85,9 +85,7 @@ class Live:
         the answer is there and about to be read.
         """
         if not answered.wait(_GRACE_SECONDS):
-            _log.warning(
-                f"spark session's JVM hasn't answered for {SILENT_SECONDS:.0f} s: killed", application=self.application
-            )
+            _log.warning("spark_jvm.killed", silent_seconds=SILENT_SECONDS, application=self.application)
             process.kill()
 
     def end(self) -> None:

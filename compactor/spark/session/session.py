@@ -197,7 +197,7 @@ class SparkSubmitter(Runner):
             return
         if before is not None:
             (_log.warning if why == "gone" else _log.info)(
-                f"spark session is {why}, starting another", application=before.live.application
+                "spark_session.replaced", why=why, application=before.live.application
             )
         self._shared, self._start = None, Start(self._settings, self._name, before.live if before is not None else None)
 
@@ -228,7 +228,7 @@ class SparkSubmitter(Runner):
                 self._rest()
                 return
             self._shared = None
-        _log.info("spark session stopped: idle")
+        _log.info("spark_session.stopped", why="idle")
         _end(shared)
 
     def stop(self) -> None:

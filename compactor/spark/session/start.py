@@ -91,7 +91,7 @@ class Start:
         """
         if not self._settle(None, why):
             return False
-        _log.warning("the start of a spark session was given up", why=why, seconds=round(self.seconds))
+        _log.warning("spark_start.given_up", why=why, seconds=round(self.seconds))
         threading.Thread(target=self._clear, name="spark-give-up", daemon=True).start()
         return True
 
@@ -145,7 +145,7 @@ class Start:
             and environment is not None
             and (ended := end_on_yarn([self.key], None, environment | by_keytab(self._spark)))
         ):
-            _log.info("ended what was still to start on YARN", applications=ended)
+            _log.info("yarn_applications.ended", applications=ended)
         self._cleared.set()
 
     def _create(self) -> Live:
@@ -168,7 +168,7 @@ class Start:
         finally:
             os.environ.pop(VARIABLE, None)
         live.watch()
-        _log.info("spark session started", master=self._spark.master, application=live.application)
+        _log.info("spark_session.started", master=self._spark.master, application=live.application)
         return live
 
     def _cannot(self, why: str) -> str:
