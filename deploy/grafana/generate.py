@@ -163,7 +163,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
         (
             (
                 "Paused and drained",
-                "Entries that a pause or a window holds, and hosts whose workers claim nothing.",
+                "Scopes that are paused, and hosts whose workers claim nothing.",
                 "short",
                 {
                     "paused: {{scope}}": f"max by (scope) (compactor_paused{{{JOB}}}) or vector(0)",
