@@ -122,7 +122,7 @@ class Daemon:
                         if ready:
                             self._manager.ready()
                     case number:
-                        _log.info("drain.started", signal=signal.Signals(number).name)
+                        _log.info("daemon.draining", signal=signal.Signals(number).name)
                         return 0 if self.stop() else 1
         finally:
             self._stack.close()
@@ -188,7 +188,7 @@ class Daemon:
             loop.stop()
         deadline = time.monotonic() + self._settings.drain.timeout_seconds
         if not self._wait_for_loops(lambda: time.monotonic() >= deadline, cancel_on_signal=True):
-            _log.info("drain.cut_short", busy=[worker.worker_id for worker in self._workers if worker.busy])
+            _log.info("compactions.cancelled", busy=[worker.worker_id for worker in self._workers if worker.busy])
         for worker in self._workers:
             worker.cancel(DrainedError("the daemon stops"))
         last = time.monotonic() + _CANCEL_SECONDS

@@ -97,9 +97,10 @@ def test_every_event_is_explained_once():
 
 
 def test_an_event_is_a_noun_and_a_verb():
-    """The name of an event is `noun.verb` in lower case; the page says what it means."""
+    """The name of an event is `noun.verb` in lower case, and can't be taken for a setting; the page says what it means."""
     word = "[a-z]+(?:_[a-z]+)*"
     assert [event for event in events() if not re.fullmatch(rf"{word}\.{word}", event)] == []
+    assert [event for event in events() if event.partition(".")[0] in Settings.model_fields] == []
     assert [row[0] for row in rows_of(LOGGING) if len(row) != 4 or not all(row)] == []
 
 
