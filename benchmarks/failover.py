@@ -86,7 +86,9 @@ def _last(log: Path, role: str) -> str | None:
         for line in log.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
         if line.startswith("{")
     ]
-    return next((event["event"] for event in reversed(events) if event.get("role") == role), None)
+    return next(
+        (event["sentence"] for event in reversed(events) if event.get("role") == role and "sentence" in event), None
+    )
 
 
 def _until(done: object) -> None:

@@ -35,7 +35,7 @@ _known_lock = threading.Lock()
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """A logger; an event is a short name, its facts are keyword arguments."""
+    """A logger; an event is named `noun.verb` (docs/logging.md), its facts are keyword arguments."""
     logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
     return logger
 

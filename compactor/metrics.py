@@ -84,7 +84,7 @@ class Metrics:
         self.ready = gauge("ready", "1: the daemon is ready (/-/ready answers 200).")
         self.slack = gauge(
             "thread_slack_seconds",
-            "Until a thread counts as stuck and the watchdog acts: of the one that is nearest to it (0: it is).",
+            "Time until the slowest thread counts as stuck and the watchdog acts (0: it counts as stuck).",
         )
 
         # roles
@@ -223,7 +223,10 @@ class Metrics:
             "leader", "1: this daemon leads the role (without ZooKeeper: it did the latest cycle).", "role"
         )
         self.coordination = gauge(
-            "coordination_connection", "1: how this daemon stands with those who elect.", "by", "state"
+            "coordination_connection",
+            "1: the state of this daemon's connection to the service that elects leaders.",
+            "by",
+            "state",
         )
         self.members = gauge("members", "Daemons that are there, this one included (0: it can't be told).")
         self.members_expected = gauge(

@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "drain": ("compactor.cli.commands.drain:drain", "Let a host's workers finish and claim nothing more."),
     "members": (
         "compactor.cli.commands.members:members",
-        "Show the daemons that are there, who leads, and what each is doing.",
+        "Show the running daemons, the leader of each role, and what each daemon does.",
     ),
     "plan": ("compactor.cli.commands.plan:plan", "Show what a compaction would do, and its cost; changes nothing."),
     "verify": (
@@ -50,7 +50,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "compactor.cli.commands.explain:explain",
         "Draw a partition, and say why it is or isn't due, and what blocks cleaning.",
     ),
-    "archive": ("compactor.cli.commands.archive:archive", "Build what the nodes of a Spark cluster need of us."),
+    "archive": ("compactor.cli.commands.archive:archive", "Build the Python environment archive for Spark executors."),
     "config": ("compactor.cli.commands.config:config", "Check or show the settings."),
     "demo": ("compactor.demo.show:demo", "Build a small warehouse and watch the daemon compact it."),
     "completion": ("compactor.cli.commands.completion:completion", "Print the shell's completion script."),

@@ -166,9 +166,8 @@ class Control:
             found = _Known(known.holds, known.spent, known.read_at, now, " ".join(str(error).split()))
             if found.trouble != known.trouble:
                 # before the first successful read, the caller that waits for it reports the trouble
-                say = _log.debug if known.read_at is None else _log.warning
-                say(
-                    "what was paused can't be read",
+                (_log.debug if known.read_at is None else _log.warning)(
+                    "control_state.not_read",
                     error=found.trouble,
                     trusted_seconds=self._settings().control.trust_seconds,
                 )
@@ -215,7 +214,7 @@ class Control:
         try:
             slot = slot_of(self._now_ms())
         except CompactorError as error:
-            _log.warning("can't be counted against its budget", budgets=names, bytes=count, error=str(error))
+            _log.warning("budget.not_charged", budgets=names, bytes=count, error=str(error))
             return None
         self._pay(names, slot, count)
         return Charge(names, slot, count)
@@ -234,7 +233,7 @@ class Control:
                 now = self._now_ms()
                 value = self._coordinator().update(SPENT, lambda data: {**data, "budgets": _with(data, due, now)})
             except CompactorError as error:
-                _log.warning("what was written can't be counted now", error=str(error))
+                _log.warning("charge.postponed", error=str(error))
                 return
             with self._lock:
                 self._unpaid = []

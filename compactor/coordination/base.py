@@ -32,7 +32,7 @@ class Coordinator(ABC):
     """
 
     by: str
-    """The service that coordinates: `zookeeper`, `database`, or `nobody` (a process alone)."""
+    """The service that coordinates: `zookeeper`, `database`, or `none` (a process alone)."""
 
     # Connecting, joining, leaving
 
@@ -178,7 +178,7 @@ class Coordinator(ABC):
 class Alone(Coordinator):
     """The coordinator of a process by itself (tests, tools): it leads every role and knows no other member."""
 
-    by = "nobody"
+    by = "none"
 
     def __init__(self) -> None:
         self._values: dict[str, Value] = {}

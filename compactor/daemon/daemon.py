@@ -122,7 +122,7 @@ class Daemon:
                         if ready:
                             self._manager.ready()
                     case number:
-                        _log.info("draining", signal=signal.Signals(number).name)
+                        _log.info("daemon.draining", signal=signal.Signals(number).name)
                         return 0 if self.stop() else 1
         finally:
             self._stack.close()
@@ -154,7 +154,9 @@ class Daemon:
             if missing := missing_rights(services.database):
                 script = services.database.dialect.grants_script
                 _log.error(
-                    f"the database's user lacks rights: run {script} again, as the tables' owner", missing=missing
+                    "grants.missing",
+                    missing=missing,
+                    remedy=f"run {script} again, as the tables' owner",
                 )
             stack.enter_context(services.identity)
             made = make_loops(services, self.metrics, self._board, self._control_changed)
@@ -167,7 +169,7 @@ class Daemon:
                 loop.start()
             self._stack = stack.pop_all()
         _log.info(
-            "started",
+            "daemon.started",
             version=version(),
             database=str(services.database),
             schema=services.layout.value,
@@ -187,20 +189,18 @@ class Daemon:
             loop.stop()
         deadline = time.monotonic() + self._settings.drain.timeout_seconds
         if not self._wait_for_loops(lambda: time.monotonic() >= deadline, cancel_on_signal=True):
-            _log.info(
-                "cancelling what is still running", busy=[worker.worker_id for worker in self._workers if worker.busy]
-            )
+            _log.info("compactions.cancelled", busy=[worker.worker_id for worker in self._workers if worker.busy])
         for worker in self._workers:
             worker.cancel(DrainedError("the daemon stops"))
         last = time.monotonic() + _CANCEL_SECONDS
         ended = self._wait_for_loops(lambda: time.monotonic() >= last, cancel_on_signal=False)
         stuck = [name for name, loop in self._loops.items() if not loop.join(0)]
         if stuck:
-            _log.error("did not end in time; the next start clears up", loops=stuck)
+            _log.error("loops.stuck", loops=stuck, detail="the next start clears up")
         if stuck or self._has_claims(services):
             services.identity.leave_trace()
         self._stack.close()
-        _log.info("stopped")
+        _log.info("daemon.stopped")
         return ended
 
     def reload(self) -> None:
@@ -210,20 +210,20 @@ class Daemon:
         """
         services = self._services
         if self._reload is None or services is None:
-            _log.warning("settings can't be reloaded: they came from no file")
+            _log.warning("settings.not_reloaded", error="the settings came from no file")
             return
         try:
             new = self._reload()
         except CompactorError as error:
-            _log.error("settings not reloaded", error=str(error))
+            _log.error("settings.not_reloaded", error=str(error))
             return
         changed, fixed = self._settings.changes(new)
         self._settings = services.settings = self._settings.taking_over(new)
         if self._configure_log:
             configure(new.log.level, new.log.format)
-        _log.info("settings reloaded", changed=list(changed))
+        _log.info("settings.reloaded", changed=list(changed))
         if fixed:
-            _log.warning("these settings need a restart", keys=list(fixed))
+            _log.warning("restart.required", keys=list(fixed))
         for loop in self._loops.values():
             loop.wake()
 
@@ -285,7 +285,7 @@ class Daemon:
         try:
             return any(services.identity.is_mine(entry.worker_id) for entry in services.queue.working())
         except CompactorError as error:
-            _log.warning("can't tell whether claims are left; the next start will", error=str(error))
+            _log.warning("claims.not_read", error=str(error), detail="the next start looks for claims that are left")
             return True
 
     def _wake_the_next(self, step: str, _: object) -> None:
@@ -314,7 +314,7 @@ class Daemon:
             self._resign()
             self._manager.report(
                 (),
-                f"draining; still at work: {', '.join(name for name, loop in self._loops.items() if not loop.join(0)) or 'nobody'}",
+                f"draining; still at work: {', '.join(name for name, loop in self._loops.items() if not loop.join(0)) or 'none'}",
             )
             try:
                 number = self._signals.get_nowait()

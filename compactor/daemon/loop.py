@@ -147,7 +147,7 @@ class RoleLoop:
         except CompactorError as error:
             return self._failed("failed", error, "error")
         except Exception as error:
-            _log.exception("failed unexpectedly", role=self.name)
+            _log.exception("cycle.crashed", role=self.name)
             return self._failed("failed", error, "error")
         finally:
             self._metrics.cycle_duration.labels(self._role).observe(time.monotonic() - began)
@@ -156,16 +156,18 @@ class RoleLoop:
         self._metrics.cycles.labels(self._role, "ok" if turn else "no-turn").inc()
         if turn:
             self._metrics.last_cycle.labels(self._role).set_to_current_time()
-        (_log.info if self._is_news(sentence) else _log.debug)(sentence, role=self.name)
+        (_log.info if self._is_news(sentence) else _log.debug)("cycle.completed", role=self.name, sentence=sentence)
         self._said = sentence
         return sentence
 
-    def _failed(self, event: str, error: Exception, outcome: str) -> str:
+    def _failed(self, words: str, error: Exception, outcome: str) -> str:
         self.succeeded = False
         self._failures += 1
         self._metrics.cycles.labels(self._role, outcome).inc()
-        sentence = f"{event}: {error}"
-        (_log.warning if self._is_news(sentence) else _log.debug)(sentence, role=self.name)
+        sentence = f"{words}: {error}"
+        (_log.warning if self._is_news(sentence) else _log.debug)(
+            "cycle.failed", role=self.name, outcome=outcome, sentence=sentence
+        )
         self._said = sentence
         return sentence
 

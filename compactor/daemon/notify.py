@@ -103,4 +103,4 @@ class ServiceManager:
         except (OSError, ValueError) as error:
             if not self._complained:
                 self._complained = True
-                _log.warning("the service manager can't be told", error=str(error), message=lines[0])
+                _log.warning("notification.failed", error=str(error), notification=lines[0])

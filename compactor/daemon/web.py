@@ -24,7 +24,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - overrides
-        _log.debug("http: no answer could be given", client=str(client_address), error=str(sys.exception()))
+        _log.debug("http_request.failed", client=str(client_address), error=str(sys.exception()))
 
 
 class WebServer:
@@ -69,7 +69,7 @@ class WebServer:
                     self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - overrides
-                _log.debug("http", request=format % args)
+                _log.debug("http_request.answered", request=format % args)
 
         try:
             self._server = _Server((host, port), Handler)

@@ -116,17 +116,19 @@ class Watch:
         """Update stages and trouble from log lines, and keep the lines for people: second, speaker, text."""
         for line in lines:
             event, level, at = str(line.get("event", "")), line.get("level"), self._second(line)
-            if event == "step":
+            if event == "step.entered":
                 self._step(line, at)
             elif "role" in line and level != "debug" and line["role"] != "watch":
-                self._say(at, str(line["role"]), event)
-            elif event == "compaction given back" and line.get("reason") == "UnreachableError":
-                self.trouble = str(line.get("message"))  # the daemon itself would wait and retry
+                self._say(at, str(line["role"]), str(line.get("sentence", event)))
+            elif event == "attempt.ended" and line.get("error_type") == "UnreachableError":
+                self.trouble = str(line.get("why"))  # the daemon itself would wait and retry
             elif level in ("warning", "error", "critical") and str(line.get("logger", "")).startswith("compactor"):
                 self._say(
                     at,
                     str(level),
-                    " ".join([event, *(str(line[key]) for key in ("why", "message", "error") if line.get(key))]),
+                    " ".join(
+                        [event, *(str(line[key]) for key in ("why", "error", "detail", "remedy") if line.get(key))]
+                    ),
                 )
 
     def _say(self, at: float, who: str, what: str) -> None:

@@ -90,9 +90,10 @@ def _seen_in(storage: Storage, location: str, listed: ListedDir, wanted: list[in
             found |= _seen_in_file(storage, location, entry.path, np.array(wanted, dtype=np.int64))
         except (CorruptFileError, RefusedError) as error:
             _log.warning(
-                "whether rows of aborted writes lie there isn't known: they stay known as aborted",
+                "aborted_rows.not_read",
                 directory=listed.name,
-                why=str(error),
+                error=str(error),
+                detail="whether the directory holds rows of aborted writes isn't known: the writes stay known as aborted",
             )
             return set(wanted)
         if len(found) == len(wanted):

@@ -119,7 +119,7 @@ class ChangeManagement:
         try:
             files.setXAttr(target, _ORIGIN, bytearray(origin.encode()))
         except Py4JJavaError:
-            _log.warning("can't note where a recycled file was; nothing looks for it by that", file=origin)
+            _log.warning("origin.not_stored", file=origin, detail="nothing looks for a recycled file by its origin")
         return 1
 
     def _give_to_hive(self, jvm: Any, files: Any, target: Any) -> None:
@@ -194,7 +194,7 @@ class ChangeManagement:
             files = jvm.org.apache.hadoop.fs.FileSystem.newInstance(where, conf, options.principal)
         else:
             files = jvm.org.apache.hadoop.fs.FileSystem.newInstance(where, conf)
-        _log.info("started a JVM for Hive's change management", root=options.change_management_root)
+        _log.info("change_management.started", root=options.change_management_root)
         return gateway, process, files
 
     def close(self) -> None:

@@ -109,7 +109,7 @@ class Compaction:
             )
         plan = self._fitted(made, room)
         for warning in plan.warnings:
-            _log.warning("plan", warning=warning)
+            _log.warning("plan.warned", why=warning)
         return plan
 
     def _select(self, state: AcidState, room: Room) -> Selection:

@@ -2,7 +2,7 @@
 Tells the Initiator which tables and partitions were written or aborted since its last look, which are queued, and which
 keep failing.
 
-A fixed number of statements per call, whatever the number of tables. Source: docs/metastore.md; Hive's
+A fixed number of statements per call, for any number of tables. Source: docs/metastore.md; Hive's
 FindPotentialCompactionsFunction, CheckFailedCompactionsHandler, TableOptimizer.
 """
 

@@ -96,10 +96,10 @@ class QueueMetrics:
             if (kind := _type(entry)) not in self._told:
                 self._told.add(kind)
                 _log.warning(
-                    "left to Hive: a type or state of the queue that isn't known here",
+                    "entry.left_to_hive",
                     type=entry.type,
                     state=entry.state,
-                    entry=entry.id,
+                    id=entry.id,
                 )
 
     def _remember(self, entries: Iterable[QueueEntry], held: Mapping[int, str], now: int) -> None:

@@ -189,4 +189,4 @@ def about_entity(entity: Entity, entry: QueueEntry | None = None) -> AbstractCon
 
 
 def _log_step(step: str, _: object) -> None:
-    _log.debug("step", step=step)
+    _log.debug("step.entered", step=step)

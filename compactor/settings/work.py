@@ -50,7 +50,7 @@ class Spark(Section):
                 "principal and keytab belong together: give both, or neither (then the ticket cache counts)"
             )
         if self.proxy_user and self.mode == "session":
-            raise ValueError("proxy_user needs mode submit: a session is everybody's")
+            raise ValueError("proxy_user needs mode submit: all users share a session")
         if self.archive is not None and self.local:
             raise ValueError("archive is for clusters; with a local master our own Python is used")
         return self

@@ -106,10 +106,10 @@ class Unreachable:
             if self._why is None:
                 self._since = began
                 _log.warning(
-                    "a store is away: it isn't asked for a while",
+                    "circuit_breaker.opened",
                     store=self.store,
                     seconds=round(min(took, _LONGEST)),
-                    why=why,
+                    error=why,
                 )
             self._why = why
             self._next = now + min(max(took, _SLOW), _LONGEST)
@@ -120,7 +120,7 @@ class Unreachable:
             return
         with self._lock:
             if self._why is not None:
-                _log.info("a store is back", store=self.store, seconds=round(self._clock() - self._since))
+                _log.info("circuit_breaker.closed", store=self.store, seconds=round(self._clock() - self._since))
             self._why = None
 
     def _over(self, turn: object | None) -> None:

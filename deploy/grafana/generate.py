@@ -133,11 +133,11 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Held back",
-                "For how long the oldest replaced directories could have been removed, or somebody has kept them; how old the oldest open transaction is.",
+                "For how long the oldest replaced directories could have been removed, or a blocker has kept them; how old the oldest open transaction is.",
                 "s",
                 {
                     "could have been cleaned": f"max(compactor_cleaning_overdue_seconds{{{JOB}}})",
-                    "somebody is in the way": f"max(compactor_cleaner_blocked_age_seconds{{{JOB}}})",
+                    "blocked by a reader": f"max(compactor_cleaner_blocked_age_seconds{{{JOB}}})",
                     "oldest open transaction": f"max(compactor_oldest_open_writer_age_seconds{{{JOB}}})",
                 },
             ),
@@ -149,7 +149,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Aborted writes",
-                "What aborted transactions left and nobody cleaned yet.",
+                "What aborted transactions left and the Cleaner hasn't removed yet.",
                 "short",
                 {
                     "writes": f"max(compactor_aborted_writes{{{JOB}}})",
@@ -163,7 +163,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
         (
             (
                 "Paused and drained",
-                "What somebody holds, and hosts whose workers claim nothing.",
+                "Scopes that are paused, and hosts whose workers claim nothing.",
                 "short",
                 {
                     "paused: {{scope}}": f"max by (scope) (compactor_paused{{{JOB}}}) or vector(0)",
@@ -190,7 +190,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Given back in a row",
-                "Since something that compactions need is away; and what has ended and can't be undone for it yet.",
+                "Since a service or store that compactions need is unreachable; and what has ended and can't be undone for it yet.",
                 "short",
                 {
                     "{{instance}}": f"max by (instance) (compactor_worker_given_back_in_a_row{{{JOB}}})",
@@ -235,7 +235,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Reached",
-                "Whether the database answers, and how each daemon stands with those who elect: 1 is yes.",
+                "Whether the database answers, and the state of each daemon's connection to the service that elects: 1 is yes.",
                 "short",
                 {
                     "{{instance}} database": f"max by (instance) (compactor_database_up{{{JOB}}})",

@@ -278,10 +278,10 @@ def test_a_member_that_finds_nobody_says_so_once_and_waits(tmp_path):
                 if "log_level" in line and line["log_level"] != "debug"
             ]
             assert told[:2] == [
-                ("info", "connecting to ZooKeeper"),
-                ("error", "can't take part in elections; goes on trying"),
+                ("info", "zookeeper_connection.started"),
+                ("error", "candidacy.not_renewed"),
             ]
-            assert {event for _, event in told[2:]} == {"ZooKeeper"}
+            assert {event for _, event in told[2:]} == {"zookeeper_connection.changed"}
         finally:
             those.close()
             those.coordinators.clear()

@@ -62,7 +62,9 @@ class Paused(Fleet):
         return Queue(self.metastore).history(QueueState.SUCCEEDED, entity=Entity("db", table))
 
     def fetch(self, running, path):
-        port = next(int(event["http"].rsplit(":", 1)[1]) for event in running.events() if event["event"] == "started")
+        port = next(
+            int(event["http"].rsplit(":", 1)[1]) for event in running.events() if event["event"] == "daemon.started"
+        )
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
             return answer.read().decode()
 
@@ -73,10 +75,11 @@ class Paused(Fleet):
 
     def did(self, running):
         """Whether it compacted something."""
-        return any(event["event"] == "compacted" for event in running.events())
+        return any(event["event"] == "compaction.committed" for event in running.events())
 
     def waits(self, running, why):
-        return any(event["event"].startswith("waiting: ") and why in event["event"] for event in running.events())
+        said = [event.get("sentence", "") for event in running.events()]
+        return any(sentence.startswith("waiting: ") and why in sentence for sentence in said)
 
     def assert_all_rows(self):
         with Database(self.url) as database:

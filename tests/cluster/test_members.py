@@ -52,7 +52,7 @@ def leads_all(fleet, name):
 
 
 def metrics(running):
-    address = next(event["http"] for event in running.events() if event["event"] == "started")
+    address = next(event["http"] for event in running.events() if event["event"] == "daemon.started")
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     return {
@@ -152,7 +152,9 @@ def test_cut_off_from_zookeeper_it_lets_go(fleet, zookeeper_1):
         fleet.wait(lambda: leads_all(fleet, "first"), "led by the first")
         relay.cut()
         fleet.wait(
-            lambda: any(event.get("event", "").startswith("waiting: nothing new is begun") for event in first.events()),
+            lambda: any(
+                event.get("sentence", "").startswith("waiting: nothing new is begun") for event in first.events()
+            ),
             "nothing begun",
         )
         second = fleet.daemon("second")

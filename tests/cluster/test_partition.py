@@ -104,6 +104,7 @@ def cut_succeed_mend(fleet, island, away, step):
         "can't be reached",
         "or can't tell: it lets go",
         "no answer",
+        "zookeeper_call.failed",
         "is lost: the database ended",
     )
     fleet.wait(

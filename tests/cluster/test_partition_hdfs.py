@@ -173,6 +173,6 @@ def cut_mend(fleet, cable, start, step, how):
 def told(events, step):
     """What the log says of the work that was begun when the cable was cut, once that has ended."""
     if step == steps.CLEANER_TRASHED:
-        return [event["error"] for event in events if event["event"] == "can't be cleaned now"]
-    said = "compaction given back" if step == steps.WORKER_LISTED else "an attempt can't be undone yet; its claim stays"
-    return [event["message"] for event in events if event["event"] == said]
+        return [event["error"] for event in events if event["event"] == "cleaning.postponed"]
+    said = "attempt.ended" if step == steps.WORKER_LISTED else "rollback.postponed"
+    return [event["why"] for event in events if event["event"] == said]

@@ -166,7 +166,7 @@ def test_rolling_upgrade(fleet):
     new.run(PAUSE, str(fleet.config))
     held = "'owner:ann', which only a newer version understands, is paused"
     fleet.wait(
-        lambda: any(held in event["event"] for event in third.events() if event.get("role") == "control"),
+        lambda: any(held in event.get("sentence", "") for event in third.events() if event.get("role") == "control"),
         "the old one holds everything",
     )
     fleet.enqueue("w")
@@ -174,7 +174,7 @@ def test_rolling_upgrade(fleet):
     assert fleet.compacted_by("w") == new.number
     assert [one["scope"] for one in old.command(fleet.config, "pauses")] == ["owner:ann"]
     assert not any(event.get("step") == "worker.claimed" for event in third.events())
-    assert not any(held in str(event.get("event")) for event in second.events())
+    assert not any(held in str(event.get("sentence")) for event in second.events())
     for running in (second, third):
         fleet.stop(running)
     fleet.assert_all_rows()

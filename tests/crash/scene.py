@@ -115,7 +115,7 @@ class Scene:
 
     def starts(self) -> int:
         """How often a daemon came up."""
-        return sum(event["event"] == "started" for event in self.events())
+        return sum(event["event"] == "daemon.started" for event in self.events())
 
     def drain(self, process: BaseProcess) -> int | None:
         send(process, signal.SIGTERM)
@@ -131,7 +131,9 @@ class Scene:
 
     def port(self) -> int:
         return next(
-            int(event["http"].rsplit(":", 1)[1]) for event in reversed(self.events()) if event["event"] == "started"
+            int(event["http"].rsplit(":", 1)[1])
+            for event in reversed(self.events())
+            if event["event"] == "daemon.started"
         )
 
 

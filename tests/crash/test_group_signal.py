@@ -22,7 +22,7 @@ def test_a_session_that_is_ended_with_the_daemon_fails_no_entry(scene):
     """
     scene.unhurried()
     process = scene.start(spark=True)
-    scene.until(process, lambda: any(event["event"] == "spark session started" for event in scene.events()), "at work")
+    scene.until(process, lambda: any(event["event"] == "spark_session.started" for event in scene.events()), "at work")
     for pid in list(below(process.pid)):
         with contextlib.suppress(ProcessLookupError):  # Spark's ends with another
             os.kill(pid, signal.SIGTERM)

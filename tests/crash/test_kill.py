@@ -117,7 +117,7 @@ def test_term_drains(scene):
     process = scene.start()
     scene.until(process, scene.settled, "settled")
     assert scene.drain(process) == 0
-    assert scene.events()[-1]["event"] == "stopped"
+    assert scene.events()[-1]["event"] == "daemon.stopped"
     assert not list(scene.folder.glob("compactor-*.alive"))
 
 
@@ -144,15 +144,13 @@ def test_hup_takes_over_what_it_can(scene):
     changed["worker"]["threads"] = 1
     scene.config.write_text(yaml.safe_dump(changed), encoding="utf-8")
     send(process, signal.SIGHUP)
-    scene.until(
-        process, lambda: any(event["event"] == "these settings need a restart" for event in scene.events()), "reloaded"
-    )
-    (reloaded,) = [event for event in scene.events() if event["event"] == "settings reloaded"]
+    scene.until(process, lambda: any(event["event"] == "restart.required" for event in scene.events()), "reloaded")
+    (reloaded,) = [event for event in scene.events() if event["event"] == "settings.reloaded"]
     assert reloaded["changed"] == ["cleaner.interval_seconds"]
     scene.config.write_text("database: 5", encoding="utf-8")
     send(process, signal.SIGHUP)
     scene.until(
-        process, lambda: any(event["event"] == "settings not reloaded" for event in scene.events()), "refused to reload"
+        process, lambda: any(event["event"] == "settings.not_reloaded" for event in scene.events()), "refused to reload"
     )
     assert scene.drain(process) == 0
 

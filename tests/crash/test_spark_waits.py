@@ -24,5 +24,5 @@ def test_a_daemon_that_waits_for_spark_drains(scene, tmp_path, monkeypatch):
     scene.until(process, lambda: list(scene.folder.glob("compactor-spark-*")), "waiting for Spark")
     send(process, signal.SIGTERM)
     assert ended(process) == 0
-    assert any(event["event"] == "the start of a spark session was given up" for event in scene.events())
+    assert any(event["event"] == "spark_start.given_up" for event in scene.events())
     given_back_and_compacted(scene)

@@ -145,7 +145,7 @@ def test_from_request_to_history(site):
     ]
     assert site.run("queue").json == []
     lines = [json.loads(line) for line in site.log.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
-    assert lines[-1]["event"] == "stopped"
+    assert lines[-1]["event"] == "daemon.stopped"
     assert not [line for line in lines if line["level"] in {"error", "critical"}]
     assert {entry.state for entry in lab.history().values()} == {QueueState.SUCCEEDED, QueueState.REFUSED}
     for table in ("part_acid", "odd_parts"):

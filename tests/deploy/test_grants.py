@@ -209,9 +209,9 @@ def test_the_daemon_says_at_its_start_which_right_a_new_release_needs(metastore,
     with capture_logs() as said:
         daemon.start()
         assert daemon.stop()
-    (line,) = [line for line in said if "lacks rights" in line["event"]]
+    (line,) = [line for line in said if line["event"] == "grants.missing"]
     assert line["missing"] == ["INSERT on TXN_COMPONENTS"]
-    assert "run deploy/sql/grants-postgresql.sql again" in line["event"]
+    assert "run deploy/sql/grants-postgresql.sql again" in line["remedy"]
 
 
 def _exists(url: str, name: str) -> bool:

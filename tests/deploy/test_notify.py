@@ -117,7 +117,7 @@ def test_nobody_listens(address, complaints):
         there.report((), "fine")
         there.reloading()
         there.stopping(1)
-    assert [(event["log_level"], event["message"]) for event in said] == [("warning", "READY=1")] * complaints
+    assert [(event["log_level"], event["notification"]) for event in said] == [("warning", "READY=1")] * complaints
 
 
 @pytest.mark.parametrize("address", ["", None])

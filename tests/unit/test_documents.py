@@ -1,9 +1,11 @@
-"""The lists of docs/reasons.md and docs/settings.md hold what the code has, and nothing else."""
+"""The lists of docs/reasons.md, docs/settings.md and docs/logging.md hold what the code has, and nothing else."""
 
+import ast
 import json
 import re
 import typing
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -19,6 +21,7 @@ from tests.unit.settings.test_settings import leaves
 PROJECT = Path(__file__).resolve().parents[2]
 REASONS = PROJECT / "docs" / "reasons.md"
 SETTINGS = PROJECT / "docs" / "settings.md"
+LOGGING = PROJECT / "docs" / "logging.md"
 PLACES = {"Initiator", "Worker", "Cleaner", "CLI"}
 NOWHERE = "–"
 """Where a reason appears that no code gives."""
@@ -28,6 +31,8 @@ REASON = re.compile(r"- `([^`]+)` \(([^)]+)\): (.+?)\n  - To do: (.+)", re.DOTAL
 """Code, where it appears, what it means, what to do."""
 SETTING = re.compile(r"- `([^`]+)` \((.+?); default (.+?); HUP: (yes|restart)\): (.+)", re.DOTALL)
 """Key, type, default, whether a running daemon takes it over, what it does."""
+EVENT = re.compile(r"- `([^`]+)` \(([^;]+); ([^)]+)\): (.+)", re.DOTALL)
+"""Name, levels, fields, what it means."""
 
 
 def items_of(page: Path, form: re.Pattern[str]) -> list[tuple[str, ...]]:
@@ -76,6 +81,53 @@ def written(node: yaml.Node, text: str, path: str = "") -> Iterator[tuple[str, s
             yield from written(value, text, f"{path}.{key.value}".strip("."))
     else:
         yield path, text[node.start_mark.index : node.end_mark.index]
+
+
+@cache
+def events() -> dict[str, tuple[set[str], set[str]]]:
+    """The levels and the fields of each log event of the code."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for file in sorted((PROJECT / "compactor").rglob("*.py")):
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(call, ast.Call) or not (
+                said := re.findall(r"(?<!\.)\b_log\.(\w+)", ast.unparse(call.func))
+            ):
+                continue
+            (event,) = call.args
+            assert isinstance(event, ast.Constant), f"{file}:{call.lineno}: an event is a literal"
+            levels, fields = found.setdefault(str(event.value), (set(), set()))
+            levels.update("error" if level == "exception" else level for level in said)
+            fields.update(keyword.arg or "**" for keyword in call.keywords)
+    return found
+
+
+def test_every_event_is_explained_once():
+    """docs/logging.md has one row for each log event, and none for an event that doesn't exist."""
+    assert sorted(row[0] for row in items_of(LOGGING, EVENT)) == sorted(events())
+
+
+def test_an_event_is_a_noun_and_a_verb():
+    """The name of an event is `noun.verb` in lower case, and can't be taken for a setting; the page says what it means."""
+    word = "[a-z]+(?:_[a-z]+)*"
+    assert [event for event in events() if not re.fullmatch(rf"{word}\.{word}", event)] == []
+    assert [event for event in events() if event.partition(".")[0] in Settings.model_fields] == []
+
+
+def test_levels_and_fields_of_events_are_those_of_the_code():
+    """
+    The page names each level of an event, and each field but those that lines about an entity have anyway. Fields that
+    the code passes on as a mapping (`**`) stand in the page only.
+    """
+    everywhere = {"db", "table", "partition", "id", "exc_info"}
+    told = {
+        name: (set(levels.split(", ")), set(fields.split(", ")) - {NOWHERE})
+        for name, levels, fields, _ in items_of(LOGGING, EVENT)
+    }
+    for event, (levels, fields) in events().items():
+        assert told[event][0] == levels, event
+        missing, unknown = fields - everywhere - {"**"} - told[event][1], told[event][1] - fields
+        assert not missing, event
+        assert not unknown or "**" in fields, event
 
 
 def test_every_reason_is_explained_once():

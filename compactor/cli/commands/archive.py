@@ -12,7 +12,7 @@ COLUMNS = (OutputColumn("package", "PACKAGE"), OutputColumn("version", "VERSION"
 
 @click.group(cls=Group)
 def archive() -> None:
-    """What the nodes of a Spark cluster need of us."""
+    """The Python environment archive for Spark executors."""
 
 
 @archive.command(cls=Command)

@@ -19,7 +19,7 @@ _HOST_LIMIT = 64
 
 @click.command(cls=Command)
 @click.argument("host")
-@click.option("--reason", default="", help="Shown to everybody who looks.")
+@click.option("--reason", default="", help="Shown wherever the drain is shown.")
 @click.option("--undo", is_flag=True, help="Its workers may claim again.")
 @pass_session
 def drain(session: Session, *, host: str, reason: str, undo: bool) -> int:

@@ -12,7 +12,7 @@ from compactor.metastore.compaction_queue.queue import Queue
 
 @click.command(cls=Command)
 @control_records.scope_options
-@click.option("--reason", required=True, help="Shown to everybody whose compaction waits.")
+@click.option("--reason", required=True, help="Shown with every compaction that waits.")
 @click.option(
     "--until",
     metavar="TIME",
@@ -45,7 +45,7 @@ def pause(
     if until is not None and length is not None:
         raise UsageError("give --until or --for, not both")
     if not (reason := " ".join(reason.split())):
-        raise UsageError("--reason is empty: say why, for those who wait")
+        raise UsageError("--reason is empty: it is shown with every compaction that waits")
     holds_for = None if length is None else control_records.length_ms(length)
     end = None if until is None else control_records.moment_ms(session, until)
     with control_records.coordinator(session, write=True) as where:

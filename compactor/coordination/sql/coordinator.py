@@ -70,7 +70,7 @@ class DatabaseCoordinator(Coordinator):
         try:
             self._table.remove(f"{MEMBERS}/{self._me.instance}")
         except CompactorError as error:
-            _log.debug("membership isn't taken back; it ends by itself", error=str(error))
+            _log.debug("membership.not_ended", error=str(error), detail="the membership ends by itself")
 
     @property
     def connection(self) -> Connection:
@@ -151,7 +151,9 @@ class DatabaseCoordinator(Coordinator):
 
     def _complain(self, why: str) -> None:
         if why != self._troubled:
-            _log.warning("the others can't be told that this daemon is here; it works all the same", error=why)
+            _log.warning(
+                "membership.not_renewed", error=why, detail="other daemons don't see this one; it works all the same"
+            )
         self._troubled = why
 
     # Control state
@@ -175,7 +177,7 @@ class DatabaseCoordinator(Coordinator):
         try:
             versions = self._table.versions(list(watched))
         except CompactorError as error:
-            _log.debug("can't look whether control state changed", error=str(error))
+            _log.debug("control_state.not_read", error=str(error))
             return
         before, self._versions = self._versions, versions
         for key, callbacks in watched.items():

@@ -99,7 +99,7 @@ class ZooKeeperCoordinator(Coordinator):
 
     def join(self, me: Member, candidate_for: Iterable[Role], changed: Changed = lambda: None) -> None:
         self._me, self._roles, self._changed = me, set(candidate_for), changed
-        _log.info("connecting to ZooKeeper", hosts=self._settings.hosts, root=self._root)
+        _log.info("zookeeper_connection.started", hosts=self._settings.hosts, root=self._root)
         self._link.begin()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
         self._thread.start()
@@ -195,7 +195,7 @@ class ZooKeeperCoordinator(Coordinator):
             except SessionClosedRequireSaslError:
                 self._complain(ONLY_SASL)
             except NO_ANSWER as error:
-                _log.debug("no answer from ZooKeeper", error=type(error).__name__)
+                _log.debug("zookeeper_call.failed", error=type(error).__name__)
             except NoAuthError:
                 self._complain(f"ZooKeeper doesn't let us write below {self._root}: it belongs to another user")
             except Exception as error:
@@ -208,7 +208,7 @@ class ZooKeeperCoordinator(Coordinator):
 
     def _complain(self, why: str) -> None:
         if why != self._troubled:
-            _log.error("can't take part in elections; goes on trying", error=why)
+            _log.error("candidacy.not_renewed", error=why, detail="the daemon goes on trying to take part in elections")
         self._troubled = why
 
     def _tell(self) -> None:
@@ -219,9 +219,9 @@ class ZooKeeperCoordinator(Coordinator):
         if now != self._told:
             facts = {"connection": now[0].value, "leads": [role.value for role in leading]}
             if now[0] is Connection.CONNECTED:
-                _log.info("ZooKeeper", **facts)
+                _log.info("zookeeper_connection.changed", **facts)
             else:
-                _log.warning("ZooKeeper", **facts, error=self._link.trouble)
+                _log.warning("zookeeper_connection.changed", **facts, error=self._link.trouble)
             self._told = now
             self._changed()
 

@@ -26,7 +26,9 @@ from compactor.settings import ZooKeeper
 
 NO_ANSWER = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError)
 """Errors after which it is unknown whether the request was carried out."""
-ONLY_SASL = "these ZooKeeper servers let in only who logs in by SASL: zookeeper.auth must be kerberos or sasl-digest"
+ONLY_SASL = (
+    "these ZooKeeper servers let in only clients that log in by SASL: zookeeper.auth must be kerberos or sasl-digest"
+)
 
 
 class Nodes:

@@ -138,7 +138,7 @@ class Aborts:
         return self._database.read(look)
 
     def forget(self, groups: Collection[AbortedGroup], proof: Proof) -> int:
-        """Forget what the proof covers of a table, whatever partition its rows name; returns how many components."""
+        """Forget what the proof covers of a table, in all partitions that its rows name; returns how many components."""
         return self._forget(groups, lambda connection: forget(connection, self._database, proof))
 
     def forget_vanished(self, groups: Collection[AbortedGroup], table: Entity) -> int:

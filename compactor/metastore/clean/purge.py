@@ -158,7 +158,7 @@ def forget_vanished(connection: Connection, database: Database, table: Entity) -
 
     A table's absence from the catalog isn't enough: a CREATE TABLE AS that failed never had a table there, yet its
     files lie where a later table of that name looks for its own, and that table goes on with the write ids
-    (NEXT_WRITE_ID). When these aren't known either, no id stands for the files, whatever is remembered. One statement
+    (NEXT_WRITE_ID). When these aren't known either, no remembered id stands for the files. One statement
     looks and deletes: between two statements a table of that name could be created and written to.
     """
     schema = database.schema

@@ -104,8 +104,8 @@ class Readers:
         Open transactions that may read the table.
 
         A transaction that registered its tables without this one, and holds no lock on this one, reads others. A
-        transaction that registered this table counts, whatever write id it registered: with nothing open that is its
-        high watermark + 1, which says nothing about when it began.
+        transaction that registered this table counts with every write id that it registered: with nothing open that
+        is its high watermark + 1, which says nothing about when it began.
         """
         return self._of_table(entity)[0]
 

@@ -178,7 +178,7 @@ class Claims:
             return entry
         kept = {key: value for key, value in entry.properties.items() if key not in HIVES_OWN_PROPERTIES}
         _log.warning(
-            "properties that are Hive's own were taken out of a request",
+            "properties.removed",
             id=number,
             properties=sorted(HIVES_OWN_PROPERTIES & entry.properties.keys()),
         )

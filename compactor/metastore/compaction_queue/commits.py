@@ -176,9 +176,9 @@ def committed(entry: QueueEntry, txn_id: int | None) -> bool:
 
     Asked when TXNS has forgotten the transaction. On Hive 4 the proof is a row that names this transaction and has what
     only a commit writes, in the same database transaction: the highest transaction and the time. These values stay
-    whatever becomes of the entry afterwards, even when the Cleaner refuses or fails it. The transaction alone proves
-    nothing: an attempt stores its transaction before it works, and the next worker may refuse the entry before it
-    stores another. Hive 3.1 has no transaction and no such columns: there only the states that follow a commit count.
+    in every later state of the entry, even when the Cleaner refuses or fails it. The transaction alone proves nothing:
+    an attempt stores its transaction before it works, and the next worker may refuse the entry before it stores
+    another. Hive 3.1 has no transaction and no such columns: there only the states that follow a commit count.
     """
     if entry.txn_id != txn_id:
         return False

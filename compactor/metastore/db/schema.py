@@ -175,8 +175,8 @@ def _missing(version: LayoutVersion, columns: Mapping[str, set[str]]) -> Iterabl
         for column in spec.columns:
             if _applies(column.need, version) and column.name not in present:
                 yield f"{spec.name}.{column.name}"
-    # A queue that already counts transactions without the lock table is a preview of 4.0, whose CQ_NEXT_TXN_ID means
-    # something else (HIVE-23107).
+    # A queue that already counts transactions without the lock table is a preview of 4.0, whose CQ_NEXT_TXN_ID has
+    # another meaning (HIVE-23107).
     if version is LayoutVersion.HIVE_3 and "CQ_NEXT_TXN_ID" in {
         name.upper() for name in columns.get("COMPACTION_QUEUE", ())
     }:

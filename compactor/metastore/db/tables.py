@@ -2,8 +2,8 @@
 Hive's metastore tables, with the columns that the compactor uses.
 
 One list of columns per table, each with the generation of the schema that must have it. `schema` turns the lists into
-SQLAlchemy tables under the names that a database really has. Column keys are Hive's names in lower case whatever the
-database calls them.
+SQLAlchemy tables under the names that a database really has. Column keys are Hive's names in lower case; a database
+may spell its columns in another case.
 Source: Hive's schema scripts 3.1.0 and 4.0.0.
 """
 

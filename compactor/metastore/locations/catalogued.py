@@ -180,7 +180,7 @@ class Located:
         if root != self._derived:
             self._derived = root
             _log.info(
-                "takes a directory of managed tables for a root of the warehouse",
+                "root.found",
                 root="/".join(root),
                 databases=databases,
                 tables=tables,

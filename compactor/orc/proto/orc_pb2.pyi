@@ -3,8 +3,8 @@
 isort:skip_file
 The messages of an ORC file's tail and stripe footers, by the field numbers of the ORC specification, version 1.
 
-Field names are ours. Whatever a newer writer adds (geospatial statistics, attributes we don't know) stays in the
-unknown fields of a message and is written back untouched. `make-protobuf` beside this file regenerates orc_pb2.py.
+Field names are ours. Fields that a newer writer adds (geospatial statistics, attributes we don't know) stay in the
+unknown fields of a message and are written back untouched. `make-protobuf` beside this file regenerates orc_pb2.py.
 """
 import builtins
 import collections.abc

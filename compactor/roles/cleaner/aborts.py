@@ -157,7 +157,7 @@ class AbortCleaner:
             except Exception as error:
                 self._held.check()
                 if not isinstance(error, CompactorError | OSError):
-                    _log.exception("cleaning aborted writes broke")
+                    _log.exception("abort_cleaning.crashed")
                 tally.error(entity, error)
                 self._away.note(error)
                 self._begun.pop(entity, None)
@@ -256,7 +256,7 @@ class AbortCleaner:
                     listed.append(str(error))
                     return None
                 except (RefusedError, RetryableError) as error:
-                    _log.warning("aborted writes are left in one place", directory=location, why=str(error))
+                    _log.warning("sweep.failed", directory=location, error=str(error))
                     visit.refused[location] = error
                     found = None
             self._progress.made()
@@ -373,7 +373,7 @@ class AbortCleaner:
         swept = sweep.run(_aborted, originals=False)
         tally.add(swept.removed, swept.evidence)
         if swept.removed:
-            _log.info("removed aborted writes", directories=[removal.name for removal in swept.removed])
+            _log.info("aborted_writes.removed", directories=[removal.name for removal in swept.removed])
         return swept
 
     def _locations(
@@ -448,9 +448,9 @@ class AbortCleaner:
         message = " ".join(why.split())
         try:
             if pause := self._services.aborts.retry_later(groups, message):
-                _log.info("aborted writes are left for now", why=message, pause_seconds=pause // 1000)
+                _log.info("abort_cleaning.postponed", why=message, pause_seconds=pause // 1000)
         except CompactorError as error:
-            _log.warning("that can't be stored", error=str(error))
+            _log.warning("outcome.not_stored", error=str(error))
 
 
 def _aborted(state: AcidState) -> tuple[ListedDir, ...]:

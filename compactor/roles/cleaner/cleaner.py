@@ -124,7 +124,7 @@ class Cleaner:
         except StoreAwayError:
             raise
         except OwnershipLostError as error:
-            _log.info("not ours any more", error=str(error))
+            _log.info("ownership.lost", error=str(error))
         except MayBeListedError as error:
             tally.wait(entry, str(error), Reason.MAY_BE_LISTED)
             self._services.cleaning.clear_cleaner_start(entry)
@@ -132,13 +132,13 @@ class Cleaner:
             tally.error(entry.entity, error)
             self._turns.away.note(error)
             (_log.debug if self._said.get(entry.id) == news(error) else _log.warning)(
-                "can't be cleaned now", error=str(error)
+                "cleaning.postponed", error=str(error)
             )
             self._said[entry.id] = news(error)
             self._services.cleaning.clear_cleaner_start(entry)
         except Exception as error:
             if not isinstance(error, CompactorError | OSError):
-                _log.exception("cleaning broke")
+                _log.exception("cleaning.crashed")
             tally.error(entry.entity, error)
             self._after_failure(entry, error, tally)
 
@@ -161,7 +161,7 @@ class Cleaner:
         if (why := _why_kept(table, partition)) is not None:
             services.queue.mark_refused(entry, f"{Reason.NO_CLEANUP.value}: {why}")
             tally.end("refused")
-            _log.info("left in place", reason=Reason.NO_CLEANUP.value, why=why)
+            _log.info("cleaning.refused", reason=Reason.NO_CLEANUP.value, why=why)
             return
         if table.partitioned and partition is None:
             services.cleaning.mark_cleaned(
@@ -261,7 +261,7 @@ class Cleaner:
     def _marked(self, entry: QueueEntry, tally: CleanerTally, what: str) -> None:
         self._services.steps.enter(steps.CLEANER_MARKED, entry)
         tally.clean()
-        _log.info("cleaned", what=what)
+        _log.info("cleaning.completed", sentence=what)
 
     # What goes wrong, and what waits
 
@@ -275,7 +275,7 @@ class Cleaner:
         try:
             self._held.check()
         except OwnershipLostError as lost:
-            _log.info("not ours any more", error=str(lost), because=str(error))
+            _log.info("ownership.lost", error=str(lost), after=str(error))
             return
         message = f"cleaning failed: {' '.join(str(error).split()) or type(error).__name__}"
         first = settings.retry_seconds * 1000
@@ -288,12 +288,12 @@ class Cleaner:
                     entry, f"{message}; given up after {attempts} attempts: what it replaced is still there"
                 )
                 tally.outcome("given-up")
-                _log.error("cleaning given up", error=message, attempts=attempts)
+                _log.error("cleaning.given_up", error=message, attempts=attempts)
             else:
                 services.cleaning.retry_later(entry, round(first * 2 ** (attempts - 1)), message)
-                _log.warning("cleaning failed; tried again later", error=message, attempts=attempts)
+                _log.warning("cleaning.failed", error=message, attempts=attempts)
         except CompactorError as second:
-            _log.warning("that can't be stored", error=str(second))
+            _log.warning("outcome.not_stored", error=str(second))
 
     def _end_as_failed(self, item: ReadyEntry, tally: CleanerTally) -> None:
         """End an entry whose own transaction was rolled back: nothing was replaced, nothing may be deleted."""
@@ -329,7 +329,7 @@ class Cleaner:
                 since = None if entry.commit_ms is None else duration(now - entry.commit_ms)
                 with about_entity(entry.entity, entry):
                     _log.info(
-                        "cleaning waits", reason=blocker.reason.value, why=blocker.sentence, committed_since=since
+                        "cleaning.blocked", reason=blocker.reason.value, why=blocker.sentence, committed_since=since
                     )
         self._services.metrics.cleaner_blocked_age.set(oldest / 1000)
 

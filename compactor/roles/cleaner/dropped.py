@@ -55,11 +55,11 @@ def remove_dropped(
         services.cleaning.mark_cleaned(replace(entry, highest_write_id=0))
         services.steps.enter(steps.CLEANER_MARKED, entry)
         tally.clean()
-        _log.info("nothing is removed: the catalog has it there", location=location)
+        _log.info("removal.skipped", location=location, why="the catalog has the table or partition there")
         return
     if blockers := _writers(services, entry):
         tally.wait(entry, blockers[0].sentence, blockers[0].reason)
-        _log.info("cleaning waits", reason=blockers[0].reason.value, why=blockers[0].sentence)
+        _log.info("cleaning.blocked", reason=blockers[0].reason.value, why=blockers[0].sentence)
         return
     _require_unused(services, entry, location)
     services.cleaning.mark_cleaner_start(entry)
@@ -74,7 +74,7 @@ def remove_dropped(
         )  # the name is another table's by now: forget nothing of that one
     services.steps.enter(steps.CLEANER_MARKED, entry)
     tally.clean()
-    _log.info("removed the directory of what was dropped", location=location)
+    _log.info("directory.removed", location=location)
 
 
 def _remove(services: Services, held: HeldLeadership, entry: QueueEntry, location: str) -> Removal | None:

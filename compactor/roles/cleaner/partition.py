@@ -234,7 +234,7 @@ class Sweep:
         old = {one.name for one in found if one.is_older(now_ms, age_ms)}
         if old:
             _log.info(
-                "removed evidence that was kept for long enough",
+                "evidence.removed",
                 directories=remove_hidden(self._storage, self._location, sorted(old)),
             )
         return tuple(one for one in found if one.name not in old)
@@ -259,7 +259,7 @@ class Sweep:
         stale = self._stale_staging(listing) + self._stale_uploads()
         if stale:
             _log.info(
-                "removed staging directories of attempts that are over",
+                "staging.removed",
                 directories=remove_hidden(self._storage, self._location, stale),
             )
         if settle(self._storage, self._location, [name for name in listing.directories if "/" not in name]) or stale:
@@ -421,5 +421,5 @@ def removals_for(
         if there == files:
             removals.append(Removal(name, tuple(sorted(files))))
         else:
-            _log.warning("holds more than replaced original files: left alone", directory=name)
+            _log.warning("directory.kept", directory=name, why="it holds more than replaced original files")
     return tuple(removals)

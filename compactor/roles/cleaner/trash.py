@@ -176,7 +176,7 @@ def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int
             continue
         ours = _NAME.fullmatch(name)
         if ours is None:
-            _log.warning("isn't a name that the Cleaner gives: left alone, and so is what is in it", directory=name)
+            _log.warning("directory.kept", directory=name, why="the Cleaner gives no such name")
             continue
         if ours["word"] == KEPT or (tag and ours["tag"] != str(tag)):
             continue
@@ -185,7 +185,7 @@ def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int
             _finish(storage, location, name)
         else:
             put_back(storage, location, name)
-        _log.info("settled a removal that was cut off", directory=name)
+        _log.info("removal.settled", directory=name)
     return count
 
 
@@ -193,7 +193,7 @@ def _finish(storage: Storage, location: str, name: str) -> None:
     """Delete a decided directory; may be cut off and begun again."""
     if name.endswith(RECYCLED):
         moved = change_management().recycle(join(location, name), location)
-        _log.info("handed files to Hive's change management", directory=location, files=moved)
+        _log.info("files.recycled", directory=location, files=moved)
     storage.delete_tree(join(location, name))
 
 
@@ -232,7 +232,9 @@ def put_back(storage: Storage, location: str, name: str) -> None:
             continue
     rest = storage.list_tree(held)
     if stuck or rest.files:
-        _log.error("can't be put back: the name is taken; look at it by hand", directory=name, stuck=stuck)
+        _log.error(
+            "trash.not_put_back", directory=name, stuck=stuck, why="the name is taken", remedy="look at it by hand"
+        )
         return
     storage.delete_tree(held)
 
@@ -249,7 +251,12 @@ def _take_sign_away(storage: Storage, sign: str) -> None:
             return
         raise
     if inside:
-        _log.error("holds files, but nothing is moved on such a store; look at it by hand", directory=sign)
+        _log.error(
+            "trash.not_removed",
+            directory=sign,
+            why="it holds files, but the Cleaner moves none on such a store",
+            remedy="look at it by hand",
+        )
         return
     storage.delete_tree(sign)
 

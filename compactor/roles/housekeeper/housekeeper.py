@@ -76,7 +76,7 @@ class Housekeeper:
                 failed.append(f"{duty.value} failed: {error}")
                 self._services.metrics.housekeeping_failures.labels(duty.value).inc()
                 (_log.debug if self._told.get(duty) == str(error) else _log.warning)(
-                    "duty failed", duty=duty.value, error=str(error)
+                    "duty.failed", duty=duty.value, error=str(error)
                 )
                 self._told[duty] = str(error)
                 continue
@@ -96,9 +96,7 @@ class Housekeeper:
             self._continuing.find()
             self._unlooked = ""
         except CompactorError as error:
-            (_log.debug if self._unlooked == str(error) else _log.warning)(
-                "what follows parts can't be looked for", error=str(error)
-            )
+            (_log.debug if self._unlooked == str(error) else _log.warning)("follow_ups.not_read", error=str(error))
             self._unlooked = str(error)
         return self._continuing.go_on()
 
@@ -137,7 +135,7 @@ class Housekeeper:
             if not finding.ours:
                 continue
             if self._ours_until.get(duty, 0.0) <= now:
-                _log.info("duty is ours", duty=duty.value, why=finding.sentence)
+                _log.info("duty.taken_over", duty=duty.value, why=finding.sentence)
             self._ours_until[duty] = now + _OURS_SECONDS
 
 

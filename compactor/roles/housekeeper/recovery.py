@@ -158,7 +158,7 @@ class Recovery:
             if open_one.txn_id in stored:
                 continue
             services.transactions.abort(open_one.txn_id, f"worker {open_one.agent} is gone")
-            _log.info("ended a transaction of a dead worker", txn=open_one.txn_id, worker=open_one.agent)
+            _log.info("transaction.aborted", txn=open_one.txn_id, worker=open_one.agent)
             dead.add(open_one.agent or "")
         return dead
 
@@ -183,25 +183,26 @@ class Recovery:
                 self._clear(entry)
             except StoreAwayError as error:
                 _log.debug(
-                    "what a dead worker left isn't looked for now; its claim stays",
+                    "recovery.postponed",
                     worker=entry.worker_id,
                     error=str(error),
+                    detail="the claim stays",
                 )
                 return False
             except (CompactorError, OSError) as error:
                 self._away.note(error)
                 self._tried[entry.id] = next(self._turns)
-                say = _log.debug if self._said.get(entry.id) == news(error) else _log.warning
-                say(
-                    "what a dead worker left can't be removed; its claim stays",
+                (_log.debug if self._said.get(entry.id) == news(error) else _log.warning)(
+                    "recovery.failed",
                     worker=entry.worker_id,
                     error=str(error),
+                    detail="the claim stays",
                 )
                 self._said[entry.id] = news(error)
                 return False
             self._said.pop(entry.id, None)
             self._tried.pop(entry.id, None)
-            _log.info("claim given back", worker=entry.worker_id)
+            _log.info("claim.given_back", worker=entry.worker_id)
             return True
 
     def _is_dead(self, entry: QueueEntry, now_ms: int) -> bool:

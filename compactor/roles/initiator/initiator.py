@@ -294,11 +294,11 @@ class Initiator:
             return
         self._recorded[entity] = message
         with about_entity(entity):
-            _log.warning("not queued", why=message)
+            _log.warning("candidate.not_queued", why=message)
             try:
                 self._services.queue.record_did_not_initiate(entity, message, initiator_id=self._initiator_id)
             except Exception as error:
-                _log.warning("that can't be recorded", error=" ".join(str(error).split()))
+                _log.warning("outcome.not_stored", error=" ".join(str(error).split()))
 
     # What is queued
 
@@ -333,8 +333,8 @@ class Initiator:
                 self._refusals.asked(subject.candidate, subject.place.table, answer.id)
                 with about_entity(subject.candidate.entity):
                     _log.info(
-                        "queued",
-                        entry=answer.id,
+                        "entry.queued",
+                        id=answer.id,
                         kind=picked.kind.value,
                         reason=picked.reason.value,
                         why=picked.explanation,

@@ -72,7 +72,7 @@ class InitiatorTally:
         if skip.reason in PASSING:
             self.again.add(entity)
         if self.tells_all:
-            _log.debug("skipped", entity=str(entity), reason=skip.reason.value, why=skip.explanation)
+            _log.debug("candidate.skipped", entity=str(entity), reason=skip.reason.value, why=skip.explanation)
 
     def tell(self, entity: Entity, findings: tuple[str, ...]) -> None:
         """
@@ -84,7 +84,13 @@ class InitiatorTally:
         elif self.told.get(entity) != findings:
             self.told[entity] = findings
             for finding in findings:
-                _log.warning(finding, db=entity.database, table=entity.table, partition=entity.partition)
+                _log.warning(
+                    "candidate.flagged",
+                    why=finding,
+                    db=entity.database,
+                    table=entity.table,
+                    partition=entity.partition,
+                )
 
     def count(self, metrics: Metrics) -> None:
         """Add to the daemon's counters."""

@@ -231,7 +231,12 @@ class Attempt:
         is left to give back, and nothing says whether it was committed: then everything stays where it is.
         """
         if state is TxnState.ABSENT and self._services.queue.entry(self.entry.id) is None:
-            _log.warning("entry and transaction are forgotten: what may have been published is left alone", txn=txn_id)
+            _log.warning(
+                "rollback.skipped",
+                txn=txn_id,
+                why="entry and transaction are forgotten",
+                detail="directories that may have been published stay",
+            )
             return
         if compaction is None:
             return
@@ -386,7 +391,7 @@ class Attempt:
             done: the share of the tasks that have ended.
         """
         if (tenth := int(done * 10)) > int(self._done * 10):
-            _log.debug("progress", done=f"{tenth * 10} %")
+            _log.debug("compaction.progressed", done=f"{tenth * 10} %")
         self._done = max(self._done, done)
         self._written = int(self._done * expected)
 

@@ -128,7 +128,7 @@ class Failures:
 
             self._coordinator().update(KEY, noted)
         except CompactorError as error:
-            _log.debug("failures can't be stored now", entries=sorted(mine), error=str(error))
+            _log.debug("failures.not_stored", entries=sorted(mine), error=str(error))
             return
         with self._lock:
             self._due = [one for one in self._due if one not in due]
@@ -195,9 +195,7 @@ class Failures:
         try:
             self._coordinator().update(KEY, change)
         except CompactorError as error:
-            _log.debug(
-                "what an entry waits for, or is suspected of, can't be stored now", entry=entry.id, error=str(error)
-            )
+            _log.debug("failures.not_stored", id=entry.id, error=str(error))
 
     def told(self) -> dict[int, StoredFailure]:
         """What is stored, by entry; empty if it can't be read."""
@@ -255,7 +253,7 @@ class Failures:
         try:
             return _entries(self._read()).get(str(entry.id), {})
         except CompactorError as error:
-            _log.debug("what broke down before can't be read", entry=entry.id, error=str(error))
+            _log.debug("failures.not_read", id=entry.id, error=str(error))
             return {}
 
     def _read(self) -> Mapping[str, Any]:

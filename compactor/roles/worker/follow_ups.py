@@ -74,18 +74,18 @@ class FollowUps:
             except CompactorError as error:
                 passes = isinstance(error, UnreachableError | RetryableError | OutcomeUnknownError)
                 (_log.debug if passes or self._said.get(entry_id) == str(error) else _log.warning)(
-                    "the next part can't be queued yet", after=entry_id, why=str(error)
+                    "follow_up.not_queued", after=entry_id, error=str(error)
                 )
                 self._said[entry_id] = str(error)
                 continue
             waits = "" if settled or answer is None else answer.message
             if waits and self._said.get(entry_id) != waits:
-                _log.info("the next part waits", after=entry_id, why=waits)
+                _log.info("follow_up.postponed", after=entry_id, why=waits)
             self._said[entry_id] = waits
             if settled:
                 self._after.remove(entry_id)
                 del self._said[entry_id]
             if answer is not None and answer.accepted:
-                _log.info("next part queued", after=entry_id, answer=answer.message)
+                _log.info("follow_up.queued", after=entry_id, answer=answer.message)
                 queued.append(answer.message)
         return queued

@@ -81,7 +81,7 @@ class Heartbeat:
                 return
             except Exception as error:
                 silent = time.monotonic() - last
-                _log.warning("heartbeat failed", what=self._what, error=str(error), silent_seconds=round(silent, 1))
+                _log.warning("heartbeat.failed", lease=self._what, error=str(error), silent_seconds=round(silent, 1))
                 if silent >= self._timeout:
                     self._end(
                         UnreachableError(

@@ -44,9 +44,10 @@ def patiently(ask: Callable[[], T], cancellation: Cancellation, *also: type[Comp
                 raise
             if not told:
                 _log.warning(
-                    "the metastore doesn't answer; the compaction waits for it",
+                    "metastore.call_failed",
                     error=str(error),
                     at_most_seconds=AWAY_SECONDS,
+                    detail="the compaction waits for the metastore",
                 )
             told = True
         time.sleep(PAUSE_SECONDS)

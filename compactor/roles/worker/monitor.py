@@ -65,7 +65,7 @@ class Monitor:
                     self._cancel(error)
                 return
             except Exception as error:
-                _log.debug("the queue can't be looked at", error=repr(error))
+                _log.debug("queue.not_read", error=repr(error))
             self._stop.wait(LOOK_SECONDS)
 
     def look(self) -> None:

@@ -46,12 +46,10 @@ def wait_for_older_snapshots(older: Callable[[], list[Blocker]], cancellation: C
         more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         who = "; ".join(blocker.sentence for blocker in found[:_NAMED]) + more
         if time.monotonic() - began >= WAIT_SECONDS:
-            _log.warning("publishes a first base beside older snapshots", waited_seconds=WAIT_SECONDS, older=who)
+            _log.warning("snapshot_wait.timed_out", waited_seconds=WAIT_SECONDS, older=who)
             return who
         if not told:
-            _log.info(
-                "waits for older snapshots before a first base is published", at_most_seconds=WAIT_SECONDS, older=who
-            )
+            _log.info("snapshot_wait.started", at_most_seconds=WAIT_SECONDS, older=who)
         told = True
         time.sleep(LOOK_SECONDS)
         cancellation.check()

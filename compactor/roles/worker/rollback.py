@@ -80,10 +80,11 @@ class Rollbacks:
             self._left.append(unsettled)
         self._backoff.kept(unsettled, unsettled.sentence)
         if isinstance(error, CompactorError | OSError):
-            say = _log.debug if unsettled.times > 1 else _log.warning
-            say("an attempt can't be undone yet; its claim stays", message=unsettled.why, next_try_seconds=pause)
+            (_log.debug if unsettled.times > 1 else _log.warning)(
+                "rollback.postponed", why=unsettled.why, next_try_seconds=pause, detail="the claim stays"
+            )
         else:
-            _log.error("undoing an attempt broke; its claim stays", exc_info=error)
+            _log.error("rollback.crashed", detail="the claim stays", exc_info=error)
         return f"{unsettled.sentence}; next try in {pause:.0f} s"
 
     def done(self, unsettled: PendingRollback) -> None:

@@ -169,7 +169,7 @@ class Worker:
         except Exception as error:
             cause = self._cancellation.error or error
             if not isinstance(error, CompactorError):
-                _log.exception("compaction broke")
+                _log.exception("compaction.crashed")
             if isinstance(cause, BrokenDownError):
                 services.stopping.wait(_SIGNAL_SECONDS)
             return self._settle(PendingRollback(attempt, cause))
@@ -196,7 +196,7 @@ class Worker:
             self._continuing.remember(entry.id)
         names = " and ".join(published.directories) or "nothing"
         _log.info(
-            "compacted",
+            "compaction.committed",
             kind=plan.kind.value,
             directories=list(published.directories),
             input_files=len(plan.inputs),
@@ -288,9 +288,11 @@ class Worker:
         metrics.jobs.labels(entry.kind.value, outcome).inc()
         metrics.verification_refused.inc(isinstance(error, VerificationError))
         quiet = outcome in {"given-back", "refused", "cancelled"} and not again
-        kind = {"reason": error.reason.value} if isinstance(error, RefusedError) else {"error": type(error).__name__}
+        kind = (
+            {"reason": error.reason.value} if isinstance(error, RefusedError) else {"error_type": type(error).__name__}
+        )
         (_log.debug if repeated else _log.info if quiet else _log.warning)(
-            f"compaction {word}", message=message, **kind
+            "attempt.ended", outcome=outcome, published=attempt.visible, why=message, **kind
         )
         return f"{_name(entry)}: {word}: {message}"
 

@@ -107,7 +107,7 @@ class Driver:
             except (CompactorError, OSError) as error:
                 if time.monotonic() - self._seen_at > BLIND_SECONDS:
                     raise
-                _log.warning("the store doesn't answer", error=str(error))
+                _log.warning("store.call_failed", error=str(error))
                 time.sleep(LOOK_SECONDS)
             else:
                 self._seen_at = time.monotonic()

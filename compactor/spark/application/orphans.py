@@ -126,5 +126,5 @@ def _yarn(words: list[str], environment: Mapping[str, str]) -> str | None:
             return done.stdout
         why = telling_line(done.stderr) or f"exit code {done.returncode}"
         help_ = f"; {_LOG_IN}" if _LOGIN.search(why) else ""
-    _log.warning("YARN didn't do it", what=" ".join(words), error=f"{why}{help_}")
+    _log.warning("yarn_command.failed", command=" ".join(words), error=f"{why}{help_}")
     return None

@@ -120,7 +120,7 @@ class ApplicationSubmitter(Runner):
             except (CompactorError, OSError) as error:
                 if ended or time.monotonic() - seen_at > BLIND_SECONDS:
                     raise
-                _log.warning("the store doesn't answer", error=str(error))
+                _log.warning("store.call_failed", error=str(error))
             else:
                 if seen is None:
                     raise CancelledError(f"{job.name} was given up: its staging directory is gone")
@@ -151,7 +151,7 @@ class ApplicationSubmitter(Runner):
             found = said[1]
         if found is not None and found != application.id:
             application.id = found
-            _log.info("spark application", application=found, name=application.job.name)
+            _log.info("spark_application.started", application=found, name=application.job.name)
 
     def _explained(self, application: _Application, seen: Seen) -> CompactorError:
         why = telling_line(application.said()) or f"exit code {application.process.returncode}"
@@ -192,7 +192,7 @@ class ApplicationSubmitter(Runner):
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise UnreachableError(f"spark-submit can't be started: {error}") from None
-        _log.info("spark application submitted", master=self._settings.master, name=job.name, key=job.key)
+        _log.info("spark_application.submitted", master=self._settings.master, name=job.name, key=job.key)
         application = _Application(job, folder, mailbox, process)
         with self._lock:
             self._running[job.key] = application
@@ -241,16 +241,16 @@ class ApplicationSubmitter(Runner):
         if self._settings.master == "yarn" and (
             ended := end_on_yarn(keys, application, os.environ | by_keytab(self._settings))
         ):
-            _log.info("ended what a dead worker had running on YARN", applications=ended)
+            _log.info("orphans.ended", applications=ended)
         if processes := end_processes(keys):
-            _log.info("ended what a dead worker had running here", processes=processes)
+            _log.info("orphans.ended", processes=processes)
 
     def _aside(self, action: Callable[[], None], name: str) -> None:
         def run() -> None:
             try:
                 action()
             except Exception as error:
-                _log.warning("a spark application couldn't be ended", error=str(error))
+                _log.warning("spark_application.not_ended", error=str(error))
             finally:
                 self._ending.discard(threading.current_thread())
 

@@ -168,7 +168,7 @@ class DriverProcess:
     def give_up(self, why: str) -> None:
         """End a start without waiting for it; nothing happens when it is settled already."""
         if self._settle(why):
-            _log.warning("the start of a spark session was given up", why=why, seconds=round(self.seconds))
+            _log.warning("spark_start.given_up", why=why, seconds=round(self.seconds))
             self._kill()
 
     def end(self) -> None:
@@ -202,14 +202,11 @@ class DriverProcess:
         try:
             while self._connection.poll(SILENT_SECONDS if self.application is not None else None):
                 self._take(self._connection.recv())
-            _log.warning(
-                f"spark session's driver has said nothing for {SILENT_SECONDS:.0f} s: killed",
-                application=self.application,
-            )
+            _log.warning("spark_driver.killed", silent_seconds=SILENT_SECONDS, application=self.application)
         except (EOFError, OSError):
             pass  # it has ended
         except Exception:
-            _log.exception("spark session's driver can't be understood: killed")
+            _log.exception("spark_driver.misunderstood")
         self._kill()
         with self._lock:
             code = self._process.wait()
@@ -221,7 +218,7 @@ class DriverProcess:
             and self._spark.master == "yarn"
             and (ended := end_on_yarn([self.key], None, os.environ | by_keytab(self._spark)))
         ):
-            _log.info("ended what was still to start on YARN", applications=ended)
+            _log.info("yarn_applications.ended", applications=ended)
         self._over.set()
 
     def _take(self, message: object) -> None:
@@ -232,7 +229,7 @@ class DriverProcess:
                         self.application = application
                         self._settled.set()
                 if self.application is not None:
-                    _log.info("spark session started", master=self._spark.master, application=application)
+                    _log.info("spark_session.started", master=self._spark.master, application=application)
             case NotStarted(why):
                 self._settle(self._cannot(why))
             case Progress(number, share) if (call := self._calls.get(number)) is not None:

@@ -156,11 +156,11 @@ class SparkSubmitter(Runner):
             if newest.driver.alive or not newest.driver.settled:
                 return newest
             if newest.driver.application is not None:
-                _log.warning("spark session is gone, starting another", application=newest.driver.application)
+                _log.warning("spark_session.replaced", why="gone", application=newest.driver.application)
         self._sessions = [one for one in self._sessions if not one.driver.wait_until_over(0)]
         self._sessions.append(_Shared(DriverProcess(self._settings, self._name)))
         if newest is not None and newest.driver.alive:
-            _log.info("spark session is old, starting another", application=newest.driver.application)
+            _log.info("spark_session.replaced", why="old", application=newest.driver.application)
             self._rest(newest)
         return self._sessions[-1]
 
@@ -189,7 +189,7 @@ class SparkSubmitter(Runner):
             if shared.running or shared.waiting or shared not in self._sessions:
                 return
             self._sessions.remove(shared)
-        _log.info("spark session stopped: idle", application=shared.driver.application)
+        _log.info("spark_session.stopped", why="idle", application=shared.driver.application)
         shared.driver.end()
 
     def stop(self) -> None:

@@ -127,7 +127,7 @@ class Quotas:
                 closed = isinstance(error, RefusedError) and error.reason is Reason.PERMISSION_DENIED
                 if itself and not closed:
                     raise
-                _log.debug("what quotas leave here and above isn't told", directory=directory, why=str(error))
+                _log.debug("quotas.not_read", directory=directory, error=str(error))
                 found, lasting = None, closed
             else:
                 lasting = min(found.quota, found.space_quota) >= _UNLIMITED

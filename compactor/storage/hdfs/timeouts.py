@@ -115,14 +115,14 @@ class Timeouts:
                 self._names()
             )  # a name may resolve differently by now; connections keep their peers
         except CompactorError as error:
-            _log.warning("a NameNode may not answer, and where it is can't be told", reason=str(error))
+            _log.warning("namenodes.not_resolved", error=str(error), detail="a NameNode may not answer")
         with connections(self._peers) as found:
             overdue = self._silences.overdue([one for one, _ in found.values()], now, asked, everything=everything)
             for one, handle in (found[inode] for inode in overdue):
                 with contextlib.suppress(OSError):  # the NameNode closed it first
                     handle.shutdown(socket.SHUT_RDWR)
                 _log.warning(
-                    "a NameNode doesn't answer: its connection was shut down",
+                    "namenode_connection.shut_down",
                     namenode=f"{one.peer[0]}:{one.peer[1]}",
                     silent_seconds=one.received,
                 )
@@ -162,7 +162,7 @@ def _keep_looking(patience: "weakref.ref[Timeouts]", pause: float) -> None:
         try:
             wait = watched.look()
         except Exception as error:  # for example, no file descriptor is left
-            _log.warning("whether NameNodes answer can't be told now", reason=str(error))
+            _log.warning("namenodes.not_checked", error=str(error))
             wait = pause
         del watched
 

@@ -243,7 +243,7 @@ def test_servers_that_let_in_nobody_else(start, log_in, members, tmp_path):
             first = those.join("first")
             until(lambda: first.lead(Role.CLEANER), "led")
             assert members(named(strict), those.settings["root"], **BY_TICKET)[0] == 0
-        why = "these ZooKeeper servers let in only who logs in by SASL: zookeeper.auth must be kerberos or sasl-digest"
+        why = "these ZooKeeper servers let in only clients that log in by SASL: zookeeper.auth must be kerberos or sasl-digest"
         assert members(named(strict)) == (2, f"error: {why}")
         with party(named(strict)) as those, capture_logs() as said:
             second = those.join("second")

@@ -57,7 +57,7 @@ class Beside:
                 cwd=folder,
                 env=environment,
             )
-        self._await("started", 1)
+        self._await("daemon.started", 1)
 
     def _write(self) -> None:
         settings = {name: dict(section) if isinstance(section, dict) else section for name, section in SETTINGS.items()}
@@ -83,9 +83,9 @@ class Beside:
             self._reload()
 
     def _reload(self) -> None:
-        before = self._said("settings reloaded")
+        before = self._said("settings.reloaded")
         self._process.send_signal(signal.SIGHUP)
-        self._await("settings reloaded", before + 1)
+        self._await("settings.reloaded", before + 1)
 
     def _said(self, event: str) -> int:
         return sum(one.get("event") == event for one in self.events())
@@ -173,11 +173,7 @@ class Beside:
 
     def removed(self) -> set[Path]:
         """Directories of what was dropped that our daemon removed."""
-        return {
-            _path(str(one["location"]))
-            for one in self.events()
-            if one.get("event") == "removed the directory of what was dropped"
-        }
+        return {_path(str(one["location"])) for one in self.events() if one.get("event") == "directory.removed"}
 
     def catalogued(self, place: Path) -> bool:
         """Whether a table or partition is there."""

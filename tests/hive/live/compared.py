@@ -195,7 +195,7 @@ class Compared:
         ours = (
             one["directories"]
             for one in self.daemon.events()
-            if one.get("event") == "compacted" and one["db"] == table.database
+            if one.get("event") == "compaction.committed" and one["db"] == table.database
         )
         return found is not None and not any(found[1] in directories for directories in ours)
 

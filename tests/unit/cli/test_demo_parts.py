@@ -108,7 +108,7 @@ def test_an_old_snapshot_reads_what_it_read(tmp_path, database):
 
 
 def line(step, **more):
-    return {"event": "step", "level": "debug", "step": step, "db": "shop", "table": "t", **more}
+    return {"event": "step.entered", "level": "debug", "step": step, "db": "shop", "table": "t", **more}
 
 
 def test_watching_follows_an_entry_to_its_end(tmp_path, database):
@@ -132,7 +132,11 @@ def test_watching_follows_an_entry_to_its_end(tmp_path, database):
     entry = queue.claim("w", "test")
     queue.set_compactor_state(entry, txn, 2, "hive")
     watch.take(
-        [line(steps.WORKER_CLAIMED), line(steps.WORKER_RAN), {"event": "cleaned 1", "role": "cleaner", "level": "info"}]
+        [
+            line(steps.WORKER_CLAIMED),
+            line(steps.WORKER_RAN),
+            {"event": "cycle.completed", "role": "cleaner", "sentence": "cleaned 1", "level": "info"},
+        ]
     )
     assert watch.tracks[entity].stage == "verifying"
     queue.mark_compacted_and_commit(entry, "w", txn)
@@ -170,11 +174,12 @@ def test_what_the_daemon_waits_for_ends_the_watch(tmp_path, database):
     watch = Watch(database, where, frozenset([where[0].entity]))
     news = [
         {
-            "event": "compaction given back",
+            "event": "attempt.ended",
             "level": "warning",
             "logger": "compactor.roles.worker.worker",
-            "reason": "UnreachableError",
-            "message": "no Java",
+            "outcome": "given-back",
+            "error_type": "UnreachableError",
+            "why": "no Java",
         }
     ]
     with pytest.raises(CompactorError, match="no Java"):
@@ -197,7 +202,12 @@ def test_ages_alone_are_no_news(tmp_path, database):
     watch = Watch(database, [], frozenset())
     watch.take(
         [
-            {"event": f"waits: transaction 5 of a@b, open for {age} s", "role": "cleaner", "level": "warning"}
+            {
+                "event": "cycle.completed",
+                "role": "cleaner",
+                "sentence": f"waits: transaction 5 of a@b, open for {age} s",
+                "level": "warning",
+            }
             for age in (1, 2, 3)
         ]
     )
@@ -208,7 +218,7 @@ FAKE = textwrap.dedent(
     """
     import subprocess, sys, time, os
     child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"], process_group=0)
-    print('{"event": "started", "child": %d}' % child.pid, flush=True)
+    print('{"event": "daemon.started", "child": %d}' % child.pid, flush=True)
     print("not json", flush=True)
     time.sleep(600)
     """
@@ -240,7 +250,7 @@ KILLED = textwrap.dedent(
     """
     import os, pathlib, signal, sys, time
     from compactor.demo.process import DaemonProcess
-    fake = "import json, os, time; print(json.dumps({'event': 'started', 'own': os.getpid()}), flush=True); time.sleep(600)"
+    fake = "import json, os, time; print(json.dumps({'event': 'daemon.started', 'own': os.getpid()}), flush=True); time.sleep(600)"
     with DaemonProcess([sys.executable, "-c", fake], pathlib.Path(sys.argv[1])) as daemon:
         while not (news := daemon.news()):
             time.sleep(0.05)

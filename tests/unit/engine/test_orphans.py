@@ -130,5 +130,5 @@ def test_what_a_dead_worker_left_is_only_said_to_be_ended_when_it_is(yarn):
         submitter.end_left_over({"7.a"}, None)
         submitter.stop()
     assert "Exception: not yours" in str(lines)
-    assert "ended what a dead worker had running on YARN" not in [line["event"] for line in lines]
+    assert "orphans.ended" not in [line["event"] for line in lines]
     assert all("geheim" not in environment.values() for _, environment in asked())

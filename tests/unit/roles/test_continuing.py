@@ -197,7 +197,7 @@ def test_a_rest_that_waits_for_the_cleaner_holds_nobody_up(world, monkeypatch):
             assert continuing.go_on() == []
     assert taken == []
     ((event, why),) = ((line["event"], line["why"]) for line in lines)
-    assert event == "the next part waits"
+    assert event == "follow_up.postponed"
     assert f"compaction {part.id} is ready for cleaning" in why
     while world.services.queue.entries(QueueState.READY_FOR_CLEANING):
         world.clean()

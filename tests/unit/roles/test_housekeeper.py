@@ -70,7 +70,7 @@ def test_a_duty_that_fails_is_counted_each_time_and_told_once(world, monkeypatch
     housekeeper = world.housekeeper()
     with capture_logs() as lines:
         sentences = [housekeeper.run_once() for _ in range(5)]
-    told = [line["log_level"] for line in lines if line["event"] == "duty failed"]
+    told = [line["log_level"] for line in lines if line["event"] == "duty.failed"]
     assert told == ["warning", "debug", "warning", "warning"]
     assert sentences[0] == "history failed: deadlock"
     value = world.services.metrics.registry.get_sample_value

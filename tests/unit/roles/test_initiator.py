@@ -366,4 +366,4 @@ def test_a_query_that_has_been_open_for_days_is_no_writer(world, kind, told):
         world.settle_time()
         with capture_logs() as lines:
             world.initiator().run_once()
-    assert any("a writer has been open for 72 h" in line["event"] for line in lines) is told
+    assert any("a writer has been open for 72 h" in line.get("why", "") for line in lines) is told

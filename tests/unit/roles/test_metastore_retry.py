@@ -19,7 +19,7 @@ from tests.metastore.servers import UnavailableError, postgres_server
 from tests.needs import missing
 from tests.unit.roles.world import World
 
-LOGGED = "the metastore doesn't answer; the compaction waits for it"
+LOGGED = "metastore.call_failed"
 
 
 @pytest.fixture(autouse=True)

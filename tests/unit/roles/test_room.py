@@ -96,7 +96,11 @@ def test_it_is_logged_once(world, full):
     for _ in range(3):
         with capture_logs() as lines:
             worker.run_once()
-        levels += [line["log_level"] for line in lines if line["event"] == "compaction given back"]
+        levels += [
+            line["log_level"]
+            for line in lines
+            if (line["event"], line.get("outcome")) == ("attempt.ended", "given-back")
+        ]
         world.clock.forward(2 * LONGEST_SECONDS)
     assert levels == ["info", "debug", "debug"]
 

@@ -43,11 +43,12 @@ def test_it_is_told_once(any_world):
         for _ in range(3):
             assert "queued 0 of 1" in initiator.run_once()
     (told,) = warnings(lines)
-    assert told["event"].startswith("delta_0000003_0000004 lies across base_0000003")
-    assert "what was committed in write id 3 can't be read unless base_0000003" in told["event"]
+    assert told["event"] == "candidate.flagged"
+    assert told["why"].startswith("delta_0000003_0000004 lies across base_0000003")
+    assert "what was committed in write id 3 can't be read unless base_0000003" in told["why"]
     assert (told["db"], told["table"]) == ("db", "t")
     assert world.services.metrics.registry.get_sample_value("compactor_skips_total", {"reason": "stranded-stream"}) == 3
-    assert f": refused: stranded-stream: db.t: {told['event']}" in world.compact(table)
+    assert f": refused: stranded-stream: db.t: {told['why']}" in world.compact(table)
     assert "delta_0000003_0000004" in world.names(table.location)
     assert "base_0000003" in " ".join(world.names(table.location))
 

@@ -126,7 +126,7 @@ def test_what_is_left_to_hive_is_counted_and_said_once(world):
     with capture_logs() as logs:
         for _ in range(2):
             watch.run_once()
-    assert [(line["type"], line["state"]) for line in logs if line["event"].startswith("left to Hive")] == [
+    assert [(line["type"], line["state"]) for line in logs if line["event"] == "entry.left_to_hive"] == [
         ("*", "i"),
         ("a", "?"),
     ]
