@@ -155,7 +155,7 @@ def stubs(monkeypatch):
         "Transactions",
         lambda _: SimpleNamespace(valid_txns=lambda: None, compactor_write_ids=lambda *_: None),
     )
-    made = SimpleNamespace(observe=lambda: None, plan=lambda: SimpleNamespace(warnings=()))
+    made = SimpleNamespace(observe=lambda: None, plan=lambda _: SimpleNamespace(warnings=()))
     monkeypatch.setattr(plan_module, "Compaction", lambda *_: made)
     monkeypatch.setattr(plan_module, "ConfiguredSubmitter", lambda _: None)
     monkeypatch.setattr(plan_module, "plan_view", lambda _: None)
