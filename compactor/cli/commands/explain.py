@@ -4,6 +4,7 @@ cleaning.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -24,13 +25,15 @@ from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.plan_view import cost, headline
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target
-from compactor.control import Denial, Subject
+from compactor.control import Denial, Judge, Subject
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
+from compactor.metastore.clean.readers import Blocker
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import TableFacts
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
+from compactor.reasons import Reason
 from compactor.roles.initiator.rules import thresholds_from
 from compactor.roles.worker.failures import StoredFailure
 from compactor.storage.registry import storage_for
@@ -44,6 +47,8 @@ PARTITION_COLUMNS = (
     OutputColumn("score", "SCORE", right=True, show=lambda value: f"{float(str(value)):.2f}"),
     OutputColumn("explanation", "WHY"),
 )
+_ENDS: Final = frozenset({Reason.COMPACTION_ABORTED, Reason.NO_CLEANUP})
+"""For these the Cleaner doesn't wait: it ends the entry, and the files stay."""
 _NOTHING_TOLD: Final[Mapping[int, StoredFailure]] = MappingProxyType({})
 
 
@@ -75,7 +80,9 @@ def explain(session: Session, *, target: str, partition: str | None, everything:
     found = find(catalog, wanted)
     inspection = inspect(database, session.settings, session.places, found)
     kind = inspection.verdict.kind if isinstance(inspection.verdict, Pick) else CompactionKind.MAJOR
-    waits = _waits(session, found)
+    decide = control_records.judge(session)
+    inspection = _with_all_blockers(inspection, decide)
+    waits = _waits(session, found, decide)
     told = control_records.stored_failures(session, inspection.queue, [waits])
     session.output.show(
         explanation_view(inspection, _plan(session, inspection, kind), waits, told, fold=not everything)
@@ -96,11 +103,26 @@ def _plan(session: Session, inspection: Inspection, kind: CompactionKind) -> Com
         return refusal
 
 
-def _waits(session: Session, found: Found) -> Denial | None:
+def _with_all_blockers(inspection: Inspection, decide: Judge) -> Inspection:
+    """Add to what readers hold back what the Cleaner asks besides: a pause of cleaning, and `no_cleanup`."""
+    found = inspection.found
+    more = []
+    if (denial := decide.cleaning(_subject(found))) is not None:
+        more.append(Blocker(denial.reason, denial.sentence))
+    if found.kept is not None:
+        more.append(Blocker(Reason.NO_CLEANUP, found.kept))
+    cleaning = [replace(ready, blockers=(*ready.blockers, *more)) for ready in inspection.cleaning]
+    return replace(inspection, cleaning=cleaning)
+
+
+def _subject(found: Found) -> Subject:
+    return Subject(found.table.database, found.table.name, default_pool(found))
+
+
+def _waits(session: Session, found: Found, decide: Judge) -> Denial | None:
     """Why a compaction of the table or partition may not begin now; None when it may."""
-    decide = control_records.judge(session)
     working = [control_records.subject(entry) for entry in Queue(session.database()).working()] if decide.counts else []
-    return decide.waits(Subject(found.table.database, found.table.name, default_pool(found)), working)
+    return decide.waits(_subject(found), working)
 
 
 def explanation_view(
@@ -235,7 +257,9 @@ def _picture(
         ]
     for ready in inspection.cleaning:
         if ready.blockers:
-            parts.append(Text(f"cleaning after compaction {ready.entry.id} waits:"))
+            ends = not _ENDS.isdisjoint(blocker.reason for blocker in ready.blockers)
+            how = "will end without removing anything" if ends else "waits"
+            parts.append(Text(f"cleaning after compaction {ready.entry.id} {how}:"))
             parts += [
                 Text(f"  {blocker.sentence} ({blocker.reason.value})", style="yellow") for blocker in ready.blockers
             ]

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 import yaml
+from sqlalchemy import update
 
 from compactor.cli.control_records import length_ms
 from compactor.control.records import HOLDS, Pause, with_pause
@@ -49,6 +50,25 @@ def test_a_pause_is_shown_to_those_who_wait(shop):
     again = shop.run("resume", "--table", "shop.ord*")
     assert (again.exit_code, told(again)) == (3, "nothing is paused")
     assert shop.json("queue")[0]["waits"] is None
+
+
+def test_explain_says_that_cleaning_is_paused(shop):
+    """As it says what else holds back cleaning; a pause without --cleaner leaves the Cleaner alone."""
+    assert shop.run("enqueue", "shop.orders").exit_code == 0
+    with shop.open() as database:
+        queue = database.schema.compaction_queue
+        ready = {"cq_state": "r", "cq_highest_write_id": 1}
+        database.write(lambda connection: connection.execute(update(queue).values(ready)))
+
+    def reasons():
+        (cleaning,) = shop.json("explain", "shop.orders")["cleaning"]
+        return [blocker["reason"] for blocker in cleaning["blockers"]]
+
+    before = reasons()
+    assert shop.run("pause", "--all", "--reason", "x").exit_code == 0
+    assert reasons() == before
+    assert shop.run("pause", "--all", "--reason", "x", "--cleaner").exit_code == 0
+    assert reasons() == [*before, "paused"]
 
 
 def test_scopes_stand_side_by_side(shop):
