@@ -61,7 +61,6 @@ class Reason(StrEnum):
     DISK_FULL = "disk-full"
     QUOTA_EXCEEDED = "quota-exceeded"
     LIMIT_EXCEEDED = "limit-exceeded"
-    CANCELLED = "cancelled"
     BAD_PROPERTY = "bad-property"
     UNSAFE_LOCATION = "unsafe-location"
     OUTSIDE_ROOTS = "outside-roots"

@@ -139,13 +139,13 @@ class Compaction:
         The bytes are unlimited for an insert-only table on a store with links, which take no room.
 
         Raises:
-            RefusedError: INPUT_CHANGED, the directory is gone.
+            RefusedError: LOCATION_MISSING.
         """
         try:
             room = self.storage.room(self.request.location)
         except FileNotFoundError:
             raise RefusedError(
-                Reason.INPUT_CHANGED, f"{self.request.entry.entity}: directory {self.request.location} is gone"
+                Reason.LOCATION_MISSING, f"{self.request.entry.entity}: there is no directory {self.request.location}"
             ) from None
         if self.request.table.insert_only and self.storage.links:
             return replace(room, bytes=None)

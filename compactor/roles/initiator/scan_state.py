@@ -51,6 +51,8 @@ LASTING = frozenset(
         Reason.OVERLAPPING_LOCATION,
         Reason.REPLICATION_SOURCE,
         Reason.BAD_PROPERTY,
+        Reason.OPEN_SIDE_FILE,
+        Reason.UNSUPPORTED_STORE,
     }
 )
 """
