@@ -5,7 +5,7 @@ One round of compactions in a process of its own; prints what it measured as JSO
     fsync
     python -m benchmarks.compaction recode FOLDER ROWS ROUNDS         major with every stripe hit, against Arrow read
     and write (CPU)
-    python -m benchmarks.compaction digest FOLDER ROWS ROUNDS         the same with and without verifying values (CPU)
+    python -m benchmarks.compaction digest FOLDER ROWS ROUNDS CONTENT the same with and without verifying values (CPU)
     python -m benchmarks.compaction once   FOLDER FILE CORES          one major of FILE, every stripe hit: seconds, and
     peak memory of a Python worker
 """
@@ -129,11 +129,20 @@ def recode(folder: Path, rows: int, rounds: int) -> dict[str, float]:
     return {"peer": peer, "ours": mine, "bytes": source.stat().st_size, "stripes": len(row_ids)}
 
 
-def digest(folder: Path, rows: int, rounds: int) -> dict[str, float]:
+def read(source: Path) -> float:
+    """CPU of reading a file's values once with Arrow: less than that no check of them can cost."""
+    begin = time.process_time()
+    file = orc.ORCFile(source)
+    for stripe in range(file.nstripes):
+        file.read_stripe(stripe)
+    return time.process_time() - begin
+
+
+def digest(folder: Path, rows: int, rounds: int, content: tables.Content) -> dict[str, float]:
     source = folder / "source.orc"
-    tables.write_raw(source, rows, 1, "zlib")
+    tables.write_raw(source, rows, 1, "zlib", content=content)
     row_ids = hit(source, 1)
-    with Lab(folder) as lab:
+    with Lab(folder, content=content) as lab:
         lab.warm_up()
         numbers = iter(range(2 * rounds))
 
@@ -150,7 +159,13 @@ def digest(folder: Path, rows: int, rounds: int) -> dict[str, float]:
         without, verified = alternate(
             lambda: compacted(verify_values=False), lambda: compacted(verify_values=True), rounds
         )
-    return {"without": without, "with": verified, "bytes": source.stat().st_size, "stripes": len(row_ids)}
+    return {
+        "without": without,
+        "with": verified,
+        "read": read(source),
+        "bytes": source.stat().st_size,
+        "stripes": len(row_ids),
+    }
 
 
 def once(folder: Path, source: Path, cores: int) -> dict[str, float]:
@@ -177,7 +192,7 @@ def main() -> None:
             case "recode":
                 answer = recode(root, int(rest[0]), int(rest[1]))
             case "digest":
-                answer = digest(root, int(rest[0]), int(rest[1]))
+                answer = digest(root, int(rest[0]), int(rest[1]), getattr(tables, rest[2]))
             case "once":
                 answer = once(root, Path(rest[0]), int(rest[1]))
             case _:

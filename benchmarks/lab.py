@@ -43,11 +43,18 @@ class Lab:
         cores: of the Spark session.
         hdfs: how an HDFS is reached, for tables that are moved there.
         spark: that section of the settings, for a session elsewhere than here.
+        content: of the tables.
     """
 
     def __init__(
-        self, root: Path, cores: int = 2, hdfs: Hdfs | None = None, spark: Mapping[str, object] | None = None
+        self,
+        root: Path,
+        cores: int = 2,
+        hdfs: Hdfs | None = None,
+        spark: Mapping[str, object] | None = None,
+        content: tables.Content = tables.RANDOM,
     ) -> None:
+        self.content = content
         configure("warning", "console")
         url = f"sqlite:///{root}/metastore.db"
         Database(url, create=True).connect().close()
@@ -83,10 +90,10 @@ class Lab:
         """
         codec = orc.ORCFile(source).compression  # what the files have: an uncompressed table is one by its property
         parameters = {"orc.compress": "NONE" if codec == "UNCOMPRESSED" else codec}
-        table = self.warehouse.create_table(DATABASE, name, tables.COLUMNS, parameters=parameters)
+        table = self.warehouse.create_table(DATABASE, name, self.content.columns, parameters=parameters)
         self._write(table, "i", lambda where, write_id: self._link(source, where / delta_name(write_id, write_id, 0)))
         with self.warehouse.begin() as txn:
-            txn.insert(table, [(1, None, "order", "one more")])
+            txn.insert(table, [self.content.row])
         keys = sorted(deleted)
         if keys:
             self._write(
@@ -125,8 +132,7 @@ class Lab:
         os.link(source, directory / "bucket_00000_0")
         files.write_version_file(directory)
 
-    @staticmethod
-    def _delete(directory: Path, row_ids: list[int], write_id: int) -> None:
+    def _delete(self, directory: Path, row_ids: list[int], write_id: int) -> None:
         events = [(files.DELETE, 1, tables.BUCKET_PROPERTY, row_id, write_id, None) for row_id in row_ids]
-        files.write_acid(directory / "bucket_00000_0", tables.COLUMNS, events)
+        files.write_acid(directory / "bucket_00000_0", self.content.columns, events)
         files.write_version_file(directory)

@@ -28,7 +28,7 @@ def few_strings(path: Path, rows: int) -> None:
                 kinds.take(pa.array(random.integers(0, 5000, len(batch)))),
                 kinds.take(pa.array(random.integers(0, 5000, len(batch)))),
             ]
-            row = pa.StructArray.from_arrays(columns, names=[name for name, _ in tables.COLUMNS])
+            row = pa.StructArray.from_arrays(columns, names=[name for name, _ in tables.RANDOM.columns])
             writer.write(pa.Table.from_batches([batch.set_column(5, "row", row)]))
 
 
