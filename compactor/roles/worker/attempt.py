@@ -19,7 +19,7 @@ from typing import TypeVar
 from compactor.acid.snapshot import AcidState
 from compactor.engine.compaction import Compaction, Published
 from compactor.engine.request import CompactionRequest
-from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, OwnershipLostError, RefusedError
+from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.commits import committed
 from compactor.metastore.compaction_queue.follow_ups import FollowUp
@@ -39,7 +39,7 @@ from compactor.roles.worker.entry_facts import EntryFacts, is_in_the_catalog, lo
 from compactor.roles.worker.follow_ups import follow_up_of
 from compactor.roles.worker.lease import Lease
 from compactor.roles.worker.metastore_retry import patiently
-from compactor.roles.worker.monitor import Monitor
+from compactor.roles.worker.monitor import Monitor, not_ours
 from compactor.roles.worker.older_snapshots import is_first_base, wait_for_older_snapshots
 from compactor.storage.base import Storage
 
@@ -348,7 +348,7 @@ class Attempt:
     def _require_unchanged(self, before: CompactionRequest) -> None:
         services, entry = self._services, self.entry
         if not self._is_ours():
-            raise OwnershipLostError(f"entry {entry.id} is no longer ours: {_where(services.queue.entry(entry.id))}")
+            raise not_ours(entry.id, services.queue.entry(entry.id))
         try:
             facts = look_up(services, entry)
             services.places.require_alone(facts.location, facts.table, facts.partition, last_look=True)
@@ -402,9 +402,3 @@ class Attempt:
             steps.WORKER_COMMITTED,
         }:  # a published result is only a commit away from its end
             self._cancellation.check()
-
-
-def _where(entry: QueueEntry | None) -> str:
-    if entry is None:
-        return "it has left the queue"
-    return f"it is {entry.state.value}" + (f", with worker {entry.worker_id}" if entry.worker_id else "")

@@ -79,11 +79,17 @@ class Monitor:
         """
         now = self._queue.entry(self._entry.id)
         if now is None or now.state is not QueueState.WORKING or now.worker_id != self._entry.worker_id:
-            where = "has left the queue" if now is None else f"is {now.state.value}"
-            raise OwnershipLostError(f"entry {self._entry.id} is no longer ours: it {where}")
+            raise not_ours(self._entry.id, now)
         if (by := asked_to_stop(now)) is not None:
             raise CancelRequestedError(f"cancelled by {by}")
         self._still()
         application = self._application()
         if application is not None and now.job_id != application[:JOB_ID_CHARACTERS]:
             self._queue.set_job_id(self._entry, application)
+
+
+def not_ours(entry_id: int, now: QueueEntry | None) -> OwnershipLostError:
+    """The error for an entry that this worker no longer has; `now` is the entry's row, None: it has none any more."""
+    where = "has left the queue" if now is None else f"is {now.state.value}"
+    worker = f", with worker {now.worker_id}" if now is not None and now.worker_id else ""
+    return OwnershipLostError(f"entry {entry_id} is no longer ours: it {where}{worker}")
