@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -262,8 +263,10 @@ def test_a_driver_that_dies_while_it_starts(submitter, monkeypatch, tmp_path):
         compaction.start()
         while not submitter._sessions:
             time.sleep(0.01)
-        os.kill(submitter._sessions[-1].driver.pid, signal.SIGKILL)
+        driver = submitter._sessions[-1].driver
+        os.kill(driver.pid, signal.SIGKILL)
         compaction.join(60)
+        assert driver.wait_until_over(60)
     assert failures == ["Spark can't be started with master local[2,4]: its driver ended with code -9"]
     assert not list(tmp_path.glob("compactor-spark-*"))
     assert submitter.run(name("16.b"), jobs.double, [1]) == [2]
@@ -306,6 +309,38 @@ def test_a_jvm_that_falls_silent_is_not_waited_for(submitter, monkeypatch, tmp_p
     (tmp_path / "release").touch()
     assert len(failures) == 1
     assert submitter.run(name("16.b"), jobs.double, [1]) == [2]
+
+
+def test_a_function_that_is_nowhere_fails_its_job(submitter):
+    """The driver can't import it, and answers no job any more: the session ends, and the next job has another."""
+    nowhere = types.ModuleType("nowhere")
+    sys.modules["nowhere"] = nowhere
+    exec("def lost(task): ...", vars(nowhere))
+    try:
+        with pytest.raises(BrokenDownError):
+            submitter.run(name("18.a"), nowhere.lost, [1])
+    finally:
+        del sys.modules["nowhere"]
+    assert submitter.run(name("18.b"), jobs.double, [1]) == [2]
+
+
+def test_a_driver_that_stops_reading_and_answering_is_killed(submitter, monkeypatch):
+    """Also in the middle of a message: the task list is longer than what the connection holds."""
+    submitter.stop()
+    monkeypatch.setattr(process, "SILENT_SECONDS", 5.0)
+    stopped = []
+
+    def stop():
+        if not stopped:
+            stopped.append(submitter._sessions[-1].driver.pid)
+            os.kill(stopped[0], signal.SIGSTOP)
+        return False
+
+    submitter.run(name("19.a"), jobs.double, [1])
+    with pytest.raises(BrokenDownError):
+        submitter.run(name("19.b"), jobs.double, ["x" * 4_000_000], cancelled=stop)
+    monkeypatch.undo()
+    assert submitter.run(name("19.c"), jobs.double, [1]) == [2]
 
 
 def test_nothing_is_left_of_a_daemon_that_was_killed(tmp_path):

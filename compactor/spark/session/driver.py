@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import threading
+import traceback
 import warnings
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -62,14 +63,16 @@ class Driver:
         while True:
             try:
                 message = self._connection.recv()
-            except (EOFError, OSError):
+            except BaseException as error:
+                if not isinstance(error, EOFError | OSError):
+                    traceback.print_exc()  # a function that can't be imported here: no job of the session is answered
                 _end_group()
             match message:
                 case Run(number, job, function, tasks, storage):
                     self._jobs[number] = SparkJob(self._context, job, function, tasks, storage)
                     threading.Thread(target=self._follow, args=(number,), daemon=True).start()
-                case Cancel(number) if number in self._jobs:
-                    threading.Thread(target=self._jobs[number].cancel, daemon=True).start()
+                case Cancel(number) if (running := self._jobs.get(number)) is not None:
+                    threading.Thread(target=running.cancel, daemon=True).start()
                 case Stop():
                     self._stop.set()
 
@@ -82,7 +85,11 @@ class Driver:
         if job.error is not None:
             why = first_line(job.error)
             self._end_without_session()
-        self._send(Done(number, job.results, why))
+        try:
+            self._send(Done(number, job.results, why))
+        except Exception as error:
+            self._send(Done(number, [], f"its results can't be sent: {first_line(error)}"))
+        del self._jobs[number]
 
     def _end_without_session(self) -> None:
         """If the session is gone, end this process: the daemon sees that the connection is closed."""

@@ -14,6 +14,7 @@ import secrets
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
-from compactor.errors import CancelledError
+from compactor.errors import CancelledError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings.work import Spark
 from compactor.spark.application.command import tag
@@ -89,7 +90,7 @@ class DriverProcess:
         name: of the application.
 
     Raises:
-        UnreachableError: Java isn't installed.
+        UnreachableError: Java isn't installed, or the driver can't be started.
     """
 
     def __init__(self, spark: Spark, name: str) -> None:
@@ -106,7 +107,11 @@ class DriverProcess:
         self.why_not: str | None = None
         """Why there is no session, in one line."""
         self._files = Path(tempfile.mkdtemp(prefix="compactor-spark-"))
-        self._process, self._connection = self._spawn()
+        try:
+            self._process, self._connection = self._spawn()
+        except OSError as error:
+            shutil.rmtree(self._files, ignore_errors=True)
+            raise UnreachableError(self._cannot(f"its driver can't be started: {error}")) from error
         self._send((sys.path, self._conf(name)))
         threading.Thread(target=self._listen, name="spark-driver", daemon=True).start()
 
@@ -211,7 +216,8 @@ class DriverProcess:
         with self._lock:
             code = self._process.wait()
         self._settle(self._cannot(f"its driver ended with code {code}"))
-        self._connection.close()
+        with self._sending:  # a thread may still be sending
+            self._connection.close()
         shutil.rmtree(self._files, ignore_errors=True)
         if (
             self.application is None
@@ -242,8 +248,11 @@ class DriverProcess:
         return f"Spark can't be started with master {self._spark.master}: {why}"
 
     def _send(self, message: object) -> None:
-        with self._sending, contextlib.suppress(OSError):  # its end is `_listen`'s
-            self._connection.send(message)
+        try:
+            with self._sending:
+                self._connection.send(message)
+        except OSError:  # it has ended, or doesn't read: what follows half a message couldn't be read either
+            self._kill()
 
     def _kill(self) -> None:
         """Kill the driver's process group, if the driver isn't reaped: after that its number may be another's."""
@@ -253,6 +262,8 @@ class DriverProcess:
 
     def _spawn(self) -> "tuple[subprocess.Popen[bytes], Connection[Any, Any]]":
         ours, theirs = socket.socketpair()
+        for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # also in the middle of a message
+            ours.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", int(SILENT_SECONDS), 0))
         with theirs:
             environment = {"PYSPARK_DRIVER_PYTHON": sys.executable} | os.environ
             process = subprocess.Popen(

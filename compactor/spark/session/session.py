@@ -177,7 +177,7 @@ class SparkSubmitter(Runner):
             shared.idle.cancel()
             shared.idle = None
         if shared.driver.alive and not shared.running and not shared.waiting:
-            followed = shared is not self._sessions[-1] and not shared.known
+            followed = shared not in self._sessions[-1:] and not shared.known
             shared.idle = threading.Timer(0 if followed else self._settings.idle_seconds, self._stop, (shared,))
             shared.idle.daemon = True
             shared.idle.start()
