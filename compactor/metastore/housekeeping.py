@@ -220,7 +220,7 @@ class Housekeeping:
         table = self._schema.txn_to_write_id
         bound = self._snapshots.forget_below(connection)
         staying = table.alias("staying")
-        # in a table of its own, because MySQL wants that for a delete that reads the table it deletes from
+        # in a table of its own, because not every product takes a delete that reads the table it deletes from
         first = select(
             staying.c.t2w_database, staying.c.t2w_table, func.min(staying.c.t2w_writeid).label("first")
         ).where(staying.c.t2w_txnid >= bound)
