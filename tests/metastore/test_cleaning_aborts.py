@@ -220,6 +220,7 @@ def test_what_put_off_a_group_ends_with_it(database_4, hive_4):
     (due,) = aborts.groups(0, -1)
     assert due.entity == P
     assert aborts.forget([due], proof(database_4)) == 2
+    aborts.end_retries()
     assert Queue(database_4).entries() == []
     hive_4.fail_write("db.t", "p=1")
     hive_4.fail_write("db.t", "p=2")
@@ -230,6 +231,20 @@ def test_what_put_off_a_group_ends_with_it(database_4, hive_4):
     )
     aborts.end_retries()
     assert [str(entry.entity) for entry in Queue(database_4).entries()] == ["db.t/p=2"]
+
+
+def test_a_group_that_was_cleaned_begins_with_the_first_pause_again(database_4, hive_4):
+    """Also where a writer that is still open has a component there."""
+    hive_4.create_table()
+    hive_4.fail_write("db.t", "p=1")
+    aborts, queue = Aborts(database_4), database_4.schema.compaction_queue
+    for _ in range(3):
+        aborts.retry_later(aborts.groups(0, -1), "disk gone")
+        hive_4.change(update(queue).values(cq_commit_time=1))
+    due, swept = aborts.groups(0, -1), proof(database_4)
+    hive_4.touch(hive_4.begin(), "db.t", "p=1")
+    assert aborts.forget(due, swept) == 1
+    assert Queue(database_4).entries() == []
 
 
 def test_all_groups_of_a_table_are_put_off_in_a_few_statements(database_4, hive_4):

@@ -30,7 +30,7 @@ from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.readers import Blocker
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.model import TableFacts
+from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
@@ -105,13 +105,15 @@ def _plan(session: Session, inspection: Inspection, kind: CompactionKind) -> Com
 
 def _with_all_blockers(inspection: Inspection, decide: Judge) -> Inspection:
     """Add to what readers hold back what the Cleaner asks besides: a pause of cleaning, and `no_cleanup`."""
-    found = inspection.found
-    more = []
-    if (denial := decide.cleaning(_subject(found))) is not None:
-        more.append(Blocker(denial.reason, denial.sentence))
-    if found.kept is not None:
-        more.append(Blocker(Reason.NO_CLEANUP, found.kept))
-    cleaning = [replace(ready, blockers=(*ready.blockers, *more)) for ready in inspection.cleaning]
+    kept = inspection.found.kept
+
+    def more(entry: QueueEntry) -> Iterator[Blocker]:
+        if (denial := decide.cleaning(control_records.subject(entry))) is not None:
+            yield Blocker(denial.reason, denial.sentence)
+        if kept is not None:
+            yield Blocker(Reason.NO_CLEANUP, kept)
+
+    cleaning = [replace(ready, blockers=(*ready.blockers, *more(ready.entry))) for ready in inspection.cleaning]
     return replace(inspection, cleaning=cleaning)
 
 

@@ -152,7 +152,8 @@ class Aborts:
     def _forget(self, groups: Collection[AbortedGroup], change: Callable[[Connection], int]) -> int:
         def forget_and_settle(connection: Connection) -> int:
             deleted = change(connection)  # components before the queue, in the order of Hive's onRename
-            self._end_retries(connection)
+            known = self._retries(connection, groups)
+            self._delete_retries(connection, [number for numbers in known.values() for number in numbers])
             return deleted
 
         deleted = self._database.repeatable(forget_and_settle)
@@ -161,27 +162,32 @@ class Aborts:
         return deleted
 
     def end_retries(self) -> None:
-        """Delete the rows that put off groups of which nothing is left: a compaction or Hive's Cleaner forgot them."""
-        if self._schema.hive_4 and self._database.read(lambda connection: connection.scalar(self._ended_retries())):
-            self._database.repeatable(self._end_retries)
+        """
+        Delete the rows that put off groups of which nothing is left: a sweep for another group of the table, a
+        compaction or Hive's Cleaner forgot them.
+        """
+        if self._schema.hive_4 and (ended := self._database.read(self._ended_retries)):
+            self._database.repeatable(lambda connection: self._delete_retries(connection, ended))
 
-    def _ended_retries(self) -> Any:
+    def _ended_retries(self, connection: Connection) -> list[int]:
         queue, components = self._schema.compaction_queue.c, self._schema.txn_components.c
-        there = exists().where(
-            components.tc_database == queue.cq_database,
-            components.tc_table == queue.cq_table,
-            or_(
-                components.tc_partition == queue.cq_partition,
-                and_(components.tc_partition.is_(None), queue.cq_partition.is_(None)),
-            ),
-        )
-        return select(queue.cq_id).where(queue.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP], ~there)
+        names = (queue.cq_database, queue.cq_table, queue.cq_partition)
+        waiting = {
+            int(number): Entity(*name)
+            for number, *name in connection.execute(
+                select(queue.cq_id, *names).where(queue.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP])
+            )
+        }
+        if not waiting:
+            return []
+        query = select(components.tc_database, components.tc_table, components.tc_partition).distinct()
+        there = {Entity(*name) for name in connection.execute(query)}
+        return [number for number, entity in waiting.items() if entity not in there]
 
-    def _end_retries(self, connection: Connection) -> None:
+    def _delete_retries(self, connection: Connection, numbers: Collection[int]) -> None:
         queue = self._schema.compaction_queue
-        if self._schema.hive_4:
-            for batch in batches(connection.scalars(self._ended_retries()).all()):
-                connection.execute(delete(queue).where(queue.c.cq_id.in_(batch)))
+        for batch in batches(numbers):
+            connection.execute(delete(queue).where(queue.c.cq_id.in_(batch)))
 
     def retry_later(self, groups: Collection[AbortedGroup], message: str) -> int:
         """

@@ -52,7 +52,6 @@ LASTING = frozenset(
         Reason.REPLICATION_SOURCE,
         Reason.BAD_PROPERTY,
         Reason.OPEN_SIDE_FILE,
-        Reason.UNSUPPORTED_STORE,
     }
 )
 """
