@@ -289,6 +289,7 @@ def test_a_jvm_that_falls_silent_is_not_waited_for(submitter, monkeypatch, tmp_p
     """
     submitter.stop()
     monkeypatch.setattr(process, "SILENT_SECONDS", 2.0)  # a job's progress is told more often
+    monkeypatch.setattr(process, "GRACE_SECONDS", 1.0)
     failures = []
 
     def run():
@@ -324,10 +325,35 @@ def test_a_function_that_is_nowhere_fails_its_job(submitter):
     assert submitter.run(name("18.b"), jobs.double, [1]) == [2]
 
 
+def test_a_daemon_without_a_temporary_directory(monkeypatch, tmp_path):
+    """No compaction's fault: unreachable, and nothing is left of the try."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    with pytest.raises(UnreachableError, match=r"its driver can't be started: .*No such file"):
+        SparkSubmitter(settings(spark={"master": "local[1]"})).run(name("20.a"), jobs.double, [1])
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(process, "log_to_stderr", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(UnreachableError, match="No space left"):
+        SparkSubmitter(settings(spark={"master": "local[1]"})).run(name("20.b"), jobs.double, [1])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_session_that_is_stopped_leaves_no_files(monkeypatch, tmp_path):
+    """Its JVM removes what it had put into the temporary directory: it isn't killed before."""
+    for variable in ("TMPDIR", "JAVA_TOOL_OPTIONS"):
+        monkeypatch.setenv(variable, {"TMPDIR": str(tmp_path)}.get(variable, f"-Djava.io.tmpdir={tmp_path}"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = SparkSubmitter(settings(spark={"master": "local[1]"}))
+    assert found.run(name("21.a"), jobs.double, [1]) == [2]
+    assert list(tmp_path.iterdir())
+    found.stop()
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("hsperfdata")] == []
+
+
 def test_a_driver_that_stops_reading_and_answering_is_killed(submitter, monkeypatch):
     """Also in the middle of a message: the task list is longer than what the connection holds."""
     submitter.stop()
     monkeypatch.setattr(process, "SILENT_SECONDS", 5.0)
+    monkeypatch.setattr(process, "GRACE_SECONDS", 1.0)
     stopped = []
 
     def stop():

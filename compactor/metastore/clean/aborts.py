@@ -180,7 +180,9 @@ class Aborts:
         }
         if not waiting:
             return []
+        aborted = select(self._schema.txns.c.txn_id).where(self._schema.txns.c.txn_state == "a")
         query = select(components.tc_database, components.tc_table, components.tc_partition).distinct()
+        query = query.where(components.tc_txnid.in_(aborted))
         there = {Entity(*name) for name in connection.execute(query)}
         return [number for number, entity in waiting.items() if entity not in there]
 

@@ -57,24 +57,39 @@ class Driver:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PySpark warns about a JVM that is gone already
             spark.stop()
+        _wait_for_jvm()
 
     def _listen(self) -> None:
-        """Obey the daemon. When it ends, this process group does, also while the session starts."""
-        while True:
-            try:
-                message = self._connection.recv()
-            except BaseException as error:
-                if not isinstance(error, EOFError | OSError):
-                    traceback.print_exc()  # a function that can't be imported here: no job of the session is answered
-                _end_group()
-            match message:
-                case Run(number, job, function, tasks, storage):
-                    self._jobs[number] = SparkJob(self._context, job, function, tasks, storage)
-                    threading.Thread(target=self._follow, args=(number,), daemon=True).start()
-                case Cancel(number) if (running := self._jobs.get(number)) is not None:
-                    threading.Thread(target=running.cancel, daemon=True).start()
-                case Stop():
-                    self._stop.set()
+        """
+        Obey the daemon. When it ends, this process group does, also while the session starts; and when a message can't
+        be obeyed (a function that can't be imported, no memory or thread left), for no job would be answered any more.
+        """
+        try:
+            while True:
+                self._obey(self._connection.recv())
+        except BaseException as error:
+            if not isinstance(error, EOFError | ConnectionError):
+                traceback.print_exc()
+        finally:
+            _end_group()
+
+    def _obey(self, message: object) -> None:
+        match message:
+            case Run(number, job, function, tasks, storage):
+                self._jobs[number] = SparkJob(self._context, job, function, tasks, storage)
+                threading.Thread(target=self._answer, args=(number,), daemon=True).start()
+            case Cancel(number) if (running := self._jobs.get(number)) is not None:
+                threading.Thread(target=running.cancel, daemon=True).start()
+            case Stop():
+                self._stop.set()
+
+    def _answer(self, number: int) -> None:
+        """Follow a job to its end. A job that can't be followed ends the session: the daemon waits for each answer."""
+        try:
+            self._follow(number)
+        except BaseException:
+            traceback.print_exc()
+            _end_group()
 
     def _follow(self, number: int) -> None:
         job = self._jobs[number]
@@ -107,6 +122,18 @@ def _alive(context: SparkContext) -> bool:
         return not context._jsc.sc().isStopped()  # noqa: SLF001 - PySpark has no public question for this
     except (Py4JError, OSError, AttributeError):
         return False
+
+
+def _wait_for_jvm() -> None:
+    """
+    Let a stopped session's JVM end by itself, as it does when its standard input does: at its end it removes its
+    temporary files. The daemon kills what takes longer.
+    """
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - PySpark has no public way to its JVM's end
+    if process is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.wait()
 
 
 def _end_group() -> None:

@@ -49,6 +49,8 @@ SILENT_SECONDS: Final = 150.0
 A driver that says nothing for so long is killed: it speaks every half minute, unless its JVM doesn't answer, for want
 of memory for example.
 """
+GRACE_SECONDS: Final = 30.0
+"""How long a driver that was frozen together with this process has to speak when both go on."""
 _LOGGERS: Final = {"org.apache.spark.api.python.PythonGatewayServer": "fatal"}
 """
 A failed task comes back as an error of `compactor.errors`; its Java stack trace on standard error wouldn't help. An
@@ -106,14 +108,19 @@ class DriverProcess:
         """Id of the session's Spark application; None before the session is there."""
         self.why_not: str | None = None
         """Why there is no session, in one line."""
-        self._files = Path(tempfile.mkdtemp(prefix="compactor-spark-"))
         try:
-            self._process, self._connection = self._spawn()
-        except OSError as error:
-            shutil.rmtree(self._files, ignore_errors=True)
+            with contextlib.ExitStack() as undo:
+                self._files = Path(tempfile.mkdtemp(prefix="compactor-spark-"))
+                undo.callback(shutil.rmtree, self._files, ignore_errors=True)
+                conf = self._conf(name)
+                self._process, self._connection = self._spawn()
+                for back in (self._connection.close, self._process.wait, self._process.kill):  # the last one first
+                    undo.callback(back)
+                threading.Thread(target=self._listen, name="spark-driver", daemon=True).start()
+                undo.pop_all()
+        except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
             raise UnreachableError(self._cannot(f"its driver can't be started: {error}")) from error
-        self._send((sys.path, self._conf(name)))
-        threading.Thread(target=self._listen, name="spark-driver", daemon=True).start()
+        self._send((sys.path, conf))
 
     @property
     def pid(self) -> int:
@@ -161,7 +168,9 @@ class DriverProcess:
             while not call.ended.wait(POLL_SECONDS) and not self._over.is_set():
                 if cancelled():
                     self._send(Cancel(number))
-                    call.ended.wait(CANCEL_SECONDS)
+                    deadline = time.monotonic() + CANCEL_SECONDS
+                    while not call.ended.wait(POLL_SECONDS) and not self._over.is_set() and time.monotonic() < deadline:
+                        pass
                     raise CancelledError(f"{job.name} was cancelled")
                 progress(call.share)
         finally:
@@ -205,7 +214,7 @@ class DriverProcess:
     def _listen(self) -> None:
         """Take the driver's messages until it ends, or falls silent; then clear up."""
         try:
-            while self._connection.poll(SILENT_SECONDS if self.application is not None else None):
+            while self._speaks():
                 self._take(self._connection.recv())
             _log.warning("spark_driver.killed", silent_seconds=SILENT_SECONDS, application=self.application)
         except (EOFError, OSError):
@@ -226,6 +235,12 @@ class DriverProcess:
         ):
             _log.info("yarn_applications.ended", applications=ended)
         self._over.set()
+
+    def _speaks(self) -> bool:
+        """Wait for a message; False: the session is there, and its driver is silent."""
+        if self.application is None:
+            return self._connection.poll(None)
+        return self._connection.poll(SILENT_SECONDS) or self._connection.poll(GRACE_SECONDS)
 
     def _take(self, message: object) -> None:
         match message:
