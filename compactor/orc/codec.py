@@ -5,17 +5,20 @@ A header holds the chunk's length times two, plus one when the chunk is stored u
 Source: the ORC specification, "Compression".
 """
 
-import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
 
 import pyarrow as pa
+from isal import isal_zlib
 
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.reasons import Reason
 
 _HEADER: Final = 3
 _MAX_CHUNK: Final = (1 << 23) - 1
+_RAW_DEFLATE: Final = -15
+"""Deflate without the headers of zlib, as `wbits` says it."""
 
 
 class Compression(IntEnum):
@@ -59,9 +62,11 @@ def decompress_section(data: bytes, kind: Compression, block_size: int, where: s
     Raises:
         CorruptFileError: a header or a chunk is invalid.
     """
-    if kind is Compression.NONE:
-        return data
-    parts: list[bytes] = []
+    return data if kind is Compression.NONE else b"".join(decompressed_chunks(data, kind, block_size, where))
+
+
+def decompressed_chunks(data: bytes, kind: Compression, block_size: int, where: str) -> Iterator[bytes]:
+    """Like `decompress_section`, chunk by chunk; of any kind but NONE, which has no chunks."""
     at = 0
     while at < len(data):
         if at + _HEADER > len(data):
@@ -75,11 +80,8 @@ def decompress_section(data: bytes, kind: Compression, block_size: int, where: s
             raise CorruptFileError(
                 Reason.CORRUPT_FILE, f"{where}: chunk at byte {at} needs {length} bytes, {len(chunk)} are left"
             )
-        parts.append(
-            chunk if header & 1 else _decompress_chunk(chunk, kind, block_size, f"{where}, chunk at byte {at}")
-        )
+        yield chunk if header & 1 else _decompress_chunk(chunk, kind, block_size, f"{where}, chunk at byte {at}")
         at = start + length
-    return b"".join(parts)
 
 
 def compress_section(data: bytes, kind: Compression, block_size: int) -> bytes:
@@ -89,24 +91,30 @@ def compress_section(data: bytes, kind: Compression, block_size: int) -> bytes:
     Raises:
         ValueError: the block size doesn't fit a chunk header (below 8 MiB).
     """
-    if kind is Compression.NONE:
-        return data
+    return data if kind is Compression.NONE else b"".join(compressed_chunks(data, kind, block_size))
+
+
+def compressed_chunks(data: bytes | memoryview, kind: Compression, block_size: int) -> Iterator[bytes]:
+    """
+    The chunks of a section with their headers; of any kind but NONE, which has no chunks.
+
+    Raises:
+        ValueError: the block size doesn't fit a chunk header (below 8 MiB).
+    """
     if not 0 < block_size <= _MAX_CHUNK:
         raise ValueError(f"compression block size {block_size} isn't in 1..{_MAX_CHUNK}")
-    parts: list[bytes] = []
     for at in range(0, len(data), block_size):
         raw = data[at : at + block_size]
         packed = _compress_chunk(raw, kind)
         original = len(packed) >= len(raw)
         body = raw if original else packed
-        parts += ((len(body) << 1 | original).to_bytes(_HEADER, "little"), body)
-    return b"".join(parts)
+        yield b"".join(((len(body) << 1 | original).to_bytes(_HEADER, "little"), body))
 
 
-def _compress_chunk(raw: bytes, kind: Compression) -> bytes:
+def _compress_chunk(raw: bytes | memoryview, kind: Compression) -> bytes:
     if kind is Compression.ZLIB:
-        packer = zlib.compressobj(wbits=-15)
-        return packer.compress(raw) + packer.flush()
+        deflated: bytes = isal_zlib.compress(raw, wbits=_RAW_DEFLATE)
+        return deflated
     packed: bytes = pa.Codec(_ARROW_NAMES[kind]).compress(raw, asbytes=True)
     return packed
 
@@ -114,7 +122,7 @@ def _compress_chunk(raw: bytes, kind: Compression) -> bytes:
 def _decompress_chunk(chunk: bytes, kind: Compression, block_size: int, where: str) -> bytes:
     try:
         if kind is Compression.ZLIB:
-            unpacker = zlib.decompressobj(wbits=-15)
+            unpacker = isal_zlib.decompressobj(wbits=_RAW_DEFLATE)
             raw = unpacker.decompress(chunk, block_size)
             whole = unpacker.eof
         elif kind is Compression.ZSTD:
@@ -124,7 +132,7 @@ def _decompress_chunk(chunk: bytes, kind: Compression, block_size: int, where: s
             size = _snappy_size(chunk) if kind is Compression.SNAPPY else _lz4_size(chunk)
             whole = size <= block_size
             raw = pa.Codec(_ARROW_NAMES[kind]).decompress(chunk, size, asbytes=True) if whole else b""
-    except (zlib.error, OSError, pa.ArrowException, IndexError) as error:
+    except (isal_zlib.error, OSError, pa.ArrowException, IndexError) as error:
         raise CorruptFileError(
             Reason.CORRUPT_FILE, f"{where}: not {kind.name} data ({str(error).splitlines()[0]})"
         ) from error

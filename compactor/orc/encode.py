@@ -21,6 +21,7 @@ from compactor.orc.codec import Compression
 from compactor.orc.converters import CONVERTERS
 from compactor.orc.handles import MemoryReader
 from compactor.orc.output import OutputFormat
+from compactor.orc.recompress import recompress
 from compactor.orc.single_stripe import BATCH_ROWS, column_name
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import MAGIC, read_tail
@@ -30,11 +31,14 @@ from compactor.reasons import Reason
 _DICTIONARY_THRESHOLD: Final = 0.8
 _ARROW_CODECS: Final = {
     Compression.NONE: "uncompressed",
-    Compression.ZLIB: "zlib",
+    Compression.ZLIB: "uncompressed",
     Compression.SNAPPY: "snappy",
-    Compression.LZ4: "lz4",
+    Compression.LZ4: "uncompressed",
     Compression.ZSTD: "zstd",
 }
+"""
+What Arrow's writer does. ZLIB and LZ4 are left to `recompress`: Arrow deflates slowly, and its LZ4 shrinks nothing.
+"""
 _MEMORY_GUARD: Final = 128 << 20
 """Bytes that a stripe's buffers may take by the writer's own count, which excludes the memory of dictionaries."""
 _DICTIONARY_GUARD: Final = 256 << 20
@@ -104,8 +108,10 @@ class Encoder:
         tail = read_tail(reader)
         if self.zone != UTC and len(tail.stripes) == 1:
             reader, tail = in_zone(data, tail, self.zone)
+        if tail.compression is not self._output.compression:
+            reader, tail = recompress(reader, tail, self._output.compression, self._output.block_size)
         self._splicer.add_recoded(reader, tail, self._last, self._calendar)
-        self._bytes_per_row = max(1, len(data)) / max(1, rows)
+        self._bytes_per_row = max(1, reader.size) / max(1, rows)
 
     def _open(self, kind: "type[_ArrowStripe | _PyorcStripe]") -> "_Stripe":
         if self._stripe is not None and not isinstance(self._stripe, kind):

@@ -36,12 +36,12 @@ class Sink(Protocol):
 
 
 class MemoryReader:
-    """Bytes in memory as a readable file."""
+    """Bytes in memory as a readable file; `data` are all of them."""
 
     def __init__(self, data: bytes | memoryview, name: str = "memory") -> None:
-        self._data = memoryview(data)
+        self.data = memoryview(data)
         self.name = name
-        self.size = len(self._data)
+        self.size = len(self.data)
 
     def read_at(self, offset: int, length: int) -> bytes:
-        return self._data[offset : offset + length].tobytes()
+        return self.data[offset : offset + length].tobytes()

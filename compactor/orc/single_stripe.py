@@ -1,14 +1,15 @@
 """
 One stripe of a file, as a small ORC file of its own that Arrow's and pyorc's readers can stream.
 
-The single-stripe file holds the chosen columns' data streams unchanged, without indexes, under a new footer. Field
-names are replaced by column ids (`c7` is column 7 of the source), so no name in a table can confuse a reader. The
-file's time zone is always UTC, also where the stripe's differs (`compactor.orc.zones`).
+The single-stripe file holds the chosen columns' data streams, without indexes, under a new footer; those in ZLIB are
+decompressed, unless they are large. Field names are replaced by column ids (`c7` is column 7 of the source), so no name
+in a table can confuse a reader. The file's time zone is always UTC, also where the stripe's differs
+(`compactor.orc.zones`).
 Source: the ORC specification, "Stripes".
 """
 
 import io
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyarrow import dataset
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError
 from compactor.orc import codec
+from compactor.orc.codec import Compression
 from compactor.orc.handles import RandomReader
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
@@ -69,32 +71,27 @@ def stripe_image(
     stripe, footer = tail.stripes[index], read_stripe_footer(reader, tail, index)
     kept, types = _kept_columns(tail, columns), tail.footer.types
     place = {column: number for number, column in enumerate(kept)}
-    pieces: list[Piece] = [MAGIC]
-    streams: list[pb.Stream] = []
+    taken: list[tuple[pb.Stream, Piece]] = []
     at = stripe.offset
     for stream in footer.streams:
         if stream.column in place and not _FIRST_INDEX_STREAM <= stream.kind <= _LAST_INDEX_STREAM:
             piece: Piece = (at, stream.length)
             if without_seconds and stream.kind == _DATA_STREAM and types[stream.column].kind in TIMESTAMPS:
                 piece = _zeros(tail, index, stream.column, footer.columns[stream.column].kind)
-            streams.append(
-                pb.Stream(
-                    kind=stream.kind,
-                    column=place[stream.column],
-                    length=len(piece) if isinstance(piece, bytes) else piece[1],
-                )
-            )
-            last = pieces[-1]
-            if isinstance(piece, tuple) and isinstance(last, tuple) and last[0] + last[1] == at:
-                pieces[-1] = (last[0], last[1] + stream.length)
-            else:
-                pieces.append(piece)
+            taken.append((stream, piece))
         at += stream.length
+    inflated = _inflated(reader, tail, [piece for _, piece in taken], _undecodable(tail, index))
+    kind = tail.compression if inflated is None else Compression.NONE
+    pieces: list[Piece] = [MAGIC, *([piece for _, piece in taken] if inflated is None else inflated)]
+    streams = [
+        pb.Stream(kind=stream.kind, column=place[stream.column], length=_length(piece))
+        for (stream, _), piece in zip(taken, pieces[1:], strict=True)
+    ]
     data_length = sum(stream.length for stream in streams)
     new_footer = pb.StripeFooter(
         streams=streams, columns=[footer.columns[column] for column in kept], writer_timezone=UTC
     )
-    packed_footer = codec.compress_section(new_footer.SerializeToString(), tail.compression, tail.block_size)
+    packed_footer = codec.compress_section(new_footer.SerializeToString(), kind, tail.block_size)
     information = pb.StripeInformation(
         offset=len(MAGIC),
         index_length=0,
@@ -102,10 +99,10 @@ def stripe_image(
         footer_length=len(packed_footer),
         number_of_rows=stripe.number_of_rows,
     )
-    pieces += (packed_footer, _image_tail(tail, kept, place, information, shift))
+    pieces += (packed_footer, _image_tail(tail, kind, kept, place, information, shift))
     if data_length > _IN_MEMORY:
-        return io.BufferedReader(_PiecedFile(reader, pieces), buffer_size=1 << 20)
-    return pa.py_buffer(b"".join(piece if isinstance(piece, bytes) else _read(reader, piece) for piece in pieces))
+        return io.BufferedReader(_PiecedFile(reader, _joined(pieces)), buffer_size=1 << 20)
+    return pa.py_buffer(b"".join(_bytes(reader, piece) for piece in pieces))
 
 
 def read_batches(
@@ -142,7 +139,8 @@ def read_batches(
             if batch.num_rows:
                 yield batch
     except (pa.ArrowException, OSError) as error:
-        raise _undecodable(tail, index, error) from error
+        said = [*str(error).strip().splitlines(), type(error).__name__][0]
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{_undecodable(tail, index)} ({said})") from error
     if seen != expected:
         raise CorruptFileError(
             Reason.CORRUPT_FILE, f"{tail.name}: stripe {index + 1} holds {seen} rows instead of {expected}"
@@ -175,14 +173,35 @@ def _zeros(tail: Tail, index: int, column: int, encoding: int) -> bytes:
     count = min(_MOST_VALUES, statistics[column].number_of_values) if statistics is not None else _MOST_VALUES
     run, length = (b"\x7f\0\0", 130) if encoding == _DIRECT else (b"\xc1\xff\0\0", 512)
     runs = -(-count // length)
-    if tail.compression is codec.Compression.NONE:
+    if tail.compression is Compression.NONE:
         return run * runs
     together = max(1, tail.block_size // len(run))
     chunk = codec.compress_section(run * min(runs, together), tail.compression, tail.block_size)
     return chunk * -(-runs // together)
 
 
-def _image_tail(tail: Tail, kept: list[int], place: dict[int, int], stripe: pb.StripeInformation, shift: int) -> bytes:
+def _inflated(reader: RandomReader, tail: Tail, pieces: Sequence[Piece], where: str) -> list[bytes] | None:
+    """
+    The streams of a stripe in ZLIB, decompressed here by ISA-L, in half the time that Arrow's reader takes. None: the
+    stripe has another compression, or would need too much memory.
+    """
+    if tail.compression is not Compression.ZLIB or sum(map(_length, pieces)) > _IN_MEMORY:
+        return None
+    found, left = list[bytes](), _IN_MEMORY
+    for piece in pieces:
+        chunks = []
+        for chunk in codec.decompressed_chunks(_bytes(reader, piece), tail.compression, tail.block_size, where):
+            chunks.append(chunk)
+            left -= len(chunk)
+            if left < 0:
+                return None
+        found.append(b"".join(chunks))
+    return found
+
+
+def _image_tail(
+    tail: Tail, kind: Compression, kept: list[int], place: dict[int, int], stripe: pb.StripeInformation, shift: int
+) -> bytes:
     types: list[pb.Type] = []
     for column in kept:
         copied = pb.Type()
@@ -203,12 +222,33 @@ def _image_tail(tail: Tail, kept: list[int], place: dict[int, int], stripe: pb.S
         row_index_stride=0,
         writer=tail.writer,
     )
-    packed = codec.compress_section(footer.SerializeToString(), tail.compression, tail.block_size)
+    packed = codec.compress_section(footer.SerializeToString(), kind, tail.block_size)
     postscript = pb.PostScript()
     postscript.CopyFrom(tail.postscript)
+    postscript.compression = kind
     postscript.footer_length, postscript.metadata_length, postscript.magic = len(packed), 0, MAGIC.decode()
     last = postscript.SerializeToString()
     return packed + last + bytes([len(last)])
+
+
+def _joined(pieces: Iterable[Piece]) -> list[Piece]:
+    """The same pieces, with one range where two follow each other in the file."""
+    joined: list[Piece] = []
+    for piece in pieces:
+        last = joined[-1] if joined else b""
+        if isinstance(piece, tuple) and isinstance(last, tuple) and sum(last) == piece[0]:
+            joined[-1] = (last[0], last[1] + piece[1])
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _length(piece: Piece) -> int:
+    return len(piece) if isinstance(piece, bytes) else piece[1]
+
+
+def _bytes(reader: RandomReader, piece: Piece) -> bytes:
+    return piece if isinstance(piece, bytes) else _read(reader, piece)
 
 
 def _read(reader: RandomReader, piece: tuple[int, int]) -> bytes:
@@ -220,13 +260,8 @@ def _read(reader: RandomReader, piece: tuple[int, int]) -> bytes:
     return data
 
 
-def _undecodable(tail: Tail, index: int, error: Exception) -> CorruptFileError:
-    said = str(error).strip().splitlines()
-    stripe = tail.stripes[index]
-    return CorruptFileError(
-        Reason.CORRUPT_FILE,
-        f"{tail.name}: stripe {index + 1} at byte {stripe.offset} can't be decoded ({said[0] if said else type(error).__name__})",
-    )
+def _undecodable(tail: Tail, index: int) -> str:
+    return f"{tail.name}: stripe {index + 1} at byte {tail.stripes[index].offset} can't be decoded"
 
 
 class _PiecedFile(io.RawIOBase):
@@ -238,9 +273,8 @@ class _PiecedFile(io.RawIOBase):
         self._pieces: list[tuple[int, int, Piece]] = []
         end = 0
         for piece in pieces:
-            length = len(piece) if isinstance(piece, bytes) else piece[1]
-            self._pieces.append((end, end + length, piece))
-            end += length
+            self._pieces.append((end, end + _length(piece), piece))
+            end += _length(piece)
         self._size = end
         self._at = 0
 

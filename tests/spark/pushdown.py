@@ -1,5 +1,5 @@
 """
-Run as a program: Java's ORC reader pushes predicates down on a file of Java and C++ stripes; prints how often the
+Run as a program: Java's ORC reader pushes predicates down on a file of Java and C++ stripes, one of them recompressed; prints how often the
 answer differed, and how much was skipped.
 """
 
@@ -10,14 +10,17 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
+import pyorc
 from pyspark.sql import SparkSession
 
 from compactor.acid.types import HiveType
+from compactor.orc.codec import Compression
 from compactor.orc.output import OutputFormat
+from compactor.orc.recompress import recompress
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import read_tail
 from compactor.storage.local_fs.files import LocalReader, LocalWriter
-from tests.unit.orc.files import plain_file
+from tests.unit.orc.files import opened, plain_file
 
 COLUMNS = "n int, g bigint, s string, x double, d date, t timestamp, m decimal(12,2), b boolean"
 ROWS, STRIDE = 6000, 1000
@@ -94,11 +97,12 @@ def main(directory):
         for index in range(len(tail.stripes)):
             splicer.add_stripe(reader, tail, index)
         for part in (1, 2):
-            (directory / f"cpp{part}").write_bytes(
-                plain_file(tree, [row(n) for n in range(part * third, (part + 1) * third)], row_index_stride=STRIDE)
-            )
-            other = LocalReader(str(directory / f"cpp{part}"))
-            splicer.add_stripe(other, read_tail(other), 0)
+            rows = [row(n) for n in range(part * third, (part + 1) * third)]
+            if part == 1:
+                splicer.add_stripe(*opened(plain_file(tree, rows, row_index_stride=STRIDE)), 0)
+            else:
+                plain = plain_file(tree, rows, row_index_stride=STRIDE, compression=pyorc.CompressionKind.NONE)
+                splicer.add_stripe(*recompress(*opened(plain), Compression.ZLIB, 1024), 0)
         splicer.finish(None)
     label = read_tail(LocalReader(str(directory / "mixed.orc")))
     whole = spark.read.orc(str(directory / "mixed.orc"))
