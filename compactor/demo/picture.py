@@ -8,8 +8,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from compactor.cli import drawing, units
+from compactor.cli import drawing
 from compactor.demo.measure import Measured
+from compactor.words import plural
 
 WIDTH = 168
 
@@ -33,7 +34,7 @@ def save_picture(path: Path, before: Measured, after: Measured) -> None:
 
 
 def _side(measured: Measured, when: str) -> Group:
-    title = f"{when}: {units.plural(measured.on_disk.directories, 'directory', 'directories')}, {units.plural(measured.on_disk.files, 'file')}"
+    title = f"{when}: {plural(measured.on_disk.directories, 'directory', 'directories')}, {plural(measured.on_disk.files, 'file')}"
     return Group(drawing.picture(title, measured.items, fold=False, notes=False))
 
 
