@@ -9,6 +9,7 @@ TESTS ?= tests
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-deploy test-long test-cluster test-hive test-trino lint docs format bench lock proto clean
+.PHONY: pictures
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +57,10 @@ docs: ## build the pages as a site (build/docs); a dead link, a missing anchor o
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet --fresh-env \
 	  -c docs -d build/doctrees . build/docs
 	@echo "build/docs/docs/index.html"
+
+pictures: ## draw docs/images from a daemon at work beside Prometheus (a quarter of an hour; ARGS=draw: once more)
+	@$(SETUP) deploy
+	@$(BIN)/python -m docs.pictures $(ARGS)
 
 format: ## let ruff format and fix what it can
 	@$(SETUP) lint
