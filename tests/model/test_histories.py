@@ -24,7 +24,7 @@ from tests.model.examples import OF_EVERYTHING
 from tests.model.histories import KINDS, History
 from tests.model.option_sets import play_lives
 
-LIVES, LONG_LIVES = 3, 4
+LIVES, LONG_LIVES = 3, 2
 WAYS = {
     "no compaction": None,
     "copy": {"splice": {"min_stripe_bytes": 1}},
@@ -86,7 +86,7 @@ def test_no_snapshot_loses_a_row(request):
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("_", range(8))
+@pytest.mark.parametrize("_", range(4))
 def test_no_snapshot_loses_a_row_in_long_histories(request, _):
     """More and longer lives, and all combinations of the options."""
     live(ALL, strategies.lives(long=True), request.config.getoption("--histories") or LONG_LIVES)

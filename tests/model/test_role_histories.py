@@ -171,7 +171,7 @@ def test_results_of_hives_merge_compaction_are_compacted_and_cleaned(request, tm
 @pytest.mark.long
 @pytest.mark.postgres
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("_", range(4))
+@pytest.mark.parametrize("_", range(2))
 def test_no_row_and_no_file_is_lost_in_long_histories(request, tmp_path, _):
     """More and longer lives, and all combinations of the options."""
     live(request, tmp_path, ALL, strategies.lives(readers=True, long=True), number=LONG_LIVES, last=BESIDE_READERS)

@@ -228,7 +228,7 @@ class Life:
             while self.world.states().count("initiated"):
                 self.work()
             before = len(self.world.services.queue.entries())
-            for _ in range(4):
+            for _ in range(2):
                 self.clean()
             self.keep_house()
             self.check("the end")
@@ -268,7 +268,7 @@ def test_no_reader_loses_a_row_whatever_the_roles_do(request, tmp_path):
 @pytest.mark.long
 @pytest.mark.postgres
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("_", range(4))
+@pytest.mark.parametrize("_", range(2))
 def test_no_reader_loses_a_row_in_long_lives(request, tmp_path, _):
     """More and longer lives."""
     live(request, tmp_path, strategies.lives_under_roles(long=True), LONG_LIVES)

@@ -21,7 +21,7 @@ from tests.model.option_sets import play_lives
 from tests.reference.compare import expected_rows, schema_of
 
 pytestmark = pytest.mark.spark
-LIVES, JUDGED_LIVES, LONG_LIVES = 1, 1, 2
+LIVES, JUDGED_LIVES, LONG_LIVES = 1, 1, 1
 STRIPES = {"copy": 1, "recode": 64 << 20}
 """Least size of a stripe that is copied: every stripe that can be, or none."""
 
@@ -83,7 +83,7 @@ def test_no_snapshot_loses_a_row(request):
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("_", range(4))
+@pytest.mark.parametrize("_", range(2))
 def test_no_snapshot_loses_a_row_in_long_histories(request, _):
     """More and longer lives, and all combinations of the options."""
     live(request, ALL, strategies.lives(long=True), LONG_LIVES)
