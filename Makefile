@@ -22,7 +22,7 @@ test: ## set up, run the tests (ARGS="-k name" to choose)
 	@$(SETUP) test
 	@$(BIN)/python -m pytest -m "not long and not cluster and not deploy and not live and not trino" -n 2 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 
-test-long: ## play hundreds of long random lives of tables (tens of minutes on two cores)
+test-long: ## play long random lives of tables under all options, and more that takes time (tens of minutes on two cores)
 	@$(SETUP) test
 	@$(BIN)/python -m pytest -m "long and not cluster and not live and not trino" -n 2 --dist load $(TESTS) $(ARGS)
 
