@@ -141,6 +141,8 @@ def _line(error: BaseException) -> tuple[str, int]:
         return f"error: {one_line(error.format_message())}", error.exit_code
     if isinstance(error, CompactorError):
         return f"error: {one_line(error)}", error.exit_code
+    if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return f"error: the output can't be written: {error.strerror}", 1
     return (
         f"error: {type(error).__name__}: {one_line(error) or 'no message'} (unexpected; run again with --debug to see where)",
         1,
