@@ -1,14 +1,15 @@
-# `make` lists the targets. Every target sets up what it needs by itself; a second run reuses it.
+# `make` lists the targets. Every target sets up what it needs by itself; a second run reuses that.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 VENV  := .venv
 BIN   := $(VENV)/bin
 SETUP := deploy/setup
 TESTS ?= tests
-# Where this is set every start of Python compiles what it imports, and tests and daemons start Python hundreds of times.
+# Tests and daemons start Python hundreds of times. With this variable set, each start would compile all imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-deploy test-long test-cluster test-hive test-trino lint docs format bench lock proto clean
+.PHONY: pictures
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,27 +22,27 @@ test: ## set up, run the tests (ARGS="-k name" to choose)
 	@$(SETUP) test
 	@$(BIN)/python -m pytest -m "not long and not cluster and not deploy and not live and not trino" -n 2 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 
-test-long: ## hundreds of long random lives of tables (tens of minutes of both cores)
+test-long: ## play long random lives of tables under all options, and more that takes time (tens of minutes on two cores)
 	@$(SETUP) test
 	@$(BIN)/python -m pytest -m "long and not cluster and not live and not trino" -n 2 --dist load $(TESTS) $(ARGS)
 
-test-cluster: ## the tests that start the servers of a cluster: HDFS and others
+test-cluster: ## run the tests that start the servers of a cluster: HDFS and others
 	@$(SETUP) test
 	@$(BIN)/python -m pytest -m cluster -n 3 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 
-test-hive: ## histories of SQL on real Hive servers, 4.0.1 and 3.1.3, beside our daemon (docs/testing.md)
+test-hive: ## play random SQL on real Hive servers, 4.0.1 and 3.1.3, beside the daemon (docs/testing.md)
 	@$(SETUP) test
 	@$(BIN)/python -m pytest -m live -n 2 --dist loadgroup -p no:randomly $(TESTS) $(ARGS)
 
-test-trino: ## Trino reads what a real Hive wrote, before, during and after our compactions and cleaning
+test-trino: ## let Trino read what a real Hive wrote, before, during and after compactions and cleaning
 	@$(SETUP) test
 	@$(BIN)/python -m pytest -m trino -n 0 $(TESTS) $(ARGS)
 
-test-deploy: ## what is in deploy/: unit, alert rules, dashboard, container, manifests, rights, with the real tools
+test-deploy: ## check deploy/ with the real tools: unit, alert rules, dashboard, container, manifests, rights
 	@$(SETUP) deploy
 	@$(BIN)/python -m pytest -m deploy tests/deploy $(ARGS)
 
-lint: ## ruff, mypy --strict, import rules, dead code, lock up to date
+lint: ## run ruff, mypy --strict, and the checks of import rules, dead code and lock files
 	@$(SETUP) lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -56,6 +57,10 @@ docs: ## build the pages as a site (build/docs); a dead link, a missing anchor o
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet --fresh-env \
 	  -c docs -d build/doctrees . build/docs
 	@echo "build/docs/docs/index.html"
+
+pictures: ## draw docs/images from a daemon at work beside Prometheus (a quarter of an hour; ARGS=draw: once more)
+	@$(SETUP) deploy
+	@$(BIN)/python -m docs.pictures $(ARGS)
 
 format: ## let ruff format and fix what it can
 	@$(SETUP) lint
@@ -75,6 +80,6 @@ proto: ## compile the ORC message definitions again
 	@$(SETUP) lint
 	compactor/orc/proto/make-protobuf
 
-clean: ## remove everything the other targets made
+clean: ## remove everything that the other targets made
 	rm -rf $(VENV) .tools build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""`make bench`: run all bars, or those whose name is given, print a line a bar, write results.json."""
+"""`make bench`: runs all bars, or the named ones, prints a line for each, and writes results.json."""
 
 import importlib
 import sys
@@ -24,7 +24,7 @@ BARS = (
 
 
 def main() -> int:
-    """End with 1 when a bar is missed."""
+    """Run the bars; returns the exit code: 1 when a bar is missed, 2 for an unknown name."""
     wanted = sys.argv[1:] or list(BARS)
     if unknown := set(wanted) - set(BARS):
         sys.stderr.write(f"no benchmark named {', '.join(sorted(unknown))}; there are: {', '.join(BARS)}\n")

@@ -1,9 +1,9 @@
 """
-What a daemon costs that has nothing to do: 100,000 partitions, all looked at, one of them compacted; Spark's JVM has
-been stopped, and isn't counted.
+The cost of an idle daemon: 100,000 partitions, all examined, one of them compacted. Spark's JVM has been stopped, and
+isn't counted.
 
-ZooKeeper elects, and Prometheus' place is taken by a reader of /metrics every 15 s. CPU is that of five minutes, an
-ordinary look of the Initiator included, plus its share of the hourly full scan.
+ZooKeeper elects. A thread reads /metrics every 15 s, as Prometheus would. CPU is that of five minutes, with an ordinary
+cycle of the Initiator, plus the share of the hourly full scan.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ _PATIENCE = 600.0
 
 
 def run() -> list[harness.Result]:
-    """The two bars."""
+    """Measure memory and CPU of the idle daemon."""
     configure("error", "console")
     with postgres_server() as server, harness.scratch() as folder, zookeeper(folder / "zookeeper", 1) as servers:
         url = server.create("4.0.0")
@@ -102,7 +102,7 @@ def _last_look(url: str) -> int | None:
 
 @contextmanager
 def _daemon(folder: Path, url: str, zookeepers: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `compactor run`, as delivered but for how soon Spark is stopped."""
+    """Run `compactor run` with ZooKeeper; Spark stops when it has been idle for 5 s, all else is as delivered."""
     config = folder / "compactor.json"
     settings = {
         "database": {"url": url},
@@ -177,6 +177,6 @@ def _resident(pid: int) -> int:
 def _children(pid: int) -> list[str]:
     found: list[str] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended since
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended since
             found += (task / "children").read_text(encoding="ascii").split()
     return found

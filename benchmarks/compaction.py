@@ -1,13 +1,14 @@
 """
-One round of compactions in a process of its own; prints what it measured as JSON.
+Measures compactions in a process of its own, and prints the figures as JSON.
 
-    python -m benchmarks.compaction copy   FOLDER ROWS SHARE ROUNDS   major with SHARE of the stripes hit, against cp +
-    fsync
-    python -m benchmarks.compaction recode FOLDER ROWS ROUNDS         major with every stripe hit, against Arrow read
-    and write (CPU)
-    python -m benchmarks.compaction digest FOLDER ROWS ROUNDS CONTENT the same with and without verifying values (CPU)
-    python -m benchmarks.compaction once   FOLDER FILE CORES          one major of FILE, every stripe hit: seconds, and
-    peak memory of a Python worker
+    python -m benchmarks.compaction copy FOLDER ROWS SHARE ROUNDS
+        seconds of a major compaction with SHARE of the stripes hit, against cp and fsync
+    python -m benchmarks.compaction recode FOLDER ROWS ROUNDS
+        CPU of a major compaction with every stripe hit, against Arrow reading and writing
+    python -m benchmarks.compaction digest FOLDER ROWS ROUNDS CONTENT
+        CPU of the same with and without verifying values
+    python -m benchmarks.compaction once FOLDER FILE CORES
+        seconds of one major compaction of FILE with every stripe hit, and peak memory of a Python worker
 """
 
 import json
@@ -39,7 +40,7 @@ def stripe_starts(path: Path) -> list[int]:
 
 
 def hit(path: Path, share: float) -> list[int]:
-    """A row in the middle of enough stripes, spread evenly; at least one stripe when `share` is above 0."""
+    """Row ids of one row in each stripe to be hit, evenly spread; at least one when `share` is above 0."""
     starts = stripe_starts(path)
     count = 0 if share == 0 else max(1, -(-len(starts) * share // 1))
     step = max(1, len(starts) // int(count)) if count else 1
@@ -47,12 +48,12 @@ def hit(path: Path, share: float) -> list[int]:
 
 
 def settle() -> None:
-    """Write out what is dirty, so that one round doesn't pay for the one before."""
+    """Write all dirty pages to disk, so that no round pays for the writes of the round before."""
     os.sync()
 
 
 def copied(source: Path, target: Path) -> float:
-    """`cp` and fsync of the same bytes."""
+    """Seconds of `cp` and fsync of the same bytes."""
     settle()
     begin = time.perf_counter()
     subprocess.run(["cp", "--reflink=never", source, target], check=True)
@@ -91,7 +92,7 @@ def copy(folder: Path, rows: int, share: float, rounds: int) -> dict[str, float]
 
 
 def arrow(source: Path, target: Path, row_ids: list[int]) -> float:
-    """CPU of reading all rows, dropping the deleted, writing all; streamed by stripes, in this process."""
+    """CPU of reading all rows, dropping the deleted ones and writing the rest, stripe by stripe, in this process."""
     gone = pa.array(row_ids)
 
     def work() -> None:
@@ -131,7 +132,7 @@ def recode(folder: Path, rows: int, rounds: int) -> dict[str, float]:
 
 
 def read(source: Path) -> float:
-    """CPU of reading a file's values once with Arrow, in batches: a check of them needs at least this."""
+    """CPU of reading a file's values once with Arrow, in batches: any check of the values needs at least this."""
     begin = time.process_time()
     fragment = dataset.OrcFileFormat().make_fragment(str(source), filesystem=LocalFileSystem())
     for _ in fragment.to_batches(batch_size=1 << 16, batch_readahead=1, fragment_readahead=0, use_threads=False):

@@ -1,5 +1,6 @@
 """
-Major with every stripe hit, zlib: what verifying the values, not only the keys, adds to the CPU of everything we start.
+A major compaction with every stripe hit, zlib: the CPU that verifying all values adds to verifying the keys alone, in
+this process and all that it starts.
 """
 
 from benchmarks import harness, tables
@@ -11,7 +12,7 @@ ORDINARY_ROWS = 3_000_000
 
 
 def run() -> list[harness.Result]:
-    """The bar, and the same on ordinary columns, which compress and decompress more slowly a row."""
+    """Measure random letters, and ordinary columns, whose rows take longer to compress and decompress."""
     results = []
     for name, rows, content in (
         ("digest", BYTES // tables.ROW_BYTES, "RANDOM"),

@@ -1,9 +1,8 @@
 """
-From SIGKILL of the leading daemon to the first cycle of the other one's Cleaner; three ZooKeepers, PostgreSQL, session
-time-out as delivered.
+From SIGKILL of the leading daemon to the end of the other daemon's first cycle as Cleaner; three ZooKeeper servers,
+PostgreSQL, session time-out as delivered.
 
-The daemons are processes of their own and say when a cycle ends; what Spark does has no part in it, so there is nothing
-to compact.
+Each daemon is a process of its own and logs what its cycles did. Spark plays no part, so there is nothing to compact.
 """
 
 import json
@@ -26,7 +25,7 @@ ROUNDS = 3
 
 
 def run() -> list[harness.Result]:
-    """The bar: seconds beyond the session time-out."""
+    """Measure the seconds beyond the session time-out."""
     with postgres_server() as server, harness.scratch() as folder, zookeeper(folder / "zookeeper", 3) as servers:
         url = server.create("4.0.0")
         waits = [_kill_and_wait(url, servers, folder / f"round{number}", f"/round{number}") for number in range(ROUNDS)]
@@ -66,7 +65,7 @@ def _kill_and_wait(url: str, servers: Ensemble, folder: Path, root: str) -> floa
             if daemons[name].poll() is not None:
                 raise RuntimeError(f"the daemon ended: {(folder / f'{name}.log').read_text(encoding='utf-8')[-2000:]}")
         _until(lambda: any(seen.member.host == "first" and Role.CLEANER in seen.leads for seen in watching.members()))
-        _until(lambda: _last(folder / "second.log", "cleaner") is not None)  # stands by
+        _until(lambda: _last(folder / "second.log", "cleaner") is not None)  # the second daemon stands by
         before = _last(folder / "second.log", "cleaner")
         begin = time.perf_counter()
         daemons["first"].send_signal(signal.SIGKILL)
@@ -80,7 +79,7 @@ def _kill_and_wait(url: str, servers: Ensemble, folder: Path, root: str) -> floa
 
 
 def _last(log: Path, role: str) -> str | None:
-    """What a role said last; news only, so each line is another sentence."""
+    """The latest sentence of a role; a loop logs a sentence only when it is new, so each line has another one."""
     events = [
         json.loads(line)
         for line in log.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()

@@ -1,8 +1,8 @@
-"""The same as `untouched` with one percent of the stripes hit by deletes."""
+"""The same as `untouched`, with one percent of the stripes hit by deletes."""
 
 from benchmarks import harness, untouched
 
 
 def run() -> list[harness.Result]:
-    """The bar."""
+    """Measure the bar."""
     return untouched.measure("few_hits", 0.01, 2.0)

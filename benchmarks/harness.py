@@ -2,7 +2,7 @@
 How a bar is measured and written down.
 
 A bar is a figure with a limit. Peer and ours run alternately, at least three times each, and medians are compared: a
-noisy machine then moves both.
+busy machine then slows both.
 """
 
 import json
@@ -34,7 +34,7 @@ class Result:
     detail: str = ""
 
     def line(self) -> str:
-        """Say it in one line."""
+        """The bar, its figure and whether it holds, in one line."""
         return f"{'holds ' if self.holds else 'MISSES'}  {self.name:<34} {self.figure:>10.3g} {self.unit:<12} bar {self.bar:g}   {self.detail}"
 
 
@@ -60,14 +60,14 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def alternate(peer: Callable[[], float], ours: Callable[[], float], rounds: int = 3) -> tuple[float, float]:
-    """Run both in turn; medians of each."""
+    """Run both in turn; returns the median of each."""
     pairs = [(peer(), ours()) for _ in range(rounds)]
     return statistics.median(p for p, _ in pairs), statistics.median(o for _, o in pairs)
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Give a directory that is gone afterwards; BENCH_DIR says on which file system."""
+    """Make a temporary directory, in BENCH_DIR if that is set, and remove it afterwards."""
     path = Path(tempfile.mkdtemp(prefix="compactor-bench-", dir=os.environ.get("BENCH_DIR")))
     try:
         yield path
@@ -85,7 +85,7 @@ def in_child(
         cores: pin the process, and all it starts, to that many cores.
 
     Raises:
-        subprocess.CalledProcessError: it failed; its output has been shown.
+        subprocess.CalledProcessError: the process failed; its output was written to stderr.
     """
     command = [sys.executable, "-m", module, *arguments]
     if cores is not None:

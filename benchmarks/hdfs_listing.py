@@ -20,8 +20,8 @@ ROUNDS = 5
 
 def build(top: str, count: int) -> list[str]:
     """
-    Make the partitions, each with a base and a delta of one empty file (an empty one has no block to wait for); their
-    locations.
+    Make the partitions, each with a base and a delta of one empty file (an empty file has no block to wait for);
+    returns their locations.
     """
     storage = storage_for(top)
     storage.mkdir(top)
@@ -55,7 +55,7 @@ def measure(count: int) -> tuple[float, int]:
 
 
 def run() -> list[harness.Result]:
-    """The bar."""
+    """Measure the bar."""
     took, files = measure(PARTITIONS)
     return [
         harness.at_most(

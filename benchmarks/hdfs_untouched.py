@@ -1,5 +1,6 @@
 """
-Major on untouched data on HDFS: 2 GB in one bucket, claim to commit, against copying the same file by the same client.
+A major compaction of untouched data on HDFS: 2 GB in one bucket, from claim to commit, against copying the same file by
+the same client.
 """
 
 import shutil
@@ -24,7 +25,7 @@ ROUNDS = 3
 
 
 def move(lab: Lab, table: DemoTable, location: str, source: str) -> None:
-    """Have a table's directory on HDFS: the large file is copied there from `source`, everything else from here."""
+    """Move a table to HDFS: its large file is copied from `source` on HDFS, all other files from this machine."""
     (large,) = (path for path in table.location.rglob("bucket_*") if path.stat().st_nlink > 1)
     large.unlink()
     storage = storage_for(location)
@@ -40,7 +41,7 @@ def move(lab: Lab, table: DemoTable, location: str, source: str) -> None:
 
 
 def upload(path: Path, location: str) -> None:
-    """One large file, in pieces."""
+    """Upload one large file in pieces."""
     with path.open("rb") as file, storage_for(location).create(location) as writer:
         for piece in iter(partial(file.read, 8 << 20), b""):
             writer.write(piece)
@@ -79,7 +80,7 @@ def measure(size: int) -> tuple[float, float]:
 
 
 def run(size: int = BYTES) -> list[harness.Result]:
-    """The bar."""
+    """Measure the bar."""
     peer, ours = measure(size)
     detail = f"{size / 1e9:.1f} GB, one DataNode here: {ours:.2f} s against {peer:.2f} s of copying"
     return [harness.at_most("hdfs_untouched", ours / peer, 1.5, "x copy time", detail)]

@@ -1,5 +1,5 @@
 """
-One look of the Initiator over 20,000 partitions on PostgreSQL: all changed, and none changed since the last full scan.
+One cycle of the Initiator over 20,000 partitions on PostgreSQL: all changed, and none changed since the last full scan.
 """
 
 import os
@@ -22,17 +22,17 @@ from tests.metastore.servers import postgres_server
 
 PARTITIONS = 20_000
 LINKS = 50_000
-"""Names that one file may have; ext4 ends at 65,000."""
+"""Hard links that are made to one file; ext4 allows 65,000."""
 COLUMNS = (("id", "int"), ("name", "string"))
 
 
 def run() -> list[harness.Result]:
-    """The two bars."""
+    """Measure both bars."""
     configure("error", "console")
     with postgres_server() as server, harness.scratch() as folder:
         url = server.create("4.0.0")
         build(folder, url, PARTITIONS)
-        # a full scan each time: the most that a cycle ever has to do
+        # a full scan in each cycle: the most that a cycle ever has to do
         settings = Settings(
             database={"url": url},
             initiator={"interval_seconds": 0.001, "full_scan_seconds": 0.001},
@@ -43,7 +43,7 @@ def run() -> list[harness.Result]:
         changed, unchanged = [], []
         try:
             for _ in range(3):
-                initiator = Initiator(services)  # knows nothing: everything has changed
+                initiator = Initiator(services)  # a new Initiator takes everything for changed
                 changed.append(harness.seconds(initiator.run_once))
                 unchanged.append(harness.seconds(initiator.run_once))
         finally:
@@ -97,7 +97,7 @@ def build(folder: Path, url: str, partitions: int) -> None:
 
 
 def _register(database: Database, table: DemoTable, txn: int, write_id: int, partitions: int) -> None:
-    """Put partitions and what was written into them into the metastore, in bulk."""
+    """Insert the partitions, and their noted writes, into the metastore in bulk."""
     schema = database.schema
     first = 1_000_000
     numbers = range(partitions)

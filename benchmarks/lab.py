@@ -2,7 +2,7 @@
 A small installation for measuring: embedded metastore, warehouse, one worker with its Spark session, all in this
 process.
 
-Everything is what the daemon itself uses; only the large files are made by `tables` and hard-linked into each table, so
+All parts are those of the daemon itself. Only the large files are made by `tables`, and hard-linked into each table, so
 that several rounds need the space once.
 """
 
@@ -42,7 +42,7 @@ class Lab:
         root: an empty folder.
         cores: of the Spark session.
         hdfs: how an HDFS is reached, for tables that are moved there.
-        spark: that section of the settings, for a session elsewhere than here.
+        spark: the `spark` section of the settings, for a session on a cluster.
         content: of the tables.
     """
 
@@ -69,7 +69,7 @@ class Lab:
         self.worker = Worker(self.services, 0)
 
     def allow(self, location: str) -> None:
-        """Tables may lie there, too."""
+        """Allow tables at this location, too."""
         roots = self.services.settings.warehouse.roots or (f"file:{self.warehouse.root}",)
         self.services.settings = self.services.settings.model_copy(
             update={"warehouse": Roots(roots=tuple(dict.fromkeys((*roots, location))))}
@@ -88,7 +88,7 @@ class Lab:
         Make a table of one large delta (a link to `source`), one row in a second, and deletes of the given row ids of
         the first.
         """
-        codec = orc.ORCFile(source).compression  # what the files have: an uncompressed table is one by its property
+        codec = orc.ORCFile(source).compression  # the table must name it, else the files are compressed
         parameters = {"orc.compress": "NONE" if codec == "UNCOMPRESSED" else codec}
         table = self.warehouse.create_table(DATABASE, name, self.content.columns, parameters=parameters)
         self._write(table, "i", lambda where, write_id: self._link(source, where / delta_name(write_id, write_id, 0)))
@@ -104,7 +104,7 @@ class Lab:
         return table
 
     def compact(self, table: DemoTable, kind: CompactionKind = CompactionKind.MAJOR) -> str:
-        """Queue a compaction and let the worker run it, claim to commit; returns its sentence."""
+        """Queue a compaction and let the worker run it, from claim to commit; returns its sentence."""
         self.services.queue.enqueue(Entity(table.database, table.name, None), kind)
         sentence = self.worker.run_once()
         if ": published " not in sentence:

@@ -23,7 +23,7 @@ ROUNDS = 7
 
 
 def run() -> list[harness.Result]:
-    """The bar."""
+    """Measure the bar."""
     configure("error", "console")
     with postgres_server() as server, harness.scratch() as folder:
         url = server.create("4.0.0")
@@ -53,7 +53,7 @@ def run() -> list[harness.Result]:
 
 
 def _enqueue_and_wait(client: Database, name: str, location: Path) -> float:
-    """Seconds until a task has written the result's file: later than the start of the first task, and on one clock."""
+    """Seconds until a task has written the result's file: later than the task's start, but measured by one clock."""
     queue = Queue(client)
     begin = time.time()
     number = queue.enqueue(Entity("bench", name, None), CompactionKind.MAJOR).id

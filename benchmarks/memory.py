@@ -33,7 +33,7 @@ def few_strings(path: Path, rows: int) -> None:
 
 
 def run() -> list[harness.Result]:
-    """The three bars."""
+    """Measure all three bars."""
     peaks = {}
     with harness.scratch() as folder:
         for name, size in (("1 GB", GIB), ("4 GB", 4 * GIB), ("strings", 0)):

@@ -28,10 +28,10 @@ def below(root: int) -> Iterator[int]:
 
 class CpuMeter:
     """
-    CPU time of the tree below a process while the block runs, that of processes which end meanwhile included, that of
-    looking excluded.
+    Measures the CPU time of all processes below `root` while the block runs. Processes that end meanwhile count; the
+    meter's own CPU time doesn't.
 
-    Looks twice a second: what a process used after the last look at it is lost.
+    The meter looks twice a second: the time that a process used after the last look at it is lost.
     """
 
     def __init__(self, root: int) -> None:
@@ -89,7 +89,7 @@ def python_workers_peak(root: int) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the state on; empty when it ended."""
+    """Fields of /proc/PID/stat from the state on; empty when the process has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

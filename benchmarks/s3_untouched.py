@@ -1,6 +1,6 @@
 """
-Major on untouched data on an S3 server: bytes over the wire to and from us, all requests and answers counted, against
-the bytes of the table.
+A major compaction of untouched data on an S3 server: bytes between the server and this process, with all requests and
+answers, against the bytes of the table.
 """
 
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ BUCKET = "bench"
 
 
 def run() -> list[harness.Result]:
-    """The bar."""
+    """Measure the bar."""
     with harness.scratch() as folder, s3_server.running(folder) as server, Wire(urlsplit(server.url).port) as wire:
         (folder / "lab").mkdir()
         source = folder / "lab" / "source.orc"

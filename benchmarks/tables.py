@@ -36,7 +36,7 @@ def _strings(pool: np.ndarray, start: int, rows: int) -> pa.Array:
 @dataclass(frozen=True, slots=True)
 class Content:
     """
-    What tables hold.
+    The columns and rows of a table.
 
     Args:
         columns: names and types.

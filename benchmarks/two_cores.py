@@ -1,4 +1,4 @@
-"""One 2 GB bucket, every stripe hit: two cores against one."""
+"""A major compaction of one 2 GB bucket, every stripe hit: two cores against one."""
 
 import statistics
 
@@ -8,7 +8,7 @@ BYTES = 2 << 30
 
 
 def run() -> list[harness.Result]:
-    """The bar."""
+    """Measure the bar."""
     with harness.scratch() as folder:
         source = folder / "source.orc"
         tables.write_raw(source, BYTES // tables.ROW_BYTES, 1)

@@ -1,4 +1,4 @@
-"""Major on untouched data: 8 GB in one bucket, claim to publish, against cp and fsync of the same bytes."""
+"""A major compaction of untouched data: 8 GB in one bucket, claim to commit, against cp and fsync of the same bytes."""
 
 from benchmarks import harness, tables
 
@@ -6,7 +6,7 @@ BYTES = 8 << 30
 
 
 def measure(name: str, share: float, bar: float) -> list[harness.Result]:
-    """Measure with a share of the stripes hit by a delete each."""
+    """Measure with one delete in each stripe of a share of all stripes."""
     with harness.scratch() as folder:
         got = harness.in_child(
             "benchmarks.compaction", "copy", str(folder), str(BYTES // tables.ROW_BYTES), str(share), "3"
@@ -16,5 +16,5 @@ def measure(name: str, share: float, bar: float) -> list[harness.Result]:
 
 
 def run() -> list[harness.Result]:
-    """The bar."""
+    """Measure the bar."""
     return measure("untouched", 0, 1.5)

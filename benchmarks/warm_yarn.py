@@ -1,6 +1,6 @@
 """
-One compaction of 10 KB on YARN and HDFS in a session that is warm: from the claim until the entry is ready for
-cleaning, with the time of each step; and in one that isn't.
+One compaction of 10 KB on YARN and HDFS in a warm session, and in a session that isn't warm: from `enqueue` until the
+entry is ready for cleaning, with the time of each step.
 """
 
 import os
@@ -26,15 +26,15 @@ COLD_ROUNDS = 2
 HERE = {"spark.executor.cores": "2", "spark.driver.host": "127.0.0.1"}
 WARM = HERE | {"spark.dynamicAllocation.minExecutors": "1"}
 """
-One executor stays: what makes a session warm (docs/spark.md). The rest is as delivered, but for the memory of a small
-machine.
+One executor stays, which makes the session warm (docs/spark.md). The rest is as delivered, but for the memory of a
+small machine.
 """
 COLD = HERE | {"spark.dynamicAllocation.executorIdleTimeout": "5s"}
-"""As delivered, where executors go after a minute."""
+"""No executor stays, as delivered; but here executors end after 5 s without a task instead of a minute."""
 
 
 class Stopwatch:
-    """When each step was passed."""
+    """Notes when the compaction passes each step."""
 
     def __init__(self) -> None:
         self.passed: list[tuple[str, float]] = []
@@ -49,7 +49,7 @@ class Stopwatch:
 
 
 def table(lab: Lab, name: str, top: str) -> DemoTable:
-    """10 KB in some deltas, and deletes; on HDFS."""
+    """Make a table on HDFS: 10 KB in five deltas and a delete delta."""
     made = lab.warehouse.create_table(DATABASE, name, [("id", "int"), ("v", "string")])
     for number in range(FILES):
         with lab.warehouse.begin() as txn:
@@ -94,7 +94,7 @@ def until_no_executor(server: yarn.Yarn) -> None:
 
 
 def measure(*, say: bool = False) -> Measured:
-    """On a cluster of this machine."""
+    """Measure on a cluster whose servers all run on this machine."""
     with harness.scratch() as folder:
         for name in ("hdfs", "yarn", "warm", "cold"):
             (folder / name).mkdir()
@@ -129,7 +129,7 @@ def one(lab: Lab, made: DemoTable, *, say: bool) -> float:
 
 
 def run() -> list[harness.Result]:
-    """The bar."""
+    """Measure the bar."""
     took = measure()
     detail = f"median of {ROUNDS}, longest {max(took.warm):.2f} s; one executor kept, one DataNode, all on this machine"
     detail += (

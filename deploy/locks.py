@@ -1,8 +1,8 @@
 """
-The lock files: which packages each is for, resolving them, and whether they still fit pyproject.toml.
+Resolves the lock files, and checks whether they still fit pyproject.toml.
 
-A lock file begins with a sum over the requirements that it was resolved from. So that it is out of date can be told
-without a network, and by whoever changes a requirement and forgets `make lock`.
+A lock file begins with a sum over the requirements that it was resolved from. So `check` finds a requirement that
+changed without `make lock`, and needs no network for it.
 
     python deploy/locks.py resolve | check
 """
@@ -29,7 +29,10 @@ LOCKS = {
 }
 """Lock file → the extras that it holds besides the package's own requirements."""
 BESIDE = "requirements-kerberos.lock"
-"""Holds its extra alone, which is compiled where it is installed: for those who need it, after one of the others."""
+"""
+Holds its extra alone, to be installed after one of the other files where it is needed: there are no wheels of the
+extra, so pip compiles it.
+"""
 HEADER = "# resolved from pyproject.toml: "
 UV = (
     "pip",
@@ -45,7 +48,7 @@ UV = (
 
 
 def resolved_from(pyproject: Path, extras: tuple[str, ...]) -> str:
-    """A sum over the requirements of a lock file; their order and layout don't matter."""
+    """The sum over the requirements of a lock file; their order and layout don't matter."""
     project = _project(pyproject)
     wanted = {name: sorted(project["optional-dependencies"][name]) for name in extras}
     text = json.dumps([project["requires-python"], sorted(project["dependencies"]), wanted], sort_keys=True)
@@ -86,7 +89,7 @@ def resolve(root: Path, uv: Path) -> None:
 
 
 def main(command: str) -> int:
-    """Do it; returns the exit code."""
+    """Run the command; returns the exit code."""
     root = Path(__file__).resolve().parent.parent
     if command == "resolve":
         resolve(root, Path(sys.executable).parent / "uv")
@@ -96,7 +99,7 @@ def main(command: str) -> int:
         return 2
     names = outdated(root)
     for name in names:
-        print(f"{name}: pyproject.toml asks for something else by now; run `make lock`", file=sys.stderr)  # noqa: T201
+        print(f"{name}: pyproject.toml has other requirements by now; run `make lock`", file=sys.stderr)  # noqa: T201
     return 1 if names else 0
 
 

@@ -137,7 +137,7 @@ def pytest_addoption(parser):
         "--histories",
         type=int,
         default=None,
-        help="how many random histories run in the fast lane, or of the two TxnHandlers",
+        help="how many random histories run in the fast lane or of the two TxnHandlers; and lives of tables, a test",
     )
 
 

@@ -35,6 +35,8 @@ from compactor.planning.facts import FileFacts, Hit, StripeFacts
 from compactor.planning.picker import Thresholds
 from compactor.planning.segments import SegmentSource
 from tests.history import History
+from tests.model import steps as happens
+from tests.model.histories import Life, Step
 from tests.unit.roles.turns import LONGEST_ATTEMPT, Waiting
 
 # ---- acid: names, ids, lists
@@ -576,3 +578,100 @@ def _below_open_ones(reader: ValidWriteIdList) -> CleanerWriteIdList:
     return CleanerWriteIdList.from_reader(
         reader, reader.high_watermark if reader.min_open is None else reader.min_open - 1
     )
+
+
+# ---- model: lives of a table
+
+
+def lives(*, long: bool = False, readers: bool = False, joins: bool = False) -> SearchStrategy[Life]:
+    """
+    Lives of a table of whichever kind; a failing one is shrunk to the few steps that it takes.
+
+    Args:
+        long: 40 steps on average instead of 15.
+        readers: some come, stay, and leave.
+        joins: Hive joins files too; streams are frequent then.
+    """
+    step = st.one_of(_happenings(readers=readers, joins=joins))
+    pieces = [st.lists(step, max_size=10) for _ in range(8 if long else 3)]  # of five steps on average, each
+    files = st.tuples(st.sampled_from((3, 1, 7, 30)), st.sampled_from((0, 0, 0, 1)))
+    return st.builds(
+        Life,
+        steps=st.tuples(*pieces).map(lambda lists: [one for piece in lists for one in piece]),
+        originals=st.lists(files, min_size=1, max_size=12),
+        parameters=st.builds(
+            lambda one, other: one | other,
+            st.sampled_from(
+                ({}, {"orc.compress": "SNAPPY"}, {"orc.row.index.stride": "1000"}, {"orc.compress": "NONE"})
+            ),
+            st.sampled_from(({}, {"orc.stripe.row.count": "5"}, {"orc.stripe.row.count": "17"})),
+        ),
+    )
+
+
+def _happenings(*, readers: bool, joins: bool) -> list[SearchStrategy[Step]]:
+    """
+    Steps as often as they shall be drawn. Each has a strategy of its own: Hypothesis takes the same one only once.
+    """
+    end = st.sampled_from(("commit", "commit", "commit", "commit", "commit", "commit", "abort", "open"))
+    at_once = st.sampled_from(("commit", "commit", "commit", "commit", "commit", "abort"))
+    place, which = st.sampled_from((0, 0, 0, 1, 2, 3, 4, 5)), st.integers(0, 3)
+    modulus, rest = st.integers(2, 7), st.integers(0, 3)
+    transaction = st.tuples(st.integers(0, 12), st.sampled_from(("commit", "commit", "abort", "open")))
+    batch = st.lists(transaction, min_size=1, max_size=4).map(tuple)
+    kind = st.sampled_from(("major", "minor"))
+    often: list[tuple[int, Callable[[], SearchStrategy[Step]]]] = [
+        (4, lambda: st.builds(happens.Insert, st.sampled_from((1, 3, 10, 60)), st.integers(1, 3), place, end)),
+        (5 if joins else 2, lambda: st.builds(happens.Stream, batch, place)),
+        (3, lambda: st.builds(happens.End, which, st.booleans())),
+        (1 if joins else 2, lambda: st.builds(happens.Delete, modulus, rest, end)),
+        (3, lambda: st.builds(happens.Compact, kind, which)),
+        (1, lambda: st.just(happens.Clean())),
+    ]
+    if joins:
+        often.append((4, lambda: st.builds(happens.JoinFiles, which)))
+    else:
+        often += [
+            (2, lambda: st.builds(happens.Update, modulus, rest, end)),
+            (1, lambda: st.builds(happens.Merge, st.integers(4, 9), place, end)),
+            (1, lambda: st.builds(happens.Overwrite, st.sampled_from((0, 5, 20)), place, at_once)),
+            (1, lambda: st.builds(happens.Truncate, place, at_once)),
+            (1, lambda: st.builds(happens.Load, st.integers(1, 15), st.booleans(), place, at_once)),
+            (1, lambda: st.just(happens.AddColumn())),
+        ]
+    if readers:
+        often += [(1, lambda: st.just(happens.Come())), (1, lambda: st.builds(happens.Leave, which))]
+    return [make() for number, make in often for _ in range(number)]
+
+
+# ---- model: lives of a table under all roles
+
+
+def lives_under_roles(*, long: bool = False) -> SearchStrategy[list[tuple[Any, ...]]]:
+    """
+    What happens to a table, as names and arguments of the methods of `tests.model.test_roles_life.Life`.
+
+    Args:
+        long: 40 steps on average instead of 15.
+    """
+    count, place, which, yes = st.integers(1, 4), st.integers(1, 2), st.integers(0, 3), st.booleans()
+    statements = st.lists(count, min_size=1, max_size=2).map(tuple)
+    often: list[tuple[int, str, tuple[SearchStrategy[Any], ...]]] = [
+        (6, "insert", (statements, place)),
+        (5, "change", (st.integers(0, 3), yes, place)),
+        (2, "abort", (count, place)),
+        (1, "overwrite", (count, place)),
+        (2, "begin_writing", (count, place)),
+        (2, "end_writing", (which, yes)),
+        (2, "begin_reading", ()),
+        (2, "end_reading", (which,)),
+        (3, "initiate", ()),
+        (2, "ask", (which, yes)),
+        (6, "work", ()),
+        (5, "clean", ()),
+        (1, "restart", ()),
+        (2, "keep_house", ()),
+    ]
+    step = st.one_of([st.tuples(st.just(name), *about) for number, name, about in often for _ in range(number)])
+    pieces = [st.lists(step, max_size=10) for _ in range(8 if long else 3)]
+    return st.tuples(*pieces).map(lambda lists: [one for piece in lists for one in piece])

@@ -18,6 +18,7 @@ from compactor.acid.snapshot import AcidState, ListedDir, data_files
 from compactor.cli import units
 from compactor.cli.output import OutputColumn, Record
 from compactor.planning.picker import enough
+from compactor.words import plural
 
 FOLD_ABOVE = 12
 FOLD_HEAD = 6
@@ -112,7 +113,7 @@ class Totals:
         return cls(directories, sum(item.files for item in items), sum(item.bytes for item in items))
 
     def __str__(self) -> str:
-        return f"{units.plural(self.directories, 'directory', 'directories')}, {units.plural(self.files, 'file')}, {units.size(self.bytes)}"
+        return f"{plural(self.directories, 'directory', 'directories')}, {plural(self.files, 'file')}, {units.size(self.bytes)}"
 
 
 def items_of(
@@ -236,7 +237,7 @@ def _group(
 
 
 def _numbers(size: int, files: int, colour: str) -> tuple[Text, Text]:
-    return Text(units.size(size), style=colour), Text(units.plural(files, "file"), style="dim")
+    return Text(units.size(size), style=colour), Text(plural(files, "file"), style="dim")
 
 
 def bar(value: int, largest: int, width: int = BAR_WIDTH) -> str:

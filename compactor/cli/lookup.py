@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from compactor.cli import units
 from compactor.cli.target import Target, did_you_mean, partition_names
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import CatalogPlace, Entity, PartitionFacts, TableFacts
 from compactor.planning.eligibility import what_is_kept, why_not_acid, why_unspecified
 from compactor.reasons import Reason
+from compactor.words import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def find_partition(catalog: Catalog, table: TableFacts, spec: str) -> PartitionF
             return partition
     known = catalog.partition_names(table)
     near = did_you_mean(names[0], known) or (
-        f" (it has {units.plural(len(known), 'partition')}, such as {known[-1]})" if known else " (it has none)"
+        f" (it has {plural(len(known), 'partition')}, such as {known[-1]})" if known else " (it has none)"
     )
     raise RefusedError(Reason.PARTITION_MISSING, f"{table.full_name} has no partition {spec}{near}")
 

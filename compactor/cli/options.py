@@ -19,7 +19,8 @@ def _properties(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
         key, equals, text = value.partition("=")
         if not equals or not key.strip():
             raise click.BadParameter(f"{value!r} is not KEY=VALUE")
-        found[key.strip()] = text
+        if found.setdefault(key.strip(), text) != text:
+            raise click.BadParameter(f"{key.strip()} is given twice, as {found[key.strip()]!r} and as {text!r}")
     return found
 
 

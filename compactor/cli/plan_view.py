@@ -14,6 +14,7 @@ from rich.text import Text
 from compactor.cli import units
 from compactor.cli.output import OutputColumn, Record, View, table
 from compactor.planning.document import Action, BucketPlan, CompactionPlan, OutputDir, Segment, to_json
+from compactor.words import plural
 
 BUCKET_COLUMNS = (
     OutputColumn("directory", "DIRECTORY"),
@@ -77,7 +78,7 @@ def headline(plan: CompactionPlan) -> str:
     size = sum(file.length for file in plan.inputs)
     instead = "" if plan.kind is plan.requested else f" (asked for {plan.requested.value})"
     return (
-        f"{plan.kind.value} compaction{instead} of {plan.entity}: {units.plural(len(plan.inputs), 'file')} in {units.plural(directories, 'directory', 'directories')}, "
+        f"{plan.kind.value} compaction{instead} of {plan.entity}: {plural(len(plan.inputs), 'file')} in {plural(directories, 'directory', 'directories')}, "
         f"{units.size(size)} → {' and '.join(plan.names) or 'nothing'}"
     )
 

@@ -20,6 +20,7 @@ from compactor import __version__
 from compactor.cli.session import GLOBAL_OPTIONS, Code
 from compactor.cli.target import did_you_mean
 from compactor.errors import CompactorError, UsageError
+from compactor.words import one_line
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("compactor.cli.commands.run:run", "Run the daemon: Initiator, Workers, Cleaner and Housekeeper."),
@@ -139,16 +140,13 @@ def _line(error: BaseException) -> tuple[str, int]:
     if isinstance(error, click.ClickException):
         return f"error: {one_line(error.format_message())}", error.exit_code
     if isinstance(error, CompactorError):
-        return f"error: {one_line(str(error))}", error.exit_code
+        return f"error: {one_line(error)}", error.exit_code
+    if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return f"error: the output can't be written: {error.strerror}", 1
     return (
-        f"error: {type(error).__name__}: {one_line(str(error)) or 'no message'} (unexpected; run again with --debug to see where)",
+        f"error: {type(error).__name__}: {one_line(error) or 'no message'} (unexpected; run again with --debug to see where)",
         1,
     )
-
-
-def one_line(text: str) -> str:
-    """The same words without line breaks."""
-    return " ".join(text.split())
 
 
 @click.group(

@@ -59,8 +59,3 @@ def instant(epoch_ms: int | None) -> str | None:
 def clock(text: object) -> str:
     """An `instant` for people: 2024-05-01 08:30:00."""
     return str(text)[:19].replace("T", " ")
-
-
-def plural(count: int, noun: str, nouns: str = "") -> str:
-    """A count with its noun: 1 delta, 2 deltas; `nouns` is the plural where an s isn't enough."""
-    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"

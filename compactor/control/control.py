@@ -24,6 +24,7 @@ from compactor.coordination.base import elapsed
 from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.settings import Settings
+from compactor.words import one_line
 
 _log = get_logger(__name__)
 _KEPT_SLOTS = 2 * HOUR_MS // SLOT_MS
@@ -163,7 +164,7 @@ class Control:
             if spent:
                 written = _budgets(self._read(SPENT))
         except (CompactorError, ValueError) as error:
-            found = _Known(known.holds, known.spent, known.read_at, now, " ".join(str(error).split()))
+            found = _Known(known.holds, known.spent, known.read_at, now, one_line(error))
             if found.trouble != known.trouble:
                 # before the first successful read, the caller that waits for it reports the trouble
                 (_log.debug if known.read_at is None else _log.warning)(

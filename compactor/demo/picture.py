@@ -8,14 +8,15 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from compactor.cli import drawing, units
+from compactor.cli import drawing
 from compactor.demo.measure import Measured
+from compactor.words import plural
 
 WIDTH = 168
 
 
 def save_picture(path: Path, before: Measured, after: Measured) -> None:
-    """Write the two drawings side by side. The SVG loads no fonts from the network."""
+    """Write the two drawings side by side."""
     console = Console(
         record=True,
         width=WIDTH,
@@ -27,13 +28,18 @@ def save_picture(path: Path, before: Measured, after: Measured) -> None:
     sides = Table.grid(padding=(0, 3))
     sides.add_row(_side(before, "before"), _side(after, "after"))
     console.print(Group(sides, Text(), _same(before, after)))
+    write_svg(console, path, f"compactor: {before.place.entity}")
+
+
+def write_svg(console: Console, path: Path, title: str) -> None:
+    """Write what a console recorded. The same text gives the same SVG; it loads no fonts from the network."""
+    svg = console.export_svg(title=title, unique_id=path.stem)
     path.parent.mkdir(parents=True, exist_ok=True)
-    svg = console.export_svg(title=f"compactor: {before.place.entity}", unique_id="before-after")
     path.write_text(re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL), encoding="utf-8")
 
 
 def _side(measured: Measured, when: str) -> Group:
-    title = f"{when}: {units.plural(measured.on_disk.directories, 'directory', 'directories')}, {units.plural(measured.on_disk.files, 'file')}"
+    title = f"{when}: {plural(measured.on_disk.directories, 'directory', 'directories')}, {plural(measured.on_disk.files, 'file')}"
     return Group(drawing.picture(title, measured.items, fold=False, notes=False))
 
 

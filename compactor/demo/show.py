@@ -38,6 +38,7 @@ from compactor.planning.picker import Pick
 from compactor.roles.initiator.rules import thresholds_from
 from compactor.settings import load_settings
 from compactor.storage.registry import storage_for
+from compactor.words import plural
 
 MARKER = ".compactor-demo"
 SHOWN = Entity(DATABASE, "orders")
@@ -100,7 +101,7 @@ def demo(session: Session, *, directory: Path | None, keep: bool, svg: Path | No
         if session.form is Format.TABLE:
             draw(_drawn(before[SHOWN], "before"))
         output.say(
-            f"{units.plural(len(due), 'table or partition', 'tables and partitions')} due; starting the daemon: compactor --config {config} run"
+            f"{plural(len(due), 'table or partition', 'tables and partitions')} due; starting the daemon: compactor --config {config} run"
         )
         daemon = stack.enter_context(DaemonProcess(run_command(config), root / "daemon.log"))
         watch = Watch(database, everywhere, frozenset(due))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.names import DirKind
 from compactor.acid.snapshot import AcidState, ListedDir
+from compactor.words import plural
 
 
 def included(state: AcidState) -> tuple[ListedDir, ...]:
@@ -71,9 +72,13 @@ def why_not_enough(state: AcidState) -> str:
     """A sentence: what the partition holds, and which directories are left out that might have been enough."""
     deltas = included(state)
     deletes = sum(listed.acid.kind is DirKind.DELETE_DELTA for listed in deltas)
-    base = 1 if state.base else 0
-    there = (
-        f"{base} base, {len(deltas) - deletes} deltas, {deletes} delete deltas, {len(state.originals)} original files"
+    there = ", ".join(
+        (
+            "a base" if state.base else "no base",
+            plural(len(deltas) - deletes, "delta"),
+            plural(deletes, "delete delta"),
+            plural(len(state.originals), "original file"),
+        )
     )
     if not state.excluded:
         return f"not enough to compact: {there}"

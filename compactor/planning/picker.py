@@ -21,6 +21,7 @@ from compactor.acid.snapshot import AcidState, ListedDir, data_files
 from compactor.planning.included import aborted_inside, enough, included, is_minor_result, overlap, same_range, stranded
 from compactor.planning.thresholds import Thresholds, auto_compaction_off, cleanup_off, thresholds_for
 from compactor.reasons import Reason
+from compactor.words import plural
 
 OPENING_BYTES: Final = 1 << 20
 """Cost of opening a file and reading its tail, as bytes of rows that a reader reads in about the same time."""
@@ -207,13 +208,17 @@ def pick(facts: PickInput) -> Pick | Skip:
     )
     if due is None:
         return _or_open_writer(
-            Skip(Reason.BELOW_THRESHOLDS, f"{_counted(deltas)}, {_share(sizes)}: below the thresholds", findings)
+            Skip(
+                Reason.BELOW_THRESHOLDS,
+                f"{plural(len(deltas), 'delta')}, {_share(sizes)}: below the thresholds",
+                findings,
+            )
         )
     if due.reason is Reason.SEVERAL_BASES:
         return Pick(due.kind, 0.0, due.reason, due.explanation, findings)
     kind = _settle(facts, deltas, due)
     if not enough(facts.state, kind, facts.insert_only):
-        pieces = f"{_counted(deltas)} and {'a' if facts.state.base else 'no'} base"
+        pieces = f"{plural(len(deltas), 'delta')} and {'a' if facts.state.base else 'no'} base"
         return _or_open_writer(
             Skip(Reason.NOT_ENOUGH, f"{due.explanation}; not enough for a {kind}: {pieces}", findings)
         )
@@ -308,7 +313,7 @@ def _too_many(facts: PickInput, deltas: tuple[ListedDir, ...], sizes: _Sizes) ->
     return _Due(
         kind,
         Reason.DELTA_COUNT,
-        f"{_counted(deltas)}, more than {limit}{', and no base' if sizes.without_base else ''}",
+        f"{plural(len(deltas), 'delta')}, more than {limit}{', and no base' if sizes.without_base else ''}",
     )
 
 
@@ -340,7 +345,7 @@ def _findings(facts: PickInput) -> tuple[str, ...]:
     waiting = [e for e in facts.state.excluded if not e.dir.compacted]
     if age is None or not 0 <= limit < age or not waiting:
         return ()
-    count = f"{len(waiting)} directories wait" if len(waiting) > 1 else "1 directory waits"
+    count = f"{plural(len(waiting), 'directory', 'directories')} {'waits' if len(waiting) == 1 else 'wait'}"
     return (
         f"a writer has been open for {_hours(age)}; {count} for it, first {waiting[0].dir.name} ({waiting[0].reason})",
     )
@@ -366,10 +371,6 @@ def _sizes(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Sizes:
         sum(f.length for f in under),
         sum(f.length for files in (*inserts, *deletes) for f in files),
     )
-
-
-def _counted(deltas: tuple[ListedDir, ...]) -> str:
-    return "1 delta" if len(deltas) == 1 else f"{len(deltas)} deltas"
 
 
 def _share(sizes: _Sizes) -> str:

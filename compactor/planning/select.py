@@ -35,6 +35,7 @@ from compactor.planning.included import enough, included, overlap, same_range, s
 from compactor.planning.parts import Excess, PartLimits, next_part
 from compactor.planning.whole_files import bucket_of
 from compactor.reasons import Reason
+from compactor.words import plural
 
 FIRST_SEEDED = 10_000_000
 """Write ids up to this one are reserved for the files that a table had before it became transactional (HIVE-19750)."""
@@ -203,7 +204,7 @@ def _without_an_end(state: AcidState) -> str:
     A sentence on why an entry can't end at write id 0. Hive 3.1's Cleaner and CompactionTxnHandler.markCleaned read a
     highest write id of 0 as none: each base counts as the last, and each aborted write is forgotten.
     """
-    there = f"{len(state.originals)} original files, and of the writes since then the first is still open or was rolled back, or there is none"
+    there = f"{plural(len(state.originals), 'original file')}, and of the writes since then the first is still open or was rolled back, or there is none"
     return f"not enough to compact: {there}; the Cleaner of Hive 3.1 takes an entry that ends at write id 0 for one without an end"
 
 

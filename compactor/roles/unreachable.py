@@ -22,6 +22,7 @@ import threading
 from compactor.errors import RefusedError, UnreachableError
 from compactor.storage.base import Storage
 from compactor.storage.location import parent, split
+from compactor.words import one_line
 
 
 def above(location: str, table_location: str | None) -> str:
@@ -77,7 +78,7 @@ class AwayStores:
         """Record a failure. Only an unreachable store that the error names counts."""
         if isinstance(error, UnreachableError) and error.store is not None and not isinstance(error, StoreAwayError):
             with self._lock:
-                self._found.setdefault(_store_of(error.store), " ".join(str(error).split()))
+                self._found.setdefault(_store_of(error.store), one_line(error))
 
     def check(self, location: str) -> None:
         """

@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from compactor.errors import SettingsError
 from compactor.settings.database import hide_password, password_in
-from compactor.settings.mistakes import PREFIX, one_line, plain, section_of, set_at, similar
+from compactor.settings.mistakes import PREFIX, plain, section_of, sentence, set_at, similar
 from compactor.settings.model import Settings
 
 OTHER_VARIABLES = ("COMPACTOR_CONFIG", "COMPACTOR_OUTPUT", "COMPACTOR_DEBUG")
@@ -49,7 +49,7 @@ def load_settings(
         settings = Settings(**_merged(file_values, env_values))
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False, include_input=False)
-        raise SettingsError(one_line(details, Settings, variables, place)) from None
+        raise SettingsError(sentence(details, Settings, variables, place)) from None
     if (found := wrong(settings)) is not None:
         key, said = found
         raise SettingsError(f"{set_at(key, variables, place)}: {key}: {said}")

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from compactor.words import one_line
+
 PREFIX = "COMPACTOR_"
 """Prefix of the environment variables that are settings; two underscores separate the levels."""
 
 
-def one_line(details: list[ErrorDetails], root: type[BaseModel], variables: Mapping[str, str], place: str) -> str:
+def sentence(details: list[ErrorDetails], root: type[BaseModel], variables: Mapping[str, str], place: str) -> str:
     """
     The first of pydantic's complaints as one line: where it was set, the key, what is wrong; how many more there are.
 
@@ -67,4 +69,4 @@ def plain(error: Exception) -> str:
     """An exception's words in one line, without Python's number and path."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return " ".join(str(error).split())
+    return one_line(error)

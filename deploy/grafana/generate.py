@@ -1,8 +1,8 @@
 """
-The dashboard, from code: `.venv/bin/python deploy/grafana/generate.py` writes compactor.json beside this file; a test
-compares the two.
+Generates the dashboard: `.venv/bin/python deploy/grafana/generate.py` writes compactor.json beside this file. A test
+checks that compactor.json is up to date.
 
-Knows panels and PromQL; every query is sent to a real Prometheus by tests/deploy/test_grafana.py.
+Knows panels and PromQL; tests/deploy/test_grafana.py sends every query to a real Prometheus.
 """
 
 from pathlib import Path
@@ -41,7 +41,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
         (
             (
                 "Entries",
-                "Entries of COMPACTION_QUEUE. Every daemon tells of the same queue.",
+                "Entries of COMPACTION_QUEUE. Every daemon shows the same queue.",
                 "short",
                 {"{{state}} {{kind}}": f"max by (state, kind) (compactor_queue_entries{{{JOB}}})"},
             ),
@@ -53,7 +53,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Queued, by reason",
-                "What the Initiator found due.",
+                "Tables and partitions that the Initiator queued.",
                 "short",
                 {
                     "{{reason}} ({{kind}})": f"sum by (reason, kind) (increase(compactor_picks_total{{{JOB}}}[$__rate_interval]))"
@@ -61,7 +61,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Not queued, by reason",
-                "Candidates that the Initiator left alone.",
+                "Candidates that the Initiator did not queue.",
                 "short",
                 {"{{reason}}": f"sum by (reason) (increase(compactor_skips_total{{{JOB}}}[$__rate_interval]))"},
             ),
@@ -72,7 +72,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
         (
             (
                 "Compactions that ended",
-                "By outcome; refused ones were no attempt.",
+                "By outcome. Refused entries were never attempted.",
                 "short",
                 {"{{outcome}}": f"sum by (outcome) (increase(compactor_jobs_total{{{JOB}}}[$__rate_interval]))"},
             ),
@@ -87,7 +87,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Bytes",
-                "Copied stripes are never decoded; cost follows the recoded ones.",
+                "Copied stripes are never decoded; the cost follows the recoded bytes.",
                 "Bps",
                 {
                     "copied": f"sum(rate(compactor_copied_bytes_total{{{JOB}}}[$__rate_interval]))",
@@ -97,7 +97,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "S3",
-                "Through the daemons and their tasks (sent, received), or copied by the store itself.",
+                "Bytes that the daemons and their tasks sent and received, and bytes that the store copied by itself.",
                 "Bps",
                 {
                     "{{by}} {{way}}": f"sum by (by, way) (rate(compactor_object_store_bytes_total{{{JOB}}}[$__rate_interval]))"
@@ -105,7 +105,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Files",
-                "Read and published by compactions.",
+                "Files that published compactions read, and files that they published.",
                 "short",
                 {
                     "read": f"sum(increase(compactor_input_files_total{{{JOB}}}[$__rate_interval]))",
@@ -119,7 +119,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
         (
             (
                 "Removed",
-                "Directories, by kind.",
+                "Directories that the Cleaner removed, by kind.",
                 "short",
                 {
                     "{{kind}}": f"sum by (kind) (increase(compactor_cleaned_directories_total{{{JOB}}}[$__rate_interval]))"
@@ -127,13 +127,16 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Freed",
-                "Bytes of removed files.",
+                "Bytes of the files that the Cleaner removed.",
                 "Bps",
                 {"freed": f"sum(rate(compactor_cleaned_bytes_total{{{JOB}}}[$__rate_interval]))"},
             ),
             (
                 "Held back",
-                "For how long the oldest replaced directories could have been removed, or a blocker has kept them; how old the oldest open transaction is.",
+                (
+                    "Time since the retention of the oldest uncleaned compaction ended; time since the commit of the "
+                    "oldest compaction that a transaction or lock blocks; age of the oldest open transaction."
+                ),
                 "s",
                 {
                     "could have been cleaned": f"max(compactor_cleaning_overdue_seconds{{{JOB}}})",
@@ -143,13 +146,13 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Attempts to clean",
-                "By outcome; what failed is tried again, what was given up stays.",
+                "By outcome. The Cleaner tries again what failed; after it gave up, the files stay.",
                 "short",
                 {"{{outcome}}": f"sum by (outcome) (increase(compactor_cleanings_total{{{JOB}}}[$__rate_interval]))"},
             ),
             (
                 "Aborted writes",
-                "What aborted transactions left and the Cleaner hasn't removed yet.",
+                "Aborted writes that the Cleaner hasn't cleaned yet.",
                 "short",
                 {
                     "writes": f"max(compactor_aborted_writes{{{JOB}}})",
@@ -172,7 +175,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Held entries",
-                "Initiated entries that no worker may claim now, and those that one may.",
+                "Initiated entries that no worker may claim now, and initiated entries that a worker may claim.",
                 "short",
                 {
                     "{{reason}}": f"max by (reason) (compactor_held_entries{{{JOB}}}) or vector(0)",
@@ -181,7 +184,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Ready",
-                "Whether a daemon does its work, and can tell what is paused: 1 is yes.",
+                "1 if the daemon is ready (/-/ready answers 200); 1 if the daemon knows what is paused.",
                 "short",
                 {
                     "{{instance}} ready": f"max by (instance) (compactor_ready{{{JOB}}})",
@@ -190,7 +193,10 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Given back in a row",
-                "Since a service or store that compactions need is unreachable; and what has ended and can't be undone for it yet.",
+                (
+                    "Compactions given back in a row because a service that they need doesn't answer or broke down; "
+                    "compactions that have ended and can't be undone yet."
+                ),
                 "short",
                 {
                     "{{instance}}": f"max by (instance) (compactor_worker_given_back_in_a_row{{{JOB}}})",
@@ -199,7 +205,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Errors and refusals",
-                "What the Initiator couldn't judge, what Workers refused, which housekeeping duties failed.",
+                "Tables and partitions that the Initiator couldn't judge, entries that Workers refused, failed housekeeping duties.",
                 "short",
                 {
                     "scan errors": f"sum(increase(compactor_scan_errors_total{{{JOB}}}[$__rate_interval]))",
@@ -209,7 +215,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Nearest to stuck",
-                "Seconds until a thread counts as stuck and the daemon is restarted; and for how long it has been up.",
+                "Seconds until the slowest thread counts as stuck and the watchdog acts; and how long the daemon has been up.",
                 "s",
                 {
                     "{{instance}} left": f"min by (instance) (compactor_thread_slack_seconds{{{JOB}}})",
@@ -223,19 +229,19 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
         (
             (
                 "Members",
-                "Daemons that are there, as each of them sees it.",
+                "Daemons that take part, as each daemon counts them.",
                 "short",
                 {"{{instance}}": f"max by (instance) (compactor_members{{{JOB}}})"},
             ),
             (
                 "Leaders",
-                "Which daemon leads which role.",
+                "1 if the daemon leads the role (without ZooKeeper: if it did the latest cycle).",
                 "short",
                 {"{{instance}} {{role}}": f"max by (instance, role) (compactor_leader{{{JOB}}})"},
             ),
             (
                 "Reached",
-                "Whether the database answers, and the state of each daemon's connection to the service that elects: 1 is yes.",
+                "1 if the database answers; 1 for the state of the daemon's connection to the service that elects leaders.",
                 "short",
                 {
                     "{{instance}} database": f"max by (instance) (compactor_database_up{{{JOB}}})",
@@ -244,7 +250,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
             ),
             (
                 "Cycles without an error",
-                "Per minute, by role.",
+                "Cycles per minute, by role.",
                 "short",
                 {
                     "{{role}}": f'sum by (role) (rate(compactor_cycles_total{{{JOB}, outcome="ok"}}[$__rate_interval])) * 60'
@@ -264,7 +270,7 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
 
 
 def build() -> dashboard.Dashboard:
-    """All rows, for every job that is chosen above them."""
+    """The whole dashboard; its variable `job` chooses the metastores."""
     made = (
         dashboard.Dashboard("Compactor")
         .uid("compactor")

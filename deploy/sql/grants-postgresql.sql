@@ -1,12 +1,16 @@
--- The least rights with which the daemon lives on a Hive metastore in PostgreSQL (schema 3.1 or 4.x). Run as the tables' owner, once, and again after an upgrade of Hive or of the daemon:
+-- The least rights that the daemon needs on a Hive metastore in PostgreSQL (schema 3.1 or 4.x). Run this script as the
+-- tables' owner, once, and again after an upgrade of Hive or of the daemon:
 --
 --   createuser compactor --pwprompt
 --   psql -v role=compactor -f deploy/sql/grants-postgresql.sql metastore
 --
--- Where Hive's tables are in another schema than the one that this user's search_path finds first: -v schema=hive. docs/metastore.md says how the daemon finds them then.
+-- When Hive's tables are in another schema than the first one of this user's search_path, give its name
+-- by -v schema=hive. docs/metastore.md says how the daemon finds the tables then.
 --
--- It reads the catalog and never writes it. It writes the tables of transactions, locks and compactions, as Hive's own compactor does; FOR UPDATE needs UPDATE.
--- tests/deploy/test_grants.py runs the daemon's life as a user with exactly these rights, and asks for each whether it was used.
+-- The daemon reads the catalog and never writes it. It writes the tables of transactions, locks and compactions, as
+-- Hive's own compactor does. SELECT … FOR UPDATE needs the right UPDATE.
+-- tests/deploy/test_grants.py runs the daemon as a user with exactly these rights, and checks that no right to write is
+-- superfluous.
 \set ON_ERROR_STOP on
 BEGIN;
 
@@ -30,7 +34,8 @@ $$;
 
 SELECT format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), :'role') \gexec
 
--- Where ZooKeeper isn't configured: who is there, and what is paused. Made here, so that the role needs no right to create tables.
+-- Without ZooKeeper this table holds the members and the control state. The script creates the table, so that the role
+-- needs no right to create tables.
 CREATE TABLE IF NOT EXISTS "COMPACTOR_STATE" (
   "CS_KEY" varchar(255) PRIMARY KEY,
   "CS_VALUE" text NOT NULL,
@@ -78,7 +83,7 @@ WITH wanted (relation, rights, hive) AS (VALUES
   ('COMPLETED_COMPACTIONS', 'SELECT, INSERT, UPDATE, DELETE', NULL),
   -- Hive's mutexes
   ('AUX_TABLE', 'SELECT, INSERT, UPDATE', NULL),
-  -- our own
+  -- the daemon's own table
   ('COMPACTOR_STATE', 'SELECT, INSERT, UPDATE, DELETE', NULL)
 ),
 found AS (
@@ -92,7 +97,7 @@ FROM wanted JOIN found USING (relation) JOIN generation ON generation.hive = coa
 ORDER BY wanted.relation
 \gexec
 
--- The number of a new transaction (4.x).
+-- The sequence that gives a new transaction its id (4.x).
 SELECT format('GRANT USAGE ON SEQUENCE %s TO %I', pg_get_serial_sequence(quote_ident(current_schema()) || '."TXNS"', 'TXN_ID'), :'role')
 WHERE to_regclass('"TXNS"') IS NOT NULL AND pg_get_serial_sequence(quote_ident(current_schema()) || '."TXNS"', 'TXN_ID') IS NOT NULL
 \gexec

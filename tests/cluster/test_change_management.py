@@ -93,7 +93,7 @@ def test_hive_finds_what_was_removed(world, hive, root, hdfs_directory, cut_off)
     assert all(hive.find(path, checksum) == ("source", path) for path, checksum in noted.items())
     if cut_off:
         world.clean_until_it_breaks(cut_off)
-    assert world.clean().startswith("cleaned 1 entries, 4 directories")
+    assert world.clean().startswith("cleaned 1 entry, 4 directories")
     assert [name.split("_")[0] for name in storage_for(location).directories(location)] == ["base"]
     for path, checksum in noted.items():
         where, found = hive.find(path, checksum)

@@ -130,7 +130,7 @@ def test_a_cleaner_whose_root_is_in_another_zone_moves_nothing(world, hive, root
     assert storage_for(location).list_tree(location) == listing
     assert all(hive.find(path, checksum) == ("source", path) for path, checksum in noted.items())
     configure(before)
-    assert world.clean().startswith("cleaned 1 entries, 4 directories")
+    assert world.clean().startswith("cleaned 1 entry, 4 directories")
     for path, checksum in noted.items():
         where, found = hive.find(path, checksum)
         assert (where, hive.checksum(found)) == ("root", checksum)

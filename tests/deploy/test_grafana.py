@@ -3,7 +3,6 @@ The dashboard: made by its generator, and every query of it finds data in a real
 at work.
 """
 
-import contextlib
 import json
 import math
 import re
@@ -14,12 +13,12 @@ import urllib.parse
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.metastore.db.database import Database
-from tests.deploy.service import DEPLOY, fetch, prepare, running, until
+from tests.deploy.monitoring import concrete, prometheus
+from tests.deploy.service import DEPLOY, fetch, prepare, running
 from tests.needs import missing
 from tests.ports import free_port
 
@@ -78,43 +77,9 @@ def fill(folder) -> None:
         txn.abort()
 
 
-@contextlib.contextmanager
-def prometheus(folder, target: str):
-    """A Prometheus that scrapes one daemon every two seconds; gives its address."""
-    program = shutil.which("prometheus")
-    if program is None:
-        missing("Prometheus isn't installed (Debian: apt-get install prometheus)")
-    config, port = folder / "prometheus.yaml", free_port()
-    scraped = [{"job_name": "compactor", "static_configs": [{"targets": [target]}]}]
-    rules = str(DEPLOY / "prometheus" / "rules.yaml")
-    config.write_text(
-        yaml.safe_dump(
-            {
-                "global": {"scrape_interval": "2s", "evaluation_interval": "2s"},
-                "scrape_configs": scraped,
-                "rule_files": [rules],
-            }
-        )
-    )
-    command = [
-        program,
-        f"--config.file={config}",
-        f"--storage.tsdb.path={folder}/tsdb",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
 def ask(address: str, query: str) -> list[float]:
     """The values that a query finds now."""
-    concrete = query.replace("$job", "compactor").replace("$__rate_interval", "1m")
-    answer = json.loads(fetch(f"{address}/api/v1/query?{urllib.parse.urlencode({'query': concrete})}"))
+    answer = json.loads(fetch(f"{address}/api/v1/query?{urllib.parse.urlencode({'query': concrete(query)})}"))
     assert answer["status"] == "success", answer
     return [float(sample["value"][1]) for sample in answer["data"]["result"]]
 
@@ -126,33 +91,28 @@ def test_every_query_finds_data(tmp_path):
     """
     if shutil.which("java") is None:
         missing("Spark needs Java, which isn't installed")
+    if shutil.which("prometheus") is None:
+        missing("Prometheus isn't installed (Debian: apt-get install prometheus)")
     port = free_port()
     prepare(tmp_path)
     fill(tmp_path)
     found: dict[str, list[float]] = {}
-    with prometheus(tmp_path, f"127.0.0.1:{port}") as address:
+    with (
+        prometheus(tmp_path, f"127.0.0.1:{port}") as address,
+        running(tmp_path, http={"host": "127.0.0.1", "port": port}, drain={"timeout_seconds": 30}) as service,
+    ):
 
-        def reachable() -> bool:
-            with contextlib.suppress(OSError):
-                return fetch(f"{address}/-/ready") != ""
-            return False
+        def unanswered() -> list[str]:
+            for _, query in QUERIES:
+                if query not in found and (values := [value for value in ask(address, query) if not math.isnan(value)]):
+                    found[query] = values
+            return [f"{title}: {query}" for title, query in QUERIES if query not in found]
 
-        until(reachable, bool)
-        with running(tmp_path, http={"host": "127.0.0.1", "port": port}, drain={"timeout_seconds": 30}) as service:
-
-            def unanswered() -> list[str]:
-                for _, query in QUERIES:
-                    if query not in found and (
-                        values := [value for value in ask(address, query) if not math.isnan(value)]
-                    ):
-                        found[query] = values
-                return [f"{title}: {query}" for title, query in QUERIES if query not in found]
-
-            service.until(unanswered, lambda missing_ones: not missing_ones)
-            service.until(
-                lambda: ask(address, 'sum(compactor_jobs_total{outcome="compacted"})'),
-                lambda values: values == [float(TABLES)],
-            )
-            service.until(lambda: ask(address, "sum(up)"), lambda values: values == [1.0])
-            assert ask(address, 'ALERTS{severity="critical", alertstate="firing"}') == []
-            assert service.stop() == 0
+        service.until(unanswered, lambda missing_ones: not missing_ones)
+        service.until(
+            lambda: ask(address, 'sum(compactor_jobs_total{outcome="compacted"})'),
+            lambda values: values == [float(TABLES)],
+        )
+        service.until(lambda: ask(address, "sum(up)"), lambda values: values == [1.0])
+        assert ask(address, 'ALERTS{severity="critical", alertstate="firing"}') == []
+        assert service.stop() == 0

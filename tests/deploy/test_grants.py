@@ -29,14 +29,13 @@ from tests.deploy.service import DEPLOY
 from tests.metastore.databases import postgres  # noqa: F401 - a fixture
 from tests.metastore.entries import working
 from tests.metastore.servers import UnavailableError, schema_script
-from tests.model.test_roles_life import Life
+from tests.model.test_roles_life import EVERYTHING, Life
 from tests.needs import missing
 from tests.unit.roles.world import Inline, World
 
 pytestmark = [pytest.mark.deploy, pytest.mark.postgres, pytest.mark.timeout(280)]
 SCRIPT = (DEPLOY / "sql" / "grants-postgresql.sql").read_text()
 VERSIONS = ["4.0.0", "3.1.0"]
-SEED = 1
 WRITES = frozenset({"INSERT", "UPDATE", "DELETE"})
 SELDOM = {
     ("COMPLETED_COMPACTIONS", "DELETE"): "the history is purged when it is long",
@@ -124,7 +123,7 @@ def test_a_whole_life_with_these_rights_and_none_to_spare(metastore, tmp_path):
         admin, theirs = stack.enter_context(Database(url)), stack.enter_context(Database(least))
         recorder = Recorder(theirs)
         world = Least(admin, theirs, tmp_path)
-        life = Life(world, SEED)
+        life = Life(world, EVERYTHING, partitioned=True)
         life.live()
         life.end()
         QueueMetrics(world.services).run_once()

@@ -3,6 +3,8 @@ The builder's rows, on each kind of metastore: what it writes is what our own re
 equals a ledger in memory.
 """
 
+import itertools
+
 import pytest
 from sqlalchemy import func, select
 
@@ -14,8 +16,13 @@ from compactor.demo.warehouse import Warehouse
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Column, Entity
 from compactor.metastore.txn.transactions import Transactions
-from tests.model.histories import History
+from tests import strategies
+from tests.model.examples import OF_EVERYTHING
+from tests.model.histories import KINDS, History
+from tests.model.option_sets import play_lives
 from tests.reference.compare import assert_as_expected
+
+LIVES = 1
 
 
 @pytest.fixture
@@ -24,24 +31,33 @@ def built(database, tmp_path):
     return Warehouse(tmp_path / "warehouse", MetastoreLedger(database), CatalogRows(database))
 
 
-@pytest.mark.parametrize("kind", ["partitioned", "streamed", "migrated"])
-def test_snapshots_equal_those_of_the_metastore_package(database, built, tmp_path, kind):
-    """After the same random history the builder's lists, the memory ledger's and the daemon's are one."""
-    history = History(built, 5, kind)
-    history.run(12)
-    twin = History(Warehouse(tmp_path / "twin", MemoryLedger(database.schema.version)), 5, kind)
-    twin.run(12)
-    transactions = Transactions(database)
-    txns = transactions.valid_txns()
-    reader = transactions.valid_write_ids("h.t", txns)
-    snapshot = built.snapshot(history.table)
-    assert snapshot.write_ids == twin.warehouse.snapshot(twin.table).write_ids == str(reader)
-    assert built.compactor_snapshot(history.table).write_ids == str(
-        CompactorWriteIdList.from_reader(ValidWriteIdList.parse(snapshot.write_ids))
-    )
-    assert str(transactions.compactor_write_ids("h.t", txns)) == built.compactor_snapshot(history.table).write_ids
-    if database.schema.version is LayoutVersion.HIVE_4:
-        assert snapshot.txns == str(txns)
+@pytest.mark.timeout(900)
+def test_snapshots_equal_those_of_the_metastore_package(database, built, tmp_path, request):
+    """After the same random life the builder's lists, the memory ledger's and the daemon's are one."""
+    transactions, names = Transactions(database), (f"t{number}" for number in itertools.count())
+
+    def play(kind, life):
+        """Each play has a table of its own: a database is as good as new for it."""
+        name = next(names)
+        history = History(built, kind, life, name=name)
+        history.run()
+        twin = History(Warehouse(tmp_path / name, MemoryLedger(database.schema.version)), kind, life, name=name)
+        twin.run()
+        txns = transactions.valid_txns()
+        reader = transactions.valid_write_ids(f"h.{name}", txns)
+        snapshot = built.snapshot(history.table)
+        assert snapshot.write_ids == twin.warehouse.snapshot(twin.table).write_ids == str(reader)
+        assert built.compactor_snapshot(history.table).write_ids == str(
+            CompactorWriteIdList.from_reader(ValidWriteIdList.parse(snapshot.write_ids))
+        )
+        compactors = built.compactor_snapshot(history.table).write_ids
+        assert str(transactions.compactor_write_ids(f"h.{name}", txns)) == compactors
+        if database.schema.version is LayoutVersion.HIVE_4:
+            assert snapshot.txns == str(txns)
+        history.read()
+        return history
+
+    play_lives(play, KINDS, strategies.lives(), request.config.getoption("--histories") or LIVES, OF_EVERYTHING)
 
 
 def test_tables_and_partitions_are_found(database, built):

@@ -75,7 +75,7 @@ class Engine:
         return published
 
     def hook(self, history, name, kind):
-        """For `History.run`: compact a directory now; says what it did."""
+        """For a `History`: compact a directory now; says what it did."""
         warehouse, table = history.warehouse, history.table
         ledger = warehouse.ledger
         hive_4 = ledger.layout is LayoutVersion.HIVE_4
@@ -103,11 +103,11 @@ class Engine:
             return f"{kind} of {name}: refused, {error.reason.value}"
         if txn:
             ledger.commit(txn)
-        return f"{kind} of {name}: {', '.join(published.directories)}"
+        return f"{kind} of {name}: published {', '.join(published.directories)}"
 
     def clean(self, history):
         """
-        For `History.run`: delete what the snapshot of now calls obsolete or wholly aborted; whoever had an older one
+        For a `History`: delete what the snapshot of now calls obsolete or wholly aborted; whoever had an older one
         has gone.
         """
         gone = []

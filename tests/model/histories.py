@@ -1,26 +1,31 @@
 """
-Random lives of one table, from a seed: what Hive's writers do to it, in any order, with a compaction or a cleaning
-whenever a hook is given.
+Random lives of one table: what Hive's writers do to it, in any order, with compactions, cleanings and readers between.
 
-A history keeps what each of its snapshots must see, from the builder's books and not from files; `check` reads the
-files under every snapshot that a reader may still hold. Failing seeds are replayed by `History(warehouse, seed)` alone:
-every choice comes from its dice.
+A `Life` is drawn (`tests.strategies.lives`) without knowing the table; a `History` is one play of it on a table of some
+kind. A history keeps what each of its snapshots must see, from the builder's books and not from files; `check` reads
+the files under every snapshot that a reader may still hold.
 """
 
 import random
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Protocol
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.demo.ledger import OPEN
-from tests.hive_merge import join_files
+from tests.model.option_sets import tale
+from tests.model.steps import Clean, Compact, End
 from tests.reference.compare import expected_rows, read_directory, schema_of
 from tests.reference.reader import NotEnoughHistoryError, Txns, WriteIds, select
 
-KINDS = ("plain", "partitioned", "bucketed", "migrated", "insert-only", "streamed")
+KINDS = ("plain", "partitioned", "two buckets", "four buckets", "migrated", "insert-only")
+_OPTIONS = {
+    "partitioned": {"partition_keys": [("day", "string"), ("n", "int")]},
+    "two buckets": {"buckets": 2, "bucket_columns": ["id"]},
+    "four buckets": {"buckets": 4, "bucket_columns": ["id"]},
+    "migrated": {"transactional": False},
+    "insert-only": {"insert_only": True},
+}
 MORE_COLUMNS = [("extra", "bigint"), ("label", "varchar(12)"), ("flags", "array<boolean>")]
 COLUMNS = [
     ("id", "int"),
@@ -29,6 +34,28 @@ COLUMNS = [
     ("at", "timestamp"),
     ("spot", "struct<x:double,tags:map<string,int>>"),
 ]
+
+
+class Step(Protocol):
+    """One of `tests.model.steps`."""
+
+    def play(self, history: "History") -> str | None:
+        """Do it; None where this table can't take it."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """
+    What happens to a table, of whichever kind.
+
+    Args:
+        originals: files from before the table was transactional, as (rows, bucket): of migrated tables.
+        parameters: of the table: how its files are written.
+    """
+
+    steps: list[Step]
+    originals: list[tuple[int, int]] = field(default_factory=lambda: [(3, 0)])
+    parameters: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,82 +89,82 @@ class Readers(Protocol):
 @dataclass
 class History:
     """
-    One table and its random life.
+    One table and its life.
 
     Args:
-        warehouse: an empty one, of either layout.
-        seed: everything follows from it.
-        kind: one of `KINDS`; None lets the seed choose.
-        hives_compactions: Hive compacts too, in a way that keeps aborted rows.
+        warehouse: of either layout, without a table of that name.
+        kind: one of `KINDS`.
+        compactor: told this history, a partition name and `major` or `minor`; returns what it did, for the tale. None:
+            nothing is compacted.
+        cleaner: removes what is obsolete; None: nothing is.
+        readers: opens and closes what readers hold; None: no reader comes.
     """
 
     warehouse: object
-    seed: int
-    kind: str | None = None
-    hives_compactions: bool = False
+    kind: str
+    life: Life
+    compactor: Callable[["History", str | None, str], str] | None = None
+    cleaner: Callable[["History"], str] | None = None
+    readers: Readers | None = None
+    name: str = "t"
     remembered: list[Remembered] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
+    open: list[object] = field(default_factory=list)
+    """Transactions, or (batch, index) of streaming."""
+    left_out: list[int] = field(default_factory=list)
+    """Places of the steps that this table can't take."""
+    joined: int = 0
+    """How often Hive joined files."""
+    rows_at_end: list[object] | None = None
 
     def __post_init__(self):
-        self.dice = random.Random(self.seed)
-        self.kind = self.kind or self.dice.choice(KINDS)
         self._next = 0
-        self._open = []  # transactions, or (batch, index) of streaming
-        self._more = list(MORE_COLUMNS)
-        make = self.warehouse.create_table
-        parameters = self.dice.choice(
-            [{}, {"orc.compress": "SNAPPY"}, {"orc.row.index.stride": "1000"}, {"orc.compress": "NONE"}]
-        )
-        parameters |= self.dice.choice([{}, {"orc.stripe.row.count": "5"}, {"orc.stripe.row.count": "17"}])
-        if self.kind == "partitioned":
-            self.table = make(
-                "h", "t", COLUMNS, partition_keys=[("day", "string"), ("n", "int")], parameters=parameters
-            )
-        elif self.kind == "bucketed":
-            self.table = make(
-                "h", "t", COLUMNS, buckets=self.dice.randint(2, 4), bucket_columns=["id"], parameters=parameters
-            )
-        elif self.kind == "migrated":
-            self.table = make("h", "t", COLUMNS, transactional=False, parameters=parameters)
-            for _ in range(self.dice.randint(1, 12)):
-                self.warehouse.write_original(
-                    self.table, self._rows(self.dice.randint(1, 30)), bucket=self.dice.choice([0, 0, 0, 1])
-                )
+        self.more = list(MORE_COLUMNS)
+        options = {"parameters": self.life.parameters} | _OPTIONS.get(self.kind, {})
+        self.table = self.warehouse.create_table("h", self.name, COLUMNS, **options)
+        if self.kind == "migrated":
+            for count, bucket in self.life.originals:
+                self.warehouse.write_original(self.table, self.rows(count), bucket=bucket)
             self.warehouse.convert(self.table)
-        else:
-            self.table = make("h", "t", COLUMNS, insert_only=self.kind == "insert-only", parameters=parameters)
 
-    def run(
-        self,
-        steps: int,
-        compact: Callable[["History", str | None, str], str] | None = None,
-        clean: Callable[["History"], str] | None = None,
-        readers: Readers | None = None,
-    ) -> None:
+    def run(self) -> None:
         """
-        Do `steps` random things; every snapshot on the way is remembered and checked again at the end.
-
-        Args:
-            compact: told a partition name and `major` or `minor`; returns what it did, for the tale.
-            clean: removes what is obsolete; snapshots from before are forgotten first, unless a reader holds them.
-            readers: lets readers come and go; None for none.
+        Play every step; every snapshot on the way is remembered, and checked again after compactions and cleanings and
+        at the end.
         """
-        for _ in range(steps):
-            chance = self.dice.random()
-            if compact and chance < 0.15 and self.table.directories:
-                name = self.dice.choice(sorted(self.table.directories, key=str))
-                self._tell(compact(self, name, self.dice.choice(["major", "minor"])))
+        for place, step in enumerate(self.life.steps):
+            line = step.play(self)
+            if line is None:
+                self.left_out.append(place)
+            self.told.append(line or f"left out: {step}")
+            if isinstance(step, Compact | Clean):
                 self.check()
-            elif clean and chance < 0.2:
-                self.remembered = [one for one in self.remembered if one.reader is not None]
-                self._tell(clean(self))
-                self.check()
-            elif readers and chance < 0.28:
-                self._tell(self._reader(readers))
-            else:
-                self._tell(self._step())
             self.remember()
         self.check()
+
+    def compact(self, name: str | None, kind: str) -> str:
+        return self.compactor(self, name, kind) if self.compactor else f"{kind} of {name}: nothing compacts"
+
+    def clean(self) -> str:
+        return self.cleaner(self) if self.cleaner else "nothing cleans"
+
+    def compact_all(self, times: int = 1) -> None:
+        """Commit what is still open, and compact every directory at last."""
+        self.finish()
+        self.remember()
+        for name in self.table.directories:
+            self.told += [self.compact(name, "major") for _ in range(times)]
+        self.check()
+
+    def read(self) -> None:
+        """Keep what a new reader finds in the files, in order, without ROW__IDs and partitions, as `rows_at_end`."""
+        snapshot, schema = self.warehouse.snapshot(self.table), schema_of(self.table)
+        found = [
+            row
+            for directory in self.table.directories.values()
+            for _, row in read_directory(directory.location, schema, snapshot, insert_only=self.table.insert_only)
+        ]
+        self.rows_at_end = sorted(found, key=repr)
 
     def remember(self) -> Remembered:
         """Take a snapshot as a reader that starts now."""
@@ -175,20 +202,19 @@ class History:
                     f"{self}: {name}, snapshot of moment {one.moment}: {one.snapshot}\n{self.tale()}"
                 )
 
-    def _reader(self, readers):
-        held = [one for one in self.remembered if one.reader is not None]
-        if held and self.dice.random() < 0.5:
-            gone = self.dice.choice(held)
-            self.remembered.remove(gone)
-            readers.leave(gone.reader)
-            return f"the reader of moment {gone.moment} leaves"
-        name = readers.come(self)
+    def reader_comes(self) -> object:
+        """One that stays, and will open the files that it lists now."""
+        name = self.readers.come(self)
         taken = self.remember()
         files = [
             file for directory in self.table.directories.values() for file in self._listed(directory, taken.snapshot)
         ]
         self.remembered[-1] = replace(taken, reader=name, files=frozenset(files))
-        return f"a reader comes: {name}"
+        return name
+
+    def reader_leaves(self, one: Remembered) -> None:
+        self.remembered.remove(one)
+        self.readers.leave(one.reader)
 
     @staticmethod
     def _listed(directory, snapshot):
@@ -206,194 +232,35 @@ class History:
 
     def finish(self) -> None:
         """Commit what is still open."""
-        while self._open:
-            self._tell(self._end(commit=True))
+        while self.open:
+            self.told.append(End().play(self))
+
+    @property
+    def compacted(self) -> int:
+        """How many compactions were published."""
+        return sum(line.startswith(("major of", "minor of")) and ": published " in line for line in self.told)
+
+    @property
+    def alike(self) -> object:
+        """
+        The same rows are read after a life that left out the same steps; not of tables with partitions and of those
+        without, nor of those with rows from before.
+        """
+        return bool(self.table.partition_keys), self.kind == "migrated", tuple(self.left_out)
 
     def tale(self) -> str:
-        return "\n".join(f"  {number}. {line}" for number, line in enumerate(self.told, 1))
+        return tale(self.told)
 
     def __str__(self):
-        return f"history of seed {self.seed} ({self.kind}, {self.warehouse.ledger.layout.value})"
+        return f"life of a table ({self.kind}, {self.warehouse.ledger.layout.value})"
 
-    def _tell(self, line: str) -> None:
-        self.told.append(line)
-
-    def _step(self) -> str:
-        acts = [self._insert, self._insert, self._insert]
-        if not self.table.insert_only:
-            acts += [self._update, self._update, self._delete, self._delete, self._merge, self._stream]
-        if self.kind == "streamed":
-            acts += [self._stream] * 5
-        if (
-            self.hives_compactions
-            and not self.table.insert_only
-            and self.warehouse.ledger.layout is LayoutVersion.HIVE_4
-        ):
-            acts = [self._insert, self._stream, self._stream, self._stream, self._delete] + [self._merge_files] * 3
-        if self._open:
-            acts += [lambda: self._end(commit=self.dice.random() < 0.6)] * 3
-        elif self.table.directories:  # these take an exclusive lock
-            acts += [self._overwrite]
-            if (
-                self.dice.random() < 0.4 and self.warehouse.ledger.layout is LayoutVersion.HIVE_4
-            ):  # 3.1 removes files under its readers
-                acts += [self._truncate]
-            if self._more and self.dice.random() < 0.5 and not self.table.insert_only:
-                acts += [self._add_column]
-            if not self.table.insert_only and not self.table.buckets:
-                acts += [self._load]
-        return self.dice.choice(acts)()
-
-    def _insert(self):
-        txn = self.warehouse.begin()
-        writers = 1 if self.table.buckets else self.dice.choice([1, 1, 2, 3])
-        count = self.dice.choice([1, 3, 10, 60])
-        txn.insert(self.table, self._rows(count), self._partition(), writers=writers)
-        return f"insert of {count}: {self._outcome(txn)}"
-
-    def _update(self):
-        txn = self.warehouse.begin()
-        modulus, rest = self.dice.randint(2, 7), self.dice.randrange(7)
-        stamp = self.dice.randrange(1000)
-        count = txn.update(
-            self.table, lambda row: row[0] % modulus == rest, lambda row: (row[0], f"changed {stamp}", *row[2:])
-        )
-        return f"update of {count}: {self._outcome(txn)}"
-
-    def _delete(self):
-        txn = self.warehouse.begin()
-        modulus, rest = self.dice.randint(2, 9), self.dice.randrange(9)
-        count = txn.delete(self.table, lambda row: row[0] % modulus == rest)
-        return f"delete of {count}: {self._outcome(txn)}"
-
-    def _merge(self):
-        txn = self.warehouse.begin()
-        modulus = self.dice.randint(4, 9)
-        gone = txn.delete(self.table, lambda row: row[0] % modulus == 0)
-        txn.insert(self.table, self._rows(3), self._partition())
-        changed = txn.update(self.table, lambda row: row[0] % modulus == 1, lambda row: (row[0], "merged", *row[2:]))
-        return f"merge: {gone} deleted, {changed} updated, 3 inserted: {self._outcome(txn)}"
-
-    def _stream(self):
-        count = self.dice.randint(1, 4)
-        batch = self.warehouse.stream(
-            self.table, [self._rows(self.dice.randint(0, 12)) for _ in range(count)], self._partition()
-        )
-        outcomes = []
-        for index in range(count):
-            outcome = self.dice.choice(["commit", "commit", "abort", "open"])
-            if outcome == "open":
-                self._open.append((batch, index))
-            else:
-                batch.finish(index, commit=outcome == "commit")
-            outcomes.append(outcome)
-        return f"streaming batch: {', '.join(outcomes)}"
-
-    def _merge_files(self):
-        """
-        Hive's own merge compaction (`tests.hive_merge`): rows of aborted write ids stay, and only their ids' being
-        known hides them.
-
-        Where it refuses, or loses rows by itself (a base below, a stream over the watermark), nothing is done.
-        """
-        name = self.dice.choice(sorted(self.table.directories, key=str)) if self.table.directories else None
-        if name is None and None not in self.table.directories:
-            return "merge of nothing"
-        location = self.table.directories[name].location
-        snapshot, ids = (
-            self.warehouse.snapshot(self.table),
-            WriteIds.parse(self.warehouse.snapshot(self.table).write_ids),
-        )
-        chosen = select(location, ids, Txns.parse(snapshot.txns))
-        deltas = [one for one in chosen.deltas if one.high < ids.lowest_open]
-        reached = max((one.high for one in deltas), default=0)
-        plain = not chosen.base and not chosen.originals and all(one.kind == "delta" for one in deltas)
-        over = any(one not in deltas and one.low <= reached for one in chosen.deltas)
-        if not plain or over or len(deltas) < 2 or list(location.glob(f"delta_0000001_{reached:07d}_v*")):
-            return f"merge of {name}: not for this"
-        txn = self.warehouse.ledger.open()
-        target = location / f"delta_0000001_{reached:07d}_v{txn:07d}"
-        buckets = {
-            int(file.name.split("_")[1])
-            for one in deltas
-            for file in one.path.glob("bucket_*")
-            if not file.name.endswith("_flush_length")
-        }
-        joined = [
-            join_files(
-                [file for one in deltas for file in sorted(one.path.glob(f"bucket_{bucket:05d}*"))],
-                target / f"bucket_{bucket:05d}",
-            )
-            for bucket in sorted(buckets)
-        ]
-        if not joined or not all(joined):
-            shutil.rmtree(target, ignore_errors=True)
-            self.warehouse.ledger.abort(txn)
-            return f"merge of {name}: files don't go together"
-        self.warehouse.ledger.commit(txn)
-        return f"merge of {name}: {target.name}"
-
-    def _overwrite(self):
-        txn = self.warehouse.begin()
-        txn.overwrite(self.table, self._rows(self.dice.choice([0, 5, 20])), self._partition())
-        return f"overwrite: {self._exclusive_outcome(txn)}"
-
-    def _truncate(self):
-        txn = self.warehouse.begin()
-        txn.truncate(self.table, self._partition())
-        return f"truncate: {self._exclusive_outcome(txn)}"
-
-    def _load(self):
-        txn = self.warehouse.begin()
-        overwrite = self.dice.random() < 0.2
-        txn.load(self.table, self._rows(self.dice.randint(1, 15)), self._partition(), overwrite=overwrite)
-        return f"load data{' overwrite' if overwrite else ''}: {self._exclusive_outcome(txn)}"
-
-    def _add_column(self):
-        column = self._more.pop(0)
-        self.warehouse.add_columns(self.table, [column])
-        return f"add column {column}"
-
-    def _end(self, *, commit):
-        one = self._open.pop(self.dice.randrange(len(self._open)))
-        if isinstance(one, tuple):
-            one[0].finish(one[1], commit=commit)
-        elif commit:
-            one.commit()
-        else:
-            one.abort()
-        return f"an open transaction {'commits' if commit else 'aborts'}"
-
-    def _exclusive_outcome(self, txn):
-        """Ends at once; and where Hive 3.1 reads, an aborted base without another one would make every reader fail."""
-        if self.warehouse.ledger.layout is LayoutVersion.HIVE_3:
-            txn.commit()
-            return "committed"
-        return self._outcome(txn, may_stay_open=False)
-
-    def _outcome(self, txn, *, may_stay_open=True):
-        chance = self.dice.random()
-        if chance < 0.15:
-            txn.abort()
-            return "aborted"
-        if may_stay_open and chance < 0.27:
-            self._open.append(txn)
-            return "left open"
-        txn.commit()
-        assert self.warehouse.states[txn.id] != OPEN
-        return "committed"
-
-    def _partition(self):
-        if not self.table.partition_keys:
-            return None
-        return (self.dice.choice(["2024-01-01", "a/b=c", None]), self.dice.choice(["1", "2"]))
-
-    def _rows(self, count):
+    def rows(self, count: int) -> list[tuple]:
+        """The next new rows. The values of a row follow from its number: they are the same in every play of a life."""
         return [self._row() for _ in range(count)]
 
     def _row(self):
-        dice = self.dice
         self._next += 1
+        dice = random.Random(self._next)
         spot = (dice.gauss(0, 1), {"a": dice.randrange(5), "b": None}) if dice.random() < 0.8 else None
         amount = Decimal(dice.randrange(-(10**15), 10**15)).scaleb(-4) if dice.random() < 0.9 else None
         row = (
@@ -404,6 +271,5 @@ class History:
             spot,
         )
         more = {"extra": dice.randrange(10**12), "label": f"l{self._next}", "flags": [True, None, False]}
-        return (
-            row + tuple(more[name] for name, _ in self.table.columns[len(COLUMNS) :]) if hasattr(self, "table") else row
-        )
+        added = self.table.columns[len(COLUMNS) :] if hasattr(self, "table") else ()
+        return row + tuple(more[name] for name, _ in added)

@@ -1,17 +1,26 @@
 """
-Random histories under the daemon's own roles over a real metastore: Hive's writers write, queries come and go, Workers
-compact, the Cleaner cleans.
+Random lives of a table under the daemon's own roles over a real metastore: Hive's writers write, queries come and go,
+Workers compact, the Cleaner cleans. Each life is played on every kind of table and of metastore.
 
 Promises tested: no row changes for any snapshot; no reader loses a file that it has listed.
 """
 
+import itertools
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
 import pytest
 
-from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.compaction import CompactionKind
 from compactor.acid.names import parse_original_file
 from compactor.metastore.model import Entity
-from tests.metastore.databases import kinds, metastore, postgres  # noqa: F401 - a fixture
+from tests import strategies
+from tests.metastore.databases import metastore, postgres  # noqa: F401 - a fixture
+from tests.model.examples import BESIDE_READERS, OF_JOINED_FILES
 from tests.model.histories import KINDS, History
+from tests.model.option_sets import play_lives
+from tests.model.steps import JoinFiles
 from tests.unit.roles.world import World
 
 ENOUGH = (
@@ -23,13 +32,12 @@ ENOUGH = (
     "partition-missing",
 )
 """Words of the refusals that a random request may meet."""
-
-
+LIVES, LIVES_WITH_JOINS, LONG_LIVES = 2, 2, 2
 _RENAME_SECONDS = 320
 """After that what is missing isn't being renamed."""
 
 
-class Life:
+class Roles:
     """The hooks of a history: queue, Worker and Cleaner; and readers with a transaction and a lock."""
 
     def __init__(self, world):
@@ -65,22 +73,65 @@ class Life:
         self.world.hive.commit(name)
 
 
-def live(world, *, seed, kind=None, steps=30, stripe=1, hives_compactions=False):
-    """One life; at the end everybody leaves, and after a last compaction nothing obsolete is left."""
-    world.configure(splice={"min_stripe_bytes": stripe}, initiator={"thresholds": {"aborted_count": 0}})
-    history, life = History(world.warehouse, seed, kind, hives_compactions), Life(world)
-    history.run(steps, life.compact, life.clean, life)
+@dataclass(frozen=True)
+class Options:
+    """What a life doesn't say; `stripe_bytes` is the least size of a stripe that is copied."""
+
+    metastore: str
+    kind: str
+    stripe_bytes: int
+
+
+METASTORES, SIZES = ("sqlite", "postgres-3"), (1, 1500, 64 << 20)
+"""Hive 4 on an embedded metastore, Hive 3.1 on PostgreSQL."""
+ALL = [Options(*one) for one in itertools.product(METASTORES, KINDS, SIZES)]
+EACH = [
+    Options(where, kind, SIZES[(number + place) % 3])
+    for number, where in enumerate(METASTORES)
+    for place, kind in enumerate(KINDS)
+]
+JOINED = [
+    Options("sqlite", *one) for one in (("plain", 1), ("plain", 64 << 20), ("two buckets", 1), ("partitioned", 1))
+]
+
+
+def live(request, tmp_path, sets, lives, *, number, last):
+    """Play so many lives; under each option set something was compacted."""
+
+    def play(options, life):
+        with (
+            tempfile.TemporaryDirectory(dir=tmp_path) as folder,
+            metastore(options.metastore, request, Path(folder)) as database,
+        ):
+            return play_under_roles(World(database, Path(folder)), options, life)
+
+    play_lives(play, sets, lives, request.config.getoption("--histories") or number, last).busy()
+
+
+def play_under_roles(world, options, life):
+    """
+    One life; at the end everybody leaves, and after a last compaction nothing obsolete is left: on Hive 4 each
+    directory holds one base.
+    """
+    world.configure(splice={"min_stripe_bytes": options.stripe_bytes}, initiator={"thresholds": {"aborted_count": 0}})
+    roles = Roles(world)
+    history = History(world.warehouse, options.kind, life, roles.compact, roles.clean, roles)
+    history.run()
     for one in [one for one in history.remembered if one.reader is not None]:
-        life.leave(one.reader)
+        history.reader_leaves(one)
     history.remembered.clear()
     history.finish()
     for name in history.table.directories:
-        history.told.append(life.compact(history, name, "major"))
+        history.told.append(history.compact(name, "major"))
     for _ in range(20):  # entries of one table are cleaned one after another
-        history.told.append(life.clean(history))
+        history.told.append(history.clean())
         if history.told[-1] == "nothing to clean":
             break
     history.check()
+    history.read()
+    assert history.joined or life is not OF_JOINED_FILES, "Hive joined no files"
+    if world.services.hive_4 and not any(isinstance(step, JoinFiles) for step in life.steps):
+        assert left_behind(history) == {}, f"{history}\n{history.tale()}"
     return history
 
 
@@ -100,41 +151,27 @@ def left_behind(history):
     return found
 
 
-@pytest.fixture(params=kinds(["sqlite", "postgres-3"]))
-def world(tmp_path, request):
-    """Hive 4 on an embedded metastore; Hive 3.1 on PostgreSQL."""
-    with metastore(request.param, request, tmp_path) as database:
-        yield World(database, tmp_path)
+@pytest.mark.postgres
+@pytest.mark.timeout(900)
+def test_no_row_and_no_file_is_lost(request, tmp_path):
+    """On each kind of table, on both layouts; at the end each directory holds one base and nothing else."""
+    live(request, tmp_path, EACH, strategies.lives(readers=True), number=LIVES, last=BESIDE_READERS)
 
 
-@pytest.fixture
-def hive_4(tmp_path, request):
-    """Hive 4 on an embedded metastore."""
-    with metastore("sqlite", request, tmp_path) as database:
-        yield World(database, tmp_path)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_row_and_no_file_is_lost(world, kind):
-    """Each kind of table, on both layouts; at the end each directory holds one base and nothing else."""
-    history = live(world, seed=300 + KINDS.index(kind), kind=kind)
-    if world.database.schema.version is LayoutVersion.HIVE_4:
-        assert left_behind(history) == {}, f"{history}\n{history.tale()}"
-
-
-@pytest.mark.parametrize("seed", [803, 808])
-def test_results_of_hives_merge_compaction_are_compacted_and_cleaned(hive_4, seed):
+@pytest.mark.timeout(900)
+def test_results_of_hives_merge_compaction_are_compacted_and_cleaned(request, tmp_path):
     """
     Lives of Hive 4's tables in which Hive joins files too, rows of aborted write ids included: every snapshot reads its
     rows, whoever compacts and cleans.
     """
-    history = live(hive_4, seed=seed, kind="streamed", steps=40, hives_compactions=True)
-    assert any(line.startswith("merge of None: delta_") for line in history.told)
+    lives = strategies.lives(readers=True, joins=True)
+    live(request, tmp_path, JOINED, lives, number=LIVES_WITH_JOINS, last=OF_JOINED_FILES)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", range(80))
-def test_no_row_and_no_file_is_lost_in_long_histories(world, seed):
-    """Many seeds."""
-    live(world, seed=5000 + seed, steps=70, stripe=[1, 1500, 64 << 20][seed % 3])
+@pytest.mark.postgres
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("_", range(2))
+def test_no_row_and_no_file_is_lost_in_long_histories(request, tmp_path, _):
+    """More and longer lives, and all combinations of the options."""
+    live(request, tmp_path, ALL, strategies.lives(readers=True, long=True), number=LONG_LIVES, last=BESIDE_READERS)

@@ -1,34 +1,81 @@
 """
-Random lives of tables under all roles at once, on each kind of metastore: writers, aborts, readers that stay,
-compactions of both kinds, cleaning, housekeeping.
+Random lives of tables under all roles at once: writers, aborts, readers that stay, compactions of both kinds, cleaning,
+housekeeping. Each life is played on every kind of metastore and of table.
 
 After every step each reader still reads what it read when it began, and a new one reads what was committed; at the end
 everything is compacted and cleaned, and the Initiator has nothing more to do.
 """
 
-import os
-import random
+import itertools
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from compactor.acid.snapshot import data_files, resolve
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.metastore.model import Entity
-from tests.metastore.databases import EVERY, kinds, metastore, postgres  # noqa: F401 - a fixture
+from tests import strategies
+from tests.metastore.databases import EVERY, metastore, postgres  # noqa: F401 - a fixture
+from tests.model.option_sets import play_lives
 from tests.reference.compare import read_table
 from tests.unit.roles.world import World
 
-SEEDS = [int(seed) for seed in os.environ.get("COMPACTOR_TEST_SEEDS", "1 2").split()]
-STEPS = 22
+LIVES, LONG_LIVES = 1, 3
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a life doesn't say."""
+
+    metastore: str
+    insert_only: bool
+    partitioned: bool
+
+
+ALL = [Options(*one) for one in itertools.product(EVERY, (False, True), (False, True))]
+EVERYTHING = [
+    ("insert", (4, 2), 1),
+    ("insert", (3,), 1),
+    ("begin_reading",),
+    ("change", 1, False, 1),
+    ("insert", (2,), 2),
+    ("initiate",),
+    ("work",),
+    ("clean",),
+    ("abort", 2, 1),
+    ("begin_writing", 3, 1),
+    ("change", 2, True, 1),
+    ("begin_reading",),
+    ("end_reading", 0),
+    ("clean",),
+    ("ask", 0, True),
+    ("work",),
+    ("restart",),
+    ("end_writing", 0, True),
+    ("end_reading", 0),
+    ("overwrite", 3, 1),
+    ("keep_house",),
+    ("insert", (1, 1), 2),
+    ("ask", 0, False),
+    ("work",),
+    ("clean",),
+]
+"""A life in which all happens that can; it is always played, after those that are drawn."""
 
 
 class Life:
-    """One life, drawn from a seed."""
+    """
+    One play of a life.
 
-    def __init__(self, world: World, seed: int) -> None:
-        self.world, self.draw = world, random.Random(seed)
-        self.insert_only = self.draw.random() < 0.25
-        self.partitioned = self.draw.random() < 0.5
+    Args:
+        steps: names of this class's methods, each with its arguments (`tests.strategies.lives_under_roles`).
+    """
+
+    def __init__(self, world: World, steps, *, insert_only: bool = False, partitioned: bool = False) -> None:
+        self.world, self.steps = world, steps
+        self.insert_only, self.partitioned = insert_only, partitioned
         options = {"partition_keys": [("p", "int")]} if self.partitioned else {}
         self.table = world.table("life", rows=0, insert_only=self.insert_only, **options)
         self.readers: list[tuple[int, object, object]] = []
@@ -38,52 +85,50 @@ class Life:
         world.configure(initiator={"thresholds": {"delta_count": 3, "aborted_count": 1}})
         self.initiator, self.cleaner = world.initiator(), world.cleaner()
 
-    def partition(self):
-        return (self.draw.choice("12"),) if self.partitioned else None
+    def partition(self, place):
+        return (str(place),) if self.partitioned else None
 
-    def rows(self):
-        count = self.draw.randint(1, 4)
+    def rows(self, count):
         self.next_id += count
-        return [(self.next_id - number, self.draw.choice(["a", "b", None])) for number in range(count)]
+        return [(number, ("a", "b", None)[number % 3]) for number in range(self.next_id - count + 1, self.next_id + 1)]
 
     # What can happen
 
-    def insert(self):
+    def insert(self, statements, place):
         with self.world.warehouse.begin() as txn:
-            for _ in range(self.draw.randint(1, 2)):
-                txn.insert(self.table, self.rows(), self.partition())
+            for count in statements:
+                txn.insert(self.table, self.rows(count), self.partition(place))
 
-    def change(self):
+    def change(self, rest, deletes, place):
+        """Rows whose number is `rest` modulo 4; an insert-only table gets new ones instead."""
         if self.insert_only:
-            return self.insert()
-        wanted = self.draw.randint(0, 3)
+            self.insert((1,), place)
+            return
+        where = self.partition(place)
         with self.world.warehouse.begin() as txn:
-            if self.draw.random() < 0.5:
-                txn.delete(self.table, lambda row: row[0] % 4 == wanted, self.partition())
+            if deletes:
+                txn.delete(self.table, lambda row: row[0] % 4 == rest, where)
             else:
-                txn.update(
-                    self.table, lambda row: row[0] % 4 == wanted, lambda row: (row[0], "changed"), self.partition()
-                )
-        return None
+                txn.update(self.table, lambda row: row[0] % 4 == rest, lambda row: (row[0], "changed"), where)
 
-    def abort(self):
-        self.world.aborted_insert(self.table, self.rows(), self.partition())
+    def abort(self, count, place):
+        self.world.aborted_insert(self.table, self.rows(count), self.partition(place))
 
-    def overwrite(self):
+    def overwrite(self, count, place):
         if self.readers or self.open:
             return  # Hive 3.1 and 4.x with default locks wait for them
         with self.world.warehouse.begin() as txn:
-            txn.overwrite(self.table, self.rows(), self.partition())
+            txn.overwrite(self.table, self.rows(count), self.partition(place))
 
-    def begin_writing(self):
+    def begin_writing(self, count, place):
         txn = self.world.warehouse.begin()
-        txn.insert(self.table, self.rows(), self.partition())
+        txn.insert(self.table, self.rows(count), self.partition(place))
         self.open.append(txn)
 
-    def end_writing(self):
+    def end_writing(self, which, commits):
         if self.open:
-            txn = self.open.pop(self.draw.randrange(len(self.open)))
-            txn.commit() if self.draw.random() < 0.6 else txn.abort()
+            txn = self.open.pop(which % len(self.open))
+            txn.commit() if commits else txn.abort()
 
     def begin_reading(self):
         txn = self.world.hive.begin(user="reader", age=0)
@@ -113,23 +158,23 @@ class Life:
         dirs = [*([state.base] if state.base else []), *state.deltas]
         return [location / file.path for listed in dirs for file in data_files(listed, self.insert_only)]
 
-    def end_reading(self):
+    def end_reading(self, which):
         if self.readers:
-            txn, _, _ = self.readers.pop(self.draw.randrange(len(self.readers)))
+            txn, _, _ = self.readers.pop(which % len(self.readers))
             self.world.hive.commit(txn)
 
     def initiate(self):
         self.say(self.initiator.run_once())
 
-    def ask(self):
+    def ask(self, which, major):
         partition = None
         if self.partitioned:
             known = self.world.services.catalog.partition_names(self.world.services.catalog.find_table("db", "life"))
             if not known:
                 return
-            partition = self.draw.choice(known)
-        kinds = ["major"] if self.insert_only and not self.world.services.hive_4 else ["major", "minor"]
-        self.world.enqueue(Entity("db", "life", partition), self.draw.choice(kinds))
+            partition = known[which % len(known)]
+        only_major = self.insert_only and not self.world.services.hive_4
+        self.world.enqueue(Entity("db", "life", partition), "major" if major or only_major else "minor")
 
     def work(self):
         self.say(self.world.worker().run_once())
@@ -138,7 +183,7 @@ class Life:
         self.world.settle_time()
         self.say(self.cleaner.run_once())
 
-    def restart_cleaner(self):
+    def restart(self):
         self.world.services = self.world.new_services()
         self.world.configure(initiator={"thresholds": {"delta_count": 3, "aborted_count": 1}})
         self.initiator, self.cleaner = self.world.initiator(), self.world.cleaner()
@@ -168,53 +213,62 @@ class Life:
         assert not bad, (what, bad, self.told)
 
     def live(self):
-        weights = {
-            self.insert: 6,
-            self.change: 5,
-            self.abort: 2,
-            self.overwrite: 1,
-            self.begin_writing: 2,
-            self.end_writing: 2,
-            self.begin_reading: 2,
-            self.end_reading: 2,
-            self.initiate: 3,
-            self.ask: 2,
-            self.work: 6,
-            self.clean: 5,
-            self.restart_cleaner: 1,
-            self.keep_house: 2,
-        }
-        for _ in range(STEPS):
-            action = self.draw.choices(list(weights), list(weights.values()))[0]
-            action()
-            self.check(action.__name__)
+        for name, *about in self.steps:
+            getattr(self, name)(*about)
+            self.check(name)
 
     def end(self):
         """Everybody goes home; then the roles run until nothing changes any more, and that must be soon."""
         while self.open:
-            self.end_writing()
+            self.end_writing(0, commits=True)
         while self.readers:
-            self.end_reading()
+            self.end_reading(0)
         for _ in range(20):
             self.initiate()
             while self.world.states().count("initiated"):
                 self.work()
             before = len(self.world.services.queue.entries())
-            for _ in range(4):
+            for _ in range(2):
                 self.clean()
             self.keep_house()
             self.check("the end")
             if before == 0 and not self.world.services.queue.entries():
+                self.compacted = [state for state, _ in self.world.ended()].count("succeeded")
+                self.alike = (self.insert_only, self.partitioned)
+                found = read_table(self.world.warehouse, self.table)
+                self.rows_at_end = sorted((row for rows in found.values() for _, row in rows), key=repr)
                 return
         pytest.fail(f"never comes to rest: {self.told[-12:]}")
 
 
-@pytest.mark.timeout(280)
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("kind", kinds(EVERY))
-def test_no_reader_loses_a_row_whatever_the_roles_do(kind, seed, request, tmp_path):
+def live(request, tmp_path, steps, number):
+    """Play so many lives under all option sets; under each something was compacted."""
+
+    def play(options, life):
+        with (
+            tempfile.TemporaryDirectory(dir=tmp_path) as folder,
+            metastore(options.metastore, request, Path(folder)) as database,
+        ):
+            world = World(database, Path(folder))
+            one = Life(world, life, insert_only=options.insert_only, partitioned=options.partitioned)
+            one.live()
+            one.end()
+            return one
+
+    play_lives(play, ALL, steps, request.config.getoption("--histories") or number, EVERYTHING).busy()
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(900)
+def test_no_reader_loses_a_row_whatever_the_roles_do(request, tmp_path):
     """Every snapshot that is held reads the same after every step, and the roles come to rest."""
-    with metastore(kind, request, tmp_path) as database:
-        life = Life(World(database, tmp_path), seed)
-        life.live()
-        life.end()
+    live(request, tmp_path, strategies.lives_under_roles(), LIVES)
+
+
+@pytest.mark.long
+@pytest.mark.postgres
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("_", range(2))
+def test_no_reader_loses_a_row_in_long_lives(request, tmp_path, _):
+    """More and longer lives."""
+    live(request, tmp_path, strategies.lives_under_roles(long=True), LONG_LIVES)

@@ -1,71 +1,70 @@
 """
-Random histories with compactions and cleanings between the writes, through the real Spark session; every snapshot on
-the way keeps its rows.
+Random lives of a table through the real Spark session, with compactions and cleanings between the writes; every
+snapshot on the way keeps its rows.
 """
+
+import itertools
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.demo.ledger import MemoryLedger
 from compactor.demo.warehouse import Warehouse
+from tests import strategies
 from tests.model.compacting import Engine, settings
+from tests.model.examples import OF_EVERYTHING
 from tests.model.histories import KINDS, History
+from tests.model.option_sets import play_lives
 from tests.reference.compare import expected_rows, schema_of
 
 pytestmark = pytest.mark.spark
+LIVES, JUDGED_LIVES, LONG_LIVES = 1, 1, 1
 STRIPES = {"copy": 1, "recode": 64 << 20}
 """Least size of a stripe that is copied: every stripe that can be, or none."""
 
 
-def built(tmp_path, layout):
-    return Warehouse(tmp_path / "warehouse", MemoryLedger(layout))
+@dataclass(frozen=True)
+class Options:
+    """What a life doesn't say."""
+
+    kind: str
+    layout: LayoutVersion
+    stripes: str
 
 
-def live(warehouse, submitter, *, seed, kind=None, stripes="copy", steps=25):
-    """Run one history; at its end everything is compacted once more."""
-    history = History(warehouse, seed, kind)
-    engine = Engine(submitter, settings(splice={"min_stripe_bytes": STRIPES[stripes]}))
-    history.run(steps, engine.hook, engine.clean)
-    history.finish()
-    history.remember()
-    for name in history.table.directories:
-        history.told.append(engine.hook(history, name, "major"))
-    history.check()
-    return history
+ALL = [Options(*one) for one in itertools.product(KINDS, LayoutVersion, STRIPES)]
+EACH = [one for one in ALL if (one.layout is LayoutVersion.HIVE_4) == (one.stripes == "copy")]
+JUDGED = [one for one in ALL if one.kind != "insert-only" and one.stripes == "copy"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("layout", "stripes"), [(LayoutVersion.HIVE_4, "copy"), (LayoutVersion.HIVE_3, "recode")])
-def test_no_snapshot_loses_a_row(tmp_path, submitter, kind, layout, stripes):
-    """A dozen seeds: each kind of table, both layouts, stripes copied or not."""
-    live(built(tmp_path, layout), submitter, seed=100 + KINDS.index(kind), kind=kind, stripes=stripes)
+def live(request, sets, lives, number, judges=None):
+    """Play so many lives; under each option set something was compacted."""
+    submitter = request.getfixturevalue("submitter")
+
+    def play(options, life):
+        with tempfile.TemporaryDirectory() as folder:
+            engine = Engine(submitter, settings(splice={"min_stripe_bytes": STRIPES[options.stripes]}))
+            warehouse = Warehouse(Path(folder), MemoryLedger(options.layout))
+            history = History(warehouse, options.kind, life, engine.hook, engine.clean)
+            history.run()
+            history.compact_all()
+            if judges:
+                judge(judges[options.layout], history)
+            history.read()
+            return history
+
+    play_lives(play, sets, lives, request.config.getoption("--histories") or number, OF_EVERYTHING).busy()
 
 
-@pytest.mark.long
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", range(60))
-def test_no_snapshot_loses_a_row_in_long_histories(tmp_path, submitter, seed):
-    """Many seeds, longer lives, everything chosen by the seed."""
-    live(
-        built(tmp_path, list(LayoutVersion)[seed % 2]),
-        submitter,
-        seed=1000 + seed,
-        stripes=list(STRIPES)[seed // 2 % 2],
-        steps=60,
-    )
-
-
-@pytest.mark.hive
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "insert-only"])
-@pytest.mark.parametrize("layout", list(LayoutVersion))
-def test_hive_reads_compacted_histories(tmp_path, submitter, request, kind, layout):
-    """At the end of a life Hive's own readers, row and vector, see what the books say."""
-    judge = request.getfixturevalue("hive_4" if layout is LayoutVersion.HIVE_4 else "hive_3")
-    history = live(built(tmp_path, layout), submitter, seed=200 + KINDS.index(kind), kind=kind, steps=20)
+def judge(reader, history):
+    """Hive's own reader sees what the books say."""
     table, snapshot = history.table, history.warehouse.snapshot(history.table)
     for name, rows in expected_rows(history.warehouse, table).items():
         for mode in ("vector", "row"):
-            seen = judge.rows(
+            seen = reader.rows(
                 table.directories[name].location,
                 schema_of(table),
                 snapshot.write_ids,
@@ -74,3 +73,25 @@ def test_hive_reads_compacted_histories(tmp_path, submitter, request, kind, layo
                 buckets=table.buckets,
             )
             assert seen == rows, f"{history}: {name}, {mode}\n{history.tale()}"
+
+
+@pytest.mark.timeout(900)
+def test_no_snapshot_loses_a_row(request):
+    """On each kind of table, in both layouts, stripes copied or not."""
+    live(request, EACH, strategies.lives(), LIVES)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("_", range(2))
+def test_no_snapshot_loses_a_row_in_long_histories(request, _):
+    """More and longer lives, and all combinations of the options."""
+    live(request, ALL, strategies.lives(long=True), LONG_LIVES)
+
+
+@pytest.mark.hive
+@pytest.mark.timeout(900)
+def test_hive_reads_compacted_histories(request, hive_3, hive_4):
+    """At the end of a life Hive's own readers, row and vector, see what the books say."""
+    judges = {LayoutVersion.HIVE_3: hive_3, LayoutVersion.HIVE_4: hive_4}
+    live(request, JUDGED, strategies.lives(), JUDGED_LIVES, judges)

@@ -129,8 +129,8 @@ def test_cancelled_before_it_began(submitter, tmp_path):
     assert not (tmp_path / "never").exists()
 
 
-def test_a_dead_jvm_is_replaced(submitter, tmp_path):
-    """The compaction that loses it gets an error to retry on; the next job starts another one."""
+def test_a_dead_jvm_is_replaced(submitter, tmp_path, capfd):
+    """The compaction that loses it gets an error to retry on; the next job starts another one. No traceback is printed."""
     failure = []
 
     def run():
@@ -151,6 +151,7 @@ def test_a_dead_jvm_is_replaced(submitter, tmp_path):
         f"Spark's session ended while {name('9.a').name} ran, and nothing else in it; the next job starts a new one"
     ]
     assert submitter.run(name("9.b"), jobs.double, [21]) == [42]
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_whose_session_ends_with_others_in_it_is_told(submitter, tmp_path):

@@ -4,10 +4,12 @@ import ast
 import json
 import re
 import typing
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
 import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -16,12 +18,14 @@ from compactor.reasons import Reason
 from compactor.roles.initiator.scan_state import LASTING
 from compactor.settings import Settings
 from compactor.settings.mistakes import section_of
+from docs.pictures import dashboard
 from tests.unit.settings.test_settings import leaves
 
 PROJECT = Path(__file__).resolve().parents[2]
 REASONS = PROJECT / "docs" / "reasons.md"
 SETTINGS = PROJECT / "docs" / "settings.md"
 LOGGING = PROJECT / "docs" / "logging.md"
+IMAGES = PROJECT / "docs" / "images"
 PLACES = {"Initiator", "Worker", "Cleaner", "CLI"}
 NOWHERE = "–"
 """An event without fields."""
@@ -177,3 +181,16 @@ def test_what_a_running_daemon_takes_over_is_told():
     fixed = tuple(f"{stop}." for stop in Settings.RESTART)
     told = {key: hup for key, _, _, hup, _ in items_of(SETTINGS, SETTING)}
     assert told == {key: "restart" if f"{key}.".startswith(fixed) else "yes" for key, _ in fields_of(Settings)}
+
+
+@pytest.mark.parametrize(("row", "panels"), [pytest.param(row, panels, id=row) for row, panels in dashboard.rows()])
+def test_the_pictures_of_the_dashboard_show_its_panels(row, panels):
+    """Each row of deploy/grafana has a picture, with the panels that the row has now; else `make pictures` is due."""
+    groups = ET.parse(dashboard.image(IMAGES, row)).iterfind("{*}g")
+    assert [group.findtext("{*}title") for group in groups] == [panel.title for panel in panels]
+
+
+def test_every_picture_is_on_a_page():
+    """A picture that no page shows is one of a row or a command that is gone."""
+    text = "".join(page.read_text(encoding="utf-8") for page in [PROJECT / "README.md", *IMAGES.parent.glob("*.md")])
+    assert [file.name for file in IMAGES.iterdir() if f"images/{file.name})" not in text] == []

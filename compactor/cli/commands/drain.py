@@ -12,6 +12,7 @@ from compactor.errors import CompactorError, RefusedError, UnreachableError, Usa
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.reasons import Reason
 from compactor.roles.identity import parse_worker_id
+from compactor.words import one_line
 
 _HOST_LIMIT = 64
 """How many characters of a host's name fit into a worker id."""
@@ -36,7 +37,7 @@ def drain(session: Session, *, host: str, reason: str, undo: bool) -> int:
         metastore = session.database()
         now = metastore.read(metastore.now_ms)
         before = control_records.stored(where).drain_of(host)
-        made = Drain(host, " ".join(reason.split()), control_records.who(session), now)
+        made = Drain(host, one_line(reason), control_records.who(session), now)
         if undo:
             if before is None:
                 session.output.say(f"host {host} isn't drained")

@@ -32,9 +32,15 @@ COLUMNS = (
 )
 
 
+def _named(_: click.Context, __: click.Parameter, pool: str | None) -> str | None:
+    if pool is not None and not pool.strip():
+        raise click.BadParameter(f"{pool!r} is no name")
+    return pool
+
+
 @click.command(cls=Command)
 @request_options
-@click.option("--pool", help="The pool whose workers take it; else the table's or database's own.")
+@click.option("--pool", callback=_named, help="The pool whose workers take it; else the table's or database's own.")
 @wait_options("Wait until it has ended or is ready for cleaning; the exit code tells the outcome.")
 @pass_session
 def enqueue(
@@ -90,7 +96,7 @@ def enqueue(
         return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
     if not asked.accepted:
         session.output.say(asked.message)
-    entry = _wait(session, found, asked, timeout)
+    entry = _wait(session, found, asked, timeout, denial)
     ended = {**history_record(entry), "warnings": warnings}
     session.output.show(View(HISTORY_COLUMNS, [ended], document=ended))
     return OUTCOMES.get(entry.state, Code.FAILED)
@@ -116,7 +122,7 @@ def default_pool(found: Found) -> str | None:
     return None
 
 
-def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None) -> QueueEntry:
+def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None, denial: Denial | None) -> QueueEntry:
     began = time.monotonic()
     with session.output.busy(f"{found.entity}: {asked.state.value}") as tell:
         while True:
@@ -129,7 +135,9 @@ def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None
                 return entry
             waited = time.monotonic() - began
             if timeout is not None and waited > timeout:
-                hint = "is a daemon running (`compactor run`)? " if entry.state is QueueState.INITIATED else ""
+                hint = ""
+                if entry.state is QueueState.INITIATED:
+                    hint = f"{denial.sentence}; " if denial else "is a daemon running (`compactor run`)? "
                 raise CompactorError(
                     f"{found.entity} is still {entry.state.value} after {units.seconds(waited)}; {hint}entry {asked.id} stays queued"
                 )

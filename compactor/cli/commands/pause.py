@@ -8,6 +8,7 @@ from compactor.cli.session import Command, Session, pass_session
 from compactor.control.records import Pause, with_pause
 from compactor.errors import UsageError
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.words import one_line
 
 
 @click.command(cls=Command)
@@ -44,7 +45,7 @@ def pause(
     scope = control_records.scope_from(pool, database, table, everything=everything)
     if until is not None and length is not None:
         raise UsageError("give --until or --for, not both")
-    if not (reason := " ".join(reason.split())):
+    if not (reason := one_line(reason)):
         raise UsageError("--reason is empty: it is shown with every compaction that waits")
     holds_for = None if length is None else control_records.length_ms(length)
     end = None if until is None else control_records.moment_ms(session, until)

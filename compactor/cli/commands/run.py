@@ -18,8 +18,5 @@ def run(session: Session) -> int:
     settings = session.settings
     from compactor.daemon.daemon import Daemon
     from compactor.daemon.notify import ServiceManager
-    from compactor.daemon.private_tmp import unseen_caches
 
-    for sentence in unseen_caches(settings.hdfs.ticket_cache, os.environ):
-        click.echo(f"warning: {sentence}", err=True)
     return Daemon(settings, reload=session.read_settings, manager=ServiceManager.from_environment(os.environ)).run()

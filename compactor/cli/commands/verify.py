@@ -26,6 +26,7 @@ from compactor.planning.document import InputFile
 from compactor.planning.facts import TableSpec
 from compactor.reasons import Reason
 from compactor.storage.registry import storage_for
+from compactor.words import plural
 
 COLUMNS = (
     OutputColumn("column", "COLUMN"),
@@ -188,7 +189,7 @@ def _view(  # noqa: PLR0917 - what was found
 
 
 def _sentences(proofs: Sequence[FileProof], digest: Digest, other: Digest | None, apart: Differences) -> list[str]:
-    said = [f"{units.plural(digest.rows, 'row')}"]
+    said = [f"{plural(digest.rows, 'row')}"]
     kept = [proof for proof in proofs if proof.kept]
     said += [
         f"{proof.path} holds other values than were read from its inputs, in {', '.join(proof.wrong)}"
@@ -197,13 +198,13 @@ def _sentences(proofs: Sequence[FileProof], digest: Digest, other: Digest | None
     ]
     stripes, recoded = sum(proof.stripes for proof in proofs), sum(proof.kept for proof in kept)
     if kept and not any(proof.wrong for proof in kept):
-        of = f"{recoded} of {units.plural(stripes, 'stripe')} {'holds' if recoded == 1 else 'hold'} what was read from the inputs"
+        of = f"{recoded} of {plural(stripes, 'stripe')} {'holds' if recoded == 1 else 'hold'} what was read from the inputs"
         said.append(of if recoded == stripes else f"{of}; of the others, copied or written by Hive, nothing was kept")
     if not kept:
         said.append("no file tells a digest of its inputs: nothing was recoded here, or recode.verify_values is false")
     if other is not None and other == digest:
         said.append("both directories hold the same rows")
     elif other is not None:
-        only = f"{units.plural(apart.missing, 'row')} only in the table, {units.plural(apart.extra, 'row')} only in the other directory"
-        said.append(f"the directories differ: {only}, values in {units.plural(len(apart.columns), 'column')}")
+        only = f"{plural(apart.missing, 'row')} only in the table, {plural(apart.extra, 'row')} only in the other directory"
+        said.append(f"the directories differ: {only}, values in {plural(len(apart.columns), 'column')}")
     return said

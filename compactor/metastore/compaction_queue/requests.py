@@ -20,6 +20,7 @@ from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, KINDS, E
 from compactor.metastore.txn.snapshots import snapshots_for
 
 PROPERTIES_LIMIT = 2048
+POOL_CHARACTERS = 128
 FOLLOW_UP = "compactor.follow-up"
 """A property that only a commit notes (`follow_ups`); a request must not set it."""
 NOT_ASKED_FOR = HIVES_OWN_PROPERTIES | {FOLLOW_UP}
@@ -74,7 +75,7 @@ class Requests:
                 was queued.
 
         Raises:
-            UsageError: properties are too long for their column.
+            UsageError: properties or the pool's name are too long for their columns.
             RetryableError: Hive or another daemon kept the scheduler's mutex.
             OutcomeUnknownError: the connection was lost while committing; look at the queue.
         """
@@ -82,6 +83,10 @@ class Requests:
             if len(encode_properties(request.properties) or "") > PROPERTIES_LIMIT:
                 raise UsageError(
                     f"{request.entity}: properties are longer than the queue's {PROPERTIES_LIMIT} characters"
+                )
+            if len(request.pool or "") > POOL_CHARACTERS:
+                raise UsageError(
+                    f"{request.entity}: the pool's name is longer than the queue's {POOL_CHARACTERS} characters"
                 )
         if not requests:
             return []

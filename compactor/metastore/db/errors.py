@@ -14,6 +14,7 @@ from sqlalchemy.exc import TimeoutError as NoneFreeError
 
 from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
 from compactor.metastore.db.dialects import Dialect, Failure
+from compactor.words import one_line
 
 
 class Translation:
@@ -77,7 +78,7 @@ class Translation:
                 return CompactorError(f"metastore database {self._name}: {line}")
 
     def _one_line(self, error: DBAPIError) -> str:
-        line = " ".join(str(error.orig).split())
+        line = one_line(error.orig)
         password = self._url.password
         if password:
             line = line.replace(str(password), "***")

@@ -34,6 +34,7 @@ from compactor.roles.replication import why_kept
 from compactor.roles.services import Services, about_entity
 from compactor.roles.unreachable import AwayStores, StoreAwayError
 from compactor.storage.location import is_at_or_inside, place_of
+from compactor.words import one_line
 
 _log = get_logger(__name__)
 _HOUR_MS = 3_600_000
@@ -445,7 +446,7 @@ class AbortCleaner:
             return False  # its sweep says what is wrong with it
 
     def _put_off(self, groups: Sequence[AbortedGroup], why: str) -> None:
-        message = " ".join(why.split())
+        message = one_line(why)
         try:
             if pause := self._services.aborts.retry_later(groups, message):
                 _log.info("abort_cleaning.postponed", why=message, pause_seconds=pause // 1000)

@@ -36,6 +36,7 @@ from compactor.roles.services import Services
 from compactor.roles.unreachable import require_removed
 from compactor.storage.base import Storage
 from compactor.storage.location import join
+from compactor.words import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ def evidence_in(storage: Storage, location: str, listing: Listing) -> tuple[Evid
 def described(kept: Iterable[Evidence]) -> str:
     """How much evidence there is, in words."""
     kept = tuple(kept)
-    return f"{len(kept)} directories of evidence ({sum(one.bytes for one in kept)} bytes, {kept[0].name}{' …' if len(kept) > 1 else ''})"
+    directories, size = plural(len(kept), "directory", "directories"), sum(one.bytes for one in kept)
+    return f"{directories} of evidence ({plural(size, 'byte')}, {kept[0].name}{' …' if len(kept) > 1 else ''})"
 
 
 def _look_into(storage: Storage, location: str, name: str) -> Evidence | None:

@@ -11,6 +11,7 @@ from compactor.metrics import Metrics
 from compactor.reasons import Reason
 from compactor.roles.cleaner.partition import Evidence, described
 from compactor.roles.cleaner.trash import Removal
+from compactor.words import one_line, plural
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ class CleanerTally:
     def error(self, entity: Entity, error: Exception) -> None:
         self.outcome(_outcome_of(error))
         with self._lock:
-            self.errors.append(f"{entity}: {' '.join(str(error).split()) or type(error).__name__}")
+            self.errors.append(f"{entity}: {one_line(error) or type(error).__name__}")
 
     def count(self, metrics: Metrics) -> None:
         """Add to the daemon's counters, and show what holds entries up."""
@@ -111,9 +112,11 @@ class CleanerTally:
         """One line; names the first that waits and the first that failed."""
         parts = []
         if self.cleaned or self.directories:
-            parts.append(f"cleaned {self.cleaned} entries, {self.directories} directories, {self.bytes} bytes")
+            entries = plural(self.cleaned, "entry", "entries")
+            directories = plural(self.directories, "directory", "directories")
+            parts.append(f"cleaned {entries}, {directories}, {plural(self.bytes, 'byte')}")
         if self.forgotten:
-            parts.append(f"forgot {self.forgotten} aborted writes")
+            parts.append(f"forgot {plural(self.forgotten, 'aborted write')}")
         if self.ended:
             parts.append(f"ended {self.ended} without cleaning")
         if self.later:

@@ -20,6 +20,7 @@ from compactor.roles.housekeeper.recovery import Recovery
 from compactor.roles.services import Services
 from compactor.roles.worker.follow_ups import FollowUps
 from compactor.settings import History
+from compactor.words import plural
 
 _log = get_logger(__name__)
 _LOOK_SECONDS = 600.0
@@ -63,8 +64,8 @@ class Housekeeper:
             parts = self._go_on()
         if parts:
             self._services.emptiness.over()
-        done: list[str] = [f"gave back {len(freed)} claims of dead workers"] if freed else []
-        done += [f"queued what follows {len(parts)} parts"] if parts else []
+        done: list[str] = [f"gave back {plural(len(freed), 'claim')} of dead workers"] if freed else []
+        done += [f"queued what follows {plural(len(parts), 'part')}"] if parts else []
         failed: list[str] = []
         for duty in self._duties() if self._leads() else ():
             if self._services.stopping.is_set() or not self._leads():

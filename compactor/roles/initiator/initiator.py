@@ -39,6 +39,7 @@ from compactor.roles.leadership import HeldLeadership, leading
 from compactor.roles.pauses import pool_of
 from compactor.roles.services import Services, about_entity
 from compactor.roles.unreachable import AwayStores
+from compactor.words import one_line
 
 _log = get_logger(__name__)
 CYCLE_SECONDS: Final = 900.0
@@ -276,11 +277,11 @@ class Initiator:
             case UnreachableError() | RetryableError():
                 tally.errors += 1
                 tally.again.add(entity)
-                tally.away = tally.away or " ".join(str(verdict).split())
+                tally.away = tally.away or one_line(verdict)
             case _:
                 tally.errors += 1
                 tally.again.add(entity)
-                words = " ".join(str(verdict).split())
+                words = one_line(verdict)
                 self._record(
                     entity, words if isinstance(verdict, CompactorError) else f"{type(verdict).__name__}: {words}"
                 )
@@ -298,7 +299,7 @@ class Initiator:
             try:
                 self._services.queue.record_did_not_initiate(entity, message, initiator_id=self._initiator_id)
             except Exception as error:
-                _log.warning("outcome.not_stored", error=" ".join(str(error).split()))
+                _log.warning("outcome.not_stored", error=one_line(error))
 
     # What is queued
 

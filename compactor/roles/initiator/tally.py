@@ -11,6 +11,7 @@ from compactor.metrics import Metrics
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles.initiator.rules import TableRules
+from compactor.words import plural
 
 _log = get_logger(__name__)
 PASSING = frozenset({Reason.ALREADY_QUEUED, Reason.OPEN_WRITER})
@@ -112,5 +113,5 @@ class InitiatorTally:
         if self.left:
             parts.append(f"{len(self.left)} left for the next cycle")
         if freed:
-            parts.append(f"{freed} timed-out claims given back")
+            parts.append(f"{plural(freed, 'timed-out claim')} given back")
         return ", ".join(parts)

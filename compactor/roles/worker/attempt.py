@@ -42,6 +42,7 @@ from compactor.roles.worker.metastore_retry import patiently
 from compactor.roles.worker.monitor import Monitor, not_ours
 from compactor.roles.worker.older_snapshots import is_first_base, wait_for_older_snapshots
 from compactor.storage.base import Storage
+from compactor.words import plural
 
 T = TypeVar("T")
 
@@ -326,7 +327,7 @@ class Attempt:
         self._commit()
         self._step(steps.WORKER_COMMITTED)
         return LeftToCleaner(
-            f"{len(gone)} directories and {len(state.obsolete_originals)} original files are obsolete or aborted"
+            f"obsolete or aborted: {plural(len(gone), 'directory', 'directories')}, {plural(len(state.obsolete_originals), 'original file')}"
         )
 
     def _store_state(self, highest_write_id: int, entry: QueueEntry) -> None:

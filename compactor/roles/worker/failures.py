@@ -35,6 +35,7 @@ from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.roles.worker.cancellation import DrainedError
 from compactor.spark.submitter import BrokenDownError, SessionEndedError
+from compactor.words import one_line
 
 _log = get_logger(__name__)
 KEY = "failures"
@@ -102,7 +103,7 @@ class Failures:
         Args:
             died: whether the claim ended with its process, or so that nothing was heard of it any more.
         """
-        claim = {"died": died, "why": " ".join(why.split())[:_WHY_LENGTH]}
+        claim = {"died": died, "why": one_line(why)[:_WHY_LENGTH]}
         with self._lock:
             self._due = [*self._due, (str(entry.id), f"{entry.worker_id}@{entry.start_ms}", claim)][-_KEPT:]
         self._store()
@@ -149,7 +150,7 @@ class Failures:
             }
             return {
                 **data,
-                "suspects": dict([*others.items(), (str(entry.id), " ".join(why.split())[:_WHY_LENGTH])][-_KEPT:]),
+                "suspects": dict([*others.items(), (str(entry.id), one_line(why)[:_WHY_LENGTH])][-_KEPT:]),
             }
 
         self._note(entry, noted)
@@ -168,7 +169,7 @@ class Failures:
                 "waits": dict(
                     [
                         *others.items(),
-                        (str(entry.id), {"reason": reason, "why": " ".join(why.split())[:_BECAUSE_LENGTH]}),
+                        (str(entry.id), {"reason": reason, "why": one_line(why)[:_BECAUSE_LENGTH]}),
                     ][-_KEPT:]
                 ),
             }

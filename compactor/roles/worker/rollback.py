@@ -15,6 +15,7 @@ from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.roles.worker.attempt import Attempt
 from compactor.roles.worker.backoff import Backoff, pause_after
+from compactor.words import one_line
 
 _log = get_logger(__name__)
 MOST: Final = 8
@@ -75,7 +76,7 @@ class Rollbacks:
         """Keep an attempt that can't be undone now because of this error; returns a sentence."""
         unsettled.times += 1
         unsettled.until = self._backoff.clock() + (pause := pause_after(unsettled.times))
-        unsettled.why = " ".join(str(error).split()) or type(error).__name__
+        unsettled.why = one_line(error) or type(error).__name__
         if unsettled not in self._left:
             self._left.append(unsettled)
         self._backoff.kept(unsettled, unsettled.sentence)

@@ -33,6 +33,7 @@ from compactor.roles.worker.failures import ATTEMPTS, SuspectWaitsError
 from compactor.roles.worker.follow_ups import FollowUps
 from compactor.roles.worker.rollback import PendingRollback, Rollbacks
 from compactor.spark.submitter import BrokenDownError, SessionEndedError
+from compactor.words import one_line, plural
 
 _log = get_logger(__name__)
 IDLE = "nothing is queued"
@@ -207,7 +208,7 @@ class Worker:
         )
         part = f"; {plan.parts.reason}" if plan.parts else ""
         beside = f"; it appeared beside older snapshots, which may fail: {result.beside}" if result.beside else ""
-        return f"{_name(entry)}: published {names} from {len(plan.inputs)} files{part}{beside}"
+        return f"{_name(entry)}: published {names} from {plural(len(plan.inputs), 'file')}{part}{beside}"
 
     def _settle(self, unsettled: PendingRollback) -> str:
         """Undo, then mark; in that order, however many tries it takes."""
@@ -333,7 +334,7 @@ def _name(entry: QueueEntry) -> str:
 
 def _message(error: Exception) -> str:
     """One line for CQ_ERROR_MESSAGE; a refusal starts with its code."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = one_line(error) or type(error).__name__
     if isinstance(error, RefusedError):
         return f"{error.reason.value}: {text}"
     return text if isinstance(error, CompactorError) else f"{type(error).__name__}: {text}"

@@ -1,1 +1,5 @@
-"""A Spark application for each compaction: `spark-submit` starts it, and files carry requests and answers."""
+"""
+A Spark application for each compaction: `spark-submit` starts it, and files carry requests and answers.
+
+The shared session is in `spark.session`; resources and configuration of both are in `compactor.spark`.
+"""

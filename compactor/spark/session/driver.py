@@ -9,6 +9,7 @@ the connection. The daemon ends a driver that falls silent.
 import contextlib
 import os
 import signal
+import socketserver
 import threading
 import traceback
 import warnings
@@ -39,6 +40,7 @@ class Driver:
         self._sending = threading.Lock()
         self._stop = threading.Event()
         self._jobs: dict[int, SparkJob] = {}
+        socketserver.BaseServer.handle_error = _lost  # type: ignore[assignment]  # of any arguments
         threading.Thread(target=self._listen, name="daemon", daemon=True).start()
         self._spark = SparkSession.builder.config(conf=SparkConf().setAll(list(conf.items())))
 
@@ -122,6 +124,13 @@ def _alive(context: SparkContext) -> bool:
         return not context._jsc.sc().isStopped()  # noqa: SLF001 - PySpark has no public question for this
     except (Py4JError, OSError, AttributeError):
         return False
+
+
+def _lost(*_: object) -> None:
+    """
+    Say nothing when the connection of PySpark's accumulators breaks: the JVM has died, which ends this session, and the
+    standard library would print a traceback among the daemon's log lines.
+    """
 
 
 def _wait_for_jvm() -> None:

@@ -3,6 +3,7 @@ Finds the connections of this process to NameNodes, and how long each has been w
 
 hdfs-native doesn't tell, so the operating system is asked. A connection to a NameNode is known by the address of its
 peer. Until the first packet comes back a socket has no such address; then the system's table of connections is asked.
+Why connections are read from outside: `compactor.storage.hdfs.timeouts`.
 Source: TCP_INFO of tcp(7), shutdown(2), proc_net_tcp of Linux.
 """
 

@@ -11,6 +11,11 @@ a connection that is shut down fail with it. When a call stays overdue although 
 NameNode may answer some calls and never the others), all connections are shut down, a few times. A call that reads or
 writes a file also waits for DataNodes, even for ever; it has a time limit of its own, `data_seconds`, after which it is
 left behind.
+
+A time limit on each call and a new client after it would be simpler, and doesn't suffice. A new client asks the same
+NameNode first, so a name service whose active NameNode hangs would never reach the other one:
+`test_a_namenode_that_hangs_is_succeeded_by_the_other` in tests/cluster/test_hdfs_failures.py fails. And a call that was
+left behind would ask the other NameNode whenever the first one wakes up: a rename could come hours late.
 Source: Hadoop's ipc.client.rpc-timeout.ms, which applies to the connection, too.
 """
 

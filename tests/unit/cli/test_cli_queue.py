@@ -110,6 +110,9 @@ def test_a_partition_may_be_written_in_several_ways(shop, spec):
         (["shop.orders", "--wait", "--timeout", "nan"], 2, "no number of seconds"),
         (["shop.order\x1b[2J"], 4, r"shop.order\x1b[2j"),
         (["shop.orders", "--property", "k=" + "x" * 3000], 2, "2048"),
+        (["shop.orders", "--property", "k=a", "--property", "k=b"], 2, "k is given twice, as 'a' and as 'b'"),
+        (["shop.orders", "--pool", "x" * 129], 2, "128"),
+        (["shop.orders", "--pool", " "], 2, "' ' is no name"),
     ],
 )
 def test_what_cannot_be_meant_is_one_helpful_line(shop, args, code, said):
@@ -127,6 +130,15 @@ def test_wait_gives_up_and_says_so(shop):
     assert result.exit_code == 1
     assert "is a daemon running" in result.stderr
     assert len(shop.json("queue")) == 1
+
+
+def test_wait_gives_up_and_says_what_holds_the_entry(shop):
+    """A pause, where there is one, and no guess about daemons."""
+    assert shop.run("pause", "--table", "shop.orders", "--reason", "load").exit_code == 0
+    result = shop.run("enqueue", "shop.orders", "--wait", "--timeout", "0.05")
+    assert result.exit_code == 1
+    assert "is paused by" in result.stderr.splitlines()[-1]
+    assert "daemon" not in result.stderr
 
 
 def finish(shop, outcome):

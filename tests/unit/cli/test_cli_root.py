@@ -5,12 +5,13 @@ Errors become one line and an exit code; options stand before or after the comma
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from compactor.cli import root
+from compactor.cli import main, root
 from compactor.cli.root import cli
 from compactor.errors import OwnershipLostError, RefusedError, UnreachableError, UsageError
 from compactor.reasons import Reason
@@ -23,6 +24,32 @@ FAILURES = [
     (ValueError("boom"), 1, "error: ValueError: boom (unexpected; run again with --debug to see where)\n"),
     (KeyboardInterrupt(), 130, "\ninterrupted\n"),
 ]
+
+
+def test_an_interrupt_while_modules_are_imported_is_one_line(monkeypatch, capsys):
+    """As later: one line, and the code of an interrupt."""
+
+    class Interrupting:
+        def __getattr__(self, name):
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "compactor.cli.root", Interrupting())
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")
+
+
+def test_an_output_that_can_not_be_written_is_one_line():
+    """No guess at a fault of ours where a disk is full."""
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "compactor.cli", "completion", "bash"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (ran.returncode, ran.stderr) == (1, "error: the output can't be written: No space left on device\n")
 
 
 @pytest.fixture

@@ -45,12 +45,3 @@ def test_instant_and_clock():
     assert units.instant(None) is None
     assert units.instant(900_000_000_000_000_000) == "900000000000000000"
     assert units.clock("2024-05-01T08:30:00.123Z") == "2024-05-01 08:30:00"
-
-
-def test_plural():
-    """One delta, two deltas, and words that change otherwise."""
-    assert [units.plural(1, "delta"), units.plural(2, "delta"), units.plural(0, "entry", "entries")] == [
-        "1 delta",
-        "2 deltas",
-        "0 entries",
-    ]

@@ -155,7 +155,7 @@ def test_what_was_dropped_waits_only_for_who_could_have_seen_it(beside_4, what):
     number = world.real.ask(late, world.real.component("db.t"))[0]
     world.real.commit(early)
     world.settle_time()
-    assert cleaner.run_once().startswith("cleaned 1 entries, 1 directories")
+    assert cleaner.run_once().startswith("cleaned 1 entry, 1 directory")
     assert not place.exists()
     assert [lock.lock_id for lock in world.services.locks.all()] == [number]
 

@@ -28,7 +28,7 @@ def test_what_was_replaced_is_removed(any_world):
     world = any_world
     table = compacted(world)
     world.passed.clear()
-    assert world.clean().startswith("cleaned 1 entries, 4 directories, ")
+    assert world.clean().startswith("cleaned 1 entry, 4 directories, ")
     assert visible(table) == bases(table)
     assert len(bases(table)) == 1
     assert hidden(table) == []
@@ -63,7 +63,7 @@ def test_a_backlog_is_cleaned_in_cycles_that_end(world):
     assert cleaner.run_once() == "2 left for the next cycle; 1 failed: db.t: no answer"
     world.at_step = {steps.CLEANER_MARKED: slow}
     for left in (["t", "v"], ["t"], []):
-        assert cleaner.run_once().startswith("cleaned 1 entries, ")
+        assert cleaner.run_once().startswith("cleaned 1 entry, ")
         assert [entry.entity.table for entry in world.services.queue.entries()] == left
 
 
@@ -75,8 +75,8 @@ def test_aborted_writes_are_cleaned_in_cycles_that_end(world):
     world.settle_time()
     cleaner = Cleaner(world.services, clock=world.clock)
     world.at_step[steps.CLEANER_DELETED] = lambda: world.clock.forward(CYCLE_SECONDS)
-    assert cleaner.run_once().endswith("forgot 1 aborted writes; 1 left for the next cycle")
-    assert cleaner.run_once().endswith("forgot 1 aborted writes")
+    assert cleaner.run_once().endswith("forgot 1 aborted write; 1 left for the next cycle")
+    assert cleaner.run_once().endswith("forgot 1 aborted write")
     assert cleaner.run_once() == "nothing to clean"
 
 
@@ -162,7 +162,7 @@ def test_a_dropped_table_needs_no_cleaning(any_world):
         == "1 wait: db.t (compaction 1): isn't in the catalog; taken for dropped in 5 min, unless it is being renamed"
     )
     world.clock.forward(RENAME_SECONDS)
-    assert cleaner.run_once().startswith("cleaned 1 entries, 0 directories")
+    assert cleaner.run_once().startswith("cleaned 1 entry, 0 directories")
     assert len(visible(table)) == 5
     assert world.hive.rows(world.database.schema.completed_txn_components, "ctc_writeid") == []
 
@@ -184,7 +184,7 @@ def test_a_partition_that_is_being_renamed_is_cleaned_under_its_new_name(any_wor
     first()
     assert "isn't in the catalog" in cleaner.run_once()
     second()
-    assert cleaner.run_once().startswith("cleaned 1 entries, 4 directories")
+    assert cleaner.run_once().startswith("cleaned 1 entry, 4 directories")
     assert [entry.entity.partition for entry in world.services.queue.history()] == [new]
 
 
@@ -212,9 +212,9 @@ def test_two_entries_of_one_partition_are_cleaned_in_order(any_world):
     world.compact(table)
     assert world.states() == ["ready for cleaning"] * 2
     first = world.clean()
-    assert first.startswith("cleaned 1 entries, 4 directories")
+    assert first.startswith("cleaned 1 entry, 4 directories")
     assert "compaction 1 of the same table is cleaned first" in first
-    assert world.clean().startswith("cleaned 1 entries, 3 directories")
+    assert world.clean().startswith("cleaned 1 entry, 3 directories")
     assert [name[:12] for name in visible(table)] == ["base_0000006"]
     world.assert_rows()
 

@@ -73,7 +73,7 @@ def test_aborted_writes_wait_for_those_who_may_be_listing(any_world):
     )
     assert len(visible(table)) == 2
     world.clock.forward(601)
-    assert "forgot 1 aborted writes" in cleaner.run_once()
+    assert "forgot 1 aborted write" in cleaner.run_once()
     assert len(visible(table)) == 1
 
 
@@ -96,7 +96,7 @@ def test_aborted_writes_are_put_back_for_those_who_may_be_listing(any_world):
     world.hive.unlock(locks.pop())
     world.at_step.clear()
     world.clock.forward(5)
-    assert "forgot 1 aborted writes" in cleaner.run_once()
+    assert "forgot 1 aborted write" in cleaner.run_once()
 
 
 def test_aborted_writes_do_not_wait_for_ever_for_those_who_come_and_go(any_world):
@@ -112,7 +112,7 @@ def test_aborted_writes_do_not_wait_for_ever_for_those_who_come_and_go(any_world
         assert "may be listing" in cleaner.run_once()
         world.hive.unlock(locks.pop())
         world.clock.forward(301)
-    assert "forgot 1 aborted writes" in cleaner.run_once()
+    assert "forgot 1 aborted write" in cleaner.run_once()
 
 
 def test_a_table_of_which_one_partition_was_put_back_is_gone_on_with(world):
@@ -145,7 +145,7 @@ def test_a_lock_on_the_database_holds_no_aborted_writes_up(any_world):
     world.aborted_insert(table, [(1, "never")])
     world.configure(initiator={"thresholds": {"aborted_count": 0}})
     world.hive.lock("db.")
-    assert "forgot 1 aborted writes" in world.clean()
+    assert "forgot 1 aborted write" in world.clean()
 
 
 def test_what_was_aborted_while_another_was_the_cleaner_waits_anew(world):
@@ -159,7 +159,7 @@ def test_what_was_aborted_while_another_was_the_cleaner_waits_anew(world):
     assert "may be listing" in cleaner.run_once()
     cleaner.no_turn()
     world.hive.unlock(lock)
-    assert "forgot 1 aborted writes" in world.clean()
+    assert "forgot 1 aborted write" in world.clean()
     world.clock.forward(3600)
     world.aborted_insert(table, [(2, "never")])
     world.settle_time()
@@ -195,7 +195,7 @@ def test_an_aborted_dynamic_insert_is_looked_for_in_every_partition(world):
     components = world.database.schema.txn_components
     world.hive.change(update(components).values(tc_partition=None))
     world.configure(initiator={"thresholds": {"aborted_count": 0}})
-    assert "1 directories" in world.clean()
+    assert "1 directory" in world.clean()
     assert [path.name for path in (table.location / "p=1").iterdir()] == ["delta_0000001_0000001_0000"]
     assert world.hive.rows(components, "tc_writeid") == []
 
@@ -282,7 +282,7 @@ def test_an_aborted_compaction_after_the_commit_stays_known_when_an_earlier_one_
     txn, base = aborted_compaction(world, table, 4)
     age = world.database.schema.txns
     world.hive.change(age.update().where(age.c.txn_id == txn).values(txn_started=world.services.now_ms()))
-    assert world.clean().startswith("cleaned 1 entries, 4 directories")
+    assert world.clean().startswith("cleaned 1 entry, 4 directories")
     assert base.exists()
     assert world.hive.rows(world.database.schema.txn_components, "tc_txnid") == [(txn,)]
 
@@ -300,7 +300,7 @@ def test_an_aborted_insert_into_a_dropped_partition_stays_known(any_world):
     cleaner = Cleaner(world.services, clock=world.clock)
     assert "isn't in the catalog" in cleaner.run_once()
     world.clock.forward(RENAME_SECONDS)
-    assert cleaner.run_once().startswith("cleaned 1 entries")
+    assert cleaner.run_once().startswith("cleaned 1 entry")
     assert len(list((table.location / "p=3").iterdir())) == 1
     assert set(world.hive.rows(world.database.schema.txn_components, "tc_writeid")) == {(1,)}
 

@@ -215,7 +215,7 @@ def test_whatever_needs_a_sweep_is_swept(world, table, asked, kind):
 def test_what_is_not_the_tables_needs_no_sweep(world, table, asked, name):
     """Statements stage what they write below hidden names, as a sweep would pass over them."""
     (table.location / "p=0" / name).mkdir(parents=True)
-    assert world.clean().endswith("forgot 1 aborted writes")
+    assert world.clean().endswith("forgot 1 aborted write")
     assert "p=0" not in asked.partitions
     assert (table.location / "p=0" / name).exists()
 
@@ -233,7 +233,7 @@ def test_a_partition_outside_the_tables_directory_is_swept_by_itself(world, tabl
     elsewhere = table.location.parent / "zz"
     (table.location / "p=1").rename(elsewhere)
     relocate(world, "p=1", elsewhere)
-    assert world.clean().endswith("forgot 1 aborted writes")
+    assert world.clean().endswith("forgot 1 aborted write")
     assert f"file:{elsewhere}" in asked.listed
 
 
@@ -270,7 +270,7 @@ def test_a_slash_at_the_end_of_a_location_makes_no_other_place(world, table, ask
     """The catalog may have one: the directory is looked at once."""
     name = "p=2" if dirty else "p=0"
     relocate(world, name, f"{table.location / name}/")
-    assert world.clean().endswith("forgot 1 aborted writes")
+    assert world.clean().endswith("forgot 1 aborted write")
     assert world.passed.count(steps.CLEANER_LISTED) == 1
 
 
@@ -282,13 +282,13 @@ def test_partitions_with_a_slash_that_hold_nothing_are_there(world, table):
         shutil.rmtree(path)
     for name in ("p=0", "p=1", "p=2"):
         relocate(world, name, f"{table.location / name}/")
-    assert world.clean().endswith("forgot 1 aborted writes")
+    assert world.clean().endswith("forgot 1 aborted write")
 
 
 def test_partitions_that_are_missing_cost_nothing(world, table, asked):
     """Dropped by hand, or never written to: the listing shows it."""
     shutil.rmtree(table.location / "p=0")
-    assert world.clean().endswith("forgot 1 aborted writes")
+    assert world.clean().endswith("forgot 1 aborted write")
     assert asked.calls["exists"] == 0
     assert "p=0" not in asked.partitions
 
@@ -327,7 +327,7 @@ def test_a_cycle_ends_though_each_listing_shows_another_place(world, table, aske
     for _ in range(2):
         assert cleaner.run_once().endswith("1 left for the next cycle")
     asked.after_listing = lambda _: None
-    assert cleaner.run_once().endswith("forgot 1 aborted writes")
+    assert cleaner.run_once().endswith("forgot 1 aborted write")
 
 
 def test_a_writer_that_ends_after_the_listing_stays_known(world, table, asked):
@@ -346,7 +346,7 @@ def test_a_writer_that_ends_after_the_listing_stays_known(world, table, asked):
 
     asked.after_listing = once(1, ends)
     world.settle_time()
-    assert world.cleaner().run_once().endswith("forgot 1 aborted writes")
+    assert world.cleaner().run_once().endswith("forgot 1 aborted write")
     assert delta.exists()
     assert set(world.hive.rows(world.database.schema.txn_components, "tc_writeid")) == {(7,)}
 
@@ -368,7 +368,7 @@ def test_a_partition_that_the_listing_missed_on_its_way(world, table, asked):
     """
     moving = (table.location / "p=2").rename(table.location.parent / "moving")
     asked.after_listing = once(1, lambda: moving.rename(table.location / "p=9"))
-    assert world.clean().endswith("forgot 1 aborted writes")
+    assert world.clean().endswith("forgot 1 aborted write")
     assert len(asked.listed) > 3
     assert len(list((table.location / "p=9").iterdir())) == 1
 
@@ -377,7 +377,7 @@ def test_a_missing_partition_that_is_there_at_the_next_look(world, table, asked)
     """Missing in the first listing, it is looked at when the second one has it."""
     moving = (table.location / "p=2").rename(table.location.parent / "moving")
     asked.after_listing = once(1, lambda: moving.rename(table.location / "p=2"))
-    assert world.clean().endswith("forgot 1 aborted writes")
+    assert world.clean().endswith("forgot 1 aborted write")
     assert len(list((table.location / "p=2").iterdir())) == 1
 
 
@@ -418,7 +418,7 @@ def test_a_partition_that_is_moved_into_a_place_that_is_taken_later(world, table
         moving.rename(table.location / "p=0")
 
     asked.after_listing = once(1, move)
-    assert world.clean().endswith("forgot 1 aborted writes")
+    assert world.clean().endswith("forgot 1 aborted write")
     assert len(list((table.location / "p=0").iterdir())) == 1
     assert len(list((table.location / "p=9").iterdir())) == 2
 

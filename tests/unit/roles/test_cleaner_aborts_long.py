@@ -234,7 +234,7 @@ def test_others_come_before_what_was_begun(world, table, cleaner):
     assert "left" in cleaner.run_once()
     world.aborted_insert(world.table("small", rows=1, insert_only=True), [(9, "x")])
     world.settle_time()
-    assert cleaner.run_once().endswith("forgot 1 aborted writes; 1 left for the next cycle")
+    assert cleaner.run_once().endswith("forgot 1 aborted write; 1 left for the next cycle")
     assert len(aborted(table)) == 3
 
 

@@ -55,7 +55,7 @@ def test_a_dropped_table_that_hive_left_is_removed(world, hidden):
     (table.location / hidden / "f").write_bytes(b"x")
     CatalogRows(world.database).drop_table(table)
     soft_deleted(world, table)
-    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert world.clean().startswith("cleaned 1 entry, 1 directory")
     assert not table.location.exists()
     assert world.names(table.location.parent) == []
     assert world.ended() == [("succeeded", None)]
@@ -125,7 +125,7 @@ def test_a_dropped_table_on_a_file_system_that_is_not_mounted_waits(world, what,
         assert "is the file system mounted?" in world.clean()
         assert world.states() == ["ready for cleaning"]
     world.mount()
-    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert world.clean().startswith("cleaned 1 entry, 1 directory")
     assert not table.location.exists()
 
 
@@ -153,7 +153,7 @@ def test_a_database_that_was_dropped_with_its_tables_needs_no_waiting(world, nea
         )
         if "db_managed_location_uri" in dbs.c:
             world.hive.change(update(dbs).where(dbs.c.name == "other").values(db_managed_location_uri=None))
-    assert world.clean().startswith("cleaned 1 entries, 0 directories")
+    assert world.clean().startswith("cleaned 1 entry, 0 directories")
 
 
 def test_a_dropped_partition_whose_parents_were_removed_needs_no_waiting(world):
@@ -163,7 +163,7 @@ def test_a_dropped_partition_whose_parents_were_removed_needs_no_waiting(world):
     """
     table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int"), ("q", "int")])
     soft_deleted(world, table, "p=1/q=1")
-    assert world.clean().startswith("cleaned 1 entries, 0 directories")
+    assert world.clean().startswith("cleaned 1 entry, 0 directories")
 
 
 def test_a_re_created_table_is_not_robbed(world):
@@ -186,7 +186,7 @@ def test_a_deferred_clean_up_of_a_later_hive_is_one_of_a_dropped_table(world):
     CatalogRows(world.database).drop_table(table)
     soft_deleted(world, table, kind="d")
     assert world.worker().run_once() == "nothing is queued"
-    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert world.clean().startswith("cleaned 1 entry, 1 directory")
     assert not table.location.exists()
     assert world.ended() == [("succeeded", None)]
 
@@ -219,7 +219,7 @@ def test_only_who_could_have_seen_what_was_dropped_is_waited_for(world, partitio
     assert "lock" in cleaner.run_once()
     after = world.hive.lock("db.t")
     world.hive.unlock(before)
-    assert cleaner.run_once().startswith("cleaned 1 entries, 1 directories")
+    assert cleaner.run_once().startswith("cleaned 1 entry, 1 directory")
     assert not (table.location / (partition or "")).exists()
     assert [lock.lock_id for lock in world.services.locks.all()] == [after]
 
@@ -271,7 +271,7 @@ def test_a_partition_whose_insert_was_rolled_back_is_removed_at_last(world):
     txn = begin_insert(world, table)
     assert "may be writing there" in world.clean()
     world.hive.abort(txn)
-    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert world.clean().startswith("cleaned 1 entry, 1 directory")
     assert world.names(table.location) == ["p=2"]
 
 
@@ -394,7 +394,7 @@ def test_writers_of_a_table_that_has_its_name_elsewhere_are_not_waited_for(world
     world.hive.commit(txn)
     world.hive.queued("db.t", state="r", txn_id=txn, next_txn_id=txn, tblproperties=properties)
     begin_insert(world, table, None)
-    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert world.clean().startswith("cleaned 1 entry, 1 directory")
     assert not old.exists()
 
 
@@ -407,4 +407,4 @@ def test_a_database_that_was_dropped_in_a_warehouse_behind_a_link(tmp_path):
         world = World(database, tmp_path / "here")
         world.configure(warehouse={"roots": [f"file:{tmp_path}/here/warehouse"]})
         drop_with_everything(world)
-        assert world.clean().startswith("cleaned 1 entries, 0 directories")
+        assert world.clean().startswith("cleaned 1 entry, 0 directories")

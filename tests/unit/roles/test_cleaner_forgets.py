@@ -60,7 +60,7 @@ def known(world):
 def test_a_misspelt_partition_is_swept_before_it_is_forgotten(partitions):
     """No directory lies where the stored name would be: that isn't where the rows are."""
     world, table, name, _ = partitions
-    assert "1 directories" in world.clean()
+    assert "1 directory" in world.clean()
     assert len(world.names(table.location / name)) == 2
     assert known(world) == set()
     live(world)
@@ -150,7 +150,7 @@ def test_a_write_without_components(world_3):
     world.hive.change(world.database.schema.txn_components.delete())
     live(world)
     world.configure(initiator={"thresholds": {"aborted_count": 0}})
-    assert "1 directories" in world.clean()
+    assert "1 directory" in world.clean()
     live(world)
     assert world.hive.rows(world.database.schema.txns, "txn_id") == []
 
@@ -203,7 +203,7 @@ def test_a_partition_key_that_begins_like_an_acid_directory(any_world, key):
     world.insert(table, [(1, "x")], ("1",))
     world.aborted_insert(table, [(2, "never")], ("1",))
     world.configure(initiator={"thresholds": {"aborted_count": 0}})
-    assert "1 directories" in world.clean()
+    assert "1 directory" in world.clean()
     assert known(world) == set()
     live(world)
 
@@ -218,7 +218,7 @@ def test_trash_of_a_dropped_partition(any_world, word):
     trash = table.location / f".trash-compactor-7-12345678{word}"
     (trash / "p=2" / "delta_0000001_0000001_0000").mkdir(parents=True)
     world.configure(initiator={"thresholds": {"aborted_count": 0}})
-    assert "1 directories" in world.clean()
+    assert "1 directory" in world.clean()
     assert trash.exists()
     assert known(world) == set()
 
@@ -238,5 +238,5 @@ def test_staging_of_statements_is_no_place(any_world):
 
     world.at_step[steps.CLEANER_LISTED] = lambda: shutil.rmtree(staging.parent, ignore_errors=True)
     world.configure(initiator={"thresholds": {"aborted_count": 0}}, cleaner={"threads": 1})
-    assert "1 directories" in world.clean()
+    assert "1 directory" in world.clean()
     assert known(world) == set()

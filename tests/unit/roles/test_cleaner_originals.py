@@ -41,7 +41,7 @@ def test_manifests_of_a_running_insert_are_neither_counted_nor_refused_for_nor_r
     assert "published base_" in world.compact(table)
     later = table.location / "-tmp.delta_0000010_0000010_0000_1"
     later.mkdir()
-    assert world.clean().startswith("cleaned 1 entries, 3 directories")
+    assert world.clean().startswith("cleaned 1 entry, 3 directories")
     assert manifest.read_bytes() == MANIFEST
     assert later.exists()
     assert [name[:5] for name in visible(table) if not name.startswith("-tmp.")] == ["base_"]
@@ -55,7 +55,7 @@ def test_original_files_that_the_compaction_listed_are_removed(any_world):
     assert "published base_" in world.compact(table)
     (base,) = table.location.glob("base_*")
     assert (base / ORIGINALS_FILE).exists()
-    assert world.clean().startswith("cleaned 1 entries, 4 directories")
+    assert world.clean().startswith("cleaned 1 entry, 4 directories")
     assert visible(table) == [base.name]
     world.assert_rows()
 
@@ -101,5 +101,5 @@ def test_a_list_that_cannot_be_read_proves_nothing(world):
     world.compact(table)
     (base,) = table.location.glob("base_*")
     (base / ORIGINALS_FILE).write_bytes(b'{"originals": [["000000_0", "many"]]}')
-    assert "cleaned 1 entries" in world.clean()
+    assert "cleaned 1 entry" in world.clean()
     assert visible(table) == ["000000_0", "000000_0_copy_1", base.name]

@@ -54,7 +54,7 @@ def test_a_ctas_that_failed_leaves_nothing(world):
     (left / "delta_0000001_0000001_0000").mkdir(parents=True)
     (left / "delta_0000001_0000001_0000" / "bucket_00000").write_bytes(b"rows that were rolled back")
     request(world, "db.ctas", f"file:{left}", ended="aborted", highest=1)
-    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert world.clean().startswith("cleaned 1 entry, 1 directory")
     assert not left.exists()
     assert world.ended() == [("succeeded", None)]
 
@@ -75,7 +75,7 @@ def test_a_drop_whose_client_died_is_removed_at_last(world):
     dropped = world.table("t", rows=2)
     CatalogRows(world.database).drop_table(dropped)
     request(world, "db.t", f"file:{dropped.location}", ended="aborted")
-    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert world.clean().startswith("cleaned 1 entry, 1 directory")
     assert not dropped.location.exists()
 
 
@@ -90,7 +90,7 @@ def test_a_name_that_is_used_again_elsewhere_keeps_its_own_directory(world):
     (old / "base_0000003" / "link").symlink_to("/etc/hostname")
     request(world, "db.t", f"file:{old}", ended="aborted", highest=1)
     world.compact(table)
-    assert "cleaned 1 entries, 3 directories" in world.clean()
+    assert "cleaned 1 entry, 3 directories" in world.clean()
     assert old.exists()
     (old / "base_0000003" / "link").unlink()
     world.hive.change(world.database.schema.compaction_queue.update().values(cq_retry_retention=0))
@@ -139,7 +139,7 @@ def test_a_location_that_was_asked_for_removes_nothing(any_world, kind):
     world.settle_time()
     assert "published base_" in world.worker().run_once()
     assert properties_of(world, number) == {"compactor.mapreduce.map.memory.mb": "7"}
-    assert world.clean().startswith("cleaned 1 entries, 3 directories")
+    assert world.clean().startswith("cleaned 1 entry, 3 directories")
     assert len(visible(victim)) == 3
     assert (raw / "important").exists()
     assert world.ended()[0] == ("succeeded", None)
@@ -207,5 +207,5 @@ def test_a_stranger_beside_what_was_dropped_does_not_stop_its_removal(world):
     (other.location / "base_0000009" / "_metadata_acid").write_text("rubbish")
     CatalogRows(world.database).drop_table(dropped)
     request(world, "db.gone", f"file:{dropped.location}", ended="committed")
-    assert world.clean().startswith("cleaned 1 entries, 1 directories")
+    assert world.clean().startswith("cleaned 1 entry, 1 directory")
     assert not dropped.location.exists()

@@ -38,7 +38,7 @@ def test_a_store_that_is_away_is_asked_once_in_a_cycle(world, dead):
     ready(world, "healthy")
     cleaner = Cleaner(world.services)
     sentence = cleaner.run_once()
-    assert sentence.startswith("cleaned 1 entries, ")
+    assert sentence.startswith("cleaned 1 entry, ")
     assert sentence.endswith(f"2 not tried: {STORE} is away; 1 failed: db.a: no answer for 5 s")
     assert dead.names() == ["a"]
     assert left(world) == ["a", "b", "c"]
@@ -92,7 +92,7 @@ def test_aborted_writes_on_a_store_that_is_away_are_put_off(world, dead):
     world.configure(cleaner={"threads": 1}, initiator={"thresholds": {"aborted_count": 0}})
     cleaner = Cleaner(world.services)
     assert cleaner.run_once().endswith(
-        f"forgot 1 aborted writes; 1 not tried: {STORE} is away; 1 failed: db.a: no answer for 5 s"
+        f"forgot 1 aborted write; 1 not tried: {STORE} is away; 1 failed: db.a: no answer for 5 s"
     )
     assert dead.names() == ["a"]
     assert cleaner.run_once() == "nothing to clean"
@@ -114,5 +114,5 @@ def test_aborted_writes_elsewhere_come_before_those_on_a_store_that_was_away(wor
     dead.holds(failed_write("b"))
     failed_write("healthy")
     dead.before = lambda: world.clock.forward(CYCLE_SECONDS)
-    assert "forgot 1 aborted writes; 1 failed: db.b: no answer" in cleaner.run_once()
+    assert "forgot 1 aborted write; 1 failed: db.b: no answer" in cleaner.run_once()
     assert dead.names() == ["a", "b"]

@@ -30,7 +30,7 @@ def test_a_reader_that_began_before_keeps_its_files(any_world):
     )
     assert world.rows(table) == snapshot_rows
     world.hive.commit(reader)
-    assert world.clean().startswith("cleaned 1 entries")
+    assert world.clean().startswith("cleaned 1 entry")
     assert world.services.metrics.registry.get_sample_value("compactor_cleaner_blocked_age_seconds") == 0
 
 
@@ -42,7 +42,7 @@ def test_a_reader_without_a_lock_keeps_its_files(any_world):
     world = any_world
     table = world.table(rows=4)
     world.compact(table)
-    assert world.clean().startswith("cleaned 1 entries")
+    assert world.clean().startswith("cleaned 1 entry")
     open_one = world.warehouse.begin()
     open_one.insert(table, [(20, "open")])
     world.insert(table, [(21, "committed")])
@@ -60,7 +60,7 @@ def test_a_reader_without_a_lock_keeps_its_files(any_world):
     )  # Hive 4: it saw the reader open; 3.1: it was there at first sight
     world.hive.begin()
     world.hive.commit(later)
-    assert world.clean().startswith("cleaned 1 entries")
+    assert world.clean().startswith("cleaned 1 entry")
 
 
 def test_a_reader_that_began_after_holds_nothing_back(any_world):
@@ -68,7 +68,7 @@ def test_a_reader_that_began_after_holds_nothing_back(any_world):
     world = any_world
     table, cleaner, _ = _with_a_later_reader(world)
     world.configure(cleaner={"listing_wait_seconds": 0})
-    assert cleaner.run_once().startswith("cleaned 1 entries")
+    assert cleaner.run_once().startswith("cleaned 1 entry")
     assert len(visible(table)) == 1
 
 
@@ -101,7 +101,7 @@ def test_a_reader_that_may_be_listing_is_waited_for(any_world):
     )
     assert world.services.metrics.registry.get_sample_value("compactor_cleaner_blocked_age_seconds") == 0
     world.hive.commit(reader)
-    assert cleaner.run_once().startswith("cleaned 1 entries")
+    assert cleaner.run_once().startswith("cleaned 1 entry")
 
 
 def test_those_who_may_be_listing_are_not_waited_for_for_ever(any_world, monkeypatch):
@@ -111,7 +111,7 @@ def test_those_who_may_be_listing_are_not_waited_for_for_ever(any_world, monkeyp
     cleaner.run_once()
     now_ms = world.database.now_ms
     monkeypatch.setattr(world.database, "now_ms", lambda connection: now_ms(connection) + 601_000)
-    assert cleaner.run_once().startswith("cleaned 1 entries")
+    assert cleaner.run_once().startswith("cleaned 1 entry")
 
 
 def test_the_wait_for_listings_begins_when_nothing_else_is_in_the_way(any_world, monkeypatch):
@@ -170,8 +170,8 @@ def test_the_waits_for_listings_do_not_add_up(any_world, monkeypatch):
     assert cleaner.run_once().startswith("2 wait: ")
     now_ms = world.database.now_ms
     monkeypatch.setattr(world.database, "now_ms", lambda connection: now_ms(connection) + 601_000)
-    assert cleaner.run_once().startswith("cleaned 1 entries")
-    assert cleaner.run_once().startswith("cleaned 1 entries")
+    assert cleaner.run_once().startswith("cleaned 1 entry")
+    assert cleaner.run_once().startswith("cleaned 1 entry")
 
 
 def test_a_lock_on_the_database_is_no_reader_of_its_tables(any_world):
@@ -181,7 +181,7 @@ def test_a_lock_on_the_database_is_no_reader_of_its_tables(any_world):
     world.services.cleaning.ready_for_cleaning()
     world.settle_time()
     world.hive.lock("db.")
-    assert world.cleaner().run_once().startswith("cleaned 1 entries")
+    assert world.cleaner().run_once().startswith("cleaned 1 entry")
 
 
 def test_a_reader_that_comes_while_files_are_moved_finds_them_again(any_world):
@@ -212,7 +212,7 @@ def test_a_lock_that_was_there_holds_back(any_world, partition):
     world.compact(table, partition="p=1")
     assert f"lock {lock} (shared read)" in world.clean()
     world.hive.unlock(lock)
-    assert world.clean().startswith("cleaned 1 entries, 4 directories")
+    assert world.clean().startswith("cleaned 1 entry, 4 directories")
 
 
 def test_retention_keeps_files_for_readers_without_transactions(world):
@@ -222,7 +222,7 @@ def test_retention_keeps_files_for_readers_without_transactions(world):
     assert "files are kept for another" in world.clean()
     assert len(visible(table)) == 5
     world.configure()
-    assert world.clean().startswith("cleaned 1 entries")
+    assert world.clean().startswith("cleaned 1 entry")
 
 
 def test_the_age_of_what_is_blocked_leaves_out_what_is_meant_to_wait(world):

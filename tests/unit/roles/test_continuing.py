@@ -106,7 +106,7 @@ def test_the_rest_outlives_its_worker(any_world, waits):
         assert "parts" not in world.housekeeper().run_once()
         world.clean()
     housekeepers = [world.housekeeper(), world.housekeeper()]
-    assert "queued what follows 1 parts" in housekeepers[0].run_once()
+    assert "queued what follows 1 part" in housekeepers[0].run_once()
     (rest,) = world.services.queue.entries(QueueState.INITIATED)
     assert (rest.kind.value, dict(rest.properties), rest.initiator_id) == (
         "minor",

@@ -27,7 +27,7 @@ def test_the_cleaner_tells_and_removes_what_is_old(world, table):
     keep(world, table, 8)
     keep(world, table, 6, f"{NAME}-x")
     world.compact(table)
-    assert f"1 directories of evidence (100 bytes, {NAME}-x) kept" in world.clean()
+    assert f"1 directory of evidence (100 bytes, {NAME}-x) kept" in world.clean()
     assert [name for name in world.names(table.location) if name.startswith(".")] == [f"{NAME}-x"]
     world.assert_rows()
 

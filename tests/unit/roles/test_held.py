@@ -299,7 +299,7 @@ def test_the_cleaner_goes_on_unless_it_is_paused_too(tables):
     assert len(world.names(other.location)) == 2
     assert value(world, "cleaner_blocked_entries", reason="paused") == 2
     pause(world, "database:db")
-    assert "cleaned 1 entries" in world.clean()
+    assert "cleaned 1 entry" in world.clean()
     assert len(world.names(other.location)) == 1
     assert len([name for name in world.names(table.location) if name.startswith("delta")]) == 0
 

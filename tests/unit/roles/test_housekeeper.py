@@ -108,7 +108,7 @@ def test_claims_of_a_dead_process_are_given_back(any_world):
     staging = table.location / f".compactor-{entry}-abcd"
     (staging / "out").mkdir(parents=True)
     (services.identity._path("0" * 32)).touch()
-    assert world.housekeeper().run_once().startswith("gave back 1 claims of dead workers")
+    assert world.housekeeper().run_once().startswith("gave back 1 claim of dead workers")
     assert world.states() == ["initiated"]
     assert not staging.exists()
     assert not services.identity._path("0" * 32).exists()
@@ -153,7 +153,7 @@ def test_a_dead_attempt_on_a_file_system_that_is_not_mounted_keeps_its_claim(any
         assert world.states() == ["working"]
     warehouse.rmdir()
     (world.folder / "elsewhere").rename(warehouse)
-    assert housekeeper.run_once().startswith("gave back 1 claims of dead workers")
+    assert housekeeper.run_once().startswith("gave back 1 claim of dead workers")
     assert not list(location.glob(".compactor-*"))
 
 
@@ -179,7 +179,7 @@ def test_a_transaction_that_a_dead_worker_had_not_stored_is_ended(world):
     world.hive.queued("db.t", state="w", worker_id=DEAD, start=world.services.now_ms())
     trace.touch()
     txn = world.services.transactions.open_compaction("u", "here", agent=DEAD)
-    assert world.housekeeper().run_once().startswith("gave back 1 claims")
+    assert world.housekeeper().run_once().startswith("gave back 1 claim")
     assert world.services.transactions.state(txn).value in {"aborted", "absent"}
     assert not trace.exists()
 

@@ -345,7 +345,7 @@ def test_a_timed_out_claim_is_given_back(world):
     now = world.services.now_ms()
     world.hive.queued("db.t", state="w", worker_id="compactor-there-" + "0" * 32 + "-1", start=now - 25 * 3_600_000)
     world.hive.queued("db.u", state="w", worker_id="compactor-there-" + "0" * 32 + "-1", start=now - 3_600_000)
-    assert world.initiator().run_once().endswith("1 timed-out claims given back")
+    assert world.initiator().run_once().endswith("1 timed-out claim given back")
     assert world.states() == ["initiated", "working"]
 
 

@@ -265,7 +265,7 @@ def test_a_partition_elsewhere_and_alone_is_compacted(world):
     (table.location / "p=1").rename(there)
     move_partition(world, "p=1", f"file:{there}")
     assert "published base_" in world.compact(table, partition="p=1")
-    assert world.clean().startswith("cleaned 1 entries")
+    assert world.clean().startswith("cleaned 1 entry")
     assert len(visible(table)) == 0
 
 
@@ -312,7 +312,7 @@ def test_the_warehouse_of_managed_tables_is_a_root_though_the_catalog_does_not_n
     with capture_logs() as lines:
         assert "published base_" in world.compact(table)
         world.services.places.forget()
-        assert world.clean().startswith("cleaned 1 entries")
+        assert world.clean().startswith("cleaned 1 entry")
     derived = [line for line in lines if "root" in line]
     warehouse = f"file:///{str(world.folder)[1:]}/warehouse"
     assert [(line["root"], line["databases"], line["tables"], line["log_level"]) for line in derived] == [

@@ -89,7 +89,7 @@ def test_a_root_may_be_a_link_or_lie_below_one(world):
         world.configure(warehouse={"roots": [f"file:{world.folder}/{root}"]})
         world.insert(table, [(7, "x")])
         assert "published base_" in world.compact(table)
-        assert "cleaned 1 entries" in world.clean()
+        assert "cleaned 1 entry" in world.clean()
 
 
 def test_a_database_at_a_link_makes_no_root_of_it(any_world):

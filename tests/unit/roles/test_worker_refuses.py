@@ -102,7 +102,7 @@ def test_a_refusal_names_what_an_open_writer_holds_back(world):
     for number in range(3):
         world.insert(world.warehouse.tables["db.t"], [(number, "done")])
     assert (
-        "not enough to compact: 0 base, 0 deltas, 0 delete deltas, 0 original files; left out: delta_0000001_0000001_0000 ("
+        "not enough to compact: no base, 0 deltas, 0 delete deltas, 0 original files; left out: delta_0000001_0000001_0000 ("
         in world.compact(world.warehouse.tables["db.t"])
     )
 
