@@ -66,7 +66,9 @@ def test_every_row_group_of_every_type_is_reached(data, row, kind, block_size):
     before = encoded(row, rows)
     after = compressed(before, kind, block_size)
     assert repr(rows_of(after)) == repr(rows_of(before))
-    places = [place for start in range(0, count, STRIDE) for place in (start, start - 1, start + 37) if 0 <= place < count]
+    places = [
+        place for start in range(0, count, STRIDE) for place in (start, start - 1, start + 37) if 0 <= place < count
+    ]
     assert repr(reached(after, places)) == repr(reached(before, places))
 
 
@@ -80,7 +82,9 @@ def test_a_wrong_position_would_be_noticed(monkeypatch):
     monkeypatch.setattr(
         recompressing,
         "_positions",
-        lambda found, indexed, size: (0 if number == 1 else said for number, said in enumerate(right(found, indexed, size))),
+        lambda found, indexed, size: (
+            0 if number == 1 else said for number, said in enumerate(right(found, indexed, size))
+        ),
     )
     assert reached(compressed(before), places) != reached(before, places)
 
