@@ -17,6 +17,7 @@ from compactor.reasons import Reason
 
 _HEADER: Final = 3
 _MAX_CHUNK: Final = (1 << 23) - 1
+_INVALID: Final[type[Exception]] = isal_zlib.IsalError  # type: ignore[assignment]  # its stub says an instance
 _RAW_DEFLATE: Final = -15
 """Deflate without the headers of zlib, as `wbits` says it."""
 
@@ -132,7 +133,7 @@ def _decompress_chunk(chunk: bytes, kind: Compression, block_size: int, where: s
             size = _snappy_size(chunk) if kind is Compression.SNAPPY else _lz4_size(chunk)
             whole = size <= block_size
             raw = pa.Codec(_ARROW_NAMES[kind]).decompress(chunk, size, asbytes=True) if whole else b""
-    except (isal_zlib.error, OSError, pa.ArrowException, IndexError) as error:
+    except (_INVALID, OSError, pa.ArrowException, IndexError) as error:
         raise CorruptFileError(
             Reason.CORRUPT_FILE, f"{where}: not {kind.name} data ({str(error).splitlines()[0]})"
         ) from error

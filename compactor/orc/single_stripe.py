@@ -99,7 +99,7 @@ def stripe_image(
         footer_length=len(packed_footer),
         number_of_rows=stripe.number_of_rows,
     )
-    pieces += (packed_footer, _image_tail(tail, kind, kept, place, information, shift))
+    pieces += (packed_footer, _image_tail(tail, kind, kept, information, shift))
     if data_length > _IN_MEMORY:
         return io.BufferedReader(_PiecedFile(reader, _joined(pieces)), buffer_size=1 << 20)
     return pa.py_buffer(b"".join(_bytes(reader, piece) for piece in pieces))
@@ -199,9 +199,8 @@ def _inflated(reader: RandomReader, tail: Tail, pieces: Sequence[Piece], where: 
     return found
 
 
-def _image_tail(
-    tail: Tail, kind: Compression, kept: list[int], place: dict[int, int], stripe: pb.StripeInformation, shift: int
-) -> bytes:
+def _image_tail(tail: Tail, kind: Compression, kept: list[int], stripe: pb.StripeInformation, shift: int) -> bytes:
+    place = {column: number for number, column in enumerate(kept)}
     types: list[pb.Type] = []
     for column in kept:
         copied = pb.Type()

@@ -16,7 +16,6 @@ from compactor.orc import recompress as recompressing
 from compactor.orc.codec import Compression
 from compactor.orc.converters import CONVERTERS
 from compactor.orc.output import OutputFormat
-
 from compactor.orc.recompress import recompress
 from compactor.orc.splice import Splicer
 from compactor.orc.tail import read_stripe_footer
