@@ -50,6 +50,7 @@ def plan_full_acid(
         selection.layout,
         [facts[file.path] for file in selection.inserts if file.path in facts],
         stripe_bytes,
+        sizes.min_stripe,
     )
     output = output_format(selection.spec.columns, chosen)
     for read in reads:

@@ -22,6 +22,7 @@ from compactor.orc.handles import RandomReader
 from compactor.orc.keys import stripe_bounds
 from compactor.orc.rows import ROW_COLUMN
 from compactor.orc.schema_evolution import conversion, widens_float
+from compactor.orc.statistics import value_bytes
 from compactor.orc.tail import Tail, read_tail
 from compactor.orc.zones import stripe_zone
 from compactor.planning.document import FileRole, InputFile
@@ -227,8 +228,9 @@ def _problem(tail: Tail, columns: HiveType, layout: LayoutVersion) -> str | None
 def _stripe_facts(tail: Tail, index: int) -> StripeFacts:
     rows, size = tail.stripes[index].number_of_rows, tail.stripe_length(index)
     bounds = stripe_bounds(tail, index)
+    values = value_bytes(tail, index)
     if bounds is None:
-        return StripeFacts(index, rows, size)
+        return StripeFacts(index, rows, size, values=values)
     noted = tail.key_index
     return StripeFacts(
         index=index,
@@ -241,6 +243,7 @@ def _stripe_facts(tail: Tail, index: int) -> StripeFacts:
         buckets=bounds.bucket,
         current_ids=bounds.current,
         operations=bounds.operation,
+        values=values,
     )
 
 

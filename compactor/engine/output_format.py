@@ -21,6 +21,7 @@ def output_format(columns: Sequence[tuple[str, str]], spec: FormatSpec) -> Outpu
         block_size=spec.block_size,
         stride=spec.stride,
         stripe_bytes=spec.stripe_bytes,
+        stripe_rows=spec.stripe_rows,
         bloom_columns=spec.bloom_columns,
         bloom_fpp=spec.bloom_fpp,
         one_zone=spec.one_zone,

@@ -39,13 +39,14 @@ _ARROW_CODECS: Final = {
 """
 What Arrow's writer does. ZLIB and LZ4 are left to `recompress`: Arrow deflates slowly, and its LZ4 shrinks nothing.
 """
-_MEMORY_GUARD: Final = 128 << 20
-"""Bytes that a stripe's buffers may take by the writer's own count, which excludes the memory of dictionaries."""
 _DICTIONARY_GUARD: Final = 256 << 20
 _DICTIONARY_ENTRY: Final = 8
 _STREAM_BUFFER: Final = 64 << 10
+"""Bytes that the writer counts for each stream, also for an empty one; it doesn't count dictionaries."""
 _FIRST_ROWS: Final = 1 << 20
 _HUGE: Final = 1 << 62
+_KEY_COLUMNS: Final = (1, 2, 3)
+"""Positions of originalTransaction, bucket and rowId among an ACID file's columns."""
 
 
 class Encoder:
@@ -57,9 +58,10 @@ class Encoder:
         bytes_per_row: compressed size of a row, estimated from the inputs; None: the encoder learns it from the first
             stripe.
         calendar: the calendar that dates count in, as in a footer.
+        stripe_rows: most rows of a stripe; None: only bytes limit a stripe.
     """
 
-    def __init__(self, splicer: Splicer, bytes_per_row: float | None, calendar: int) -> None:
+    def __init__(self, splicer: Splicer, bytes_per_row: float | None, calendar: int, stripe_rows: int | None) -> None:
         self._splicer, self._output, self._bytes_per_row, self._calendar = (
             splicer,
             splicer.output,
@@ -71,6 +73,7 @@ class Encoder:
         self._last: RowKey | None = None
         texts = sum(node.kind in {Kind.STRING, Kind.VARCHAR, Kind.CHAR} for node in self._output.types.walk())
         self._most_rows = _DICTIONARY_GUARD // (_DICTIONARY_ENTRY * max(1, texts))
+        self._stripe_rows = stripe_rows or _HUGE
 
     def begin(self, zone: str) -> None:
         """
@@ -88,13 +91,29 @@ class Encoder:
         Args:
             last: key of the last row.
         """
-        stripe = self._open(_ArrowStripe)
-        stripe.write(pa.Table.from_batches(batches))
+        rows = pa.Table.from_batches(batches)
+        while True:
+            stripe = self._open(_ArrowStripe)
+            room = self._stripe_rows - stripe.rows
+            if rows.num_rows <= room:
+                break
+            piece = rows.slice(0, room)
+            stripe.write(piece)
+            self._after(stripe, RowKey(*(piece.column(number)[-1].as_py() for number in _KEY_COLUMNS)))
+            rows = rows.slice(room)
+        stripe.write(rows)
         self._after(stripe, last)
 
     def python(self, rows: Sequence[tuple[Any, ...]], last: RowKey | None) -> None:
         """Append rows in the form that pyorc takes (see `converters`)."""
-        stripe = self._open(_PyorcStripe)
+        while True:
+            stripe = self._open(_PyorcStripe)
+            room = self._stripe_rows - stripe.rows
+            if len(rows) <= room:
+                break
+            stripe.write(rows[:room])
+            self._after(stripe, RowKey(*(rows[room - 1][number] for number in _KEY_COLUMNS)))
+            rows = rows[room:]
         stripe.write(rows)
         self._after(stripe, last)
 
@@ -127,7 +146,7 @@ class Encoder:
             if self._bytes_per_row is None
             else min(self._most_rows, int(self._output.stripe_bytes / self._bytes_per_row))
         )
-        if stripe.rows >= limit or stripe.full:
+        if stripe.rows >= min(limit, self._stripe_rows) or stripe.full:
             self.finish()
 
 
@@ -150,7 +169,7 @@ class _ArrowStripe:
         self._writer = arrow_orc.ORCWriter(
             self._buffer,
             batch_size=BATCH_ROWS,
-            stripe_size=_MEMORY_GUARD + streams * _STREAM_BUFFER,
+            stripe_size=output.stripe_bytes + streams * _STREAM_BUFFER,
             compression=_ARROW_CODECS[output.compression],
             compression_block_size=output.block_size,
             row_index_stride=output.stride,

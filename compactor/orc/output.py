@@ -39,7 +39,9 @@ class OutputFormat:
             or larger chunks.
         stride: rows of a row index entry; at least 1, because Hive trusts no statistics of a file without indexes
             (HIVE-20604).
-        stripe_bytes: compressed size that recoded stripes aim at.
+        stripe_bytes: size of recoded stripes in the writer's memory, as `orc.stripe.size` counts it: encoded, and not
+            compressed; where Arrow's writer compresses (Snappy, ZSTD), compressed.
+        stripe_rows: about the most rows of a recoded stripe; None: as many as fill `stripe_bytes`.
         bloom_columns: names of top-level table columns that get Bloom filters in recoded stripes.
         bloom_fpp: rate of false positives of the Bloom filters.
         one_zone: timestamps of different time zones may not share the file (`compactor.orc.zones.may_follow`).
@@ -50,6 +52,7 @@ class OutputFormat:
     block_size: int = DEFAULT_BLOCK
     stride: int = DEFAULT_STRIDE
     stripe_bytes: int = DEFAULT_STRIPE
+    stripe_rows: int | None = None
     bloom_columns: tuple[str, ...] = ()
     bloom_fpp: float = 0.01
     one_zone: bool = False

@@ -103,7 +103,8 @@ def recode_into(
         raise ValueError(f"recoding makes full-ACID files, not {output.types}")
     tally, before = RowTally(), splicer.rows
     readers = _readers(sources, output, row_filter or RowFilter(), tally, digester)
-    encoder = Encoder(splicer, _bytes_per_row(sources, output), common_calendar([source.tail for source in sources]))
+    calendar = common_calendar([source.tail for source in sources])
+    encoder = Encoder(splicer, _bytes_per_row(sources, output), calendar, _even_rows(sources, output.stripe_rows))
     pending = _Pending(encoder)
     for chunk in merged(readers):
         pending.begin(chunk.zone)
@@ -132,7 +133,7 @@ def write_delete_events(events: EventBlocks, output: OutputFormat, sink: Sink) -
     a union inside.
     """
     splicer = Splicer(sink, output)
-    encoder = Encoder(splicer, None, 0)
+    encoder = Encoder(splicer, None, 0, None)
     schema = pa.schema(list(arrow_type(splicer.output.types, 0)))
     unions = output.row.holds((Kind.UNION,))
     for keys in events.blocks(BATCH_ROWS):
@@ -217,6 +218,14 @@ def _may_overlap(sources: Sequence[StripeSource]) -> bool:
         ranges.append(found)
     ranges.sort()
     return any(later[0] <= earlier[1] for earlier, later in pairwise(ranges))
+
+
+def _even_rows(sources: Sequence[StripeSource], most: int | None) -> int | None:
+    """Rows of each stripe, so that none of them is small and none has more than about a quarter above `most`."""
+    if most is None:
+        return None
+    total = sum(source.tail.stripes[stripe].number_of_rows for source in sources for stripe in source.chosen)
+    return max(1, -(-total // max(1, (4 * total + 3 * most) // (4 * most))))
 
 
 def _bytes_per_row(sources: Sequence[StripeSource], output: OutputFormat) -> float | None:

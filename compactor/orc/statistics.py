@@ -15,6 +15,7 @@ from typing import Final
 
 from compactor.acid.types import Kind
 from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.tail import Tail
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _DECIMAL_DIGITS: Final = 38
@@ -38,6 +39,34 @@ _DETAIL: Final = {
     Kind.LIST: "collections",
     Kind.MAP: "collections",
 }
+
+
+_WIDTHS: Final = {
+    **dict.fromkeys((Kind.BOOLEAN, Kind.BYTE, Kind.UNION), 1),
+    Kind.SHORT: 2,
+    **dict.fromkeys((Kind.INT, Kind.FLOAT, Kind.DATE, Kind.LIST, Kind.MAP), 4),
+    **dict.fromkeys((Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY), 4),
+    **dict.fromkeys((Kind.LONG, Kind.DOUBLE, Kind.DECIMAL), 8),
+    **dict.fromkeys((Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT), 12),
+    Kind.STRUCT: 0,
+}
+"""Bytes of a value in a reader's memory; of texts and lists only the offsets."""
+
+
+def value_bytes(tail: Tail, index: int) -> int:
+    """
+    About the bytes that the values of a stripe's table columns take in a reader's memory; 0 where statistics don't
+    tell. Source: Java's ReaderImpl.getRawDataSizeFromColIndices.
+    """
+    columns = tail.stripe_stats(index)
+    if columns is None:
+        return 0
+    kinds = [node.kind for node in tail.tree.walk()]
+    first = len(kinds) - sum(1 for _ in tail.row_tree.walk())
+    return sum(
+        found.number_of_values * _WIDTHS[kind] + max(0, found.strings.sum) + max(0, found.binaries.sum)
+        for kind, found in zip(kinds[first:], columns[first:], strict=True)
+    )
 
 
 def merge_statistics(

@@ -201,12 +201,17 @@ class FormatSpec:
     """
     How the output is written. Codec, block size, rows per index entry and (with `one_zone`) the time zone are the same
     for all stripes of a file.
+
+    Args:
+        stripe_bytes: size of a recoded stripe in the writer's memory.
+        stripe_rows: about the most rows of a recoded stripe; None: as many as fill `stripe_bytes`.
     """
 
     codec: str = "zlib"
     block_size: int = 262_144
     stride: int = 10_000
     stripe_bytes: int = 64 * 1024 * 1024
+    stripe_rows: int | None = None
     bloom_columns: tuple[str, ...] = ()
     bloom_fpp: float = 0.05
     one_zone: bool = False

@@ -53,7 +53,8 @@ class StripeFacts:
     One stripe as its tail describes it; None: the tail doesn't say, or can't be trusted.
 
     Args:
-        bytes: index, data and footer of the stripe.
+        bytes: index, data and footer of the stripe, as stored.
+        values: about the bytes of its values in a reader's memory, without ROW__IDs; 0: not known.
         first: no row has a smaller key.
         last: no row has a greater key.
         last_exact: `last` is the key of the last row (a copied stripe needs it for `hive.acid.key.index`).
@@ -74,6 +75,12 @@ class StripeFacts:
     operations: tuple[int, int] | None = None
     hit: Hit = Hit.NONE
     events: int = 0
+    values: int = 0
+
+    @property
+    def weight(self) -> int:
+        """What a reader of the stripe handles, in bytes: opening another stripe costs little beside much of that."""
+        return max(self.bytes, self.values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,9 @@ LARGEST_BLOCK = 1 << 22
 SMALLEST_STRIPE, LARGEST_STRIPE = 1 << 20, 1 << 30
 
 
-def choose_format(spec: TableSpec, layout: LayoutVersion, files: Iterable[FileFacts], stripe_bytes: int) -> FormatSpec:
+def choose_format(
+    spec: TableSpec, layout: LayoutVersion, files: Iterable[FileFacts], stripe_bytes: int, min_stripe: int
+) -> FormatSpec:
     """
     Choose the output's format. Sizes outside the supported range are brought into it. Row indexes are always written,
     even if `orc.create.index` says otherwise: without them Hive trusts no statistics, and the next compaction could
@@ -37,11 +39,14 @@ def choose_format(spec: TableSpec, layout: LayoutVersion, files: Iterable[FileFa
         files: tails of the inputs; the largest compressed ACID file with a row index is the model where no property
             asks for codec or stride.
         stripe_bytes: of recoded stripes, unless `orc.stripe.size` says otherwise.
+        min_stripe: weight from which a stripe is kept. Recoded stripes get about as many rows as the largest of these
+            has, so that the unit of a later change doesn't grow; not where `orc.stripe.size` asks for a size.
 
     Raises:
         RefusedError: UNSUPPORTED_COMPRESSION when a property asks for a codec that readers of this layout don't know;
             UNSUPPORTED_FORMAT when a property isn't a number, or `orc.bloom.filter.fpp` isn't between 0 and 1.
     """
+    files = tuple(files)
     model = max(
         (
             file
@@ -72,10 +77,17 @@ def choose_format(spec: TableSpec, layout: LayoutVersion, files: Iterable[FileFa
         block_size=_block(_number(spec, "orc.compress.size", 262_144)),
         stride=stride,
         stripe_bytes=max(SMALLEST_STRIPE, min(LARGEST_STRIPE, _number(spec, "orc.stripe.size", stripe_bytes))),
+        stripe_rows=None if _property(spec, "orc.stripe.size") else _rows_of_the_largest(files, min_stripe),
         bloom_columns=bloom,
         bloom_fpp=_share(spec, "orc.bloom.filter.fpp", 0.01),
         one_zone=layout is LayoutVersion.HIVE_3,
     )
+
+
+def _rows_of_the_largest(files: Iterable[FileFacts], min_stripe: int) -> int | None:
+    """Most rows of a stripe that is large enough to be kept; None: no stripe is."""
+    kept = [stripe.rows for file in files if file.acid for stripe in file.stripes if stripe.weight >= min_stripe]
+    return max(kept, default=None)
 
 
 def _block(asked: int) -> int:

@@ -22,10 +22,10 @@ HIGHEST_BUCKET = (1 << 31) - 1
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """
-    Sizes that determine the layout; bytes as stored.
+    Sizes that determine the layout; bytes as stored, except for `min_stripe`.
 
     Args:
-        min_stripe: smaller stripes are recoded together with their neighbours.
+        min_stripe: stripes of a smaller `StripeFacts.weight` are recoded together with their neighbours.
         chunk: approximate bytes that one recoding task reads.
         events: delete events that one task may hold in memory.
         events_limited_by: the source of `events`, for a sentence.
@@ -75,6 +75,10 @@ class _Group:
         return sum(item.stripe.bytes for item in self.items)
 
     @property
+    def weight(self) -> int:
+        return sum(item.stripe.weight for item in self.items)
+
+    @property
     def events(self) -> int:
         return sum(item.stripe.events for item in self.items)
 
@@ -121,7 +125,7 @@ def _verdict(source: SegmentSource, stripe: StripeFacts, sizes: Sizes) -> tuple[
     doubt = _doubt(source, stripe)
     if doubt is None:
         return Action.COPY, "untouched"
-    return (Action.PROBE if stripe.bytes >= sizes.min_stripe else Action.RECODE), doubt
+    return (Action.PROBE if stripe.weight >= sizes.min_stripe else Action.RECODE), doubt
 
 
 def _doubt(source: SegmentSource, stripe: StripeFacts) -> str | None:
@@ -201,11 +205,11 @@ def _small_ones_together(groups: Sequence[_Group], sizes: Sizes) -> list[_Group]
         if not 0 <= position < len(groups):
             return False
         group = groups[position]
-        return group.action is Action.RECODE or (group.action is Action.COPY and group.bytes < sizes.min_stripe)
+        return group.action is Action.RECODE or (group.action is Action.COPY and group.weight < sizes.min_stripe)
 
     result = []
     for position, group in enumerate(groups):
-        small = group.action is Action.COPY and group.bytes < sizes.min_stripe
+        small = group.action is Action.COPY and group.weight < sizes.min_stripe
         if small and (joins(position - 1) or joins(position + 1)):
             result.append(replace(group, action=Action.RECODE, reason="small stripes"))
         else:

@@ -19,7 +19,6 @@ def test_many_rows_of_many_sources_at_once(monkeypatch):
     Three files row by row in turn make three times as many rows as one batch; the stripe that the writer then flushes
     by itself stays one stripe.
     """
-    monkeypatch.setattr(encoding, "_MEMORY_GUARD", 64 << 10)
     monkeypatch.setattr(encoding, "_STREAM_BUFFER", 1 << 10)
     row = parse_hive_type("struct<a:bigint>")
     values = np.random.default_rng(7).integers(-(2**62), 2**62, ROWS).tolist()
@@ -28,7 +27,9 @@ def test_many_rows_of_many_sources_at_once(monkeypatch):
         for part in range(3)
     ]
     sink = MemorySink()
-    made = recode([StripeSource(*opened(file)) for file in files], OutputFormat(acid_type(row)), sink)
+    made = recode(
+        [StripeSource(*opened(file)) for file in files], OutputFormat(acid_type(row), stripe_bytes=64 << 10), sink
+    )
     _, tail = opened(sink.getvalue())
     assert (made.rows_out, tail.rows, made.summary.last_key) == (3 * ROWS, 3 * ROWS, RowKey(1, BUCKET, 3 * ROWS - 1))
     assert made.summary.stripes > 1

@@ -163,16 +163,40 @@ def test_the_memory_of_dictionaries_ends_a_stripe(monkeypatch):
     assert sum(result.summary.stripe_rows) == 200_000
 
 
-def test_the_writers_own_guard_ends_a_stripe(monkeypatch):
-    """When the writer flushes because its buffers are full, the stripe ends there, and no row is lost."""
-    monkeypatch.setattr("compactor.orc.encode._MEMORY_GUARD", 0)
+def test_the_writers_memory_ends_a_stripe(monkeypatch):
+    """
+    Texts that shrink to a tenth: when the writer flushes because its buffers are full, the stripe ends there, and no
+    row is lost.
+    """
     monkeypatch.setattr("compactor.orc.encode._STREAM_BUFFER", 1)
-    file = acid_file(
-        [insert(RowKey(1, BUCKET, n), (n * 2654435761 % 2**31, f"{n * 40503 % 65521:x}")) for n in range(150_000)]
-    )
-    made, result = run([source(file)])
+    file = acid_file([insert(RowKey(1, BUCKET, n), (n, f"{n * 40503:x}{'y' * 80}")) for n in range(150_000)])
+    made, result = run([source(file)], OutputFormat(acid_type(ROW), stripe_bytes=4 << 20))
+    assert len(made) < 4 << 20
     assert result.summary.stripes == 3
     assert rows_of(made) == rows_of(file)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(1, 70), min_size=1, max_size=5), st.integers(1, 100), st.booleans())
+def test_stripes_get_about_as_many_rows_as_there_were(sizes, most, far):
+    """
+    Never more than a quarter above the limit, unless all rows are fewer, and none much smaller than the others; by
+    Arrow and by pyorc (which takes far timestamps).
+    """
+    row = row_type([("id", "int"), ("at", "timestamp")])
+    moment = (253_402_300_799 if far else 0, 5)
+    files = [
+        acid_file([insert(RowKey(number, BUCKET, n), (n, moment)) for n in range(size)], row)
+        for number, size in enumerate(sizes, start=1)
+    ]
+    made, result = run([source(file) for file in files], OutputFormat(acid_type(row), stripe_rows=most))
+    rows = result.summary.stripe_rows
+    assert sum(rows) == sum(sizes)
+    assert max(rows) <= max(1.25 * most, 1) + 1
+    assert min(rows) >= max(rows) / 2 - len(rows)
+    assert rows_of(made) == [found for file in files for found in rows_of(file)]
+    _, tail = opened(made)
+    assert parse_key_index(tail) == [rows_of(made)[end - 1][1:4] for end in np.cumsum(rows)]
 
 
 def test_thousands_of_tiny_stripes_become_one():

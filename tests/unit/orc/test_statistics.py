@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.acid.types import HiveType, Kind
+from compactor.acid.row_id import RowKey
+from compactor.acid.types import HiveType, Kind, row_type
 from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.statistics import merge_column, merge_statistics
+from compactor.orc.statistics import merge_column, merge_statistics, value_bytes
 from tests import strategies
-from tests.unit.orc.files import opened, plain_file
+from tests.unit.orc.files import acid_file, insert, opened, plain_file
 
+BUCKET = 536870912
 KINDS = [
     HiveType(Kind.BOOLEAN),
     HiveType(Kind.BYTE),
@@ -198,3 +200,13 @@ def test_a_file_without_rows_still_has_messages_of_each_kind(kind, message):
     (column,) = merge_statistics([], [kind])
     assert column.HasField(message)
     assert column.number_of_values == 0
+
+
+def test_the_memory_that_values_take():
+    """Of the table's columns alone: a text's own bytes and four, a number's width, nothing for NULL."""
+    row = row_type([("n", "bigint"), ("s", "string"), ("l", "array<smallint>")])
+    values = [(n, "abc" if n % 2 else None, [n, n]) for n in range(100)]
+    data = acid_file([insert(RowKey(1, BUCKET, n), value) for n, value in enumerate(values)], row)
+    _, tail = opened(data)
+    assert value_bytes(tail, 0) == 100 * 8 + 50 * (3 + 4) + 100 * 4 + 200 * 2
+    assert value_bytes(opened(acid_file([insert(RowKey(1, BUCKET, 0), values[0])], row, row_index_stride=0))[1], 0) == 0

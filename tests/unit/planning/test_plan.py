@@ -276,22 +276,22 @@ def test_format_of_the_largest_input_unless_something_else_is_asked_for():
     ]
     plain = TableSpec("db.t", ())
     assert (
-        choose_format(plain, LayoutVersion.HIVE_4, files, 64 * MIB).codec,
-        choose_format(plain, LayoutVersion.HIVE_4, files, 64 * MIB).stride,
+        choose_format(plain, LayoutVersion.HIVE_4, files, 64 * MIB, 8 * MIB).codec,
+        choose_format(plain, LayoutVersion.HIVE_4, files, 64 * MIB, 8 * MIB).stride,
     ) == (
         "snappy",
         5000,
     )
     asked = replace(plain, parameters={"ORC.COMPRESS": "ZSTD"})
-    assert choose_format(asked, LayoutVersion.HIVE_4, files, 64 * MIB).codec == "zstd"
+    assert choose_format(asked, LayoutVersion.HIVE_4, files, 64 * MIB, 8 * MIB).codec == "zstd"
     assert (
         choose_format(
-            replace(asked, properties={"tblprops.orc.compress": "none"}), LayoutVersion.HIVE_4, files, 64 * MIB
+            replace(asked, properties={"tblprops.orc.compress": "none"}), LayoutVersion.HIVE_4, files, 64 * MIB, 8 * MIB
         ).codec
         == "none"
     )
     with pytest.raises(RefusedError) as caught:
-        choose_format(asked, LayoutVersion.HIVE_3, files, 64 * MIB)
+        choose_format(asked, LayoutVersion.HIVE_3, files, 64 * MIB, 8 * MIB)
     assert caught.value.reason is Reason.UNSUPPORTED_COMPRESSION
     assert "know only NONE, ZLIB, SNAPPY, LZ4" in caught.value.message
 
@@ -299,8 +299,28 @@ def test_format_of_the_largest_input_unless_something_else_is_asked_for():
 def test_format_without_a_model():
     """Files of a streaming writer have no index and no codec: they are no model."""
     assert choose_format(
-        TableSpec("db.t", ()), LayoutVersion.HIVE_4, [facts("a", stripe(1), codec="none", stride=0)], 64 * MIB
-    ) == FormatSpec(bloom_fpp=0.01)
+        TableSpec("db.t", ()), LayoutVersion.HIVE_4, [facts("a", stripe(1), codec="none", stride=0)], 64 * MIB, 8 * MIB
+    ) == FormatSpec(bloom_fpp=0.01, stripe_rows=100)
+
+
+def test_recoded_stripes_are_as_large_as_those_that_are_kept():
+    """The largest of them is the measure; small stripes and files without ROW__IDs are none, and a property wins."""
+    files = [
+        facts("a", stripe(1, rows=300, size=5 * MIB, values=20 * MIB), stripe(1, rows=900, size=MIB)),
+        facts("b", stripe(2, rows=200)),
+        facts("c", stripe(3, rows=9000), acid=False),
+    ]
+    spec = TableSpec("db.t", (("a", "int"),))
+    sized = replace(spec, parameters={"orc.stripe.size": "1000000"})
+    chosen = [
+        choose_format(*asked, 64 * MIB, 8 * MIB).stripe_rows
+        for asked in (
+            (spec, LayoutVersion.HIVE_4, files),
+            (sized, LayoutVersion.HIVE_4, files),
+            (spec, LayoutVersion.HIVE_4, files[2:]),
+        )
+    ]
+    assert chosen == [300, None, None]
 
 
 def test_bloom_columns_are_those_of_the_table():
@@ -310,7 +330,7 @@ def test_bloom_columns_are_those_of_the_table():
         (("a", "int"), ("B", "int")),
         parameters={"orc.bloom.filter.columns": "b, nothing", "orc.bloom.filter.fpp": "0.1"},
     )
-    found = choose_format(spec, LayoutVersion.HIVE_4, [], 64 * MIB)
+    found = choose_format(spec, LayoutVersion.HIVE_4, [], 64 * MIB, 8 * MIB)
     assert (found.bloom_columns, found.bloom_fpp) == (("b",), 0.1)
 
 
@@ -321,11 +341,15 @@ def test_an_index_is_always_written():
     """
     files = [facts("a", stripe(1), stride=5000)]
     spec = TableSpec("db.t", (("a", "int"),), parameters={"orc.create.index": "false"})
-    assert choose_format(spec, LayoutVersion.HIVE_4, files, 64 * MIB).stride == 5000
+    assert choose_format(spec, LayoutVersion.HIVE_4, files, 64 * MIB, 8 * MIB).stride == 5000
     for asked in ("0", "-1", "999", "1e30"):
         assert (
             choose_format(
-                replace(spec, properties={"orc.row.index.stride": asked}), LayoutVersion.HIVE_4, files, 64 * MIB
+                replace(spec, properties={"orc.row.index.stride": asked}),
+                LayoutVersion.HIVE_4,
+                files,
+                64 * MIB,
+                8 * MIB,
             ).stride
             == 10_000
         )
@@ -335,7 +359,7 @@ def test_sizes_out_of_all_measure_are_brought_back_into_it():
     """Block and stripe sizes that no writer takes; the smallest and the largest that ours takes are used instead."""
     small = TableSpec("db.t", (("a", "int"),), parameters={"orc.compress.size": "0", "orc.stripe.size": "-1"})
     large = TableSpec("db.t", (("a", "int"),), parameters={"orc.compress.size": "1e30", "orc.stripe.size": "1e30"})
-    chosen = [choose_format(spec, LayoutVersion.HIVE_4, [], 64 * MIB) for spec in (small, large)]
+    chosen = [choose_format(spec, LayoutVersion.HIVE_4, [], 64 * MIB, 8 * MIB) for spec in (small, large)]
     assert [(one.block_size, one.stripe_bytes) for one in chosen] == [(65_536, MIB), (4 * MIB, 1024 * MIB)]
 
 
@@ -347,7 +371,9 @@ def test_sizes_out_of_all_measure_are_brought_back_into_it():
 def test_properties_that_are_no_such_numbers_are_refused(name, value):
     """One sentence that names the table, the property and its value."""
     with pytest.raises(RefusedError, match=name) as caught:
-        choose_format(TableSpec("db.t", (("a", "int"),), parameters={name: value}), LayoutVersion.HIVE_4, [], 64 * MIB)
+        choose_format(
+            TableSpec("db.t", (("a", "int"),), parameters={name: value}), LayoutVersion.HIVE_4, [], 64 * MIB, 8 * MIB
+        )
     assert caught.value.reason is Reason.UNSUPPORTED_FORMAT
 
 

@@ -35,8 +35,11 @@ def stripe(number, text):
     exact = "nolast" not in flags
     hit = Hit.CERTAIN if "hit" in flags else Hit.POSSIBLE if "maybe" in flags else Hit.NONE
     bounds = (RowKey(ids[0], BUCKET, first), RowKey(ids[1], BUCKET, last))
+    values = next((size(flag[2:]) for flag in flags if flag.startswith("v=")), 0)
     events = next((int(flag[2:]) for flag in flags if flag.startswith("d=")), 0)
-    return StripeFacts(number, rows, size(length), *bounds, exact, ids, (BUCKET, BUCKET), ids, (0, 0), hit, events)
+    return StripeFacts(
+        number, rows, size(length), *bounds, exact, ids, (BUCKET, BUCKET), ids, (0, 0), hit, events, values
+    )
 
 
 def source(line, aborted):
