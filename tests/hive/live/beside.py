@@ -180,6 +180,13 @@ class Beside:
         used = 'select 1 from "SDS" where "LOCATION" = %s and ("SD_ID" in (select "SD_ID" from "TBLS") or "SD_ID" in (select "SD_ID" from "PARTITIONS"))'
         return self._catalog.execute(used, (f"file:{place}",)).fetchone() is not None
 
+    def locks(self, table: str) -> set[str]:
+        """Types of the locks on a table, as HIVE_LOCKS has them: "e" exclusive, "x" exclusive write, "r" shared …"""
+        names = [self._name(name) for name in ("hl_lock_type", "hive_locks", "hl_table")]
+        with psycopg.connect(self.hive.database) as connection:
+            rows = connection.execute("select {} from {} where {} = %s".format(*names), (table,)).fetchall()
+        return {kind for (kind,) in rows}
+
     def open_transactions(self) -> list[int]:
         """Those of others."""
         txns = self._name("txns")

@@ -111,6 +111,27 @@ def test_a_reader_that_is_listing_is_waited_for(living):
             until(lambda: not any(name.startswith("delta_0000001_") for name in directories(living, "l")), "cleaned")
 
 
+def test_an_overwrite_is_exclusive(living):
+    """
+    An INSERT OVERWRITE asks for EXCLUSIVE, of both releases as they are delivered: it and a compaction wait for each
+    other, and neither fails (docs/metastore.md, Locks).
+    """
+    living.hive.sql(f"create table r.o (id int) {ACID}", "insert into r.o values (1)", "insert into r.o values (2)")
+    living.daemon.settle(15)
+    living.hive.sql("create temporary function hold as 'Hold'")
+    hold = living.hive.hold("udf", "overwriting")
+    writing = living.hive.begin(
+        "insert overwrite table r.o select cast(hold('overwriting', cast(id as string)) as int) from r.o"
+    )
+    until(lambda: writing.done() or hold.met(), "overwriting")
+    assert "e" in living.daemon.locks("o")
+    hold.release()
+    writing.result()
+    living.hive.sql("insert into r.o values (4)")
+    living.daemon.settle(15)
+    assert ids(living, "o") == [1, 2, 4]
+
+
 def test_static_inserts_rolled_back_stay_away(living):
     """
     Rolled-back INSERTs into partitions whose names Hive stores in another spelling: their rows are never read, also
