@@ -81,7 +81,7 @@ class Metrics:
 
         # the process
         ProcessCollector(registry=registry)
-        self.ready = gauge("ready", "1: the daemon is ready (/-/ready answers 200).")
+        self.ready = gauge("ready", "1 if the daemon is ready (/-/ready answers 200).")
         self.slack = gauge(
             "thread_slack_seconds",
             "Time until the slowest thread counts as stuck and the watchdog acts (0: it counts as stuck).",
@@ -100,7 +100,7 @@ class Metrics:
         )
         self.last_cycle = gauge(
             "last_cycle_timestamp_seconds",
-            "When a role here last completed a cycle of its own without an error (Unix time; 0: never). Standing by and waiting for a mutex are none.",
+            "When a role of this daemon last completed a cycle without an error (Unix time; 0: never). A cycle in which it stood by or waited for a mutex doesn't count.",
             "role",
         )
         self.stuck_threads = gauge(
@@ -112,12 +112,12 @@ class Metrics:
         self.queue_entries = gauge("queue_entries", "Entries in COMPACTION_QUEUE.", "state", "kind")
         self.foreign_entries = gauge(
             "foreign_entries",
-            "Entries in COMPACTION_QUEUE of a type (or state) that isn't known here: left to Hive.",
+            "Entries in COMPACTION_QUEUE of a type or state that this release doesn't know; they are left to Hive.",
             "type",
         )
         self.queue_oldest_age = gauge(
             "queue_oldest_age_seconds",
-            "How long the oldest entry has been in its state, since nothing held it on purpose any more (0: none).",
+            "How long the oldest entry has been in its state, or since the latest pause, blackout or closed window that held it ended; entries that one holds now don't count (0: none).",
             "state",
         )
         self.claimable = gauge(
@@ -125,7 +125,9 @@ class Metrics:
         )
 
         # metastore
-        self.database_up = gauge("database_up", "Whether the metastore's database answered the latest look at it.")
+        self.database_up = gauge(
+            "database_up", "1 if the metastore's database answered the latest query for these metrics."
+        )
         self.open_writer_age = gauge(
             "oldest_open_writer_age_seconds",
             "Age of the oldest open transaction, which others wait for; those of replication are left out (0: none).",
@@ -220,26 +222,26 @@ class Metrics:
 
         # several daemons
         self.leader = gauge(
-            "leader", "1: this daemon leads the role (without ZooKeeper: it did the latest cycle).", "role"
+            "leader", "1 if this daemon leads the role (without ZooKeeper: if it did the latest cycle).", "role"
         )
         self.coordination = gauge(
             "coordination_connection",
-            "1: the state of this daemon's connection to the service that elects leaders.",
+            "1 for the state that this daemon's connection to the election service has.",
             "by",
             "state",
         )
-        self.members = gauge("members", "Daemons that are there, this one included (0: it can't be told).")
+        self.members = gauge("members", "Daemons among the members, this one included (0: not known).")
         self.members_expected = gauge(
-            "members_expected", "As many daemons ought to be there, by members.expected (0: not set)."
+            "members_expected", "Daemons that there should be, members.expected (0: not set)."
         )
 
         # control
         self.paused = gauge(
-            "paused", "1: that is paused; the label says what: all, pool:…, database:…, table:….", "scope"
+            "paused", "1 for each pause; the label names what it pauses: all, pool:…, database:…, table:….", "scope"
         )
-        self.drained = gauge("drained", "1: this host is drained, its workers claim nothing.")
+        self.drained = gauge("drained", "1 if this host is drained: its workers claim nothing.")
         self.control_known = gauge(
-            "control_known", "1: it can be told what is paused; 0: it can't, and nothing is claimed."
+            "control_known", "1 if the daemon knows what is paused; 0: it doesn't, and its workers claim nothing."
         )
         self.budget_used_bytes = gauge(
             "budget_used_bytes",
@@ -250,11 +252,11 @@ class Metrics:
 
         self.paused_since = gauge(
             "paused_since_timestamp_seconds",
-            "Since when that is paused until it is resumed (Unix time); what ends by itself is left out.",
+            "Since when a pause without an end holds (Unix time).",
             "scope",
         )
         self.drained_since = gauge(
-            "drained_since_timestamp_seconds", "Since when this host is drained (Unix time; 0: it isn't)."
+            "drained_since_timestamp_seconds", "Since when this host is drained (Unix time; 0: not drained)."
         )
 
         # housekeeper
