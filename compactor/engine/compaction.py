@@ -175,6 +175,7 @@ class Compaction:
         self.may_have_staged = True
         self._staging.make()
         self._step("worker.staged")
+        checked = None
         if plan.insert_only:
             tasks = carry_tasks(plan, self._staging.tasks)
             files = [
@@ -183,7 +184,7 @@ class Compaction:
                 for file in made
             ]
         else:
-            files = run_full_acid(
+            files, checked = run_full_acid(
                 plan,
                 self._staging.tasks,
                 self._submitter,
@@ -194,7 +195,7 @@ class Compaction:
             )
         kept = tuple(file for file in files if file.path)
         empty = tuple(file for file in files if not file.path)
-        return Staged(plan, kept, self._assemble(plan, kept), empty)
+        return Staged(plan, kept, self._assemble(plan, kept), empty, None if checked is None else tuple(checked))
 
     def _assemble(self, plan: CompactionPlan, files: Sequence[OutputFile]) -> tuple[str, ...]:
         """

@@ -7,6 +7,7 @@ puts together the buckets that were cut into several chunks.
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.names import DirKind
@@ -14,18 +15,22 @@ from compactor.acid.types import row_type
 from compactor.engine.delete_files import Deletes
 from compactor.engine.inputs import file_facts, read_tails
 from compactor.engine.output_format import output_format
-from compactor.engine.results import OutputFile
+from compactor.engine.results import Checked, OutputFile
 from compactor.engine.tasks.buckets import run_task
-from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, DeleteTask, Work
+from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, DeleteTask, work_of
+from compactor.engine.verify.at_once import run_and_verify
 from compactor.orc.output import compatible
 from compactor.orc.tail import Tail
-from compactor.planning.document import Action, BucketPlan, CompactionPlan, DeleteScope, FileRole, OutputDir
+from compactor.planning.document import Action, CompactionPlan, DeleteScope, FileRole
 from compactor.planning.format import choose_format
 from compactor.planning.plan import plan, prepare
 from compactor.planning.segments import Sizes
 from compactor.planning.select import Selection
 from compactor.spark.submitter import JobName, Submitter
 from compactor.storage.base import Storage
+
+AT_ONCE_BYTES: Final = 16 << 20
+"""Bytes of inputs up to which one job writes the result and checks it."""
 
 
 def plan_full_acid(
@@ -80,15 +85,21 @@ def run_full_acid(
     digests: bool,
     progress: Callable[[float], None],
     cancelled: Callable[[], bool],
-) -> list[OutputFile]:
+) -> tuple[list[OutputFile], list[Checked] | None]:
     """
-    Run a plan's jobs; returns the finished files (those of buckets without rows have no path).
+    Run a plan's jobs; returns the finished files (those of buckets without rows have no path), and the checks of their
+    stripes where the tasks have checked them, too.
+
+    A small compaction is written and checked in one job, since a job takes longer than its work.
 
     Args:
         tasks: location of the staging directory's `tasks`.
         digests: whether to make digests of recoded rows, so that their values can be verified.
     """
     first, later = _tasks(document, tasks, digests=digests)
+    if not later and sum(task.bytes for task in first) <= AT_ONCE_BYTES:
+        verified = submitter.run(job, run_and_verify, first, progress=progress, cancelled=cancelled)
+        return [one.file for one in verified], [one.checked for one in verified if one.checked is not None]
     share = len(first) / max(1, len(first) + len(later))
     made = submitter.run(job, run_task, first, progress=lambda done: progress(done * share), cancelled=cancelled)
     chunks = [result for result in made if isinstance(result, ChunkResult)]
@@ -97,7 +108,7 @@ def run_full_acid(
     joined = submitter.run(
         job, run_task, second, progress=lambda done: progress(share + done * (1 - share)), cancelled=cancelled
     )
-    return files + [result for result in joined if isinstance(result, OutputFile)]
+    return files + [result for result in joined if isinstance(result, OutputFile)], None
 
 
 def _tasks(
@@ -108,7 +119,7 @@ def _tasks(
     later: list[BucketTask] = []
     for output in document.outputs:
         for bucket in output.buckets:
-            work = _work(document, output, bucket, tasks, digests=digests)
+            work = work_of(document, output, bucket, tasks, digests=digests)
             if output.kind is DirKind.DELETE_DELTA:
                 first.append(DeleteTask(work))
                 continue
@@ -121,27 +132,8 @@ def _tasks(
                 part = replace(
                     bucket, segments=tuple(segment for segment in bucket.segments if segment.chunk == number)
                 )
-                first.append(ChunkTask(_work(document, output, part, tasks, digests=digests), number, part.segments))
+                first.append(ChunkTask(work_of(document, output, part, tasks, digests=digests), number, part.segments))
     return sorted(first, key=lambda task: -task.bytes), sorted(later, key=lambda task: -task.bytes)
-
-
-def _work(document: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks: str, *, digests: bool) -> Work:
-    used = {segment.path for segment in bucket.segments} | set(bucket.deletes)
-    return Work(
-        location=document.location,
-        tasks=tasks,
-        directory=output.name,
-        kind=output.kind,
-        bucket=bucket,
-        inputs=tuple(file for file in document.inputs if file.path in used),
-        columns=document.columns,
-        format=document.format,
-        scope=document.delete_scope,
-        own_write_id=document.min_write_id,
-        aborted=document.aborted,
-        events_at_once=document.events_at_once,
-        digests=digests,
-    )
 
 
 def _with_parts(task: BucketTask, chunks: list[ChunkResult]) -> BucketTask:

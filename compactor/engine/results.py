@@ -167,6 +167,22 @@ class OutputFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """
+    What the check of some stripes of a file found.
+
+    Args:
+        digest: digest of the recoded stripes that were read; without columns where the file's task made no digest.
+        wrong: the first difference, where the file was checked by the task that wrote it; None: there is none.
+    """
+
+    directory: str
+    name: str
+    digest: Digest = NO_DIGEST
+    wrong: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Staged:
     """
     The result of a plan in the staging directory: not verified, not visible.
@@ -175,12 +191,14 @@ class Staged:
         plan: as it was executed.
         files: the accepted files, moved to their places, without markers.
         empty: the results for buckets without remaining rows; these have no file.
+        checked: what the tasks that wrote the files found when they read them again; None: that is still to be done.
     """
 
     plan: CompactionPlan
     files: tuple[OutputFile, ...]
     directories: tuple[str, ...]
     empty: tuple[OutputFile, ...] = ()
+    checked: tuple[Checked, ...] | None = None
 
     @property
     def copied_bytes(self) -> int:

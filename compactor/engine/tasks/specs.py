@@ -10,7 +10,16 @@ from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey
 from compactor.engine.results import RowCounts
 from compactor.orc.digest import NO_DIGEST, Digest
-from compactor.planning.document import Action, BucketPlan, DeleteScope, FormatSpec, InputFile, Segment
+from compactor.planning.document import (
+    Action,
+    BucketPlan,
+    CompactionPlan,
+    DeleteScope,
+    FormatSpec,
+    InputFile,
+    OutputDir,
+    Segment,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +31,7 @@ class Work:
         location: the partition's directory; inputs are below it.
         tasks: the directory below which task attempts make their own directories.
         own_write_id: with scope OWN, only deletes of rows of this write id are applied.
+        write_ids: the smallest and the largest that a row of the result may have.
         events_at_once: delete events that may be in memory.
         digests: whether to make digests of recoded rows.
     """
@@ -36,9 +46,31 @@ class Work:
     format: FormatSpec
     scope: DeleteScope
     own_write_id: int
+    write_ids: tuple[int, int]
     aborted: tuple[int, ...]
     events_at_once: int
     digests: bool
+
+
+def work_of(plan: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks: str, *, digests: bool) -> Work:
+    """What a task must know to write one file of a plan, or to check it; `tasks` and `digests` as in `Work`."""
+    used = {segment.path for segment in bucket.segments} | set(bucket.deletes)
+    return Work(
+        location=plan.location,
+        tasks=tasks,
+        directory=output.name,
+        kind=output.kind,
+        bucket=bucket,
+        inputs=tuple(file for file in plan.inputs if file.path in used),
+        columns=plan.columns,
+        format=plan.format,
+        scope=plan.delete_scope,
+        own_write_id=plan.min_write_id,
+        write_ids=(0, plan.name_write_id) if output.kind is DirKind.BASE else (plan.min_write_id, plan.max_write_id),
+        aborted=plan.aborted,
+        events_at_once=plan.events_at_once,
+        digests=digests,
+    )
 
 
 @dataclass(frozen=True, slots=True)

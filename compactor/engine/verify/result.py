@@ -8,14 +8,14 @@ Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMe
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from compactor.acid.names import DirKind
 from compactor.acid.types import row_type
-from compactor.engine.results import Manifest, ManifestFile, OutputFile, RowCounts, Staged, markers_of
+from compactor.engine.results import Checked, Manifest, ManifestFile, OutputFile, RowCounts, Staged, markers_of
 from compactor.engine.staging.directory import Staging
-from compactor.engine.verify.stripes import Checked, VerifyTask, different, verify_stripes
+from compactor.engine.tasks.specs import work_of
+from compactor.engine.verify.stripes import VerifyTask, different, verify_stripes
 from compactor.orc.digest import Digest, differences
 from compactor.planning.document import CompactionPlan, FileRole
 from compactor.spark.results import checksum
@@ -59,8 +59,11 @@ def verify(  # noqa: PLR0917 - the result, and what reads it
     manifests = tuple(_manifest(directory, staged, staging, storage) for directory in staged.directories)
     if not staged.plan.insert_only:
         check_accounts(staged)
-        tasks = [task for file in staged.files for task in _verify_tasks(staged.plan, file, staging)]
-        check_values(staged, submitter.run(job, verify_stripes, tasks, progress=lambda _: None, cancelled=cancelled))
+        checked: Sequence[Checked] | None = staged.checked
+        if checked is None:
+            tasks = [task for file in staged.files for task in _verify_tasks(staged.plan, file, staging)]
+            checked = submitter.run(job, verify_stripes, tasks, progress=lambda _: None, cancelled=cancelled)
+        check_values(staged, checked)
     return Verified(staged, manifests)
 
 
@@ -94,16 +97,18 @@ def check_values(staged: Staged, checked: Sequence[Checked]) -> None:
     Raise unless the recoded stripes of each file, as read back, hold the values that were read from the inputs.
 
     Raises:
-        VerificationError: names the columns that differ.
+        VerificationError: names the first difference, or the columns that differ.
     """
+    if (wrong := next((one.wrong for one in checked if one.wrong is not None), None)) is not None:
+        raise different(wrong)
     for file in staged.files:
         found = sum(
             (one.digest for one in checked if (one.directory, one.name) == (file.directory, file.name)), Digest()
         )
         if found != file.digest:
-            wrong = ", ".join(differences(row_type(staged.plan.columns), file.digest, found))
+            apart = ", ".join(differences(row_type(staged.plan.columns), file.digest, found))
             raise different(
-                f"{file.directory}/{file.name} was read back with other values than were read from the inputs, in {wrong}"
+                f"{file.directory}/{file.name} was read back with other values than were read from the inputs, in {apart}"
             )
 
 
@@ -137,31 +142,7 @@ def check_accounts(staged: Staged) -> None:
 
 
 def _verify_tasks(plan: CompactionPlan, file: OutputFile, staging: Staging) -> list[VerifyTask]:
-    bucket = next(
-        b for output in plan.outputs if output.name == file.directory for b in output.buckets if b.bucket == file.bucket
-    )
-    origins = tuple((origin.path, origin.stripe) for origin in file.origins for _ in range(origin.count))
-    known = {item.path: item for item in plan.inputs}
-    parts = [origins[start : start + STRIPES_PER_TASK] for start in range(0, max(1, len(origins)), STRIPES_PER_TASK)]
-    write_ids = (0, plan.name_write_id) if file.kind is DirKind.BASE else (plan.min_write_id, plan.max_write_id)
-    return [
-        VerifyTask(
-            location=plan.location,
-            path=staging.place(file.directory, file.name),
-            file=replace(file, origins=()),
-            origins=part,
-            start=number * STRIPES_PER_TASK,
-            count=len(origins),
-            inputs=tuple(
-                known[path] for path in sorted({path for path, _ in part if path is not None} | set(bucket.deletes))
-            ),
-            deletes=bucket.deletes,
-            columns=plan.columns,
-            format=plan.format,
-            write_ids=write_ids,
-            aborted=plan.aborted,
-            scope=plan.delete_scope,
-            events_at_once=plan.events_at_once,
-        )
-        for number, part in enumerate(parts)
-    ]
+    output = next(output for output in plan.outputs if output.name == file.directory)
+    bucket = next(bucket for bucket in output.buckets if bucket.bucket == file.bucket)
+    work = work_of(plan, output, bucket, staging.tasks, digests=bool(file.digest.columns))
+    return VerifyTask.of(work, file, staging.place(file.directory, file.name)).parts(STRIPES_PER_TASK)

@@ -5,7 +5,7 @@ Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMe
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -15,9 +15,10 @@ from compactor.acid.row_id import RowKey, decode_bucket, decode_buckets
 from compactor.engine.digest_note import read_note
 from compactor.engine.inputs import OpenInputs
 from compactor.engine.output_format import output_format
-from compactor.engine.results import OutputFile
+from compactor.engine.results import Checked, OutputFile
 from compactor.engine.tasks.delete_windows import BucketEvents, Span
 from compactor.engine.tasks.memory import trimmed
+from compactor.engine.tasks.specs import Work
 from compactor.errors import RefusedError, VerificationError
 from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.digest import Digest, Digester
@@ -26,7 +27,7 @@ from compactor.orc.keys import DELETE, INSERT, acid_stats, read_keys, stripe_bou
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
 from compactor.orc.schema import same_layout
 from compactor.orc.tail import Tail, read_tail
-from compactor.planning.document import DeleteScope, FormatSpec, InputFile
+from compactor.planning.document import DeleteScope
 from compactor.reasons import Reason
 from compactor.storage.base import ReadHandle, Storage
 from compactor.storage.registry import storage_for
@@ -40,47 +41,38 @@ class VerifyTask:
     Check some stripes of one output file; the first task of a file also checks its tail.
 
     Args:
+        work: what the file was made from.
         path: location of the staged file.
+        file: as its task reported it, without origins.
         origins: (input, stripe) of each stripe to check; the input is None for a recoded stripe.
         start: number of the first stripe to check.
         count: number of stripes of the whole file.
     """
 
-    location: str
+    work: Work
     path: str
     file: OutputFile
     origins: tuple[tuple[str | None, int], ...]
     start: int
     count: int
-    inputs: tuple[InputFile, ...]
-    deletes: tuple[str, ...]
-    columns: tuple[tuple[str, str], ...]
-    format: FormatSpec
-    write_ids: tuple[int, int]
-    aborted: tuple[int, ...]
-    scope: DeleteScope
-    events_at_once: int
 
+    @classmethod
+    def of(cls, work: Work, file: OutputFile, path: str) -> "VerifyTask":
+        """Check all stripes of a file."""
+        origins = tuple((origin.path, origin.stripe) for origin in file.origins for _ in range(origin.count))
+        return cls(work, path, replace(file, origins=()), origins, 0, len(origins))
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """
-    The result of a check that found no difference.
-
-    Args:
-        digest: digest of the recoded stripes that were read; without columns where the file's task made no digest.
-    """
-
-    directory: str
-    name: str
-    digest: Digest
+    def parts(self, stripes: int) -> "list[VerifyTask]":
+        """The same check in tasks of so many stripes each; at least one."""
+        starts = range(0, max(1, self.count), stripes)
+        return [replace(self, origins=self.origins[start : start + stripes], start=start) for start in starts]
 
 
 def verify_stripes(task: VerifyTask) -> Checked:
     """Run one check on an executor."""
     with trimmed():
-        storage = storage_for(task.location)
-        with storage.open_read(task.path) as reader, OpenInputs(storage, task.location) as inputs:
+        storage = storage_for(task.work.location)
+        with storage.open_read(task.path) as reader, OpenInputs(storage, task.work.location) as inputs:
             check = _Check(task, storage, reader, inputs)
             if task.start == 0:
                 check.tail_of_file()
@@ -101,10 +93,10 @@ class _Check:
             self._tail: Tail = read_tail(reader)
         except RefusedError as error:
             raise different(f"{self._name}: {error.message}") from error
-        self._inputs = {file.path: file for file in task.inputs}
+        self._inputs = {file.path: file for file in task.work.inputs}
         self._opened = inputs
-        self._aborted = np.array(task.aborted, dtype=np.int64)
-        self._output = output_format(task.columns, task.format)
+        self._aborted = np.array(task.work.aborted, dtype=np.int64)
+        self._output = output_format(task.work.columns, task.work.format)
         self._digester = Digester(self._output.row) if task.file.digest.columns else None
 
     @property
@@ -178,7 +170,7 @@ class _Check:
         wanted = DELETE if self._deletes else INSERT
         if bounds.operation != (wanted, wanted):
             raise self._wrong(f"stripe {index + 1} holds operations {bounds.operation}")
-        low, high = self._task.write_ids
+        low, high = self._task.work.write_ids
         ids = bounds.current if self._deletes else bounds.write_id
         if ids is None or ids[0] < low or ids[1] > high:
             raise self._wrong(f"stripe {index + 1} holds write ids {ids}, outside {low} to {high}")
@@ -228,7 +220,7 @@ class _Check:
             raise different(error.message) from error
 
     def _keys(self, index: int, keys: KeyColumns, events: DeleteEvents | None) -> None:
-        low, high = self._task.write_ids
+        low, high = self._task.work.write_ids
         if (keys.operation != (DELETE if self._deletes else INSERT)).any():
             raise self._wrong(f"stripe {index + 1} mixes operations")
         if (decode_buckets(keys.bucket) != self._task.file.bucket).any():
@@ -245,16 +237,16 @@ class _Check:
 
     def _events(self) -> DeleteEvents | None:
         """The delete events that must have been applied to the recoded stripes of this task."""
-        task = self._task
-        if self._deletes or not task.deletes:
+        work = self._task.work
+        if self._deletes or not work.bucket.deletes:
             return None
-        files = [self._inputs[path] for path in task.deletes]
+        files = [self._inputs[path] for path in work.bucket.deletes]
         events = BucketEvents(
-            self._storage, task.location, files, self._aborted, task.file.bucket, task.events_at_once
+            self._storage, work.location, files, self._aborted, work.bucket.bucket, work.events_at_once
         ).within(self._recoded_span())
-        if task.scope is not DeleteScope.OWN:
+        if work.scope is not DeleteScope.OWN:
             return events
-        return events.select(np.asarray(events.write_id) == task.write_ids[0])
+        return events.select(np.asarray(events.write_id) == work.own_write_id)
 
     def _recoded_span(self) -> Span | None:
         """The keys that the recoded stripes of this task may hold; None when their statistics are missing."""

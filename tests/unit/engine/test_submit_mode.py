@@ -15,6 +15,7 @@ import pytest
 
 from compactor import __version__
 from compactor.acid.compaction import CompactionKind
+from compactor.engine import full_acid
 from compactor.errors import CancelledError, CompactorError, RefusedError, UnreachableError
 from compactor.reasons import Reason
 from compactor.spark.application import submitter as submit_mode
@@ -51,8 +52,10 @@ def started(submitter, job):
     return submitter._running[job.key].process
 
 
-def test_a_whole_compaction_is_one_application(warehouse, submitter):
-    """Two or more jobs, rows as before; then it ends by itself, and its folder is gone."""
+@pytest.mark.parametrize(("at_once", "jobs"), [(1 << 40, 1), (0, 2)], ids=["one job", "two jobs"])
+def test_a_whole_compaction_is_one_application(warehouse, submitter, monkeypatch, at_once, jobs):
+    """One job or more, rows as before; then it ends by itself, and its folder is gone."""
+    monkeypatch.setattr(full_acid, "AT_ONCE_BYTES", at_once)
     table = warehouse.create_table("db", "t", [("id", "int"), ("v", "string")])
     for number in range(3):
         with warehouse.begin() as txn:
@@ -68,7 +71,7 @@ def test_a_whole_compaction_is_one_application(warehouse, submitter):
     attempt, _ = compact(warehouse, table, CompactionKind.MAJOR, submitter=submitter)
     submitter.stop()
     (application,) = seen
-    assert application.asked == 2
+    assert application.asked == jobs
     assert application.process.wait(60) == 0
     assert application.id == fake_spark.Context.applicationId
     assert not application.folder.exists()

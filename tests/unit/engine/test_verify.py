@@ -10,6 +10,7 @@ import pytest
 
 import compactor
 from compactor.acid.compaction import CompactionKind
+from compactor.engine import full_acid
 from compactor.engine.digest_note import read_note
 from compactor.engine.results import RowCounts
 from compactor.engine.tasks.delete_windows import Written
@@ -19,6 +20,7 @@ from compactor.orc.chunks import ArrowRows
 from compactor.orc.encode import Encoder
 from compactor.orc.tail import read_tail
 from compactor.planning.document import Action
+from compactor.storage.local_fs.driver import LocalStorage
 from compactor.storage.local_fs.files import LocalReader
 from tests.compacting import KIB, Attempt, settings
 
@@ -27,6 +29,12 @@ COLUMNS = [("id", "int"), ("v", "string")]
 
 def rows(first, count):
     return [(first + i, f"{(first + i) * 2654435761 % (1 << 32):x}" * 4) for i in range(count)]
+
+
+@pytest.fixture(autouse=True, params=[1 << 40, 0], ids=["in the job that writes", "in a job of its own"])
+def _checked(request, monkeypatch):
+    """Small results are checked by the tasks that write them, others by tasks of their own."""
+    monkeypatch.setattr(full_acid, "AT_ONCE_BYTES", request.param)
 
 
 @pytest.fixture
@@ -267,15 +275,21 @@ def test_rows_that_a_slice_mixed_up(warehouse, table, monkeypatch):
             staged(warehouse, table).verify()
 
 
-def test_a_flipped_byte_in_a_recoded_stripe(warehouse, table):
+def test_a_flipped_byte_in_a_recoded_stripe(warehouse, table, monkeypatch):
     """A store that changes what was written: the checksum covers the tail, the digest all values."""
+    value = f"{7000 * 2654435761 % (1 << 32):x}".encode()
+
+    def flipping(storage, location):
+        if location.endswith("/bucket_00000") and "/tasks/" in location:
+            path = Path(location.removeprefix("file:"))
+            path.write_bytes(path.read_bytes().replace(value, bytes([value[0] ^ 1]) + value[1:], 1))
+        return opened(storage, location)
+
+    opened = LocalStorage.open_read
     attempt = Attempt(warehouse, table, properties={"orc.compress": "NONE"})
-    attempt.stage()
-    path = out(attempt) / "bucket_00000"
-    data = bytearray(path.read_bytes())
-    at = data.index(f"{7000 * 2654435761 % (1 << 32):x}".encode())
-    data[at] ^= 1
-    path.write_bytes(data)
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStorage, "open_read", flipping)
+        attempt.stage()
     assert "read back with other values than were read from the inputs, in v;" in refused(attempt)
 
 
