@@ -11,6 +11,7 @@ from compactor.coordination import NOTHING_NEW, Role
 from compactor.daemon.loop import RoleLoop
 from compactor.daemon.presence import Board, Presence
 from compactor.errors import MutexHeldError, OwnershipLostError, UnreachableError
+from compactor.metastore.compaction_queue.announcements import Announcements
 from compactor.metrics import Metrics
 from compactor.roles.cleaner.cleaner import Cleaner
 from compactor.roles.cycle import NoTurn, Progress
@@ -23,6 +24,9 @@ from compactor.roles.worker.worker import DRAINING, IDLE, WAITING, Worker
 from compactor.settings import Settings
 
 _WATCH_SECONDS = 15.0
+_LISTEN_SECONDS = 1.0
+"""How long one cycle waits for an announcement: a daemon that stops waits for it."""
+_LISTENS = "listens for queued entries"
 _HOUR = 3600.0
 _STANDS_BY = "stands by"
 _HELD = "the database's mutex is another's"
@@ -65,6 +69,8 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
         def again(sentence: str) -> bool:
             if worker:
                 return sentence not in {IDLE, DRAINING} and not sentence.startswith(WAITING)
+            if sentence == _LISTENS:
+                return True
             # elected while the mutex is held: try again at once, until the stopped daemon has lost it
             return sentence.startswith(_HELD) and services.coordinator.by == "zookeeper"
 
@@ -121,6 +127,18 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
         made.workers.append(worker)
         limit = lambda: now().worker.timeout_hours * _HOUR + _HOUR  # noqa: E731
         add(f"worker-{number}", "worker", worker.run_once, lambda: now().worker.poll_seconds, limit, worker=True)
+    if made.workers and not services.database.embedded:
+        announced = Announcements(services.database)
+
+        def listen() -> str:
+            if announced.wait(_LISTEN_SECONDS):
+                services.emptiness.over()
+                for name, loop in made.loops.items():
+                    if name.startswith("worker-"):
+                        loop.wake()
+            return _LISTENS
+
+        add("announcements", "announcements", listen, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
     if now().cleaner.enabled:
         cleaned = Progress()
         cleaner = Cleaner(services, cleaned)
@@ -135,7 +153,7 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
         )
     holding = Pauses(services, made.workers, control_changed)
     add("control", "control", holding.run_once, lambda: now().control.refresh_seconds, lambda: _HOUR / 4)
-    shown = [name for name in made.loops if name not in {"watch", "control"}]
+    shown = [name for name in made.loops if name not in {"watch", "control", "announcements"}]
     presence = Presence(services, made.loops, board, shown)
     add("members", "members", presence.run_once, lambda: now().members.heartbeat_seconds, lambda: _HOUR / 4)
     return made

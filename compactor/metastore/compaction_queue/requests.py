@@ -118,6 +118,7 @@ class Requests:
                 {"cq_enqueue_time": self._database.now} if "cq_enqueue_time" in queue.c else {}
             )
             connection.execute(statement, [self._row(ids[entity], request) for entity, request in new.items()])
+            self._database.dialect.announce(connection)
         answers = []
         for request in requests:
             entry = standing.get(request.entity)

@@ -184,6 +184,22 @@ class Database:
                 transaction.commit()
 
     @contextmanager
+    def outside_transactions(self) -> Iterator[Connection]:
+        """A connection of its own, each statement of which is a transaction; it is closed at the end."""
+        with self.translating():
+            connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            yield connection
+        finally:
+            connection.invalidate()  # what it was set up for must not come back from the pool
+            connection.close()
+
+    @property
+    def translating(self) -> Translation:
+        """Raises the errors of the database's driver as this project's, inside the block that it is called for."""
+        return self._translating
+
+    @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that only reads."""
         with self._translating(), self.engine.connect() as connection:

@@ -85,6 +85,18 @@ class Dialect(ABC):
     def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
         """Wait for locks at most this long in this transaction."""
 
+    @abstractmethod
+    def announce(self, connection: Connection) -> None:
+        """When this transaction commits, end every `await_announcement` on this database, of any process."""
+
+    @abstractmethod
+    def await_announcement(self, connection: Connection, seconds: float) -> bool:
+        """
+        Wait for an `announce` of another transaction, `seconds` at most; returns whether there was one since the last
+        call on this connection. The connection is in no transaction, and used for nothing else. Never called of an
+        embedded database.
+        """
+
     def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """`column IN (values)`; at most `at_once` values."""
         return column.in_(values)

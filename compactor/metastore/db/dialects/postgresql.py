@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import psycopg
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -22,6 +23,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from compactor.metastore.db.dialects.base import Dialect, Failure
 
+_CHANNEL = "compactor_queue"
+
 
 class PostgreSQL(Dialect):
     """PostgreSQL by psycopg 3, at READ COMMITTED as Hive uses it."""
@@ -32,6 +35,19 @@ class PostgreSQL(Dialect):
     example = "postgresql://hive@host:5432/metastore"
     grants_script = "deploy/sql/grants-postgresql.sql"
     at_once = 20_000
+
+    def announce(self, connection: Connection) -> None:
+        connection.execute(text(f"NOTIFY {_CHANNEL}"))
+
+    def await_announcement(self, connection: Connection, seconds: float) -> bool:
+        if _CHANNEL not in connection.info:
+            connection.execute(text(f"LISTEN {_CHANNEL}"))
+            connection.info[_CHANNEL] = True
+        driver: Any = connection.connection.driver_connection
+        try:
+            return any(True for _ in driver.notifies(timeout=seconds, stop_after=1))
+        except psycopg.Error as error:
+            raise OperationalError("waiting for NOTIFY", None, error, connection_invalidated=True) from error
 
     def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         # One array is one parameter: a thousand single ones cost the driver more than the search costs the server.

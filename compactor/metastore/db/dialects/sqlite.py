@@ -71,6 +71,12 @@ class SQLite(Dialect):
     def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
         """Does nothing: waiting happens at BEGIN, bounded by the connection's time-out."""
 
+    def announce(self, connection: Connection) -> None:
+        """Does nothing: no other process may be waiting."""
+
+    def await_announcement(self, connection: Connection, seconds: float) -> bool:
+        raise NotImplementedError("no other process queues entries")
+
     def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:  # noqa: ARG002 - a user who may open the file has every right
         return ()
 
