@@ -25,7 +25,7 @@ from tests.ports import free_port
 pytestmark = [pytest.mark.deploy, pytest.mark.spark, pytest.mark.timeout(600)]
 FOLDER = DEPLOY / "grafana"
 DASHBOARD = json.loads((FOLDER / "compactor.json").read_text())
-TABLES = 8
+TABLES = 60
 """Compacted one after the other: rates and quantiles need events in more than one scrape."""
 
 
@@ -98,7 +98,7 @@ def test_every_query_finds_data(tmp_path):
     fill(tmp_path)
     found: dict[str, list[float]] = {}
     with (
-        prometheus(tmp_path, f"127.0.0.1:{port}") as address,
+        prometheus(tmp_path, f"127.0.0.1:{port}", seconds=1) as address,
         running(tmp_path, http={"host": "127.0.0.1", "port": port}, drain={"timeout_seconds": 30}) as service,
     ):
 
