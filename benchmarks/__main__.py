@@ -20,7 +20,6 @@ BARS = (
     "s3_untouched",
     "warm_yarn",
     "at_rest",
-    "beside_hive",
 )
 
 

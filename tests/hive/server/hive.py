@@ -104,11 +104,6 @@ class HiveServer:
             self.close()
             raise UnavailableError(f"Hive {self.release} doesn't start: {error}") from error
 
-    @property
-    def pid(self) -> int:
-        """Of the JVM."""
-        return self._process.pid
-
     def java(self, program: str, *arguments: object, memory: str = "512m") -> list[str]:
         """The command that runs one of our Java programs on this server's class path and configuration."""
         scratch = self.folder / "scratch"
