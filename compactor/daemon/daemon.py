@@ -18,7 +18,7 @@ from types import FrameType
 
 from compactor.coordination import Role
 from compactor.daemon.loop import RoleLoop
-from compactor.daemon.loops import make_loops
+from compactor.daemon.loops import make_loops, wake_workers
 from compactor.daemon.notify import ServiceManager
 from compactor.daemon.presence import Board, describe, show, stands_for
 from compactor.daemon.web import WebServer
@@ -290,12 +290,10 @@ class Daemon:
 
     def _wake_the_next(self, step: str, _: object) -> None:
         """Wake the loops that continue a step's work, so that they don't wait for their interval to pass."""
-        names = {steps.INITIATOR_QUEUED: "worker-", steps.WORKER_COMMITTED: "cleaner"}.get(step)
         if step == steps.INITIATOR_QUEUED and self._services is not None:
-            self._services.emptiness.over()
-        for name, loop in self._loops.items():
-            if names is not None and name.startswith(names):
-                loop.wake()
+            wake_workers(self._services, self._loops)
+        if step == steps.WORKER_COMMITTED and (cleaner := self._loops.get("cleaner")) is not None:
+            cleaner.wake()
 
     def _wait_for_loops(self, over: Callable[[], bool], *, cancel_on_signal: bool) -> bool:
         """

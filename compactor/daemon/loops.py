@@ -4,7 +4,7 @@ Says which loops a daemon runs, how often each runs, and for how long each may m
 Only the elected leader works on a role that is led.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from compactor.coordination import NOTHING_NEW, Role
@@ -132,10 +132,7 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
 
         def listen() -> str:
             if announced.wait(_LISTEN_SECONDS):
-                services.emptiness.over()
-                for name, loop in made.loops.items():
-                    if name.startswith("worker-"):
-                        loop.wake()
+                wake_workers(services, made.loops)
             return _LISTENS
 
         add("announcements", "announcements", listen, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
@@ -157,6 +154,14 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
     presence = Presence(services, made.loops, board, shown)
     add("members", "members", presence.run_once, lambda: now().members.heartbeat_seconds, lambda: _HOUR / 4)
     return made
+
+
+def wake_workers(services: Services, loops: Mapping[str, RoleLoop]) -> None:
+    """Have the workers look at the queue now: an entry was queued."""
+    services.emptiness.over()
+    for name, loop in loops.items():
+        if name.startswith("worker-"):
+            loop.wake()
 
 
 def as_leader(services: Services, role: Role, run_once: Callable[[], str]) -> str:

@@ -17,18 +17,23 @@ WIDTH = 168
 
 def save_picture(path: Path, before: Measured, after: Measured) -> None:
     """Write the two drawings side by side."""
-    console = Console(
+    console = recording(WIDTH)
+    sides = Table.grid(padding=(0, 3))
+    sides.add_row(_side(before, "before"), _side(after, "after"))
+    console.print(Group(sides, Text(), _same(before, after)))
+    write_svg(console, path, f"compactor: {before.place.entity}")
+
+
+def recording(width: int) -> Console:
+    """A terminal of so many columns that records what is printed, and shows it nowhere."""
+    return Console(
         record=True,
-        width=WIDTH,
+        width=width,
         file=io.StringIO(),
         force_terminal=True,
         color_system="truecolor",
         legacy_windows=False,
     )
-    sides = Table.grid(padding=(0, 3))
-    sides.add_row(_side(before, "before"), _side(after, "after"))
-    console.print(Group(sides, Text(), _same(before, after)))
-    write_svg(console, path, f"compactor: {before.place.entity}")
 
 
 def write_svg(console: Console, path: Path, title: str) -> None:

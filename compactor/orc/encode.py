@@ -91,31 +91,11 @@ class Encoder:
         Args:
             last: key of the last row.
         """
-        rows = pa.Table.from_batches(batches)
-        while True:
-            stripe = self._open(_ArrowStripe)
-            room = self._stripe_rows - stripe.rows
-            if rows.num_rows <= room:
-                break
-            piece = rows.slice(0, room)
-            stripe.write(piece)
-            self._after(stripe, RowKey(*(piece.column(number)[-1].as_py() for number in _KEY_COLUMNS)))
-            rows = rows.slice(room)
-        stripe.write(rows)
-        self._after(stripe, last)
+        self._append(_ArrowStripe, pa.Table.from_batches(batches), last)
 
     def python(self, rows: Sequence[tuple[Any, ...]], last: RowKey | None) -> None:
         """Append rows in the form that pyorc takes (see `converters`)."""
-        while True:
-            stripe = self._open(_PyorcStripe)
-            room = self._stripe_rows - stripe.rows
-            if len(rows) <= room:
-                break
-            stripe.write(rows[:room])
-            self._after(stripe, RowKey(*(rows[room - 1][number] for number in _KEY_COLUMNS)))
-            rows = rows[room:]
-        stripe.write(rows)
-        self._after(stripe, last)
+        self._append(_PyorcStripe, rows, last)
 
     def finish(self) -> None:
         """Write the rows that are not yet in a finished stripe."""
@@ -131,6 +111,19 @@ class Encoder:
             reader, tail = recompress(reader, tail, self._output.compression, self._output.block_size)
         self._splicer.add_recoded(reader, tail, self._last, self._calendar)
         self._bytes_per_row = max(1, reader.size) / max(1, rows)
+
+    def _append(self, kind: "type[_ArrowStripe | _PyorcStripe]", rows: Any, last: RowKey | None) -> None:
+        """Append rows in the form that this kind of stripe takes, cut where a stripe has its most rows."""
+        while True:
+            stripe = self._open(kind)
+            room = self._stripe_rows - stripe.rows
+            if len(rows) <= room:
+                break
+            stripe.write(rows[:room])
+            self._after(stripe, kind.last_key(rows[:room]))
+            rows = rows[room:]
+        stripe.write(rows)
+        self._after(stripe, last)
 
     def _open(self, kind: "type[_ArrowStripe | _PyorcStripe]") -> "_Stripe":
         if self._stripe is not None and not isinstance(self._stripe, kind):
@@ -186,6 +179,10 @@ class _ArrowStripe:
         """
         return bool(self._buffer.tell() > len(MAGIC))
 
+    @staticmethod
+    def last_key(rows: Any) -> RowKey:
+        return RowKey(*(rows.column(number)[-1].as_py() for number in _KEY_COLUMNS))
+
     def write(self, data: Any) -> None:
         self._writer.write(data)
         self.rows += data.num_rows
@@ -217,6 +214,10 @@ class _PyorcStripe:
     @property
     def full(self) -> bool:
         return False
+
+    @staticmethod
+    def last_key(rows: Sequence[tuple[Any, ...]]) -> RowKey:
+        return RowKey(*(rows[-1][number] for number in _KEY_COLUMNS))
 
     def write(self, data: Any) -> None:
         try:

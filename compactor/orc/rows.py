@@ -31,6 +31,7 @@ from compactor.orc.map_entries import DecodedMaps
 from compactor.orc.output import OutputFormat
 from compactor.orc.schema_evolution import Conversion, conversion
 from compactor.orc.single_stripe import BATCH_ROWS, read_batches, stripe_image
+from compactor.orc.statistics import value_bytes
 from compactor.orc.tail import Tail
 from compactor.orc.writer_choice import check_map_keys, check_nanoseconds, check_unions, needs_pyorc
 from compactor.orc.zones import stripe_zone
@@ -304,10 +305,7 @@ class SourceRows:
 def _batch_rows(tail: Tail, stripe: int) -> int:
     """Number of rows that take about 16 MiB decoded, as far as the statistics tell; wide rows make small batches."""
     rows = max(1, tail.stripes[stripe].number_of_rows)
-    statistics = tail.stripe_stats(stripe)
-    size = 4 * tail.stripe_length(stripe)
-    if statistics is not None:
-        size = sum(8 * column.number_of_values + column.strings.sum + column.binaries.sum for column in statistics)
+    size = value_bytes(tail, stripe) or 4 * tail.stripe_length(stripe)
     return int(min(BATCH_ROWS, max(_FEWEST_ROWS, _BATCH_BYTES * rows // max(1, size))))
 
 

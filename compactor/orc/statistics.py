@@ -1,5 +1,6 @@
 """
-Column statistics: merged over stripes for a footer, and empty for a file without rows.
+Column statistics: merged over stripes for a footer, empty for a file without rows, and what they tell of the memory
+that values take.
 
 A reader prunes by these numbers: a wrong one loses rows, a missing one costs time. Java reads an absent count as "all
 NULL" and an absent minimum inside a present message as 0. So a column always keeps its count, and keeps its detail

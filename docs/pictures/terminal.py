@@ -1,25 +1,16 @@
 """Draws what a command printed, as a terminal shows it."""
 
-import io
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
-from compactor.demo.picture import write_svg
+from compactor.demo.picture import recording, write_svg
 
 
 def draw(path: Path, command: str, printed: str) -> None:
     """Write the picture, as wide as the longest line."""
     text = Text.assemble(("$ ", "bold green"), (command, "bold"), "\n\n") + Text.from_ansi(printed.rstrip())
     width = max(len(line.rstrip()) for line in text.plain.splitlines()) + 1
-    console = Console(
-        record=True,
-        width=width,
-        file=io.StringIO(),
-        force_terminal=True,
-        color_system="truecolor",
-        legacy_windows=False,
-    )
+    console = recording(width)
     console.print(text, no_wrap=True, crop=False)
     write_svg(console, path, command)

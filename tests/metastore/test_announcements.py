@@ -1,4 +1,4 @@
-"""A queued entry is announced to whoever waits on another connection, when it is committed and not before."""
+"""A queued entry ends the waits of other connections when it is committed, and not before."""
 
 import threading
 
@@ -74,7 +74,7 @@ def test_a_lost_connection_is_told_and_made_again(two):
 
 
 def test_the_connection_does_not_come_back_to_others(two):
-    """What listens on it would keep announcements for a connection that nobody asks."""
+    """A connection that listens must not serve other statements later: announcements would pile up on it."""
     waiting, first, other, _ = two
     waiting.close()
     Queue(other).enqueue(ENTITY, MAJOR)

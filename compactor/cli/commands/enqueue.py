@@ -16,12 +16,12 @@ from compactor.control import Denial
 from compactor.errors import CompactorError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.compaction_queue.requests import NOT_ASKED_FOR
+from compactor.metastore.compaction_queue.requests import NOT_ASKED_FOR, POOL_CHARACTERS
 from compactor.metastore.model import Enqueued, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
+from compactor.roles.pauses import pool_of
 
-POOL_PARAMETER = "hive.compactor.worker.pool"
 OUTCOMES = {QueueState.READY_FOR_CLEANING: Code.DONE, QueueState.SUCCEEDED: Code.DONE, QueueState.REFUSED: Code.REFUSED}
 COLUMNS = (
     OutputColumn("id", "ID", right=True),
@@ -35,6 +35,8 @@ COLUMNS = (
 def _named(_: click.Context, __: click.Parameter, pool: str | None) -> str | None:
     if pool is not None and not pool.strip():
         raise click.BadParameter(f"{pool!r} is no name")
+    if pool is not None and len(pool) > POOL_CHARACTERS:
+        raise click.BadParameter(f"a pool's name has at most {POOL_CHARACTERS} characters, this one {len(pool)}")
     return pool
 
 
@@ -70,7 +72,7 @@ def enqueue(
         found.entity,
         CompactionKind(kind),
         properties=properties,
-        pool=pool or default_pool(found),
+        pool=pool or pool_of(found.table),
         initiator_id=f"{session.settings.host_name}-manual",
     )
     denial = _waits(session, asked)
@@ -96,7 +98,7 @@ def enqueue(
         return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
     if not asked.accepted:
         session.output.say(asked.message)
-    entry = _wait(session, found, asked, timeout, denial)
+    entry = _wait(session, found, asked, timeout)
     ended = {**history_record(entry), "warnings": warnings}
     session.output.show(View(HISTORY_COLUMNS, [ended], document=ended))
     return OUTCOMES.get(entry.state, Code.FAILED)
@@ -114,15 +116,7 @@ def _waits(session: Session, asked: Enqueued) -> Denial | None:
     return None if entry is None else control_records.waiting(session, [entry]).get(entry.id)
 
 
-def default_pool(found: Found) -> str | None:
-    """The pool that the table's properties name, or else its database's."""
-    for parameters in (found.table.parameters, found.table.database_parameters):
-        if value := parameters.get(POOL_PARAMETER):
-            return value
-    return None
-
-
-def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None, denial: Denial | None) -> QueueEntry:
+def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None) -> QueueEntry:
     began = time.monotonic()
     with session.output.busy(f"{found.entity}: {asked.state.value}") as tell:
         while True:
@@ -137,6 +131,7 @@ def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None
             if timeout is not None and waited > timeout:
                 hint = ""
                 if entry.state is QueueState.INITIATED:
+                    denial = _waits(session, asked)
                     hint = f"{denial.sentence}; " if denial else "is a daemon running (`compactor run`)? "
                 raise CompactorError(
                     f"{found.entity} is still {entry.state.value} after {units.seconds(waited)}; {hint}entry {asked.id} stays queued"

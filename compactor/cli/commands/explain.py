@@ -14,7 +14,6 @@ from rich.text import Text
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import control_records, units
-from compactor.cli.commands.enqueue import default_pool
 from compactor.cli.commands.plan import make_plan
 from compactor.cli.commands.queue import history_record, queue_record
 from compactor.cli.drawing import COLUMNS, items_of, picture, read_totals
@@ -35,6 +34,7 @@ from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles.initiator.rules import thresholds_from
+from compactor.roles.pauses import pool_of
 from compactor.roles.worker.failures import StoredFailure
 from compactor.storage.registry import storage_for
 
@@ -118,7 +118,7 @@ def _with_all_blockers(inspection: Inspection, decide: Judge) -> Inspection:
 
 
 def _subject(found: Found) -> Subject:
-    return Subject(found.table.database, found.table.name, default_pool(found))
+    return Subject(found.table.database, found.table.name, pool_of(found.table))
 
 
 def _waits(session: Session, found: Found, decide: Judge) -> Denial | None:

@@ -58,14 +58,20 @@ class VerifyTask:
 
     @classmethod
     def of(cls, work: Work, file: OutputFile, path: str) -> "VerifyTask":
-        """Check all stripes of a file."""
+        """Check all stripes of a file; the work's segments, which a check doesn't ask for, are left out."""
         origins = tuple((origin.path, origin.stripe) for origin in file.origins for _ in range(origin.count))
+        work = replace(work, bucket=replace(work.bucket, segments=()))
         return cls(work, path, replace(file, origins=()), origins, 0, len(origins))
 
     def parts(self, stripes: int) -> "list[VerifyTask]":
         """The same check in tasks of so many stripes each; at least one."""
         starts = range(0, max(1, self.count), stripes)
-        return [replace(self, origins=self.origins[start : start + stripes], start=start) for start in starts]
+        return [self._part(start, self.origins[start : start + stripes]) for start in starts]
+
+    def _part(self, start: int, origins: tuple[tuple[str | None, int], ...]) -> "VerifyTask":
+        used = {path for path, _ in origins} | set(self.work.bucket.deletes)
+        inputs = tuple(file for file in self.work.inputs if file.path in used)
+        return replace(self, work=replace(self.work, inputs=inputs), origins=origins, start=start)
 
 
 def verify_stripes(task: VerifyTask) -> Checked:

@@ -21,6 +21,7 @@ from compactor.metastore.txn.snapshots import snapshots_for
 
 PROPERTIES_LIMIT = 2048
 POOL_CHARACTERS = 128
+"""Longest name of a pool; the queue keeps so much of a longer one, which a table's property may hold."""
 FOLLOW_UP = "compactor.follow-up"
 """A property that only a commit notes (`follow_ups`); a request must not set it."""
 NOT_ASKED_FOR = HIVES_OWN_PROPERTIES | {FOLLOW_UP}
@@ -75,7 +76,7 @@ class Requests:
                 was queued.
 
         Raises:
-            UsageError: properties or the pool's name are too long for their columns.
+            UsageError: properties are too long for their column.
             RetryableError: Hive or another daemon kept the scheduler's mutex.
             OutcomeUnknownError: the connection was lost while committing; look at the queue.
         """
@@ -83,10 +84,6 @@ class Requests:
             if len(encode_properties(request.properties) or "") > PROPERTIES_LIMIT:
                 raise UsageError(
                     f"{request.entity}: properties are longer than the queue's {PROPERTIES_LIMIT} characters"
-                )
-            if len(request.pool or "") > POOL_CHARACTERS:
-                raise UsageError(
-                    f"{request.entity}: the pool's name is longer than the queue's {POOL_CHARACTERS} characters"
                 )
         if not requests:
             return []

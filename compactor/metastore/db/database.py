@@ -73,7 +73,8 @@ class Database:
         self._schema: HiveSchema | None = None
         self._file: EmbeddedFile | None = None
         self.handed_out = HandedOut()
-        self._translating = Translation(str(self), self._url, self.dialect, connections, WAIT_SECONDS)
+        self.translating = Translation(str(self), self._url, self.dialect, connections, WAIT_SECONDS)
+        """Raises the driver's errors as this project's, inside the block that it is called for."""
 
     def __str__(self) -> str:
         where = self._url
@@ -101,7 +102,7 @@ class Database:
         if self.embedded:
             self._open_file()
         try:
-            with self._translating():
+            with self.translating():
                 engine = self._engine or self._make_engine()
                 self._engine = engine
                 self._schema = (create_embedded if self._wants_tables() else detect)(engine, self.dialect)
@@ -169,18 +170,18 @@ class Database:
         with ExitStack() as stack:
             if self._file is not None:
                 stack.enter_context(self._file.writing(60.0))
-            with self._translating():
+            with self.translating():
                 connection = stack.enter_context(self.engine.connect()).execution_options(writing=True)
             transaction = None
             try:
-                with self._translating():
+                with self.translating():
                     transaction = connection.begin()
                     yield connection
             except BaseException:
                 if transaction is not None:
                     roll_back(connection)
                 raise
-            with self._translating(committing=True):
+            with self.translating(committing=True):
                 transaction.commit()
 
     @contextmanager
@@ -194,15 +195,10 @@ class Database:
             connection.invalidate()  # what it was set up for must not come back from the pool
             connection.close()
 
-    @property
-    def translating(self) -> Translation:
-        """Raises the errors of the database's driver as this project's, inside the block that it is called for."""
-        return self._translating
-
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that only reads."""
-        with self._translating(), self.engine.connect() as connection:
+        with self.translating(), self.engine.connect() as connection:
             yield connection
 
     def read(self, look: Callable[[Connection], T]) -> T:
@@ -279,7 +275,7 @@ class Database:
     @contextmanager
     def _shared_mutex(self, name: str, wait_seconds: float) -> Iterator[Mutex]:
         with (
-            self._translating(),
+            self.translating(),
             self.engine.connect() as connection,
             locked_row(connection, self.dialect, self.schema, name, wait_seconds) as value,
         ):

@@ -14,6 +14,8 @@ from compactor.engine import full_acid
 from compactor.engine.digest_note import read_note
 from compactor.engine.results import RowCounts
 from compactor.engine.tasks.delete_windows import Written
+from compactor.engine.tasks.specs import work_of
+from compactor.engine.verify.stripes import VerifyTask
 from compactor.errors import CompactorError, VerificationError
 from compactor.orc import splice
 from compactor.orc.chunks import ArrowRows
@@ -339,3 +341,20 @@ def test_only_verification_makes_what_can_be_published():
     package = Path(compactor.__file__).parent
     makers = [path for path in package.rglob("*.py") if re.search(r"\bVerified\(", path.read_text())]
     assert [str(path.relative_to(package)) for path in makers] == ["engine/verify/result.py"]
+
+
+def test_a_check_of_some_stripes_is_sent_what_it_needs(warehouse, table):
+    """Not the whole bucket: thousands of stripes make hundreds of tasks."""
+    attempt = staged(warehouse, table)
+    (file,) = attempt.staged.files
+    (output,) = attempt.staged.plan.outputs
+    (bucket,) = output.buckets
+    work = work_of(attempt.staged.plan, output, bucket, "/t", digests=True)
+    whole = VerifyTask.of(work, file, "/t/f")
+    parts = whole.parts(1)
+    assert [part.start for part in parts] == list(range(whole.count))
+    assert sum((part.origins for part in parts), ()) == whole.origins
+    for part in parts:
+        assert part.work.bucket.segments == ()
+        needed = {path for path, _ in part.origins if path is not None} | set(bucket.deletes)
+        assert {one.path for one in part.work.inputs} == needed

@@ -340,6 +340,18 @@ def test_the_pool_comes_from_the_table(world):
     assert [entry.pool for entry in world.services.queue.entries()] == ["night"]
 
 
+def test_a_pool_that_is_too_long_holds_up_no_other_table(world):
+    """The queue keeps as much of its name as fits; `enqueue --pool` refuses such a name."""
+    world.table("long", rows=11, parameters={"hive.compactor.worker.pool": "x" * 200})
+    world.table("other", rows=11)
+    world.settle_time()
+    world.initiator().run_once()
+    assert {entry.entity.table: entry.pool for entry in world.services.queue.entries()} == {
+        "long": "x" * 128,
+        "other": None,
+    }
+
+
 def test_a_timed_out_claim_is_given_back(world):
     """What a worker of another machine claimed a day ago is free again."""
     now = world.services.now_ms()

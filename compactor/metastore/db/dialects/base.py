@@ -93,8 +93,7 @@ class Dialect(ABC):
     def await_announcement(self, connection: Connection, seconds: float) -> bool:
         """
         Wait for an `announce` of another transaction, `seconds` at most; returns whether there was one since the last
-        call on this connection. The connection is in no transaction, and used for nothing else. Never called of an
-        embedded database.
+        call on this connection. The connection is in no transaction, and used for nothing else.
         """
 
     def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
