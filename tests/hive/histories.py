@@ -118,6 +118,19 @@ def play(version, request, parties, folder):
 
     @settings(max_examples=histories, database=None, suppress_health_check=list(HealthCheck), phases=_PHASES)
     @given(_TABLES, st.lists(_STEPS, min_size=4, max_size=25))
+    @example(
+        {"partitioned": True},
+        [
+            ("write", Statement("copy", (1,), 1, 0, False), True),
+            ("stream", 1, 1, [True, True, None]),
+            ("write", Statement("insert", (1,), 1, 0, False), False),
+            ("start", Statement("insert", (0,), 1, 0, False)),
+            ("write", Statement("insert", (0,), 1, 0, False), True),
+            ("initiate",),
+            ("start", Statement("insert", (0,), 1, 0, False)),
+            ("work",),
+        ],
+    )  # a first base beside a writer of another partition, which doesn't list this one
     @example({"partitioned": False, "originals": 3}, [*[_INSERT] * 3, ("ask", 0, True), ("work",), ("clean",)])
     @example(
         {"partitioned": True},

@@ -65,10 +65,14 @@ class Roles(LaneTable):
             self.beside |= bool(self.readers or self.open)
         if ": published base_" in sentence and not self.party.hive_4:
             fresh = {place for place in self.catalogued if any(self.directory(place).glob("base_*"))} - self.bases
-            for reader in here if fresh else ():
+            for reader in (one for one in here if fresh and self._may_list(one, fresh)):
                 assert outlived, f"a first base of {fresh} appeared beside {reader}; {self.told}"
                 if reader in self.readers:
                     reader.outlived |= fresh
+
+    def _may_list(self, one, places):
+        """Not a statement that has its one lock on another partition."""
+        return one in self.readers or one.dynamic or not places.isdisjoint(one.partitions)
 
     def clean(self):
         self.world.settle_time()
