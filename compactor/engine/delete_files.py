@@ -17,7 +17,7 @@ from compactor.engine.inputs import open_input
 from compactor.orc.deletes import DeleteEvents
 from compactor.orc.event_share import Share
 from compactor.orc.event_windows import event_windows
-from compactor.orc.handles import RandomReader
+from compactor.handles import RandomReader
 from compactor.orc.keys import StripeBounds, stripe_bounds
 from compactor.orc.tail import Tail
 from compactor.planning.facts import DeleteFacts, Hit, StripeFacts

@@ -19,7 +19,7 @@ from compactor.acid.types import HiveType, Kind, to_hive_string
 from compactor.errors import RefusedError
 from compactor.orc.codec import Compression
 from compactor.orc.converters import CONVERTERS
-from compactor.orc.handles import MemoryReader
+from compactor.handles import MemoryReader
 from compactor.orc.output import OutputFormat
 from compactor.orc.recompress import recompress
 from compactor.orc.single_stripe import BATCH_ROWS, column_name

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from compactor.acid.row_id import RowKey
 from compactor.orc.deletes import DeleteEvents, read_events
 from compactor.orc.event_share import EVERYTHING, Share
-from compactor.orc.handles import RandomReader
+from compactor.handles import RandomReader
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import DELETE
 from compactor.orc.tail import Tail

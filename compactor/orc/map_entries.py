@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError
-from compactor.orc.handles import RandomReader
+from compactor.handles import RandomReader
 from compactor.orc.single_stripe import read_batches
 from compactor.orc.tail import Tail
 from compactor.reasons import Reason

@@ -19,7 +19,7 @@ from compactor.orc.arrow import arrow_type
 from compactor.orc.chunks import ArrowRows, PythonRows
 from compactor.orc.digest import Digester
 from compactor.orc.encode import Encoder
-from compactor.orc.handles import Sink
+from compactor.handles import Sink
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.merge import merged
 from compactor.orc.output import OutputFormat, common_calendar

@@ -16,7 +16,7 @@ from compactor.acid.types import Kind
 from compactor.errors import VerificationError
 from compactor.orc import codec
 from compactor.orc.codec import Compression
-from compactor.orc.handles import MemoryReader
+from compactor.handles import MemoryReader
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
 from compactor.reasons import Reason

@@ -24,7 +24,7 @@ from compactor.orc.converters import CONVERTERS
 from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.digest import Digester
 from compactor.orc.digest_values import struct_of
-from compactor.orc.handles import RandomReader
+from compactor.handles import RandomReader
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import INSERT, key_columns, stripe_bounds
 from compactor.orc.map_entries import DecodedMaps

@@ -19,7 +19,7 @@ from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError
 from compactor.orc import codec
 from compactor.orc.codec import Compression
-from compactor.orc.handles import RandomReader
+from compactor.handles import RandomReader
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
 from compactor.orc.zones import TIMESTAMPS, UTC

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError, RefusedError
-from compactor.orc.handles import RandomReader
+from compactor.handles import RandomReader
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.schema import column_ids
 from compactor.orc.single_stripe import read_batches

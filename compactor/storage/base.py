@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.orc.handles import RandomReader, Sink
+from compactor.handles import RandomReader, Sink
 from compactor.reasons import Reason
 
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from compactor.errors import CorruptFileError
-from compactor.orc.handles import RandomReader
+from compactor.handles import RandomReader
 from compactor.reasons import Reason
 
 PIECE: Final = 8 << 20

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compactor.orc.codec import Compression, compress_section, decompress_section
-from compactor.orc.handles import MemoryReader
+from compactor.handles import MemoryReader
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.tail import read_tail
 

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from typing import Any, Final, Protocol, runtime_checkable
 
 from compactor.errors import RetryableError
-from compactor.orc.handles import RandomReader
+from compactor.handles import RandomReader
 from compactor.storage.handles import ReadingHandle, WritingHandle, truncated
 from compactor.storage.hdfs.call_timeout import within
 from compactor.storage.hdfs.failures import explained

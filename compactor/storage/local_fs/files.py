@@ -9,7 +9,7 @@ import errno
 import os
 from typing import Final, Protocol, runtime_checkable
 
-from compactor.orc.handles import RandomReader
+from compactor.handles import RandomReader
 from compactor.storage.failures import explained
 from compactor.storage.handles import ReadingHandle, WritingHandle, whole
 from compactor.storage.local_fs.beneath import Entry, at, open_regular, remove_file

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from compactor.errors import CompactorError, CorruptFileError, OutcomeUnknownError, UnreachableError
-from compactor.orc.handles import RandomReader
+from compactor.handles import RandomReader
 from compactor.reasons import Reason
 from compactor.storage.handles import ReadingHandle, WritingHandle, truncated
 from compactor.storage.s3_store.client import (

@@ -11,7 +11,7 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, row_type
 from compactor.errors import CorruptFileError, RefusedError, VerificationError
 from compactor.orc.codec import Compression
-from compactor.orc.handles import MemoryReader
+from compactor.handles import MemoryReader
 from compactor.orc.keys import acid_stats, parse_key_index, stripe_bounds
 from compactor.orc.output import OutputFormat, common_calendar, compatible
 from compactor.orc.splice import Splicer

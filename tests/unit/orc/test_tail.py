@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import row_type
 from compactor.errors import CorruptFileError, RefusedError
-from compactor.orc.handles import MemoryReader
+from compactor.handles import MemoryReader
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.tail import read_stripe_footer, read_tail
 from compactor.reasons import Reason

@@ -18,7 +18,7 @@ from compactor.errors import (
     SettingsError,
     UnreachableError,
 )
-from compactor.orc.handles import MemoryReader
+from compactor.handles import MemoryReader
 from compactor.reasons import Reason
 from compactor.settings import load_settings
 from compactor.settings.stores import Hdfs

@@ -1,5 +1,5 @@
 """
-How this package reads and writes bytes: two small protocols, and a reader of bytes in memory.
+How the packages of file formats read and write bytes: two small protocols, and a reader of bytes in memory.
 
 `compactor.storage` drivers return objects of these shapes; this module knows nothing of file systems.
 """
