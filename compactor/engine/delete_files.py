@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from compactor.acid.row_id import decode_bucket
 from compactor.engine.inputs import open_input
+from compactor.handles import RandomReader
 from compactor.orc.deletes import DeleteEvents
 from compactor.orc.event_share import Share
 from compactor.orc.event_windows import event_windows
-from compactor.handles import RandomReader
 from compactor.orc.keys import StripeBounds, stripe_bounds
 from compactor.orc.tail import Tail
 from compactor.planning.facts import DeleteFacts, Hit, StripeFacts

@@ -17,8 +17,8 @@ from typing import Final, Self
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import CorruptFileError, RefusedError
-from compactor.orc.consistency import check_key_statistics
 from compactor.handles import RandomReader
+from compactor.orc.consistency import check_key_statistics
 from compactor.orc.keys import stripe_bounds
 from compactor.orc.rows import ROW_COLUMN
 from compactor.orc.schema_evolution import conversion, widens_float

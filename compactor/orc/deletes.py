@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from compactor.acid.row_id import RowKey, decode_buckets
 from compactor.errors import CorruptFileError
-from compactor.orc.event_share import EVERYTHING, Share
 from compactor.handles import RandomReader
+from compactor.orc.event_share import EVERYTHING, Share
 from compactor.orc.key_columns import KeyColumns, search_keys
 from compactor.orc.keys import DELETE, StripeBounds, read_keys
 from compactor.orc.tail import Tail

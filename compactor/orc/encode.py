@@ -17,9 +17,9 @@ from pyarrow import orc as arrow_orc
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, Kind, to_hive_string
 from compactor.errors import RefusedError
+from compactor.handles import MemoryReader
 from compactor.orc.codec import Compression
 from compactor.orc.converters import CONVERTERS
-from compactor.handles import MemoryReader
 from compactor.orc.output import OutputFormat
 from compactor.orc.recompress import recompress
 from compactor.orc.single_stripe import BATCH_ROWS, column_name

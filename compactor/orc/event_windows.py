@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from compactor.acid.row_id import RowKey
+from compactor.handles import RandomReader
 from compactor.orc.deletes import DeleteEvents, read_events
 from compactor.orc.event_share import EVERYTHING, Share
-from compactor.handles import RandomReader
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import DELETE
 from compactor.orc.tail import Tail

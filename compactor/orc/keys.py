@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from compactor.acid.row_id import RowKey
 from compactor.errors import CorruptFileError, RefusedError
-from compactor.orc.consistency import DecodedKeys
 from compactor.handles import RandomReader
+from compactor.orc.consistency import DecodedKeys
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.single_stripe import BATCH_ROWS, read_batches

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind
+from compactor.handles import Sink
 from compactor.orc.arrow import arrow_type
 from compactor.orc.chunks import ArrowRows, PythonRows
 from compactor.orc.digest import Digester
 from compactor.orc.encode import Encoder
-from compactor.handles import Sink
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.merge import merged
 from compactor.orc.output import OutputFormat, common_calendar

@@ -14,9 +14,9 @@ from typing import Final
 
 from compactor.acid.types import Kind
 from compactor.errors import VerificationError
+from compactor.handles import MemoryReader
 from compactor.orc import codec
 from compactor.orc.codec import Compression
-from compactor.handles import MemoryReader
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
 from compactor.reasons import Reason

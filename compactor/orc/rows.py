@@ -17,6 +17,7 @@ import pyorc
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError, RefusedError
+from compactor.handles import RandomReader
 from compactor.orc.arrow import arrow_type, check_recodable, has_nested
 from compactor.orc.chunks import ArrowRows, Chunk, PythonRows
 from compactor.orc.consistency import DecodedKeys
@@ -24,7 +25,6 @@ from compactor.orc.converters import CONVERTERS
 from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.digest import Digester
 from compactor.orc.digest_values import struct_of
-from compactor.handles import RandomReader
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import INSERT, key_columns, stripe_bounds
 from compactor.orc.map_entries import DecodedMaps

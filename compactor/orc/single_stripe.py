@@ -17,9 +17,9 @@ from pyarrow import dataset
 
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError
+from compactor.handles import RandomReader
 from compactor.orc import codec
 from compactor.orc.codec import Compression
-from compactor.handles import RandomReader
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
 from compactor.orc.zones import TIMESTAMPS, UTC

@@ -14,8 +14,8 @@ from typing import Final
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError, VerificationError
-from compactor.orc import codec
 from compactor.handles import RandomReader, Sink
+from compactor.orc import codec
 from compactor.orc.keys import ACID_STATS, ACID_VERSION, StripeBounds, format_key_index, last_key, stripe_bounds
 from compactor.orc.output import OutputFormat, common_calendar, compatible
 from compactor.orc.proto import orc_pb2 as pb

@@ -17,9 +17,9 @@ from google.protobuf.message import DecodeError
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType
 from compactor.errors import CorruptFileError, RefusedError
+from compactor.handles import RandomReader
 from compactor.orc import codec
 from compactor.orc.codec import Compression
-from compactor.handles import RandomReader
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.schema import is_acid_tree, tree_of
 from compactor.reasons import Reason

@@ -12,8 +12,8 @@ Source: the ORC specification, "Timestamp Columns"; Java's TimestampTreeReader a
 from typing import Final
 
 from compactor.acid.types import HiveType, Kind
-from compactor.orc import codec
 from compactor.handles import MemoryReader, RandomReader
+from compactor.orc import codec
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.schema import column_ids
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer

@@ -5,8 +5,8 @@ How bucket files get broken: bytes changed, cut off or replaced, and tails that 
 from dataclasses import dataclass
 from pathlib import Path
 
-from compactor.orc.codec import Compression, compress_section, decompress_section
 from compactor.handles import MemoryReader
+from compactor.orc.codec import Compression, compress_section, decompress_section
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.tail import read_tail
 

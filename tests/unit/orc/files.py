@@ -9,8 +9,8 @@ import pyorc
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, acid_type, row_type, to_hive_string
 from compactor.errors import RefusedError
-from compactor.orc.converters import CONVERTERS
 from compactor.handles import MemoryReader, RandomReader
+from compactor.orc.converters import CONVERTERS
 from compactor.orc.tail import Tail, read_tail
 
 ROW = row_type([("id", "int"), ("v", "string")])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, row_type
 from compactor.errors import CorruptFileError, RefusedError, VerificationError
-from compactor.orc.codec import Compression
 from compactor.handles import MemoryReader
+from compactor.orc.codec import Compression
 from compactor.orc.keys import acid_stats, parse_key_index, stripe_bounds
 from compactor.orc.output import OutputFormat, common_calendar, compatible
 from compactor.orc.splice import Splicer
