@@ -5,7 +5,7 @@ How tests run the engine: over a built warehouse, through any submitter, with Hi
 import contextlib
 import functools
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
@@ -13,6 +13,7 @@ from compactor.engine.compaction import Compaction
 from compactor.engine.request import CompactionRequest
 from compactor.errors import CancelledError
 from compactor.metastore.model import Column, Entity, QueueEntry, QueueState, TableFacts
+from compactor.planning.facts import StoredAs
 from compactor.settings import Settings
 from compactor.spark.results import Failed, run_partition
 from compactor.storage.registry import storage_for
@@ -21,6 +22,7 @@ from tests.reference.compare import expected_rows, read_table
 KIB = 1024
 ORC_INPUT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
 TEXT_INPUT = "org.apache.hadoop.mapred.TextInputFormat"
+LINES = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 
 class NothingRuns:
@@ -79,11 +81,16 @@ def facts_of(table, *, database=None, location=None, text=None):
         columns=tuple(Column(*one) for one in table.columns),
         partition_keys=tuple(Column(*one) for one in table.partition_keys),
         input_format=TEXT_INPUT if text else ORC_INPUT,
-        serde=None,
+        serde=LINES if text else None,
         buckets=table.buckets,
         bucket_columns=table.bucket_columns,
         parameters=dict(table.parameters),
     )
+
+
+def stored_as(facts):
+    """How the catalog would say that the files are read."""
+    return StoredAs(facts.input_format, facts.serde, tuple(facts.parameters.items()))
 
 
 @dataclass(eq=False)
@@ -127,9 +134,15 @@ class Attempt:
             txns=ValidTxnList.parse(snapshot.txns) if hive_4 else None,
             visibility_txn=self.txn,
             host="testhost",
+            stored=stored_as(facts_of(self.table)),
         )
         storage = self.storage or storage_for(str(self.location))
         self.compaction = Compaction(self.request, storage, self.submitter, self.settings)
+
+    def read_with(self, **how):
+        """Change how the catalog says that the files are read."""
+        self.request = replace(self.request, stored=replace(self.request.stored, **how))
+        self.compaction.request = self.request
 
     @functools.cache  # noqa: B019 - as long as the test
     def plan(self):

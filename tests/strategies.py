@@ -22,6 +22,7 @@ from compactor.planning.document import (
     CompactionPlan,
     DeleteScope,
     FileCopy,
+    FileJoin,
     FormatSpec,
     InputFile,
     OutputDir,
@@ -245,13 +246,15 @@ def compaction_plans() -> SearchStrategy[CompactionPlan]:
     bucket = st.builds(
         BucketPlan, small, text, st.lists(segment, max_size=2).map(tuple), st.lists(text, max_size=2).map(tuple), small
     )
-    copy = st.builds(FileCopy, text, text, small)
+    copy = st.builds(FileCopy, text, text, small, text)
+    join = st.builds(FileJoin, text, text, st.lists(segment, max_size=2).map(tuple))
     output = st.builds(
         OutputDir,
         st.sampled_from(DirKind),
         text,
         st.lists(bucket, max_size=2).map(tuple),
         st.lists(copy, max_size=2).map(tuple),
+        st.lists(join, max_size=2).map(tuple),
     )
     synthetic = st.none() | st.builds(SyntheticIds, small, small, small)
     file = st.builds(

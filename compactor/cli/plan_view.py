@@ -32,7 +32,8 @@ FILE_COLUMNS = (
     OutputColumn("directory", "DIRECTORY"),
     OutputColumn("file", "FILE"),
     OutputColumn("source", "FROM"),
-    OutputColumn("copied_bytes", "SIZE", right=True, show=units.size),
+    OutputColumn("copied_bytes", "COPIED", right=True, show=units.size),
+    OutputColumn("recoded_bytes", "RECODED", right=True, show=units.size),
 )
 VERDICT_COLUMNS = (
     OutputColumn("verdict", "VERDICT"),
@@ -41,6 +42,14 @@ VERDICT_COLUMNS = (
     OutputColumn("rows", "ROWS", right=True, show=units.number),
     OutputColumn("reason", "WHY"),
 )
+WHOLE_COLUMNS = (
+    OutputColumn("verdict", "VERDICT"),
+    OutputColumn("stripes", "PARTS", right=True, show=units.number),
+    OutputColumn("bytes", "SIZE", right=True, show=units.size),
+    OutputColumn("reason", "WHY"),
+)
+"""Of insert-only tables: parts are stripes, row groups, or whole files."""
+_CARRY = "carry"
 
 
 @dataclass(slots=True)
@@ -52,7 +61,7 @@ class Sum:
     bytes: int = 0
 
     def add(self, segment: Segment) -> None:
-        self.stripes += len(segment.stripes)
+        self.stripes += max(1, len(segment.stripes))
         self.rows += segment.rows
         self.bytes += segment.bytes
 
@@ -117,19 +126,38 @@ def _bucket_records(plan: CompactionPlan) -> Iterator[Record]:
 def _file_records(plan: CompactionPlan) -> Iterator[Record]:
     for output in plan.outputs:
         for copy in output.copies:
-            yield {"directory": output.name, "file": copy.name, "source": copy.path, "copied_bytes": copy.bytes}
+            yield {
+                "directory": output.name,
+                "file": copy.name,
+                "source": copy.path,
+                "copied_bytes": copy.bytes,
+                "recoded_bytes": 0,
+            }
+        for join in output.joins:
+            found = sums(join.segments)
+            yield {
+                "directory": output.name,
+                "file": join.name,
+                "source": plural(len({segment.path for segment in join.segments}), "file"),
+                "copied_bytes": found[Action.COPY].bytes,
+                "recoded_bytes": found[Action.RECODE].bytes,
+            }
 
 
 def _verdicts(plan: CompactionPlan) -> list[Record]:
-    found: dict[tuple[Action, str], Sum] = {}
-    for _, bucket in _buckets(plan):
-        for segment in bucket.segments:
-            found.setdefault((segment.action, segment.reason), Sum()).add(segment)
-    order = list(Action)
+    found: dict[tuple[str, str], Sum] = {}
+    for output in plan.outputs:
+        for segment in output.segments:
+            found.setdefault((segment.action.value, segment.reason), Sum()).add(segment)
+        for copy in output.copies:
+            carried = found.setdefault((_CARRY, copy.reason), Sum())
+            carried.stripes += 1
+            carried.bytes += copy.bytes
+    order = [*(action.value for action in Action), _CARRY]
     ranked = sorted(found.items(), key=lambda item: (order.index(item[0][0]), -item[1].bytes))
     return [
-        {"verdict": action.value, "stripes": total.stripes, "bytes": total.bytes, "rows": total.rows, "reason": reason}
-        for (action, reason), total in ranked
+        {"verdict": verdict, "stripes": total.stripes, "bytes": total.bytes, "rows": total.rows, "reason": reason}
+        for (verdict, reason), total in ranked
     ]
 
 
@@ -144,7 +172,7 @@ def _picture(plan: CompactionPlan, columns: tuple[OutputColumn, ...], records: l
     if records:
         parts += [table(columns, records), Text()]
     if verdicts := _verdicts(plan):
-        parts += [table(VERDICT_COLUMNS, verdicts), Text()]
+        parts += [table(WHOLE_COLUMNS if plan.insert_only else VERDICT_COLUMNS, verdicts), Text()]
     parts.append(Text(f"cost: {cost(plan)}"))
     parts += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
     return Group(*parts)

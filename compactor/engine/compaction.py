@@ -13,7 +13,8 @@ from typing import NewType
 from compactor.acid.names import DirKind, parse_dir
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.engine.full_acid import plan_full_acid, run_full_acid
-from compactor.engine.insert_only import carry, carry_tasks
+from compactor.engine.insert_only.plan import plan_insert_only
+from compactor.engine.insert_only.tasks import run_whole, whole_tasks
 from compactor.engine.publish.choose import way_to_publish
 from compactor.engine.request import CompactionRequest
 from compactor.engine.results import OutputFile, Staged, markers_of
@@ -21,9 +22,9 @@ from compactor.engine.verify.result import Verified, verify
 from compactor.errors import CompactorError, RefusedError, VerificationError
 from compactor.log import get_logger
 from compactor.planning.document import CompactionPlan
+from compactor.planning.joins import JoinSizes
 from compactor.planning.limits import EVENT_BYTES, SPILLED_BYTES, fitted
 from compactor.planning.parts import PartLimits
-from compactor.planning.plan import plan_whole_files
 from compactor.planning.segments import Sizes
 from compactor.planning.select import Selection, select
 from compactor.reasons import Reason
@@ -98,7 +99,7 @@ class Compaction:
         selection = self._select(state, room)
         location = self.request.location
         if selection.spec.insert_only:
-            made = plan_whole_files(selection, location)
+            made = plan_insert_only(self.storage, selection, location, self._join_sizes(room))
         else:
             made = plan_full_acid(
                 self.storage,
@@ -114,10 +115,11 @@ class Compaction:
 
     def _select(self, state: AcidState, room: Room) -> Selection:
         request, settings = self.request, self._settings
-        by = room.limited_by if room.bytes is not None else ""
+        free = None if self._links else room.bytes
+        by = room.limited_by if free is not None else ""
         limits = PartLimits(
             settings.limits.deltas,
-            room.bytes,
+            free,
             f"{by} at {request.location}",
             room.reason if by else Reason.LIMIT_EXCEEDED,
         )
@@ -132,11 +134,23 @@ class Compaction:
             limits=limits,
         )
 
+    @property
+    def _links(self) -> bool:
+        """Whether files are linked, which takes no room."""
+        return self.request.table.insert_only and self.storage.links
+
+    def _join_sizes(self, room: Room) -> JoinSizes:
+        sizes, settings = self.sizes, self._settings
+        return JoinSizes(
+            int(settings.insert_only.file_bytes),
+            int(settings.recode.target_stripe_bytes),
+            sizes.min_stripe,
+            room.bytes if self._links else None,
+        )
+
     def _room(self) -> Room:
         """
         The room for the result: what the store has free, at most `limits.scratch_bytes`.
-
-        The bytes are unlimited for an insert-only table on a store with links, which take no room.
 
         Raises:
             RefusedError: LOCATION_MISSING.
@@ -147,16 +161,16 @@ class Compaction:
             raise RefusedError(
                 Reason.LOCATION_MISSING, f"{self.request.entry.entity}: there is no directory {self.request.location}"
             ) from None
-        if self.request.table.insert_only and self.storage.links:
-            return replace(room, bytes=None)
         most = self._settings.limits.scratch_bytes
         if most is not None and (room.bytes is None or most < room.bytes):
             return replace(room, bytes=int(most), limited_by="limits.scratch_bytes", reason=Reason.LIMIT_EXCEEDED)
         return room
 
-    @staticmethod
-    def _fitted(plan: CompactionPlan, room: Room) -> CompactionPlan:
-        return fitted(plan, room.bytes, room.names, room.limited_by, room.reason)
+    def _fitted(self, plan: CompactionPlan, room: Room) -> CompactionPlan:
+        free = room.bytes
+        if free is not None and self._links:
+            free += sum(copy.bytes for output in plan.outputs for copy in output.copies)
+        return fitted(plan, free, room.names, room.limited_by, room.reason)
 
     def stage(
         self,
@@ -177,12 +191,10 @@ class Compaction:
         self._step("worker.staged")
         checked = None
         if plan.insert_only:
-            tasks = carry_tasks(plan, self._staging.tasks)
-            files = [
-                file
-                for made in self._submitter.run(self.job, carry, tasks, progress=progress, cancelled=cancelled)
-                for file in made
-            ]
+            tasks = whole_tasks(plan, self._staging.tasks, verify_values=self._settings.recode.verify_values)
+            made = self._submitter.run(self.job, run_whole, tasks, progress=progress, cancelled=cancelled)
+            files = [file for some, _ in made for file in some]
+            checked = [one for _, some in made for one in some]
         else:
             files, checked = run_full_acid(
                 plan,

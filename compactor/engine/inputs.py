@@ -63,7 +63,20 @@ class OpenInputs:
 
     def reader(self, file: InputFile) -> RandomReader:
         """A reader that opens the file only when bytes are read."""
-        return _Reader(self, file)
+        return InputReader(self, file)
+
+    def unchanged(self, file: InputFile) -> RandomReader:
+        """
+        The same for a file that still has its length.
+
+        Raises:
+            RefusedError: INPUT_CHANGED.
+        """
+        if (size := self.handle(file).size) != file.length:
+            raise RefusedError(
+                Reason.INPUT_CHANGED, f"{file.path} has {size} bytes now, {file.length} when it was planned"
+            )
+        return InputReader(self, file)
 
     def tail(self, file: InputFile) -> Tail:
         if file.path not in self._tails:
@@ -81,8 +94,8 @@ class OpenInputs:
         return found
 
 
-class _Reader:
-    """One input as a `RandomReader` for the ORC package."""
+class InputReader:
+    """One input as a `RandomReader` for the packages of formats."""
 
     def __init__(self, inputs: OpenInputs, file: InputFile) -> None:
         self._inputs = inputs
@@ -90,8 +103,13 @@ class _Reader:
         self.name = file.path
         self.size = file.length
 
+    @property
+    def handle(self) -> ReadHandle:
+        """The open file; valid until handles of other files are requested."""
+        return self._inputs.handle(self._file)
+
     def read_at(self, offset: int, length: int) -> bytes:
-        return self._inputs.handle(self._file).read_at(offset, length)
+        return self.handle.read_at(offset, length)
 
 
 @dataclass(frozen=True, slots=True)

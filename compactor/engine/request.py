@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
 from compactor.metastore.model import QueueEntry, TableFacts
-from compactor.planning.facts import TableSpec
+from compactor.planning.facts import NOT_STORED, StoredAs, TableSpec
+from compactor.planning.joins import format_of
 from compactor.spark.resources import requested_resources
 from compactor.spark.submitter import JobName, job_name
 
@@ -23,6 +24,7 @@ class CompactionRequest:
         txns: the transactions by which a `_v` suffix is judged, the compaction's own not valid; None on Hive 3.1.
         visibility_txn: the compaction's own transaction; None on Hive 3.1.
         root: the warehouse root that contains a local location; see `beneath.RootOf`.
+        stored: how the directory's files are read; needed of insert-only tables.
     """
 
     entry: QueueEntry
@@ -35,6 +37,7 @@ class CompactionRequest:
     visibility_txn: int | None
     host: str
     root: str | None = None
+    stored: StoredAs = NOT_STORED
 
     def job(self, place: str) -> JobName:
         """
@@ -70,4 +73,5 @@ class CompactionRequest:
             buckets=self.table.buckets,
             parameters=dict(self.table.parameters),
             properties=dict(self.entry.properties),
+            file_format=format_of(self.stored),
         )

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, sel
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches
 from compactor.metastore.model import DEFAULT_CATALOG, CatalogPlace, Column, Entity, PartitionFacts, TableFacts
+from compactor.planning.facts import StoredAs
 
 _STATISTICS = (
     "numFiles",
@@ -51,6 +52,36 @@ class Catalog:
                 (table.tbl_id, name)
             )
         )
+
+    def stored_as(self, table: TableFacts, partition: PartitionFacts | None) -> StoredAs:
+        """
+        How the files of a table or partition are read: a partition has a class and a SerDe of its own, and is read by
+        its own properties and its table's.
+        """
+        schema = self._schema
+        tbls, partitions, sds, serdes = schema.tbls.c, schema.partitions.c, schema.sds.c, schema.serdes.c
+        of_table = select(tbls.sd_id).where(tbls.tbl_id == table.tbl_id)
+        own = of_table
+        if partition is not None:
+            own = select(partitions.sd_id).where(partitions.part_id == partition.part_id)
+
+        def look(connection: Connection) -> StoredAs:
+            origin = schema.sds.outerjoin(schema.serdes, sds.serde_id == serdes.serde_id)
+            columns = (sds.sd_id, sds.input_format, serdes.slib, sds.serde_id)
+            where = sds.sd_id.in_([*connection.scalars(own), *connection.scalars(of_table)])
+            rows = {row[0]: row for row in connection.execute(select(*columns).select_from(origin).where(where))}
+            row = rows.get(connection.scalar(own))
+            if row is None:
+                return StoredAs(None, None)
+            serde_ids = [found[3] for found in rows.values() if found[3] is not None]
+            groups = [
+                table.parameters,
+                *([] if partition is None else [partition.parameters]),
+                *self._parameters(connection, schema.serde_params, "serde_id", serde_ids).values(),
+            ]
+            return StoredAs(row[1], row[2], tuple(pair for group in groups for pair in group.items()))
+
+        return self._database.read(look)
 
     def facts_for(self, entities: Iterable[Entity]) -> Mapping[Entity, Facts]:
         """

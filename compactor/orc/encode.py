@@ -89,7 +89,7 @@ class Encoder:
         Append record batches of the output's columns.
 
         Args:
-            last: key of the last row.
+            last: key of the last row; None: the rows have none.
         """
         self._append(_ArrowStripe, pa.Table.from_batches(batches), last)
 
@@ -120,7 +120,7 @@ class Encoder:
             if len(rows) <= room:
                 break
             stripe.write(rows[:room])
-            self._after(stripe, kind.last_key(rows[:room]))
+            self._after(stripe, None if last is None else kind.last_key(rows[:room]))
             rows = rows[room:]
         stripe.write(rows)
         self._after(stripe, last)

@@ -30,8 +30,7 @@ from compactor.orc.keys import INSERT, key_columns, stripe_bounds
 from compactor.orc.map_entries import DecodedMaps
 from compactor.orc.output import OutputFormat
 from compactor.orc.schema_evolution import Conversion, conversion
-from compactor.orc.single_stripe import BATCH_ROWS, read_batches, stripe_image
-from compactor.orc.statistics import value_bytes
+from compactor.orc.single_stripe import batch_rows, read_batches, stripe_image
 from compactor.orc.tail import Tail
 from compactor.orc.writer_choice import check_map_keys, check_nanoseconds, check_unions, needs_pyorc
 from compactor.orc.zones import stripe_zone
@@ -39,8 +38,6 @@ from compactor.reasons import Reason
 
 ROW_COLUMN: Final = 6
 """Column id of the row struct in an ACID file; the struct's fields have the ids from 7 on."""
-_BATCH_BYTES: Final = 16 << 20
-_FEWEST_ROWS: Final = 64
 _NO_IDS: Final = np.empty(0, np.int64)
 
 
@@ -204,7 +201,7 @@ class SourceRows:
         at = source.rows_before(stripe)
         shift = 0 if source.synthetic is None else ROW_COLUMN
         for batch in read_batches(
-            source.reader, source.tail, stripe, rows=_batch_rows(source.tail, stripe), shift=shift
+            source.reader, source.tail, stripe, rows=batch_rows(source.tail, stripe), shift=shift
         ):
             if source.synthetic is None:
                 keys = key_columns(batch, source.tail.name, stripe)
@@ -237,7 +234,7 @@ class SourceRows:
             )
         image = stripe_image(source.reader, source.tail, stripe)
         opened = io.BytesIO(image) if isinstance(image, pa.Buffer) else image
-        count = _batch_rows(source.tail, stripe)
+        count = batch_rows(source.tail, stripe)
         maps = DecodedMaps(source.reader, source.tail, stripe, self._row, count)
         try:
             reader = pyorc.Reader(opened, struct_repr=pyorc.StructRepr.TUPLE, converters=CONVERTERS)
@@ -300,13 +297,6 @@ class SourceRows:
             self._tally.deleted += int(deleted.sum())
             kept = ~deleted if kept is None else kept & ~deleted
         return None if kept is None or kept.all() else kept
-
-
-def _batch_rows(tail: Tail, stripe: int) -> int:
-    """Number of rows that take about 16 MiB decoded, as far as the statistics tell; wide rows make small batches."""
-    rows = max(1, tail.stripes[stripe].number_of_rows)
-    size = value_bytes(tail, stripe) or 4 * tail.stripe_length(stripe)
-    return int(min(BATCH_ROWS, max(_FEWEST_ROWS, _BATCH_BYTES * rows // max(1, size))))
 
 
 def _synthetic_keys(made: Synthetic, at: int, count: int) -> KeyColumns:

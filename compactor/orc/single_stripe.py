@@ -21,11 +21,14 @@ from compactor.handles import RandomReader
 from compactor.orc import codec
 from compactor.orc.codec import Compression
 from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.statistics import value_bytes
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
 from compactor.orc.zones import TIMESTAMPS, UTC
 from compactor.reasons import Reason
 
 BATCH_ROWS: Final = 1 << 16
+_BATCH_BYTES: Final = 16 << 20
+_FEWEST_ROWS: Final = 64
 _DIRECT: Final = 0
 _DATA_STREAM: Final = 1
 _FIRST_INDEX_STREAM: Final = 6
@@ -145,6 +148,13 @@ def read_batches(
         raise CorruptFileError(
             Reason.CORRUPT_FILE, f"{tail.name}: stripe {index + 1} holds {seen} rows instead of {expected}"
         )
+
+
+def batch_rows(tail: Tail, stripe: int) -> int:
+    """Number of rows that take about 16 MiB decoded, as far as the statistics tell; wide rows make small batches."""
+    rows = max(1, tail.stripes[stripe].number_of_rows)
+    size = value_bytes(tail, stripe) or 4 * tail.stripe_length(stripe)
+    return int(min(BATCH_ROWS, max(_FEWEST_ROWS, _BATCH_BYTES * rows // max(1, size))))
 
 
 def _kept_columns(tail: Tail, columns: Collection[int] | None) -> list[int]:

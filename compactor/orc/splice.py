@@ -64,14 +64,15 @@ class Splicer:
     Args:
         sink: an empty sink, at position 0.
         output: the file's format.
+        types: the footer's types, where they say more than `output.types` (attributes); None: they don't.
     """
 
-    def __init__(self, sink: Sink, output: OutputFormat) -> None:
+    def __init__(self, sink: Sink, output: OutputFormat, types: Sequence[pb.Type] | None = None) -> None:
         if sink.position != 0:
             raise ValueError(f"an ORC file starts at byte 0 of its sink, not at {sink.position}")
         self.output = output
         self._sink = sink
-        self._types = types_of(output.types)
+        self._types = list(types or types_of(output.types))
         self._kinds = [node.kind for node in output.types.walk()]
         self._stripes: list[pb.StripeInformation] = []
         self._statistics: list[pb.StripeStatistics] = []

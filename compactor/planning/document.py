@@ -179,11 +179,37 @@ class BucketPlan:
 
 @dataclass(frozen=True, slots=True)
 class FileCopy:
-    """A whole file of an insert-only table, copied under a new name."""
+    """
+    A whole file of an insert-only table, copied under a new name.
+
+    Args:
+        reason: why it isn't joined with others, in a few words.
+    """
 
     path: str
     name: str
     bytes: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileJoin:
+    """
+    Several files of an insert-only table that become one.
+
+    Args:
+        format: as in `FileFormat.name`.
+        segments: in the order of the files; `stripes` are the numbers of stripes, row groups or blocks, empty for a
+            whole content without such parts.
+    """
+
+    name: str
+    format: str
+    segments: tuple[Segment, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(segment.bytes for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +220,13 @@ class OutputDir:
     name: str
     buckets: tuple[BucketPlan, ...] = ()
     copies: tuple[FileCopy, ...] = ()
+    joins: tuple[FileJoin, ...] = ()
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments of the directory's files."""
+        groups = [bucket.segments for bucket in self.buckets] + [join.segments for join in self.joins]
+        return tuple(segment for group in groups for segment in group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +365,7 @@ class CompactionPlan:
                     for bucket in output.buckets
                 )
             )
-            needed += 3 + 2 * (len(output.buckets) + chunks + len(output.copies))
+            needed += 3 + 2 * (len(output.buckets) + chunks + len(output.copies) + len(output.joins))
         return needed
 
 

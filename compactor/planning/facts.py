@@ -8,6 +8,7 @@ module opens no file.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from compactor.acid.row_id import RowKey
 
@@ -24,6 +25,40 @@ class Hit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class FileFormat:
+    """
+    A format whose files may be joined.
+
+    Args:
+        name: `orc`, `parquet`, `text`, `avro`; empty: files of this table can't be joined.
+        why_not: the reason, in words, where `name` is empty.
+    """
+
+    name: str
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAs:
+    """
+    How Hive reads the files of a table or partition.
+
+    Args:
+        input_format, serde: names of Hive's classes; None: the catalog names none.
+        properties: all that may change how files are read: of the table, the partition, and their SerDes. A name may
+            occur several times.
+    """
+
+    input_format: str | None
+    serde: str | None
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+NOT_STORED: Final = StoredAs(None, None)
+"""Where it doesn't matter how files are read."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableSpec:
     """
     The catalog's facts about a table that a plan depends on.
@@ -35,6 +70,7 @@ class TableSpec:
         sorted: declared SORTED BY.
         parameters: table parameters, keys as the catalog has them.
         properties: properties of the request (WITH OVERWRITE TBLPROPERTIES), which override `parameters`.
+        file_format: of an insert-only table or partition, as `planning.joins.format_of` says.
     """
 
     name: str
@@ -45,6 +81,40 @@ class TableSpec:
     buckets: int = 0
     parameters: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    file_format: FileFormat = FileFormat("")
+
+
+@dataclass(frozen=True, slots=True)
+class PartFacts:
+    """
+    A stripe or row group of an insert-only table's file.
+
+    Args:
+        bytes: as stored.
+        weight: what a reader of it handles, in bytes.
+    """
+
+    rows: int
+    bytes: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFacts:
+    """
+    A file of an insert-only table, as far as joining it with others depends on it.
+
+    Args:
+        family: files may share a file only if this is the same; empty where `whole` is set.
+        parts: what the file consists of; None: its content can only be taken as one.
+        whole: why the file can't be joined with others; None: it can.
+        kept: why none of its parts can be encoded anew; None: they can.
+    """
+
+    family: str
+    parts: tuple[PartFacts, ...] | None = None
+    whole: str | None = None
+    kept: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

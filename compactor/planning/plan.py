@@ -20,7 +20,6 @@ from compactor.planning.document import (
     BucketPlan,
     CompactionPlan,
     DeleteScope,
-    FileCopy,
     FileRole,
     FormatSpec,
     InputFile,
@@ -28,11 +27,11 @@ from compactor.planning.document import (
     Prediction,
     SyntheticIds,
 )
-from compactor.planning.facts import DeleteFacts, FileFacts
+from compactor.planning.facts import DeleteFacts, FileFacts, WholeFacts
+from compactor.planning.joins import JoinSizes, joined
 from compactor.planning.limits import in_windows, within_memory
 from compactor.planning.segments import SegmentSource, Sizes, segments
 from compactor.planning.select import Selection
-from compactor.planning.whole_files import named_copies
 
 COPY_BYTES_PER_SECOND = 1.2e9
 RECODE_BYTES_PER_SECOND = 12e6
@@ -51,7 +50,7 @@ def predict(outputs: Iterable[OutputDir], delete_bytes: int) -> Prediction:
     copied = probed = recoded = 0
     for output in outputs:
         copied += sum(copy.bytes for copy in output.copies)
-        for segment in (segment for bucket in output.buckets for segment in bucket.segments):
+        for segment in output.segments:
             match segment.action:
                 case Action.COPY:
                     copied += segment.bytes
@@ -253,16 +252,30 @@ def plan(
     return replace(made, events_at_once=sizes.events, warnings=(*made.warnings, *notes))
 
 
-def plan_whole_files(selection: Selection, location: str) -> CompactionPlan:
-    """The plan for an insert-only table: every file is copied unchanged, under a name that keeps its bucket."""
-    kind = DirKind.BASE if selection.major else DirKind.DELTA
-    copies = tuple(FileCopy(file.path, name, file.length) for file, name in named_copies(selection.files))
-    output = OutputDir(kind, selection.output_name(kind), copies=copies)
+def plan_whole_files(
+    selection: Selection, location: str, facts: Mapping[str, WholeFacts], sizes: JoinSizes
+) -> CompactionPlan:
+    """
+    The plan for an insert-only table: small files become full-sized ones, all others are copied unchanged, under a name
+    that keeps their bucket.
+
+    Args:
+        facts: by path.
+    """
+    kind, spec = DirKind.BASE if selection.major else DirKind.DELTA, selection.spec
+    copies, joins = joined(selection.files, facts, spec.file_format, sizes, bucketed=bool(spec.buckets))
+    output = OutputDir(kind, selection.output_name(kind), copies=copies, joins=joins)
+    inputs = [
+        replace(file, rows=sum(part.rows for part in known.parts or ()))
+        if (known := facts.get(file.path)) is not None
+        else file
+        for file in selection.files
+    ]
     return _document(
         selection,
         (output,),
-        selection.files,
-        FormatSpec(),
+        tuple(inputs),
+        FormatSpec(stripe_bytes=sizes.part),
         DeleteScope.NONE,
         location=location,
         delete_bytes=0,

@@ -31,9 +31,9 @@ def bucket_of(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def named_copies(files: Sequence[InputFile]) -> list[tuple[InputFile, str]]:
+def new_names(files: Sequence[InputFile]) -> list[str]:
     """
-    Pair every file with its new name, all different.
+    A new name for every file, all different.
 
     Args:
         files: in reading order; `bucket` is -1 where the name states none (unbucketed tables only): such files get
@@ -44,7 +44,7 @@ def named_copies(files: Sequence[InputFile]) -> list[tuple[InputFile, str]]:
     """
     free = max((file.bucket for file in files), default=-1) + 1
     used: dict[int, int] = {}
-    named = []
+    names = []
     for file in files:
         bucket = file.bucket
         if bucket < 0:
@@ -52,17 +52,17 @@ def named_copies(files: Sequence[InputFile]) -> list[tuple[InputFile, str]]:
         copy = used.get(bucket, 0)
         used[bucket] = copy + 1
         suffix = f"_copy_{copy}" if copy else ""
-        name = f"{original_name(bucket)}{suffix}{_extension(file.path)}"
+        name = f"{original_name(bucket)}{suffix}{extension_of(file.path)}"
         if len(name.encode()) > LONGEST_NAME:
             raise RefusedError(
                 Reason.UNKNOWN_NAME,
                 f"{file.path}: everything after the first dot may name its codec, and is too long to be kept",
             )
-        named.append((file, name))
-    return named
+        names.append(name)
+    return names
 
 
-def _extension(path: str) -> str:
+def extension_of(path: str) -> str:
     """Everything from the first dot on, because a codec may be chosen by any part of it."""
     _, dot, rest = path.rsplit("/", 1)[-1].partition(".")
     return dot + rest

@@ -13,7 +13,7 @@ from compactor.settings.database import HIDDEN, DatabaseSettings
 from compactor.settings.roles import CleanerSettings, HousekeeperSettings, InitiatorSettings, WorkerSettings
 from compactor.settings.section import NotNegative, Seconds, Section
 from compactor.settings.stores import S3, Hdfs
-from compactor.settings.work import LimitSettings, Recode, Spark, Splice, WarehouseSettings
+from compactor.settings.work import InsertOnly, LimitSettings, Recode, Spark, Splice, WarehouseSettings
 from compactor.settings.zookeeper import Members, ZooKeeper
 
 _EACH_WORKER = 3
@@ -85,6 +85,7 @@ class Settings(BaseSettings):
     spark: Spark = Spark()
     splice: Splice = Splice()
     recode: Recode = Recode()
+    insert_only: InsertOnly = InsertOnly()
     limits: LimitSettings = LimitSettings()
     warehouse: WarehouseSettings = WarehouseSettings()
     hdfs: Hdfs = Hdfs()

@@ -83,6 +83,12 @@ class Recode(Section):
     verify_values: bool = True
 
 
+class InsertOnly(Section):
+    """Joining small files of insert-only tables."""
+
+    file_bytes: ByteSize = Field(default=ByteSize(256 * MIB), ge=MIB)
+
+
 class WarehouseSettings(Section):
     """Where the compactor may write and delete."""
 

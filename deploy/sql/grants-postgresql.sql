@@ -57,6 +57,7 @@ WITH wanted (relation, rights, hive) AS (VALUES
   ('PARTITION_PARAMS', 'SELECT', NULL),
   ('SDS', 'SELECT', NULL),
   ('SERDES', 'SELECT', NULL),
+  ('SERDE_PARAMS', 'SELECT', NULL),
   ('SORT_COLS', 'SELECT', NULL),
   ('TABLE_PARAMS', 'SELECT', NULL),
   ('TBLS', 'SELECT', NULL),

@@ -64,6 +64,7 @@ class Engine:
             txns=ValidTxnList.parse(txns) if txns is not None else None,
             visibility_txn=txn,
             host="test",
+            stored=compacting.stored_as(facts),
         )
         compaction = Compaction(request, LocalStorage(), self.submitter, self.settings)
         try:

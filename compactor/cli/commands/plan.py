@@ -72,6 +72,7 @@ def make_plan(
         txns=txns if layout is LayoutVersion.HIVE_4 else None,
         visibility_txn=None,
         host=settings.host_name,
+        stored=Catalog(database).stored_as(found.table, found.partition),
     )
     compaction = Compaction(
         request, storage_for(found.location, session.places.root_of), ConfiguredSubmitter(settings), settings

@@ -57,7 +57,9 @@ def verify(  # noqa: PLR0917 - the result, and what reads it
         VerificationError: the first difference.
     """
     manifests = tuple(_manifest(directory, staged, staging, storage) for directory in staged.directories)
-    if not staged.plan.insert_only:
+    if staged.plan.insert_only:
+        check_joins(staged)
+    else:
         check_accounts(staged)
         checked: Sequence[Checked] | None = staged.checked
         if checked is None:
@@ -110,6 +112,26 @@ def check_values(staged: Staged, checked: Sequence[Checked]) -> None:
             raise different(
                 f"{file.directory}/{file.name} was read back with other values than were read from the inputs, in {apart}"
             )
+
+
+def check_joins(staged: Staged) -> None:
+    """
+    Raise unless every joined file was compared with its inputs, agrees with them, and has as many rows as they.
+
+    Raises:
+        VerificationError: names the first difference.
+    """
+    checked = {(one.directory, one.name): one.wrong for one in staged.checked or ()}
+    rows = {(file.directory, file.name): file.rows.written for file in staged.files}
+    for output in staged.plan.outputs:
+        for join in output.joins:
+            place = (output.name, join.name)
+            if place not in checked:
+                raise different(f"{output.name}/{join.name} wasn't compared with its inputs")
+            if (wrong := checked[place]) is not None:
+                raise different(wrong)
+            if rows.get(place) != (expected := sum(segment.rows for segment in join.segments)):
+                raise different(f"{output.name}/{join.name}: {expected} rows go in, {rows.get(place)} were written")
 
 
 def check_accounts(staged: Staged) -> None:

@@ -6,7 +6,6 @@ Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMe
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from compactor.engine.tasks.delete_windows import BucketEvents, Span
 from compactor.engine.tasks.memory import trimmed
 from compactor.engine.tasks.specs import Work
 from compactor.errors import RefusedError, VerificationError
+from compactor.orc.copied import difference
 from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.digest import Digest, Digester
 from compactor.orc.key_columns import KeyColumns
@@ -31,8 +31,6 @@ from compactor.planning.document import DeleteScope
 from compactor.reasons import Reason
 from compactor.storage.base import ReadHandle, Storage
 from compactor.storage.registry import storage_for
-
-SAMPLE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,27 +270,14 @@ class _Check:
         """Check that a copied stripe has the statistics, rows, last key, and first and last 4 KiB of its source."""
         file = self._inputs[path]
         tail, reader = self._opened.tail(file), self._opened.reader(file)
-        ours, theirs = self._tail.stripes[index], tail.stripes[source]
-        here, there = f"stripe {index + 1}", f"stripe {source + 1} of {path}"
-        lengths = (theirs.index_length, theirs.data_length, theirs.footer_length, theirs.number_of_rows)
-        if (ours.index_length, ours.data_length, ours.footer_length, ours.number_of_rows) != lengths:
-            raise self._wrong(f"{here} isn't as long as its source, {there}")
-        if (
-            self._tail.metadata.stripe_stats[index].SerializeToString()
-            != tail.metadata.stripe_stats[source].SerializeToString()
-        ):
-            raise self._wrong(f"{here} hasn't the statistics of its source, {there}")
+        if (wrong := difference(self._reader, self._tail, index, reader, tail, source)) is not None:
+            raise self._wrong(wrong)
         if (
             tail.key_index is not None
             and self._tail.key_index is not None
             and self._tail.key_index[index] != tail.key_index[source]
         ):
-            raise self._wrong(f"{here} hasn't the last key of its source, {there}")
-        length = tail.stripe_length(source)
-        for start in (0, max(0, length - SAMPLE)):
-            size = min(SAMPLE, length - start)
-            if self._reader.read_at(ours.offset + start, size) != reader.read_at(theirs.offset + start, size):
-                raise self._wrong(f"{here} hasn't the bytes of its source, {there}")
+            raise self._wrong(f"stripe {index + 1} hasn't the last key of its source, stripe {source + 1} of {path}")
 
     def _wrong(self, what: str) -> VerificationError:
         return different(f"{self._name} {what}")

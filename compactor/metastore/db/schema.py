@@ -56,6 +56,7 @@ class HiveSchema:
     partition_key_vals: Table
     sds: Table
     serdes: Table
+    serde_params: Table
     cds: Table
     columns_v2: Table
     bucketing_cols: Table

@@ -162,6 +162,7 @@ CATALOG = (
         ),
         catalog=True,
     ),
+    _parameters("SERDE_PARAMS", "SERDE_ID"),
     TableDefinition("SERDES", (_key("SERDE_ID"), _text("NAME", 128), _text("SLIB", 4000)), catalog=True),
     TableDefinition("CDS", (_key("CD_ID"),), catalog=True),
     TableDefinition(

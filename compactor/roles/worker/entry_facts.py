@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
 from compactor.metastore.model import CatalogPlace, Entity, PartitionFacts, QueueEntry, TableFacts
+from compactor.planning.facts import NOT_STORED, StoredAs
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.roles.services import Services
@@ -20,11 +21,17 @@ from compactor.storage.base import Storage
 
 @dataclass(frozen=True, slots=True)
 class EntryFacts:
-    """What the catalog says about an entry that may be compacted."""
+    """
+    What the catalog says about an entry that may be compacted.
+
+    Args:
+        stored: how the files are read; only of insert-only tables.
+    """
 
     table: TableFacts
     partition: PartitionFacts | None
     location: str
+    stored: StoredAs
 
 
 def look_up(services: Services, entry: QueueEntry) -> EntryFacts:
@@ -43,7 +50,9 @@ def look_up(services: Services, entry: QueueEntry) -> EntryFacts:
     if entity.partition is not None and partition is None:
         raise RefusedError(Reason.PARTITION_MISSING, f"there is no partition {entity}; it was probably dropped")
     place = CatalogPlace.of(table, partition)
-    return EntryFacts(table, partition, require_eligible(services.places, place, services.layout, entry.kind))
+    location = require_eligible(services.places, place, services.layout, entry.kind)
+    stored = services.catalog.stored_as(table, partition) if table.insert_only else NOT_STORED
+    return EntryFacts(table, partition, location, stored)
 
 
 def is_in_the_catalog(services: Services, entity: Entity, table: TableFacts) -> bool:
@@ -94,4 +103,5 @@ def request_for(
         visibility_txn=txn_id,
         host=services.identity.host,
         root=services.places.root_of(facts.location),
+        stored=facts.stored,
     )

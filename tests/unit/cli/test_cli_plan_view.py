@@ -13,6 +13,7 @@ from compactor.planning.document import (
     BucketPlan,
     CompactionPlan,
     FileCopy,
+    FileJoin,
     FileRole,
     InputFile,
     OutputDir,
@@ -110,11 +111,26 @@ def test_headline_and_cost_are_sentences(plan):
 
 
 def test_insert_only_plans_show_files():
-    """A table whose files are carried over whole shows each file and where it comes from."""
+    """An insert-only table shows each new file and where it comes from, and why files are joined or carried."""
+    join = FileJoin(
+        "000001_0",
+        "orc",
+        (
+            Segment(Action.COPY, "delta_1_1/000001_0", (0, 1), "untouched", 5, 50),
+            Segment(Action.RECODE, "delta_2_2/000001_0", (0,), "small parts", 2, 7, 0),
+        ),
+    )
     plan = CompactionPlan(
         "db.t", "/w", CompactionKind.MAJOR, CompactionKind.MAJOR, LayoutVersion.HIVE_4, True, "db.t:2:9223372036854775807::", 2, 1, 2, 2, None, (),
-        (OutputDir(DirKind.BASE, "base_0000002", copies=(FileCopy("delta_1_1/000000_0", "000000_0", 12),)),), (file("delta_1_1/000000_0", 12),),
+        (OutputDir(DirKind.BASE, "base_0000002", copies=(FileCopy("delta_1_1/000000_0", "000000_0", 12, "full-sized"),), joins=(join,)),), (file("delta_1_1/000000_0", 12),),
     )  # fmt: skip
     assert plan_view(plan).records == [
-        {"directory": "base_0000002", "file": "000000_0", "source": "delta_1_1/000000_0", "copied_bytes": 12}
-    ]
+        {"directory": "base_0000002", "file": "000000_0", "source": "delta_1_1/000000_0", "copied_bytes": 12, "recoded_bytes": 0},
+        {"directory": "base_0000002", "file": "000001_0", "source": "2 files", "copied_bytes": 50, "recoded_bytes": 7},
+    ]  # fmt: skip
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(plan_view(plan).picture())
+    shown = capture.get()
+    for why in ("untouched", "small parts", "full-sized"):
+        assert why in shown

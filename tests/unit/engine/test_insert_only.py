@@ -1,9 +1,10 @@
-"""Insert-only tables: whole files, by name and bucket, in any format."""
+"""Insert-only tables: small files become one, others are carried over, by name and bucket, in any format."""
 
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.errors import RefusedError
+from compactor.concat import text
+from compactor.errors import RefusedError, VerificationError
 from compactor.reasons import Reason
 from tests.compacting import Attempt, compact, unchanged
 
@@ -26,16 +27,50 @@ def filled(warehouse, file_format="orc", buckets=0):
 
 @pytest.mark.parametrize("file_format", ["orc", "text"])
 @pytest.mark.parametrize("kind", [CompactionKind.MAJOR, CompactionKind.MINOR])
-def test_rows_stay_whatever_the_format(warehouse, file_format, kind):
-    """No file is looked into, so the format doesn't matter; readers see the same rows."""
-    attempt, published = compact(warehouse, filled(warehouse, file_format), kind)
-    assert published.directories == (
-        (f"base_0000003_v{attempt.txn:07d}",)
+def test_small_files_become_one_and_rows_stay(warehouse, file_format, kind):
+    """Three files of one partition become one file; readers see the same rows."""
+    table = filled(warehouse, file_format)
+    attempt, published = compact(warehouse, table, kind)
+    (name,) = published.directories
+    assert name == (
+        f"base_0000003_v{attempt.txn:07d}"
         if kind is CompactionKind.MAJOR
-        else (f"delta_0000001_0000003_v{attempt.txn:07d}",)
+        else f"delta_0000001_0000003_v{attempt.txn:07d}"
     )
-    assert len(published.staged.files) == 3
-    assert published.staged.recoded_bytes == 0
+    assert [file.name for file in published.staged.files] == ["000000_0"]
+
+
+@pytest.mark.parametrize("why", ["skip.header.line.count", "com.acme.OwnSerDe"])
+def test_files_whose_lines_may_not_stand_for_themselves_are_carried(warehouse, why):
+    """A header line of each file stays the first of a file, and a SerDe that isn't known gets files as they were."""
+    attempt = Attempt(warehouse, filled(warehouse, "text"))
+    attempt.read_with(serde=why) if why.startswith("com.") else attempt.read_with(properties=((why, "1"),))
+    plan = attempt.plan()
+    assert [len(output.copies) for output in plan.outputs] == [3]
+    assert all(why in copy.reason for copy in plan.outputs[0].copies)
+
+
+def test_a_file_that_is_none_of_its_format_is_carried_with_the_reason(warehouse):
+    """Its readers know what they make of it; the others are joined."""
+    attempt = Attempt(warehouse, filled(warehouse))
+    path = next(attempt.location.glob("delta_0000002_*/000000_0"))
+    path.write_bytes(b"no such file")
+    (output,) = attempt.plan().outputs
+    assert [(copy.path.rpartition("/")[2], "not an ORC file" in copy.reason) for copy in output.copies] == [
+        ("000000_0", True)
+    ]
+    assert len(output.joins) == 1
+
+
+def test_a_joined_file_that_differs_from_its_inputs_is_not_published(warehouse, monkeypatch):
+    """The task that wrote a file reads it back; a difference stops the compaction, and the file is kept aside."""
+    attempt = Attempt(warehouse, filled(warehouse, "text"))
+    right = text.join
+    monkeypatch.setattr(text, "join", lambda readers, kind, sink: right(readers[::-1], kind, sink)[::-1])
+    attempt.plan()
+    attempt.stage()
+    with unchanged(attempt), pytest.raises(VerificationError):
+        attempt.compaction.verify(attempt.staged)
 
 
 def test_bucket_numbers_stay(warehouse):
@@ -43,13 +78,12 @@ def test_bucket_numbers_stay(warehouse):
     table = filled(warehouse, buckets=4)
     attempt, published = compact(warehouse, table)
     found = {path.name for path in (attempt.location / published.directories[0]).iterdir()} - {"_orc_acid_version"}
-    wanted = {path.name[:6] for path in attempt.location.glob("delta_*/0*")}
-    assert {name[:6] for name in found} == wanted
-    assert len(found) == len(list(attempt.location.glob("delta_*/0*")))
+    assert found == {path.name[:6] + "_0" for path in attempt.location.glob("delta_*/0*")}
 
 
 @pytest.mark.parametrize(
-    "extension", [".gz", ".lzo_deflate", ".x-custom-codec", ".extension-longer-than-ten", ".c000.snappy", ". odd", ".ü"]
+    "extension",
+    [".bz2", ".lzo_deflate", ".x-custom-codec", ".extension-longer-than-ten", ".c000.snappy", ". odd", ".ü"],
 )
 def test_extensions_stay(warehouse, extension):
     """
@@ -83,7 +117,9 @@ def test_an_extension_that_cannot_be_kept_is_refused(warehouse):
 
 def test_files_are_linked_and_the_old_ones_stay(warehouse):
     """Readers that have the old directories open lose nothing; no byte is written twice."""
-    attempt, published = compact(warehouse, filled(warehouse))
+    attempt = Attempt(warehouse, filled(warehouse, "text"))
+    attempt.read_with(serde="com.acme.OwnSerDe")
+    published = attempt.run()
     old = next(attempt.location.glob("delta_0000001_*/000000_0"))
     assert old.samefile(attempt.location / published.directories[0] / "000000_0")
 
@@ -95,7 +131,7 @@ def test_wholly_aborted_writes_are_left_out(warehouse):
     txn.insert(table, [(99, "never")])
     txn.abort()
     _, published = compact(warehouse, table)
-    assert len(published.staged.files) == 3
+    assert published.staged.rows.written == 15
 
 
 def test_a_file_that_changed_under_the_plan_is_noticed(warehouse):

@@ -291,7 +291,7 @@ def test_row_ids_go_on_from_batch_to_batch(monkeypatch, value):
     An original file of several stripes, each decoded some rows at a time: numbered from its first row to its last,
     whoever decodes them.
     """
-    monkeypatch.setattr("compactor.orc.rows.BATCH_ROWS", 4)
+    monkeypatch.setattr("compactor.orc.single_stripe.BATCH_ROWS", 4)
     tree = row_type([("id", "int"), ("t", "timestamp")])
     sink = MemorySink()
     splicer = Splicer(sink, OutputFormat(tree))
@@ -334,7 +334,7 @@ def test_rows_that_cant_be_are_corruption(events, words):
 @pytest.mark.parametrize("again", [3, 2])
 def test_disorder_between_two_batches_is_noticed(monkeypatch, again):
     """Rows that are decoded some at a time: the first of a batch lies above the last of the one before."""
-    monkeypatch.setattr("compactor.orc.rows.BATCH_ROWS", 4)
+    monkeypatch.setattr("compactor.orc.single_stripe.BATCH_ROWS", 4)
     file = acid_file([insert(RowKey(1, BUCKET, row), (row, "x")) for row in (0, 1, 2, 3, again, 5, 6)])
     with pytest.raises(CorruptFileError, match="isn't sorted"):
         run([source(file)])

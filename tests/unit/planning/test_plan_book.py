@@ -8,6 +8,7 @@ from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
 from compactor.planning.facts import TableSpec
+from compactor.planning.joins import JoinSizes
 from compactor.planning.parts import PartLimits
 from compactor.planning.plan import plan_whole_files
 from compactor.planning.select import Selection, select
@@ -81,7 +82,7 @@ def described(chosen: Selection) -> list[str]:
     }
     lines = [f"{group:10} {' '.join(names)}" for group, names in groups.items() if names]
     if chosen.files:
-        plan = plan_whole_files(chosen, "/t")
+        plan = plan_whole_files(chosen, "/t", {}, JoinSizes(file=256 << 20, part=64 << 20, min_part=8 << 20))
         lines += [f"{'file':10} {copy.path} -> {copy.name}" for output in plan.outputs for copy in output.copies]
     return lines
 

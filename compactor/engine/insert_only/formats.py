@@ -1,0 +1,136 @@
+"""
+The formats whose files can be joined, behind one protocol: what a file is made of, how a joined file is written, and how
+it is compared with its inputs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from compactor.concat import avro, text
+from compactor.handles import RandomReader, Sink
+from compactor.orc import joining as orc
+from compactor.orc.tail import Tail, read_tail
+from compactor.planning import joins
+from compactor.planning.document import Action, Segment
+from compactor.planning.facts import PartFacts, WholeFacts
+from compactor.planning.whole_files import extension_of
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOptions:
+    """
+    Args:
+        part_bytes: of a stripe that is encoded anew, in the writer's memory.
+        verify_values: whether values that were encoded anew are compared with those of the inputs.
+    """
+
+    part_bytes: int
+    verify_values: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedFile:
+    """
+    A file that was written, with the check that compares it with its inputs.
+
+    Args:
+        rows: 0 where the format doesn't count them.
+        check: takes the file; raises VerificationError.
+    """
+
+    rows: int
+    copied_bytes: int
+    recoded_bytes: int
+    check: Callable[[RandomReader], None]
+
+
+class JoinableFormat(Protocol):
+    """One format."""
+
+    def facts(self, reader: RandomReader) -> WholeFacts:
+        """
+        What a file is made of.
+
+        Raises:
+            RefusedError: the file isn't a sound one of this format.
+        """
+        ...
+
+    def join(
+        self, segments: Sequence[Segment], reader: Callable[[str], RandomReader], sink: Sink, options: JoinOptions
+    ) -> JoinedFile:
+        """
+        Write one file.
+
+        Args:
+            reader: opens an input by its path.
+
+        Raises:
+            RefusedError: an input can't be read, or isn't what it was when the plan was made.
+        """
+        ...
+
+
+class _Orc:
+    def facts(self, reader: RandomReader) -> WholeFacts:
+        tail = read_tail(reader)
+        if (why := orc.why_whole(tail)) is not None:
+            return WholeFacts("", whole=why)
+        parts = tuple(PartFacts(*orc.stripe_sizes(tail, index)) for index in range(len(tail.stripes)))
+        return WholeFacts(orc.family_of(reader, tail), parts, kept=orc.why_copied(tail))
+
+    def join(
+        self, segments: Sequence[Segment], reader: Callable[[str], RandomReader], sink: Sink, options: JoinOptions
+    ) -> JoinedFile:
+        tails: dict[str, tuple[RandomReader, Tail]] = {}
+        pieces = []
+        for segment in segments:
+            if segment.path not in tails:
+                opened = reader(segment.path)
+                tails[segment.path] = opened, read_tail(opened)
+            pieces.append(orc.Piece(*tails[segment.path], segment.stripes, segment.action is Action.RECODE))
+        made = orc.join(pieces, sink, stripe_bytes=options.part_bytes, digests=options.verify_values)
+        return JoinedFile(
+            made.rows, made.copied_bytes, made.recoded_bytes, lambda result: orc.check(result, pieces, made)
+        )
+
+
+class _Text:
+    def facts(self, reader: RandomReader) -> WholeFacts:
+        extension = extension_of(reader.name)
+        kind = text.kind_of(extension)
+        if kind is None:
+            return WholeFacts("", whole=f"its extension {extension} may name a codec")
+        return WholeFacts(kind, whole=text.why_whole(reader, kind))
+
+    def join(
+        self,
+        segments: Sequence[Segment],
+        reader: Callable[[str], RandomReader],
+        sink: Sink,
+        options: JoinOptions,  # noqa: ARG002 - nothing is encoded anew
+    ) -> JoinedFile:
+        kind = text.kind_of(extension_of(segments[0].path)) or text.PLAIN
+        placed = text.join([reader(segment.path) for segment in segments], kind, sink)
+        return JoinedFile(0, sum(one.length for one in placed), 0, lambda result: text.check(result, placed, kind))
+
+
+class _Avro:
+    def facts(self, reader: RandomReader) -> WholeFacts:
+        return WholeFacts(avro.read_header(reader).family)
+
+    def join(
+        self,
+        segments: Sequence[Segment],
+        reader: Callable[[str], RandomReader],
+        sink: Sink,
+        options: JoinOptions,  # noqa: ARG002 - nothing is encoded anew
+    ) -> JoinedFile:
+        readers = [reader(segment.path) for segment in segments]
+        made = avro.join(readers, sink)
+        copied = sum(one.size for one in readers)
+        return JoinedFile(0, copied, 0, lambda result: avro.check(result, readers, made))
+
+
+FORMATS: Final[Mapping[str, JoinableFormat]] = {joins.ORC: _Orc(), joins.TEXT: _Text(), joins.AVRO: _Avro()}

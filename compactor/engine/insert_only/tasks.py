@@ -1,0 +1,180 @@
+"""
+The tasks of insert-only tables on executors: some whole files to carry over, or one file to join.
+
+Files are linked where the store supports links, else copied. They are never moved: readers have them open, and the old
+directories must stay complete until the Cleaner removes them. A joined file is compared with its inputs by the task that
+wrote it, from the store.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.acid.names import DirKind
+from compactor.engine.inputs import InputReader, OpenInputs
+from compactor.engine.insert_only.formats import FORMATS, JoinOptions
+from compactor.engine.results import Checked, OutputFile, RowCounts
+from compactor.engine.tasks.directory import own_directory
+from compactor.engine.tasks.memory import trimmed
+from compactor.errors import RefusedError, VerificationError
+from compactor.handles import RandomReader, Sink
+from compactor.planning.document import CompactionPlan, FileCopy, FileJoin, InputFile
+from compactor.reasons import Reason
+from compactor.spark.results import checksum
+from compactor.storage.location import join
+from compactor.storage.registry import storage_for
+
+FILES_PER_TASK: Final = 200
+BYTES_PER_TASK: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTask:
+    """
+    Some files of one output directory.
+
+    Args:
+        tasks: the directory below which task attempts make their own directories.
+        inputs: the files that are joined.
+    """
+
+    location: str
+    tasks: str
+    directory: str
+    kind: DirKind
+    copies: tuple[FileCopy, ...]
+    join: FileJoin | None
+    inputs: tuple[InputFile, ...]
+    options: JoinOptions
+
+    @property
+    def bytes(self) -> int:
+        return sum(copy.bytes for copy in self.copies) + (self.join.bytes if self.join is not None else 0)
+
+
+def whole_tasks(plan: CompactionPlan, tasks: str, *, verify_values: bool) -> list[WholeTask]:
+    """Cut the plan's files into tasks, the largest first."""
+    options = JoinOptions(plan.format.stripe_bytes, verify_values)
+    inputs = {file.path: file for file in plan.inputs}
+    made = []
+    for output in plan.outputs:
+        made += [
+            WholeTask(plan.location, tasks, output.name, output.kind, tuple(part), None, (), options)
+            for part in _parts(output.copies)
+        ]
+        for one in output.joins:
+            used = tuple(inputs[path] for path in dict.fromkeys(segment.path for segment in one.segments))
+            made.append(WholeTask(plan.location, tasks, output.name, output.kind, (), one, used, options))
+    return sorted(made, key=lambda task: (task.join is None, -task.bytes))
+
+
+def _parts(copies: Sequence[FileCopy]) -> list[list[FileCopy]]:
+    parts: list[list[FileCopy]] = []
+    size = 0
+    for copy in copies:
+        if not parts or len(parts[-1]) >= FILES_PER_TASK or size >= BYTES_PER_TASK:
+            parts.append([])
+            size = 0
+        parts[-1].append(copy)
+        size += copy.bytes
+    return parts
+
+
+def run_whole(task: WholeTask) -> tuple[list[OutputFile], list[Checked]]:
+    """
+    Run one task on an executor; returns its files, and what the checks of joined ones found.
+
+    Raises:
+        RefusedError: INPUT_CHANGED, a file is gone or has another length than planned; others see `JoinableFormat.join`.
+    """
+    with trimmed():
+        if task.join is None:
+            return _carry(task), []
+        file, checked = _join(task, task.join)
+        return [file], [checked]
+
+
+def _carry(task: WholeTask) -> list[OutputFile]:
+    storage = storage_for(task.location)
+    own, relative = own_directory(storage, task.tasks)
+    carried = []
+    for copy in task.copies:
+        target = join(own, copy.name)
+        try:
+            storage.link_or_copy(join(task.location, copy.path), target)
+        except FileNotFoundError:
+            raise RefusedError(Reason.INPUT_CHANGED, f"{copy.path} is gone") from None
+        with storage.open_read(target) as reader:
+            if reader.size != copy.bytes:
+                raise RefusedError(
+                    Reason.INPUT_CHANGED, f"{copy.path} has {reader.size} bytes now, {copy.bytes} when it was planned"
+                )
+            file = OutputFile(
+                f"{relative}/{copy.name}",
+                task.directory,
+                task.kind,
+                copy.name,
+                -1,
+                reader.size,
+                checksum(reader),
+                copied_bytes=reader.size,
+            )
+        carried.append(file)
+    return carried
+
+
+def _join(task: WholeTask, planned: FileJoin) -> tuple[OutputFile, Checked]:
+    storage = storage_for(task.location)
+    own, relative = own_directory(storage, task.tasks)
+    target, inputs = join(own, planned.name), {file.path: file for file in task.inputs}
+    with OpenInputs(storage, task.location) as files:
+        with storage.create(target) as sink:
+            made = FORMATS[planned.format].join(
+                planned.segments, lambda path: files.unchanged(inputs[path]), _DirectSink(sink), task.options
+            )
+        wrong = None
+        with storage.open_read(target) as result:
+            try:
+                made.check(_Named(result, f"{task.directory}/{planned.name}"))
+            except VerificationError as error:
+                wrong = error.message
+            file = OutputFile(
+                f"{relative}/{planned.name}",
+                task.directory,
+                task.kind,
+                planned.name,
+                -1,
+                result.size,
+                checksum(result),
+                rows=RowCounts(made.rows, made.rows),
+                copied_bytes=made.copied_bytes,
+                recoded_bytes=made.recoded_bytes,
+            )
+    return file, Checked(task.directory, planned.name, wrong=wrong)
+
+
+class _DirectSink:
+    """A sink that copies from the store's own handles, so that the store can copy by itself."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    @property
+    def position(self) -> int:
+        return self._sink.position
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._sink.write(data)
+
+    def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
+        self._sink.copy_from(reader.handle if isinstance(reader, InputReader) else reader, offset, length)
+
+
+class _Named:
+    """A file under the name that it will have."""
+
+    def __init__(self, reader: RandomReader, named: str) -> None:
+        self._reader, self.name, self.size = reader, named, reader.size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return self._reader.read_at(offset, length)

@@ -1,0 +1,246 @@
+"""
+Which small files of an insert-only table become one, and what happens to their stripes or row groups.
+
+Pure. Files may share a file when they are of one bucket (where the table has buckets), end in the same extension, and
+their format's package says that they are of one family. Files of at least half the full size stay as they are, so a
+second compaction leaves the results of the first alone. The files of one family fill as few files as the full size
+allows, evenly, in reading order.
+Source: docs/compaction.md, "Insert-only tables"; Hive's hive.merge.size.per.task for the full size.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from compactor.planning.document import Action, FileCopy, FileJoin, InputFile, Segment
+from compactor.planning.facts import FileFormat, PartFacts, StoredAs, WholeFacts
+from compactor.planning.whole_files import extension_of, new_names
+
+ORC: Final = "orc"
+PARQUET: Final = "parquet"
+TEXT: Final = "text"
+AVRO: Final = "avro"
+_FORMATS: Final[Mapping[str, str]] = {
+    "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat": ORC,
+    "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat": PARQUET,
+    "org.apache.hadoop.mapred.TextInputFormat": TEXT,
+    "org.apache.hadoop.hive.ql.io.avro.AvroContainerInputFormat": AVRO,
+}
+"""By the class of Hive's that reads them."""
+_LINE_SERDES: Final = {
+    "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
+    "org.apache.hadoop.hive.serde2.OpenCSVSerde",
+    "org.apache.hadoop.hive.serde2.JsonSerDe",
+    "org.apache.hive.hcatalog.data.JsonSerDe",
+    "org.apache.hadoop.hive.serde2.RegexSerDe",
+    "org.apache.hadoop.hive.serde2.MultiDelimitSerDe",
+    "org.apache.hadoop.hive.contrib.serde2.MultiDelimitSerDe",
+}
+"""SerDes that take each line by itself."""
+_BY_FILE: Final = ("skip.header.line.count", "skip.footer.line.count")
+_LINE_ENDS: Final = ("line.delim", "textinputformat.record.delimiter")
+_ENCODINGS: Final = {"utf-8", "utf8", "us-ascii", "iso-8859-1"}
+"""Encodings in which the byte of a newline is a newline."""
+
+
+def format_of(stored: StoredAs) -> FileFormat:
+    """
+    The format of a table's or partition's files, if they can be joined as far as the catalog knows.
+
+    Text is joined only where each line stands for itself: no lines are skipped at the start or end of a file, lines end
+    as in Unix, and the SerDe is one of those that are known to read line by line.
+    """
+    name = _FORMATS.get(stored.input_format or "")
+    if name is None:
+        return FileFormat("", f"files read by {stored.input_format} can't be joined")
+    if name == TEXT and (why := _why_no_lines(stored)) is not None:
+        return FileFormat("", why)
+    return FileFormat(name)
+
+
+def _why_no_lines(stored: StoredAs) -> str | None:
+    if stored.serde not in _LINE_SERDES:
+        return f"it isn't known whether {stored.serde} reads line by line"
+    for key, value in stored.properties:
+        name = key.lower()
+        if name in _BY_FILE and value.strip() != "0":
+            return f"{key} is {value}: lines at the start or end of a file have a meaning"
+        if name in _LINE_ENDS and value not in {"\n", "\\n", "10"}:
+            return f"{key} is set: lines don't end as in Unix"
+        if name == "serialization.encoding" and value.lower() not in _ENCODINGS:
+            return f"{key} is {value}: a newline may be more than one byte"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSizes:
+    """
+    Args:
+        file: bytes of a full-sized file.
+        part: bytes of a stripe that is encoded anew, in the writer's memory.
+        min_part: stripes and row groups of less weight are encoded anew, together with their neighbours.
+        room: most bytes that joined files may take together; None: no limit.
+    """
+
+    file: int
+    part: int
+    min_part: int
+    room: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Files that become one file, or one file with the reason why it stays alone."""
+
+    files: tuple[InputFile, ...]
+    reason: str = ""
+
+
+def joined(
+    files: Sequence[InputFile], facts: Mapping[str, WholeFacts], kind: FileFormat, sizes: JoinSizes, *, bucketed: bool
+) -> tuple[tuple[FileCopy, ...], tuple[FileJoin, ...]]:
+    """
+    Lay out one output directory.
+
+    Args:
+        files: in reading order.
+        facts: by path; files without any stay whole.
+        kind: the format of all files.
+
+    Raises:
+        RefusedError: UNKNOWN_NAME, see `new_names`.
+    """
+    groups = list(_within(_groups(files, facts, kind, sizes, bucketed=bucketed), sizes.room))
+    copies, joins = [], []
+    for group, name in zip(groups, new_names([group.files[0] for group in groups]), strict=True):
+        if len(group.files) == 1:
+            (file,) = group.files
+            copies.append(FileCopy(file.path, name, file.length, group.reason))
+        else:
+            joins.append(FileJoin(name, kind.name, _segments(group.files, facts, sizes)))
+    return tuple(copies), tuple(joins)
+
+
+def _groups(
+    files: Sequence[InputFile], facts: Mapping[str, WholeFacts], kind: FileFormat, sizes: JoinSizes, *, bucketed: bool
+) -> list[_Group]:
+    """All groups, in the order of their first files."""
+    alone: list[tuple[int, _Group]] = []
+    families: dict[tuple[int, str, str], list[tuple[int, InputFile]]] = {}
+    for place, file in enumerate(files):
+        known = facts.get(file.path)
+        if (why := _why_alone(file, known, kind, sizes)) is not None or known is None:
+            alone.append((place, _Group((file,), why or "")))
+        else:
+            key = (file.bucket if bucketed else -1, extension_of(file.path), known.family)
+            families.setdefault(key, []).append((place, file))
+    made = list(alone)
+    for members in families.values():
+        for part in _even(members, sizes.file):
+            reason = "no other small file of its kind" if len(part) == 1 else ""
+            made.append((part[0][0], _Group(tuple(file for _, file in part), reason)))
+    return [group for _, group in sorted(made, key=lambda item: item[0])]
+
+
+def _why_alone(file: InputFile, known: WholeFacts | None, kind: FileFormat, sizes: JoinSizes) -> str | None:
+    if not kind.name:
+        return kind.why_not
+    if not file.length:
+        return "it is empty"
+    if 2 * file.length >= sizes.file:
+        return "full-sized"
+    return "no other small file" if known is None else known.whole
+
+
+def _even(members: Sequence[tuple[int, InputFile]], size: int) -> list[list[tuple[int, InputFile]]]:
+    """
+    Cut the files of one family into about as few groups as `size` allows. Each but the last has at least an even share
+    of the bytes, which is more than half of `size`.
+    """
+    total = sum(file.length for _, file in members)
+    share = total / max(1, -(-total // size))
+    parts: list[list[tuple[int, InputFile]]] = [[]]
+    filled = 0
+    for member in members:
+        if filled >= share:
+            parts.append([])
+            filled = 0
+        parts[-1].append(member)
+        filled += member[1].length
+    return parts
+
+
+def _within(groups: Sequence[_Group], room: int | None) -> Iterator[_Group]:
+    """The groups; those that don't fit into the room are taken apart again."""
+    left = room
+    for group in groups:
+        size = sum(file.length for file in group.files)
+        if len(group.files) > 1 and left is not None and size > left:
+            yield from (_Group((file,), "no room for a larger file") for file in group.files)
+            continue
+        if len(group.files) > 1 and left is not None:
+            left -= size
+        yield group
+
+
+def _segments(files: Sequence[InputFile], facts: Mapping[str, WholeFacts], sizes: JoinSizes) -> tuple[Segment, ...]:
+    """
+    The contents of the files one after the other. Neighbouring small parts are encoded anew; a single one between large
+    ones is copied.
+    """
+    parts = [part for file in files for part in _parts(file, facts[file.path])]
+    small = [part.rewritable and part.facts.weight < sizes.min_part for part in parts]
+    beside = [False, *(one and other for one, other in pairwise(small)), False]
+    made: list[Segment] = []
+    chunk = -1
+    for place, part in enumerate(parts):
+        anew = beside[place] or beside[place + 1]
+        action, reason = (Action.RECODE, "small parts") if anew else (Action.COPY, part.why_copied)
+        if anew and not (made and made[-1].action is Action.RECODE):
+            chunk += 1
+        _append(
+            made,
+            Segment(action, part.path, part.number, reason, part.facts.rows, part.facts.bytes, chunk if anew else -1),
+        )
+    return tuple(made)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a file, or a whole file without parts; `number` is empty there."""
+
+    path: str
+    number: tuple[int, ...]
+    facts: PartFacts
+    rewritable: bool
+    why_copied: str
+
+
+def _parts(file: InputFile, known: WholeFacts) -> list[_Part]:
+    if known.parts is None:
+        return [_Part(file.path, (), PartFacts(0, file.length, file.length), False, "end to end")]
+    why = known.kept or "untouched"
+    return [_Part(file.path, (number,), part, known.kept is None, why) for number, part in enumerate(known.parts)]
+
+
+def _append(made: list[Segment], segment: Segment) -> None:
+    """Add a part: to the last segment if that is of the same file and kind, else as a new segment."""
+    last = made[-1] if made else None
+    if last is not None and (last.action, last.path, last.reason, last.chunk) == (
+        segment.action,
+        segment.path,
+        segment.reason,
+        segment.chunk,
+    ):
+        made[-1] = Segment(
+            last.action,
+            last.path,
+            last.stripes + segment.stripes,
+            last.reason,
+            last.rows + segment.rows,
+            last.bytes + segment.bytes,
+            last.chunk,
+        )
+    else:
+        made.append(segment)

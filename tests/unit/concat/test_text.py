@@ -1,0 +1,82 @@
+"""Claims about text files that are joined line by line; Python's own `gzip` and line splitting are the other party."""
+
+import gzip
+import io
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.concat import text
+from compactor.errors import CorruptFileError, VerificationError
+from compactor.handles import MemoryReader
+from tests.unit.orc.files import MemorySink
+
+CONTENTS = st.lists(st.text("ab\r\n", min_size=1, max_size=12), min_size=1, max_size=5)
+
+
+def lines(content: str) -> list[str]:
+    """The lines as Hadoop's reader splits them: they end with LF, CR or CRLF, the last one perhaps with the file."""
+    return [line.rstrip("\r\n") for line in io.StringIO(content, newline="")]
+
+
+def joined(contents: Sequence[bytes], kind: str) -> tuple[bytes, tuple[text.Placed, ...]]:
+    sink = MemorySink()
+    placed = text.join([MemoryReader(one, f"file {number}") for number, one in enumerate(contents)], kind, sink)
+    return sink.getvalue(), placed
+
+
+@given(CONTENTS)
+def test_plain_files_keep_their_lines(contents: list[str]) -> None:
+    """No two lines run together, and no empty line comes up or goes, wherever CR and LF stand."""
+    data, placed = joined([one.encode() for one in contents], text.PLAIN)
+    assert lines(data.decode()) == [line for one in contents for line in lines(one)]
+    text.check(MemoryReader(data, "result"), placed, text.PLAIN)
+
+
+@given(CONTENTS, st.integers(1, 3))
+def test_files_in_gzip_keep_their_lines(contents: list[str], members: int) -> None:
+    """So it is behind gzip, also where a file has several members, or no content."""
+    files = []
+    for one in contents:
+        data = one.encode()
+        cuts = [data[len(data) * place // members : len(data) * (place + 1) // members] for place in range(members)]
+        files.append(b"".join(gzip.compress(cut) for cut in cuts))
+    files.insert(1, gzip.compress(b""))
+    data, placed = joined(files, text.GZIP)
+    assert lines(gzip.decompress(data).decode()) == [line for one in contents for line in lines(one)]
+    text.check(MemoryReader(data, "result"), placed, text.GZIP)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-3], lambda data: data + b"x", lambda data: data + b"\0" * 9])
+def test_what_nothing_could_be_read_behind_is_refused(damage) -> None:
+    """A file in gzip that is cut off, or goes on with something else, would hide the files behind it."""
+    whole = gzip.compress(b"a\n" * 100)
+    for files in ([damage(whole), whole], [whole, damage(whole)]):
+        with pytest.raises(CorruptFileError):
+            joined(files, text.GZIP)
+
+
+def test_a_mark_that_counts_only_at_the_start_keeps_a_file_whole() -> None:
+    """Readers drop a byte order mark at a file's start, and would take it for text behind another file."""
+    assert text.why_whole(MemoryReader("\ufeffa\n".encode()), text.PLAIN)
+    assert text.why_whole(MemoryReader(b"a\n"), text.GZIP)
+    assert text.why_whole(MemoryReader(b"a\n"), text.PLAIN) is None
+
+
+@pytest.mark.parametrize(("extension", "kind"), [("", "text"), (".CSV", "text"), (".gz", "gzip"), (".lzo", None)])
+def test_the_extension_tells_the_codec(extension: str, kind: str | None) -> None:
+    """An extension that isn't known may belong to a codec of the cluster's own."""
+    assert text.kind_of(extension) == kind
+
+
+@given(CONTENTS, st.data())
+def test_another_byte_in_the_result_is_found(contents: list[str], data: st.DataObject) -> None:
+    """Small files are compared whole."""
+    made, placed = joined([one.encode() for one in contents], text.PLAIN)
+    at = data.draw(st.integers(0, len(made) - 1))
+    changed = made[:at] + bytes([made[at] ^ 1]) + made[at + 1 :]
+    for wrong in (changed, made[:-1], made + b"\n"):
+        with pytest.raises(VerificationError):
+            text.check(MemoryReader(wrong, "result"), placed, text.PLAIN)
