@@ -14,9 +14,9 @@ from typing import Final
 
 from compactor.errors import CorruptFileError
 from compactor.handles import RandomReader, Sink
-from compactor.parquet import footer as fields
-from compactor.parquet import thrift
-from compactor.parquet.footer import MAGIC, Footer, extent
+from compactor.parquet import fields, thrift
+from compactor.parquet.fields import MAGIC, extent
+from compactor.parquet.footer import Footer
 from compactor.parquet.thrift import MalformedError, Struct
 from compactor.reasons import Reason
 
@@ -87,7 +87,7 @@ class Assembly:
             if offset:
                 chunk[fields.CHUNK_FILE_OFFSET] = thrift.I64, offset + shift if begin <= offset < end else 0
             self._copy_bloom_filter(reader, meta)
-            moved.append((column_index, _moved_index(reader.name, offset_index, (begin, end), shift)))
+            moved.append((column_index, shifted_index(reader.name, offset_index, (begin, end), shift)))
         self.append(group, begins[0], moved)
 
     def append(self, group: Struct, begin: int, indexes: Sequence[tuple[bytes, bytes]]) -> None:
@@ -118,7 +118,7 @@ class Assembly:
             for number, group in enumerate(self._groups)
         ]
         model, parts, before = self._model, list[bytes](), 0
-        for number, (kind, *_) in model.fields.items():
+        for number, (kind, *_) in model.places.items():
             value = model.value(number)
             if number == fields.FILE_ROWS:
                 value = thrift.encoded_integer(self.rows)
@@ -205,7 +205,7 @@ def _indexes(reader: RandomReader, chunks: Sequence[Struct], offset: int, length
     return [reader.read_at(begin, size) if size else b"" for begin, size in places]
 
 
-def _moved_index(name: str, index: bytes, within: tuple[int, int], shift: int) -> bytes:
+def shifted_index(name: str, index: bytes, within: tuple[int, int], shift: int) -> bytes:
     """An offset index whose pages have moved."""
     if not index:
         return index

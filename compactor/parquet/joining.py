@@ -4,12 +4,13 @@ Row groups of many files of one family become one file: large ones as bytes, sma
 Which row group is small is the caller's decision.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from compactor.handles import RandomReader, Sink
 from compactor.parquet.assembly import Assembly
 from compactor.parquet.footer import Footer
+from compactor.parquet.recoding import Recoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +59,22 @@ def join(pieces: Sequence[Piece], sink: Sink, progress: Callable[[int], None] | 
         ValueError: there are no pieces, or they may not share a file.
     """
     _check(pieces)
+    report = progress or (lambda _: None)
     assembly = Assembly(sink, pieces[0].footer)
-    copied = 0
-    for reader, footer, index in _each(pieces):
-        assembly.copy(reader, footer, index)
-        copied += footer.row_groups[index].bytes
-        if progress is not None:
-            progress(footer.row_groups[index].bytes)
+    recoder = Recoder(assembly, sink, report)
+    total = 0
+    for piece in pieces:
+        for index in piece.row_groups:
+            total += piece.footer.row_groups[index].bytes
+            source = piece.reader, piece.footer, index
+            if piece.recode and piece.footer.kept is None and recoder.take(source):
+                continue
+            recoder.flush()
+            assembly.copy(*source)
+            report(piece.footer.row_groups[index].bytes)
+    recoder.flush()
     assembly.finish()
-    return Joined(assembly.rows, sink.position, copied, 0, assembly.row_groups)
-
-
-def _each(pieces: Sequence[Piece]) -> Iterator[tuple[RandomReader, Footer, int]]:
-    return ((piece.reader, piece.footer, index) for piece in pieces for index in piece.row_groups)
+    return Joined(assembly.rows, sink.position, total - recoder.recoded, recoder.recoded, assembly.row_groups)
 
 
 def _check(pieces: Sequence[Piece]) -> None:

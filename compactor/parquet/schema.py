@@ -44,6 +44,7 @@ _LOGICAL_TEXTS: Final = frozenset({1, 4, 12, 13})
 _LOGICAL_DECIMAL: Final = 5
 _LOGICAL_UUID: Final = 14
 _INTEGER_IS_SIGNED: Final = 2
+_TYPE_ORDER: Final = 1
 _MOST_ELEMENTS: Final = 1 << 16
 _DEEPEST: Final = 100
 _MOST_DIGITS: Final = 38
@@ -194,3 +195,21 @@ def _logical(element: Struct) -> tuple[int, Struct] | None:
         return 0, {}
     ((member, (_, fields)),) = union.items()
     return member, fields if isinstance(fields, dict) else {}
+
+
+@lru_cache(maxsize=64)
+def type_ordered(data: bytes, leaves: int) -> tuple[bool, ...]:
+    """
+    Which leaves have the order of their type, by a footer's list of column orders; none where the footer has no list.
+
+    Raises:
+        MalformedError: the bytes aren't such a list.
+    """
+    count, kind, at = thrift.list_header(data, 0) if data else (0, thrift.STRUCT, 0)
+    if count != leaves or kind != thrift.STRUCT:
+        return (False,) * leaves
+    found = []
+    for _ in range(count):
+        order, at = thrift.decode(data, at, {})
+        found.append(_TYPE_ORDER in order)
+    return tuple(found)
