@@ -30,6 +30,7 @@ _LOCATION_SIZE: Final = 2
 _BLOOM_BYTES: Final = 1
 _BLOOM_HEADER: Final = 256
 _LONGEST_BLOOM: Final = 128 << 20
+_LONGEST_INDEX: Final = 64 << 20
 _LAST_ORDINAL: Final = 0x7FFF
 _TOGETHER: Final = 1 << 20
 """Indexes that lie in so many bytes are read at once."""
@@ -72,13 +73,11 @@ class Assembly:
         """
         group = footer.describe(index)
         chunks: list[Struct] = group[fields.GROUP_COLUMNS][1]
-        indexes = tuple(zip(*(_indexes(reader, chunks, *numbers) for numbers in _INDEXES), strict=True))
+        found = indexes(reader, chunks)
         extents = [extent(chunk[fields.CHUNK_META][1]) for chunk in chunks]
         begins = self._copy_ranges(reader, extents)
         moved = []
-        for chunk, (begin, end), new, (column_index, offset_index) in zip(
-            chunks, extents, begins, indexes, strict=True
-        ):
+        for chunk, (begin, end), new, (column_index, offset_index) in zip(chunks, extents, begins, found, strict=True):
             meta: Struct = chunk[fields.CHUNK_META][1]
             shift = new - begin
             for number in (fields.META_DATA_PAGE, fields.META_INDEX_PAGE, fields.META_DICTIONARY_PAGE):
@@ -86,7 +85,10 @@ class Assembly:
             offset = chunk.get(fields.CHUNK_FILE_OFFSET, (0, 0))[1]
             if offset:
                 chunk[fields.CHUNK_FILE_OFFSET] = thrift.I64, offset + shift if begin <= offset < end else 0
-            self._copy_bloom_filter(reader, meta)
+            bloom = bloom_filter(reader, meta)
+            if bloom:
+                meta[fields.META_BLOOM] = thrift.I64, self._sink.position
+                self._sink.write(bloom)
             moved.append((column_index, shifted_index(reader.name, offset_index, (begin, end), shift)))
         self.append(group, begins[0], moved)
 
@@ -145,18 +147,6 @@ class Assembly:
             raise CorruptFileError(Reason.CORRUPT_FILE, f"{reader.name} became shorter while it was copied")
         return begins
 
-    def _copy_bloom_filter(self, reader: RandomReader, meta: Struct) -> None:
-        if fields.META_BLOOM not in meta:
-            return
-        begin = meta[fields.META_BLOOM][1]
-        length = meta.get(fields.META_BLOOM_LENGTH, (0, None))[1]
-        if length is None:
-            length = _bloom_length(reader, begin)
-        if not 0 < length <= _LONGEST_BLOOM + _BLOOM_HEADER or not 0 < begin <= reader.size - length:
-            raise _corrupt(reader.name, f"a Bloom filter would lie at byte {begin}")
-        meta[fields.META_BLOOM] = thrift.I64, self._sink.position
-        self._sink.copy_from(reader, begin, length)
-
     def _write_indexes(self, kind: int) -> list[list[tuple[int, int]]]:
         """Write the column indexes (0) or offset indexes (1); returns offset and length of each by row group."""
         places = []
@@ -188,6 +178,35 @@ def _move(meta: Struct, number: int, shift: int) -> None:
         meta[number] = thrift.I64, meta[number][1] + shift
 
 
+def indexes(reader: RandomReader, chunks: Sequence[Struct]) -> list[tuple[bytes, bytes]]:
+    """
+    Column index and offset index of each chunk of a row group, empty where there is none.
+
+    Raises:
+        CorruptFileError: one would lie outside the file.
+    """
+    columns, offsets = (_indexes(reader, chunks, *numbers) for numbers in _INDEXES)
+    return list(zip(columns, offsets, strict=True))
+
+
+def bloom_filter(reader: RandomReader, meta: Struct) -> bytes:
+    """
+    A chunk's Bloom filter with its header, empty where there is none.
+
+    Raises:
+        CorruptFileError: it would lie outside the file.
+    """
+    if fields.META_BLOOM not in meta:
+        return b""
+    begin = meta[fields.META_BLOOM][1]
+    length = meta.get(fields.META_BLOOM_LENGTH, (0, None))[1]
+    if length is None:
+        length = _bloom_length(reader, begin)
+    if not 0 < length <= _LONGEST_BLOOM + _BLOOM_HEADER or not 0 < begin <= reader.size - length:
+        raise _corrupt(reader.name, f"a Bloom filter would lie at byte {begin}")
+    return reader.read_at(begin, length)
+
+
 def _indexes(reader: RandomReader, chunks: Sequence[Struct], offset: int, length: int) -> list[bytes]:
     """The column or offset index of each chunk, empty where it has none."""
     places = [
@@ -196,7 +215,7 @@ def _indexes(reader: RandomReader, chunks: Sequence[Struct], offset: int, length
     used = [place for place in places if place != (0, 0)]
     if not used:
         return [b""] * len(chunks)
-    if any(begin < 0 or size <= 0 or begin + size > reader.size for begin, size in used):
+    if any(begin < 0 or not 0 < size <= _LONGEST_INDEX or begin + size > reader.size for begin, size in used):
         raise _corrupt(reader.name, "a column or offset index would lie outside the file")
     first, last = min(begin for begin, _ in used), max(begin + size for begin, size in used)
     if last - first <= _TOGETHER:
@@ -206,7 +225,15 @@ def _indexes(reader: RandomReader, chunks: Sequence[Struct], offset: int, length
 
 
 def shifted_index(name: str, index: bytes, within: tuple[int, int], shift: int) -> bytes:
-    """An offset index whose pages have moved."""
+    """
+    An offset index whose pages have moved.
+
+    Args:
+        within: where their chunk began and ended.
+
+    Raises:
+        CorruptFileError: it is no offset index, or has pages elsewhere.
+    """
     if not index:
         return index
     try:

@@ -10,7 +10,8 @@ Source: parquet.thrift; Arrow's parquet::arrow schema conversion (a repeated fie
 
 import enum
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from compactor.parquet.thrift import Struct
 from compactor.reasons import Reason
 from compactor.words import one_line
 
+_BATCH_ROWS: Final = 64 << 10
 _TAKEN: Final = (fields.META_CODEC, fields.META_VALUES, fields.META_RAW, fields.META_STORED)
 
 
@@ -46,24 +48,42 @@ def table(groups: Sequence[Loaded], schema: bytes, created_by: str, view: View, 
         names: the files, for messages.
 
     Returns:
-        pyarrow.Table: a column for each field of the root, called as in `column_name`.
+        pyarrow.Table: a column for each field of the root.
 
     Raises:
         CorruptFileError: Arrow can't decode them, a checksum is wrong, or there are more or fewer rows than described.
     """
+    with _decoding(names):
+        found = _opened(groups, schema, created_by, view).read(use_threads=False)
     expected = sum(group.rows for group in groups)
-    try:
-        opened = parquet.ParquetFile(image(groups, schema, created_by, view), page_checksum_verification=True)
-        found = opened.read(use_threads=False)
-        if view is View.TO_COMPARE:
-            found.validate()
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{_named(names)} can't be decoded ({one_line(error)})") from error
     if found.num_rows != expected:
         raise CorruptFileError(
             Reason.CORRUPT_FILE, f"{_named(names)}: {found.num_rows} rows were found instead of {expected}"
         )
     return found
+
+
+def batches(group: Loaded, schema: bytes, created_by: str, view: View, name: str) -> Iterator[Any]:
+    """
+    Decode a row group a pyarrow.RecordBatch at a time, as `table` does.
+
+    Raises:
+        CorruptFileError: Arrow can't decode it, or a checksum is wrong.
+    """
+    with _decoding([name]):
+        yield from _opened([group], schema, created_by, view).iter_batches(_BATCH_ROWS, use_threads=False)
+
+
+@contextmanager
+def _decoding(names: Iterable[str]) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{_named(names)} can't be decoded ({one_line(error)})") from error
+
+
+def _opened(groups: Sequence[Loaded], schema: bytes, created_by: str, view: View) -> Any:
+    return parquet.ParquetFile(image(groups, schema, created_by, view), page_checksum_verification=True)
 
 
 def image(groups: Sequence[Loaded], schema: bytes, created_by: str, view: View) -> Any:
