@@ -169,7 +169,8 @@ def _completed(group: _Described, number: int | None, places: Sequence[Sequence[
     for chunk, *found in zip(described[fields.GROUP_COLUMNS][1], *places, strict=bool(group.indexes)):
         for (offset, length), numbers in zip(found, _INDEXES, strict=True):
             if length:
-                chunk[numbers[0]], chunk[numbers[1]] = (thrift.I64, offset), (thrift.I32, length)
+                thrift.put(chunk, numbers[0], thrift.I64, offset)
+                thrift.put(chunk, numbers[1], thrift.I32, length)
     return thrift.encode(described)
 
 

@@ -174,8 +174,7 @@ def _put_statistics(meta: Struct, typed: bool, nulls: int | None) -> None:
         statistics = {_NULLS: (thrift.I64, nulls)}
     else:
         return
-    meta.pop(fields.META_STATISTICS, None)
-    meta[fields.META_STATISTICS] = thrift.STRUCT, thrift.encode(statistics)
+    thrift.put(meta, fields.META_STATISTICS, thrift.STRUCT, thrift.encode(statistics))
 
 
 def _indexes(written: "_Written", chunk: Struct, shift: int, *, with_ranges: bool) -> tuple[bytes, bytes]:

@@ -155,6 +155,14 @@ def leading_integer(data: bytes, wanted: int) -> int:
     raise MalformedError(f"field {wanted} is missing")
 
 
+def put(struct: Struct, field: int, kind: int, value: Any) -> None:
+    """Set a field at the place that its id gives it."""
+    later = [number for number in struct if number > field] if field not in struct else []
+    struct[field] = kind, value
+    for number in later:
+        struct[number] = struct.pop(number)
+
+
 def encode(struct: Struct) -> bytes:
     """Encode what `decode` returned."""
     out = bytearray()
