@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from compactor.concat import avro, text
+from compactor.errors import RefusedError
 from compactor.handles import RandomReader, Sink
 from compactor.orc import joining as orc
 from compactor.orc.tail import Tail, read_tail
+from compactor.parquet import joining as parquet
+from compactor.parquet.checking import check as parquet_check
+from compactor.parquet.footer import Footer, read_footer
 from compactor.planning import joins
 from compactor.planning.document import Action, Segment
 from compactor.planning.facts import PartFacts, WholeFacts
 from compactor.planning.whole_files import extension_of
+from compactor.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,39 @@ class _Orc:
         )
 
 
+class _Parquet:
+    def facts(self, reader: RandomReader) -> WholeFacts:
+        footer = read_footer(reader)
+        if footer.carried is not None:
+            return WholeFacts("", whole=footer.carried)
+        parts = tuple(PartFacts(one.rows, one.bytes, max(one.bytes, one.raw_bytes)) for one in footer.row_groups)
+        return WholeFacts(footer.family, parts, kept=footer.kept)
+
+    def join(
+        self,
+        segments: Sequence[Segment],
+        reader: Callable[[str], RandomReader],
+        sink: Sink,
+        options: JoinOptions,  # noqa: ARG002 - values are always compared, and sizes are the sources'
+    ) -> JoinedFile:
+        footers: dict[str, tuple[RandomReader, Footer]] = {}
+        for segment in segments:
+            if segment.path not in footers:
+                opened = reader(segment.path)
+                footers[segment.path] = opened, read_footer(opened)
+        families = {footer.family: footer.name for _, footer in footers.values() if footer.carried is None}
+        if len(families) != 1:
+            raise RefusedError(Reason.INPUT_CHANGED, f"{' and '.join(families.values())} aren't alike any more")
+        pieces = [
+            parquet.Piece(*footers[segment.path], segment.stripes, segment.action is Action.RECODE)
+            for segment in segments
+        ]
+        made = parquet.join(pieces, sink)
+        return JoinedFile(
+            made.rows, made.copied_bytes, made.recoded_bytes, lambda result: parquet_check(result, pieces)
+        )
+
+
 class _Text:
     def facts(self, reader: RandomReader) -> WholeFacts:
         extension = extension_of(reader.name)
@@ -133,4 +171,9 @@ class _Avro:
         return JoinedFile(0, copied, 0, lambda result: avro.check(result, readers, made))
 
 
-FORMATS: Final[Mapping[str, JoinableFormat]] = {joins.ORC: _Orc(), joins.TEXT: _Text(), joins.AVRO: _Avro()}
+FORMATS: Final[Mapping[str, JoinableFormat]] = {
+    joins.ORC: _Orc(),
+    joins.PARQUET: _Parquet(),
+    joins.TEXT: _Text(),
+    joins.AVRO: _Avro(),
+}

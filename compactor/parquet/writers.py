@@ -1,0 +1,81 @@
+"""
+What is known of the programs that wrote a file, by the name in its footer, and of what they used.
+
+Readers take `created_by` for more than a name: they work around faults of old writers by it. Rows that another library
+encoded must not stand under a name that calls for such a workaround.
+Source: parquet-mr's VersionParser, CorruptStatistics (PARQUET-251), CorruptDeltaByteArrays (PARQUET-246); Arrow's
+ApplicationVersion (PARQUET-816, ARROW-10353); parquet.thrift (Encoding, CompressionCodec).
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+
+PLAIN: Final = 0
+PLAIN_DICTIONARY: Final = 2
+RLE: Final = 3
+BIT_PACKED: Final = 4
+DELTA_BINARY_PACKED: Final = 5
+DELTA_LENGTH_BYTE_ARRAY: Final = 6
+DELTA_BYTE_ARRAY: Final = 7
+RLE_DICTIONARY: Final = 8
+BYTE_STREAM_SPLIT: Final = 9
+DICTIONARIES: Final = frozenset({PLAIN_DICTIONARY, RLE_DICTIONARY})
+ENCODINGS: Final = {
+    PLAIN: "PLAIN",
+    RLE: "RLE",
+    DELTA_BINARY_PACKED: "DELTA_BINARY_PACKED",
+    DELTA_LENGTH_BYTE_ARRAY: "DELTA_LENGTH_BYTE_ARRAY",
+    DELTA_BYTE_ARRAY: "DELTA_BYTE_ARRAY",
+    BYTE_STREAM_SPLIT: "BYTE_STREAM_SPLIT",
+}
+"""Arrow's names of the encodings that values can have without a dictionary."""
+CODECS: Final = {0: "none", 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4"}
+"""Arrow's names of the codecs; Arrow writes no LZO, and no LZ4 in Hadoop's frames."""
+
+_VERSION: Final = re.compile(r"(.*?)\s+version\s+v?(\d+)\.(\d+)(?:\.(\d+))?", re.ASCII)
+_KNOWN: Final = {
+    "parquet-mr": (1, 8, 0),
+    "parquet-cpp-arrow": (0, 0, 0),
+    "impala": (0, 0, 0),
+    "trino": (0, 0, 0),
+}
+"""Writers whose name calls for no workaround from this version on."""
+
+
+@lru_cache(maxsize=64)
+def parsed(created_by: str) -> tuple[str, tuple[int, int, int] | None]:
+    """Name of the writer, in lower case, and its version, None where it gives none."""
+    found = _VERSION.match(created_by)
+    if found is None:
+        return created_by.split(" ", maxsplit=1)[0].lower(), None
+    name, *numbers = found.groups()
+    major, minor, patch = (int(number or 0) for number in numbers)
+    return name.strip().lower(), (major, minor, patch)
+
+
+def carried(created_by: str, encodings: Collection[int]) -> str | None:
+    """Why the row groups of this writer must stay in their file, or None."""
+    name, version = parsed(created_by)
+    if name != "parquet-mr":
+        return None
+    if version is None or version < (1, 2, 9):  # PARQUET-816
+        return "its writer, parquet-mr before 1.2.9 or without a version, left dictionaries out of the sizes"
+    if version < (1, 8, 0) and DELTA_BYTE_ARRAY in encodings:  # PARQUET-246
+        return "its writer, parquet-mr before 1.8, let texts go on from page to page"
+    return None
+
+
+def kept(created_by: str, codecs: Iterable[int], encodings: Collection[int]) -> str | None:
+    """Why Arrow can't encode columns like these, or must not under this name; or None."""
+    name, version = parsed(created_by)
+    if name not in _KNOWN or version is None or version < _KNOWN[name]:
+        return f"its writer, {created_by or 'without a name'}, isn't one whose files are known well enough"
+    for codec in codecs:
+        if codec not in CODECS or (codec and not pa.Codec.is_available(CODECS[codec])):
+            return f"its compression codec {codec} can't be written"
+    unknown = set(encodings) - DICTIONARIES - ENCODINGS.keys() - {BIT_PACKED}
+    return f"its encoding {min(unknown)} can't be written" if unknown else None
