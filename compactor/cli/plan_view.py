@@ -82,13 +82,18 @@ def sums(segments: Iterable[Segment]) -> dict[Action, Sum]:
 
 
 def headline(plan: CompactionPlan) -> str:
-    """One sentence: kind and entity of the compaction, files and bytes of its inputs, names of its outputs."""
+    """
+    One sentence: kind and entity of the compaction, files and bytes of its inputs, names of its outputs; of an
+    insert-only table also their number of files.
+    """
     directories = len({file.directory for file in plan.inputs if file.directory})
     size = sum(file.length for file in plan.inputs)
+    files = sum(len(output.copies) + len(output.joins) for output in plan.outputs)
+    made = f", {plural(files, 'file')}" if plan.insert_only else ""
     instead = "" if plan.kind is plan.requested else f" (asked for {plan.requested.value})"
     return (
         f"{plan.kind.value} compaction{instead} of {plan.entity}: {plural(len(plan.inputs), 'file')} in {plural(directories, 'directory', 'directories')}, "
-        f"{units.size(size)} → {' and '.join(plan.names) or 'nothing'}"
+        f"{units.size(size)} → {' and '.join(plan.names) or 'nothing'}{made}"
     )
 
 

@@ -260,16 +260,21 @@ def _parts(run: Sequence[_Group], sizes: Sizes) -> list[list[_Group]]:
 
 
 def _even_parts(run: Sequence[_Group], size: int) -> list[list[_Group]]:
-    """Cut a run of recoded groups into parts of about `size` bytes, none much smaller than the others."""
+    """
+    Cut a run of recoded groups into parts of about `size` bytes, none much smaller than the others, but the last where
+    small groups come behind a large one.
+    """
     total = sum(group.bytes for group in run)
-    count = max(1, round(total / size))
+    share = total / max(1, round(total / size))
     parts: list[list[_Group]] = [[]]
-    done = 0
+    done = filled = 0
     for group in run:
-        if parts[-1] and done >= total * len(parts) / count:
+        if done >= share * len(parts) and 2 * filled >= share:
             parts.append([])
+            filled = 0
         parts[-1].append(group)
         done += group.bytes
+        filled += group.bytes
     return parts
 
 

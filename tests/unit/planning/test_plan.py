@@ -1,9 +1,11 @@
 """Plans: contents against names, outputs, format, prediction, and the document."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
@@ -15,7 +17,9 @@ from compactor.planning.document import (
     Action,
     BucketPlan,
     DeleteScope,
+    FileRole,
     FormatSpec,
+    InputFile,
     OutputDir,
     SyntheticIds,
     from_json,
@@ -24,7 +28,7 @@ from compactor.planning.document import (
 from compactor.planning.facts import DeleteFacts, FileFacts, Hit, StripeFacts, TableSpec
 from compactor.planning.format import choose_format
 from compactor.planning.plan import plan, predict, prepare
-from compactor.planning.segments import Sizes, segments
+from compactor.planning.segments import SegmentSource, Sizes, segments
 from compactor.planning.select import select
 from compactor.reasons import Reason
 from tests.casebook import listing
@@ -433,3 +437,64 @@ def test_prediction_counts_every_byte_once(sources):
     laid = segments(sources, SIZES)
     found = predict([OutputDir(DirKind.BASE, "b", (BucketPlan(0, "bucket_00000", laid),))], 0)
     assert found.copied + found.probed + found.recoded == sum(source.facts.bytes for source in sources)
+
+
+STRIPE = 64 << 20
+
+
+def result_of(sources, sizes):
+    """
+    The file that a plan makes of a bucket, as the next plan sees it: copied stripes as they were, each recoded chunk as
+    even stripes of about full size, whose keys follow each other.
+    """
+    stripes, bucket, row = [], encode(0, 0), 0
+    facts = {source.facts.path: source.facts for source in sources}
+
+    def add(rows, size):
+        nonlocal row
+        keys = (RowKey(5, bucket, row), RowKey(5, bucket, row + rows - 1))
+        ids = ((5, 5), (bucket, bucket), (5, 5), (0, 0))
+        stripes.append(StripeFacts(len(stripes), rows, size, *keys, True, *ids))
+        row += rows
+
+    for _, together in itertools.groupby(segments(sources, sizes), lambda one: (one.chunk, one.action)):
+        some = list(together)
+        if some[0].action is Action.RECODE:
+            size, rows = sum(one.bytes for one in some), sum(one.rows for one in some)
+            count = min(rows, max(1, round(size / STRIPE)))
+            for number in range(count):
+                add(rows * (number + 1) // count - rows * number // count, size // count)
+        else:
+            for one in some:
+                for index in one.stripes:
+                    found = facts[one.path].stripes[index]
+                    add(found.rows, found.bytes)
+    path = "base_9"
+    file = InputFile(path, 1, 0, FileRole.BASE, path, 0, 0, 9)
+    return SegmentSource(file, FileFacts(path, row, True, tuple(stripes)))
+
+
+@given(stripe_sources())
+def test_what_a_compaction_leaves_the_next_one_copies(sources):
+    """Nothing came between: not one stripe is decoded again."""
+    sizes = Sizes(chunk=2 * STRIPE)
+    again = segments([result_of(sources, sizes)], sizes)
+    assert all(segment.action is Action.COPY for segment in again)
+
+
+@given(stripe_sources(), st.data())
+def test_one_deleted_row_costs_one_stripe(sources, data):
+    """After a compaction, a delete that hits one stripe has that stripe decoded, and small ones beside it at most."""
+    sizes = Sizes(chunk=2 * STRIPE)
+    made = result_of(sources, sizes)
+    if not made.facts.stripes:
+        return
+    at = data.draw(st.integers(0, len(made.facts.stripes) - 1))
+    stripes = tuple(replace(one, hit=Hit.CERTAIN) if one.index == at else one for one in made.facts.stripes)
+    hit = replace(made, facts=replace(made.facts, stripes=stripes))
+    decoded = [
+        index for segment in segments([hit], sizes) if segment.action is Action.RECODE for index in segment.stripes
+    ]
+    assert at in decoded
+    assert all(made.facts.stripes[index].weight < sizes.min_stripe for index in decoded if index != at)
+    assert len(decoded) <= 3
