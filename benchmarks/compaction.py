@@ -91,7 +91,7 @@ def copy(folder: Path, rows: int, share: float, rounds: int) -> dict[str, float]
     }
 
 
-def arrow(source: Path, target: Path, row_ids: list[int]) -> float:
+def arrow(source: Path, target: Path, row_ids: list[int], codec: str) -> float:
     """CPU of reading all rows, dropping the deleted ones and writing the rest, stripe by stripe, in this process."""
     gone = pa.array(row_ids)
 
@@ -99,7 +99,7 @@ def arrow(source: Path, target: Path, row_ids: list[int]) -> float:
         file = orc.ORCFile(source)
         with orc.ORCWriter(
             str(target),
-            compression="zlib",
+            compression=codec,
             compression_block_size=256 << 10,
             dictionary_key_size_threshold=0.8,
             batch_size=16_384,
@@ -113,9 +113,9 @@ def arrow(source: Path, target: Path, row_ids: list[int]) -> float:
     return time.process_time() - begin
 
 
-def recode(folder: Path, rows: int, rounds: int) -> dict[str, float]:
+def recode(folder: Path, rows: int, rounds: int, codec: str) -> dict[str, float]:
     source = folder / "source.orc"
-    tables.write_raw(source, rows, 1, "zlib")
+    tables.write_raw(source, rows, 1, codec)
     row_ids = hit(source, 1)
     with Lab(folder) as lab:
         lab.warm_up()
@@ -127,7 +127,7 @@ def recode(folder: Path, rows: int, rounds: int) -> dict[str, float]:
                 lab.compact(table)
             return meter.seconds
 
-        peer, mine = alternate(lambda: arrow(source, folder / "copy", row_ids), ours, rounds)
+        peer, mine = alternate(lambda: arrow(source, folder / "copy", row_ids, codec), ours, rounds)
     return {"peer": peer, "ours": mine, "bytes": source.stat().st_size, "stripes": len(row_ids)}
 
 
@@ -192,7 +192,7 @@ def main() -> None:
             case "copy":
                 answer = copy(root, int(rest[0]), float(rest[1]), int(rest[2]))
             case "recode":
-                answer = recode(root, int(rest[0]), int(rest[1]))
+                answer = recode(root, int(rest[0]), int(rest[1]), rest[2])
             case "digest":
                 answer = digest(root, int(rest[0]), int(rest[1]), getattr(tables, rest[2]))
             case "once":

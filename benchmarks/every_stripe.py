@@ -1,5 +1,5 @@
 """
-A major compaction with every stripe hit, zlib: CPU of this process and all that it starts, against Arrow reading and
+A major compaction with every stripe hit, in three codecs: CPU of this process and all that it starts, against Arrow reading and
 writing the same rows in one process.
 """
 
@@ -8,9 +8,16 @@ from benchmarks import harness, tables
 BYTES = 3 << 26
 
 
+BARS = {"zlib": 0.6, "zstd": 0.9, "snappy": 0.9}
+
+
 def run() -> list[harness.Result]:
-    """Measure the bar."""
-    with harness.scratch() as folder:
-        got = harness.in_child("benchmarks.compaction", "recode", str(folder), str(BYTES // tables.ROW_BYTES), "3")
-    detail = f"{got['bytes'] / 1e9:.2f} GB zlib, {got['stripes']:g} stripes, all hit: {got['ours']:.1f} CPU s against Arrow's {got['peer']:.1f}"
-    return [harness.at_most("every_stripe", got["ours"] / got["peer"], 1.3, "x Arrow CPU", detail)]
+    """Measure the bars."""
+    results = []
+    for codec, bar in BARS.items():
+        with harness.scratch() as folder:
+            rows = str(BYTES // tables.ROW_BYTES)
+            got = harness.in_child("benchmarks.compaction", "recode", str(folder), rows, "3", codec)
+        detail = f"{got['bytes'] / 1e9:.2f} GB {codec}, {got['stripes']:g} stripes, all hit: {got['ours']:.1f} CPU s against Arrow's {got['peer']:.1f}"
+        results.append(harness.at_most(f"every_stripe/{codec}", got["ours"] / got["peer"], bar, "x Arrow CPU", detail))
+    return results
