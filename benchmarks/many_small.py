@@ -93,7 +93,7 @@ def _compact(client: Database, partitions: range) -> float:
     while client.read(lambda connection: connection.scalar(left)):
         if time.perf_counter() > begin + 60 + 2 * len(partitions):
             raise RuntimeError("the queue isn't empty yet")
-        time.sleep(0.05)
+        time.sleep(0.2)
     seconds = time.perf_counter() - begin
     done = select(func.count()).where(rows.cq_state == QueueState.READY_FOR_CLEANING.code)
     committed = client.read(lambda connection: connection.scalar(done))
