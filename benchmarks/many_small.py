@@ -1,9 +1,9 @@
 """
-A queue of many small minor compactions, in a daemon whose session is warm; settings as delivered, PostgreSQL.
+A queue of many small minor compactions, in a daemon whose session is warm, with two workers for each core; PostgreSQL.
 
 Each partition has ten deltas of one row. The clock runs from the moment when all entries are queued until the last one
-is committed. Initiator and Cleaner are off: they are measured by themselves. `MANY_SMALL` takes another number of
-partitions, for a quick look.
+is committed. Initiator and Cleaner are off: they would work beside it. `MANY_SMALL` takes another number of partitions,
+for a quick look.
 """
 
 import os
@@ -30,6 +30,7 @@ from compactor.settings import Settings
 from tests.metastore.servers import postgres_server
 
 PARTITIONS: Final = int(os.environ.get("MANY_SMALL", "2000"))
+CORES: Final = 2
 WARM: Final = 8
 """Partitions that are compacted before the clock runs: each Python worker of Spark then runs."""
 DELTAS: Final = 10
@@ -47,7 +48,8 @@ def run() -> list[harness.Result]:
             database={"url": url},
             initiator={"enabled": False},
             cleaner={"enabled": False},
-            spark={"master": "local[2]"},
+            worker={"threads": 2 * CORES},
+            spark={"master": f"local[{CORES}]"},
             http={"enabled": False},
             log={"level": "error"},
         )
