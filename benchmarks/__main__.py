@@ -14,6 +14,7 @@ BARS = (
     "memory",
     "initiator",
     "latency",
+    "many_small",
     "failover",
     "hdfs_listing",
     "hdfs_untouched",

@@ -4,6 +4,7 @@ One cycle of the Initiator over 20,000 partitions on PostgreSQL: all changed, an
 
 import os
 import statistics
+from collections.abc import Mapping
 from pathlib import Path
 
 from sqlalchemy import insert, select
@@ -90,14 +91,19 @@ def build(folder: Path, url: str, partitions: int) -> None:
         for name, source in (("base_0000001", large), (f"delta_{write_ids[1]:07d}_{write_ids[1]:07d}_0000", small)):
             (place / name).mkdir(parents=True)
             os.link(source, place / name / "bucket_00000_0")
-    _register(database, table, txns[1], write_ids[1], partitions)
+    register(database, table, {txns[1]: write_ids[1]}, partitions)
     for txn in txns:
         ledger.commit(txn)
     database.close()
 
 
-def _register(database: Database, table: DemoTable, txn: int, write_id: int, partitions: int) -> None:
-    """Insert the partitions, and their noted writes, into the metastore in bulk."""
+def register(database: Database, table: DemoTable, writes: Mapping[int, int], partitions: int) -> None:
+    """
+    Insert the partitions `p=0`, `p=1`, … and their noted writes into the metastore in bulk.
+
+    Args:
+        writes: transaction → its write id; each has written to every partition.
+    """
     schema = database.schema
     first = 1_000_000
     numbers = range(partitions)
@@ -128,11 +134,12 @@ def _register(database: Database, table: DemoTable, txn: int, write_id: int, par
             insert(schema.partitions),
             [{**parts, "part_id": first + n, "part_name": names[n], "sd_id": first + n} for n in numbers],
         )
-        components = {
-            "tc_txnid": txn,
-            "tc_database": table.database,
-            "tc_table": table.name,
-            "tc_operation_type": "i",
-            "tc_writeid": write_id,
-        }
-        connection.execute(insert(schema.txn_components), [{**components, "tc_partition": name} for name in names])
+        components = {"tc_database": table.database, "tc_table": table.name, "tc_operation_type": "i"}
+        connection.execute(
+            insert(schema.txn_components),
+            [
+                {**components, "tc_txnid": txn, "tc_writeid": write_id, "tc_partition": name}
+                for txn, write_id in writes.items()
+                for name in names
+            ],
+        )

@@ -6,9 +6,24 @@ Source: docs/metastore.md; Hive's MetaStoreDirectSql.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from itertools import zip_longest
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    func,
+    literal,
+    null,
+    select,
+    tuple_,
+    union_all,
+)
 
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches
@@ -30,7 +45,32 @@ T = TypeVar("T")
 
 _MANY = 50
 
+_Pair = tuple[str, str | None]
+
 Facts = tuple[TableFacts, PartitionFacts | None]
+
+
+class _List(NamedTuple):
+    """
+    Small lists, each of which belongs to one row of another table: parameters, columns, partition keys.
+
+    Args:
+        owner: the column with the id of that row.
+        names: of one or two columns.
+        without: first values to leave out.
+    """
+
+    table: Table
+    owner: str
+    names: tuple[str, ...]
+    without: tuple[str, ...] = ()
+
+
+class _Lists(NamedTuple):
+    """The statement that reads several kinds of lists at once."""
+
+    statement: Any
+    kinds: int
 
 
 class Catalog:
@@ -38,20 +78,40 @@ class Catalog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._schema = database.schema
+        self._schema = schema = database.schema
+        # Built once: building a statement costs more than running it.
+        columns = _List(schema.columns_v2, "cd_id", ("column_name", "type_name"))
+        self._table_rows = self._select_tables()
+        self._table_lists = self._select_lists(
+            _parameters(schema.table_params, "tbl_id"),
+            _parameters(schema.database_params, "db_id"),
+            _List(schema.partition_keys, "tbl_id", ("pkey_name", "pkey_type")),
+            _List(schema.bucketing_cols, "sd_id", ("bucket_col_name",)),
+            _List(schema.sort_cols, "sd_id", ("column_name",)),
+            columns,
+        )
+        self._database_lists = self._select_lists(_parameters(schema.database_params, "db_id"))
+        self._one_partition = self._select_partitions(
+            schema.partitions.c.tbl_id == bindparam("tbl_id"), schema.partitions.c.part_name == bindparam("name")
+        )
+        self._partition_lists = self._select_lists(_parameters(schema.partition_params, "part_id"), columns)
+        few = _parameters(schema.partition_params, "part_id", _STATISTICS)
+        self._few_partition_lists = self._select_lists(few, columns)
+        self._few_parameters = self._select_lists(few)
 
     def find_table(self, database: str, name: str) -> TableFacts | None:
         """One table; None when it doesn't exist."""
         entity = Entity(database, name)
-        return self._database.read(lambda connection: self._tables(connection, [entity]).get(entity))
+        return self._database.glance(lambda connection: self._tables(connection, [entity]).get(entity))
 
     def find_partition(self, table: TableFacts, name: str) -> PartitionFacts | None:
         """One partition by Hive's partition name, with all its parameters; None when it doesn't exist."""
-        return self._database.read(
-            lambda connection: self._partitions(connection, {table.tbl_id: [name]}, all_parameters=True).get(
-                (table.tbl_id, name)
-            )
-        )
+
+        def look(connection: Connection) -> PartitionFacts | None:
+            rows = connection.execute(self._one_partition, {"tbl_id": table.tbl_id, "name": name}).all()
+            return self._partitions(connection, rows, self._partition_lists).get((table.tbl_id, name))
+
+        return self._database.glance(look)
 
     def stored_as(self, table: TableFacts, partition: PartitionFacts | None) -> StoredAs:
         """
@@ -94,7 +154,12 @@ class Catalog:
 
         def look(connection: Connection) -> dict[Entity, Facts]:
             tables, names = self._tables_and_names(connection, wanted)
-            partitions = self._partitions(connection, names, all_parameters=False)
+            rows = [
+                row
+                for where in self._names_by_table(names)
+                for row in connection.execute(self._select_partitions(where))
+            ]
+            partitions = self._partitions(connection, rows, self._few_partition_lists)
             found: dict[Entity, Facts] = {}
             for entity in wanted:
                 table = tables.get((entity.database, entity.table))
@@ -106,7 +171,7 @@ class Catalog:
                     found[entity] = (table, partition)
             return found
 
-        return self._database.read(look)
+        return self._database.glance(look)
 
     def places_for(self, entities: Iterable[Entity]) -> Mapping[Entity, CatalogPlace]:
         """Tables of many entities at once, with only the location of each partition: one short row each."""
@@ -117,10 +182,12 @@ class Catalog:
             partitions, sds = self._schema.partitions.c, self._schema.sds.c
             places: dict[int, dict[str, CatalogPlace]] = {number: {} for number in names}
             described = {table.tbl_id: table for table in tables.values()}
-            for tbl_id, name, part_id, location in self._partition_rows(
-                connection, names, [partitions.tbl_id, partitions.part_name, partitions.part_id, sds.location]
-            ):
-                places[tbl_id][name] = CatalogPlace(described[tbl_id], name, part_id, location)
+            query = select(partitions.tbl_id, partitions.part_name, partitions.part_id, sds.location).select_from(
+                self._partitions_with_storage
+            )
+            for where in self._names_by_table(names):
+                for tbl_id, name, part_id, location in connection.execute(query.where(where)):
+                    places[tbl_id][name] = CatalogPlace(described[tbl_id], name, part_id, location)
             found: dict[Entity, CatalogPlace] = {}
             for entity in wanted:
                 table = tables.get((entity.database, entity.table))
@@ -132,7 +199,7 @@ class Catalog:
                     found[entity] = place
             return found
 
-        return self._database.read(look)
+        return self._database.glance(look)
 
     def parameters_of(self, part_ids: Collection[int]) -> Mapping[int, Mapping[str, str]]:
         """
@@ -140,37 +207,33 @@ class Catalog:
 
         Partitions without other parameters are missing from the answer.
         """
-        return self._database.read(
-            lambda connection: self._parameters(
-                connection, self._schema.partition_params, "part_id", part_ids, without=_STATISTICS
-            )
-        )
+        (found,) = self._database.glance(lambda connection: self._lists(connection, self._few_parameters, part_ids))
+        return {number: _by_key(pairs) for number, pairs in found.items()}
 
     def tables_for(self, entities: Iterable[Entity]) -> Mapping[Entity, TableFacts]:
         """The tables of many entities, keyed by the entity without its partition."""
         wanted = list(dict.fromkeys(entity.whole_table() for entity in entities))
-        return self._database.read(lambda connection: self._tables(connection, wanted))
+        return self._database.glance(lambda connection: self._tables(connection, wanted))
 
     def databases(self) -> list[str]:
         """Names of all databases."""
         dbs = self._schema.dbs.c
         query = select(dbs.name).where(dbs.ctlg_name == DEFAULT_CATALOG).order_by(dbs.name)
-        return self._database.read(lambda connection: list(connection.scalars(query)))
+        return self._database.glance(lambda connection: list(connection.scalars(query)))
 
     def database_parameters(self, database: str) -> Mapping[str, str]:
         """The parameters of a database, by its name in any case; empty when the database doesn't exist."""
-        dbs, schema = self._schema.dbs.c, self._schema
+        dbs = self._schema.dbs.c
         query = select(dbs.db_id).where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database.lower())
 
         def look(connection: Connection) -> Mapping[str, str]:
             number = connection.scalar(query)
-            return (
-                {}
-                if number is None
-                else self._parameters(connection, schema.database_params, "db_id", [number]).get(number, {})
-            )
+            if number is None:
+                return {}
+            (found,) = self._lists(connection, self._database_lists, [number])
+            return _by_key(found.get(number, ()))
 
-        return self._database.read(look)
+        return self._database.glance(look)
 
     def table_names(self, database: str, *, transactional: bool = True) -> list[str]:
         """Names of a database's tables; only transactional ones unless `transactional` is False."""
@@ -185,7 +248,7 @@ class Catalog:
                 parameters.param_key == "transactional", func.lower(parameters.param_value) == "true"
             )
             query = query.where(tbls.tbl_id.in_(flag))
-        return self._database.read(lambda connection: list(connection.scalars(query.order_by(tbls.tbl_name))))
+        return self._database.glance(lambda connection: list(connection.scalars(query.order_by(tbls.tbl_name))))
 
     def partition_names(self, table: TableFacts, limit: int | None = None) -> list[str]:
         """Hive's names of a table's partitions."""
@@ -196,11 +259,11 @@ class Catalog:
             .order_by(partitions.part_name)
             .limit(limit)
         )
-        return self._database.read(lambda connection: list(connection.scalars(query)))
+        return self._database.glance(lambda connection: list(connection.scalars(query)))
 
     # Tables
 
-    def _tables(self, connection: Connection, wanted: Iterable[Entity]) -> dict[Entity, TableFacts]:
+    def _select_tables(self) -> Select[Any]:
         schema = self._schema
         dbs, tbls, sds, serdes = schema.dbs.c, schema.tbls.c, schema.sds.c, schema.serdes.c
         origin = schema.tbls.join(schema.dbs, tbls.db_id == dbs.db_id)
@@ -218,27 +281,35 @@ class Catalog:
             sds.cd_id,
         ]
         columns += [sds.location, sds.input_format, serdes.slib, sds.num_buckets, sds.is_storedassubdirectories]
+        return (
+            select(*columns)
+            .select_from(origin)
+            .where(
+                dbs.ctlg_name == DEFAULT_CATALOG,
+                dbs.name == bindparam("database"),
+                self._database.dialect.among(tbls.tbl_name, "names"),
+            )
+        )
+
+    def _tables(self, connection: Connection, wanted: Iterable[Entity]) -> dict[Entity, TableFacts]:
         rows: list[Any] = []
         by_database: dict[str, list[str]] = {}
         for entity in wanted:
             by_database.setdefault(entity.database, []).append(entity.table)
         for database, names in by_database.items():
             for batch in self._batches(names):
-                query = (
-                    select(*columns)
-                    .select_from(origin)
-                    .where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database, self._among(tbls.tbl_name, batch))
-                )
-                rows += connection.execute(query).all()
-        parameters = self._parameters(connection, schema.table_params, "tbl_id", [row[0] for row in rows])
-        database_parameters = self._parameters(connection, schema.database_params, "db_id", {row[1] for row in rows})
-        keys = self._lists(
-            connection, schema.partition_keys, "tbl_id", ("pkey_name", "pkey_type"), [row[0] for row in rows]
+                rows += connection.execute(self._table_rows, {"database": database, "names": batch}).all()
+        numbers, storage = [row[0] for row in rows], [row[6] for row in rows if row[6] is not None]
+        parameters, database_parameters, keys, buckets, sorts, described = self._lists(
+            connection,
+            self._table_lists,
+            numbers,
+            {row[1] for row in rows},
+            numbers,
+            storage,
+            storage,
+            {row[7] for row in rows if row[7] is not None},
         )
-        storage = [row[6] for row in rows if row[6] is not None]
-        buckets = self._lists(connection, schema.bucketing_cols, "sd_id", ("bucket_col_name",), storage)
-        sorts = self._lists(connection, schema.sort_cols, "sd_id", ("column_name",), storage)
-        described = self._columns(connection, {row[7] for row in rows if row[7] is not None})
         found = {}
         for (
             tbl_id,
@@ -262,16 +333,16 @@ class Catalog:
                 table_type=kind or "",
                 owner=owner,
                 location=location,
-                columns=described.get(cd_id, ()),
-                partition_keys=tuple(Column(key, key_type) for key, key_type in keys.get(tbl_id, ())),
+                columns=_columns(described.get(cd_id, ())),
+                partition_keys=_columns(keys.get(tbl_id, ())),
                 input_format=input_format,
                 serde=serde,
                 buckets=max(0, int(num_buckets or 0)),
-                bucket_columns=tuple(column for (column,) in buckets.get(sd_id, ())),
+                bucket_columns=tuple(column for column, _ in buckets.get(sd_id, ())),
                 sorted=bool(sorts.get(sd_id)),
                 stored_as_subdirectories=bool(in_subdirectories),
-                parameters=parameters.get(tbl_id, {}),
-                database_parameters=database_parameters.get(db_id, {}),
+                parameters=_by_key(parameters.get(tbl_id, ())),
+                database_parameters=_by_key(database_parameters.get(db_id, ())),
             )
         return found
 
@@ -290,83 +361,76 @@ class Catalog:
 
     # Partitions
 
-    def _partitions(
-        self, connection: Connection, wanted: Mapping[int, list[str]], *, all_parameters: bool
-    ) -> dict[tuple[int, str], PartitionFacts]:
-        schema = self._schema
-        partitions, sds = schema.partitions.c, schema.sds.c
+    def _select_partitions(self, *where: ColumnElement[bool]) -> Select[Any]:
+        partitions, sds = self._schema.partitions.c, self._schema.sds.c
         columns: list[ColumnElement[Any]] = [partitions.part_id, partitions.tbl_id, partitions.part_name, sds.cd_id]
         columns += [sds.location, sds.num_buckets, sds.input_format]
-        rows = list(self._partition_rows(connection, wanted, columns))
-        parameters = self._parameters(
-            connection,
-            schema.partition_params,
-            "part_id",
-            [row[0] for row in rows],
-            without=() if all_parameters else _STATISTICS,
+        return select(*columns).select_from(self._partitions_with_storage).where(*where)
+
+    @property
+    def _partitions_with_storage(self) -> FromClause:
+        schema = self._schema
+        return schema.partitions.outerjoin(schema.sds, schema.partitions.c.sd_id == schema.sds.c.sd_id)
+
+    def _partitions(
+        self, connection: Connection, rows: Sequence[Any], lists: _Lists
+    ) -> dict[tuple[int, str], PartitionFacts]:
+        """
+        Args:
+            rows: of `_select_partitions`.
+            lists: of parameters and columns.
+        """
+        descriptors = {row[3] for row in rows}
+        parameters, described = self._lists(
+            connection, lists, [row[0] for row in rows], [number for number in descriptors if number is not None]
         )
-        described = self._columns(connection, {row[3] for row in rows if row[3] is not None})
+        shared = {number: _columns(described.get(number, ())) for number in descriptors}
         return {
             (int(tbl_id), name): PartitionFacts(
                 int(part_id),
                 name,
                 location,
-                parameters.get(part_id, {}),
-                described.get(cd_id, ()),
+                _by_key(parameters.get(part_id, ())),
+                shared[cd_id],
                 max(0, int(buckets or 0)),
                 input_format,
             )
             for part_id, tbl_id, name, cd_id, location, buckets, input_format in rows
         }
 
-    def _partition_rows(
-        self, connection: Connection, wanted: Mapping[int, list[str]], columns: list[ColumnElement[Any]]
-    ) -> Iterator[Any]:
-        schema = self._schema
-        partitions = schema.partitions.c
-        origin = schema.partitions.outerjoin(schema.sds, partitions.sd_id == schema.sds.c.sd_id)
-        for where in self._names_by_table(wanted, partitions.tbl_id, partitions.part_name):
-            yield from connection.execute(select(*columns).select_from(origin).where(where)).all()
-
     # Pieces
 
-    def _parameters(
-        self, connection: Connection, table: Table, owner: str, owners: Collection[int], without: tuple[str, ...] = ()
-    ) -> dict[int, dict[str, str]]:
-        found: dict[int, dict[str, str]] = {}
-        for batch in self._batches(owners):
-            query = select(table.c[owner], table.c.param_key, table.c.param_value).where(
-                self._among(table.c[owner], batch)
+    def _select_lists(self, *wanted: _List) -> _Lists:
+        """One statement for all lists; `owners_0` and so on are its parameters."""
+        selects = []
+        for number, (table, owner, names, without) in enumerate(wanted):
+            pair = [table.c[name] for name in names]
+            position = table.c["integer_idx"] if "integer_idx" in table.c else literal(0)
+            columns = (
+                literal(number),
+                table.c[owner],
+                pair[0],
+                pair[1] if pair[1:] else null(),
+                position.label("position"),
             )
-            if without:
-                query = query.where(table.c.param_key.not_in(without))
-            for number, key, value in connection.execute(query):
-                found.setdefault(number, {})[key] = value or ""
+            query: Select[Any] = select(*columns).where(
+                self._database.dialect.among(table.c[owner], f"owners_{number}")
+            )
+            selects.append(query.where(pair[0].not_in(without)) if without else query)
+        return _Lists(union_all(*selects).order_by("position"), len(wanted))
+
+    def _lists(self, connection: Connection, lists: _Lists, *owners: Collection[int]) -> list[dict[int, list[_Pair]]]:
+        """For each list the pairs of its owners, in order."""
+        found: list[dict[int, list[_Pair]]] = [{} for _ in range(lists.kinds)]
+        for batched in zip_longest(*map(self._batches, owners), fillvalue=()):
+            given = {f"owners_{number}": list(batch) for number, batch in enumerate(batched)}
+            for number, owner, first, second, _ in connection.execute(lists.statement, given):
+                found[number].setdefault(owner, []).append((first, second))
         return found
 
-    def _lists(
-        self, connection: Connection, table: Table, owner: str, names: tuple[str, ...], owners: Collection[int]
-    ) -> dict[int, list[tuple[Any, ...]]]:
-        """Small ordered lists that belong to one row each: partition keys, bucket columns."""
-        found: dict[int, list[tuple[Any, ...]]] = {}
-        for batch in self._batches(owners):
-            query: Select[Any] = select(table.c[owner], *(table.c[name] for name in names)).where(
-                self._among(table.c[owner], batch)
-            )
-            for number, *values in connection.execute(query.order_by(table.c[owner], table.c.integer_idx)):
-                found.setdefault(number, []).append(tuple(values))
-        return found
-
-    def _columns(self, connection: Connection, descriptors: Collection[int]) -> dict[int, tuple[Column, ...]]:
-        lists = self._lists(
-            connection, self._schema.columns_v2, "cd_id", ("column_name", "type_name"), sorted(descriptors)
-        )
-        return {number: tuple(Column(name, kind or "") for name, kind in columns) for number, columns in lists.items()}
-
-    def _names_by_table(
-        self, wanted: Mapping[int, list[str]], tbl_id: ColumnElement[int], part_name: ColumnElement[str]
-    ) -> Iterable[ColumnElement[bool]]:
+    def _names_by_table(self, wanted: Mapping[int, list[str]]) -> Iterable[ColumnElement[bool]]:
         """Conditions that together cover the names: a list per table that has many, pairs for the others."""
+        tbl_id, part_name = self._schema.partitions.c.tbl_id, self._schema.partitions.c.part_name
         pairs: list[tuple[int, str]] = []
         for table, names in wanted.items():
             if len(names) < _MANY:
@@ -382,3 +446,15 @@ class Catalog:
 
     def _among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         return self._database.dialect.among(column, values)
+
+
+def _parameters(table: Table, owner: str, without: tuple[str, ...] = ()) -> _List:
+    return _List(table, owner, ("param_key", "param_value"), without)
+
+
+def _by_key(pairs: Iterable[_Pair]) -> dict[str, str]:
+    return {key: value or "" for key, value in pairs}
+
+
+def _columns(pairs: Iterable[_Pair]) -> tuple[Column, ...]:
+    return tuple(Column(name, kind or "") for name, kind in pairs)

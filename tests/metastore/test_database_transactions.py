@@ -263,3 +263,56 @@ def test_who_goes_on_after_a_loss_is_told_the_same(shared_database, postgres):
     for action in (lose_and_look, lose_and_commit):
         assert "the connection was lost" in message_of(action, RetryableError)
     assert shared_database.read(lambda connection: connection.execute(select(aux.c.mt_key1)).all()) == []
+
+
+@pytest.mark.postgres
+def test_a_changed_column_type_is_taken_over(altered_database, postgres):
+    """A statement that was prepared before an upgrade of the schema goes on, on every connection."""
+    aux = altered_database.schema.aux_table
+
+    def read():
+        return altered_database.read(lambda connection: connection.execute(select(aux)).all())
+
+    def glance():
+        return altered_database.glance(lambda connection: connection.execute(select(aux)).all())
+
+    for look in (read, glance):
+        before = [look() for _ in range(12)][-1]
+        kind = "varchar(200)" if look is read else "varchar(300)"
+        postgres.sql(str(altered_database).rpartition("/")[2], f'ALTER TABLE "AUX_TABLE" ALTER "MT_KEY1" TYPE {kind}')
+        assert look() == before
+
+
+@pytest.mark.postgres
+def test_statements_stay_prepared(shared_database):
+    """Reading makes no connection forget what it has prepared: the server would parse and plan each statement again."""
+    counter = shared_database.schema.next_lock_id
+    query = select(counter.c.nl_next)
+    for _ in range(12):
+        shared_database.read(lambda connection: connection.scalar(query))
+        shared_database.glance(lambda connection: connection.scalar(query))
+    prepared = "SELECT count(*) FROM pg_prepared_statements WHERE statement ILIKE '%next_lock_id%'"
+    assert shared_database.glance(lambda connection: connection.scalar(text(prepared))) == 1
+
+
+@pytest.mark.postgres
+def test_a_glance_leaves_no_transaction_open(shared_database):
+    """Each statement of a glance is a transaction of its own, and what comes next on the connection is one of several."""
+
+    def two(connection):
+        return [connection.scalar(text("SELECT current_timestamp")) for _ in range(2)]
+
+    first, second = shared_database.glance(two)
+    assert first < second
+    first, second = shared_database.read(two)
+    assert first == second
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("look", ["read", "glance"])
+def test_a_connection_that_died_lately_is_replaced(shared_database, postgres, look):
+    """A connection is used again without a question to the server; when it is dead, the statement is repeated."""
+    query = text("SELECT 1")
+    for _ in range(3):
+        assert getattr(shared_database, look)(lambda connection: connection.scalar(query)) == 1
+        kill(postgres, shared_database)

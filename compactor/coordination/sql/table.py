@@ -87,7 +87,7 @@ class StateTable:
     def read(self, key: str) -> Value | None:
         if not self._there and not self._exists():
             return None  # without the table no value was ever stored
-        row = self._database.read(
+        row = self._database.glance(
             lambda connection: connection.execute(
                 select(_table.c.value, _table.c.version).where(_table.c.key == key)
             ).first()
@@ -97,7 +97,7 @@ class StateTable:
     def versions(self, keys: list[str]) -> dict[str, int]:
         """The versions of the given keys; keys never written are left out."""
         self.require()
-        found = self._database.read(
+        found = self._database.glance(
             lambda connection: connection.execute(
                 select(_table.c.key, _table.c.version).where(_table.c.key.in_(keys))
             ).all()

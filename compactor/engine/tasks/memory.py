@@ -25,7 +25,9 @@ def trimmed() -> Iterator[None]:
     """
     After the block, return Arrow's and the C library's free memory to the system.
 
-    If the process has grown all the same, collect reference cycles and return their memory, too.
+    If the process has grown all the same, collect reference cycles and return their memory, too. What is left is frozen
+    until the next time: Spark's worker collects cycles after each task (`pyspark.daemon`), and would otherwise look at
+    every object of every module, which takes longer than a small task.
     """
     global _lowest  # noqa: PLW0603 - a process has one memory
     try:
@@ -34,7 +36,9 @@ def trimmed() -> Iterator[None]:
         _give_back()
         now = _resident()
         if now is None or now - _lowest > WORTH_A_COLLECTION:
+            gc.unfreeze()
             gc.collect()
+            gc.freeze()
             _give_back()
             _lowest = _resident() or 0
         else:

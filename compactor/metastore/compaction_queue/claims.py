@@ -27,7 +27,7 @@ from sqlalchemy import (
 from compactor.acid.compaction import SUPPORTED
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.properties import encode_properties
-from compactor.metastore.compaction_queue.rows import read_queue
+from compactor.metastore.compaction_queue.rows import find_queued
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import fitting, next_number
 from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, QueueEntry, QueueState
@@ -173,7 +173,8 @@ class Claims:
         mine = (queue.cq_id == number, queue.cq_state == QueueState.INITIATED.code)
         if connection.execute(update(self._table).where(*mine).values(fitting(self._table, values))).rowcount != 1:
             return None
-        entry = read_queue(connection, self._schema, queue.cq_id == number)[0]
+        entry = find_queued(connection, self._schema, number)
+        assert entry is not None  # `_waiting` passes over what a later Hive wrote
         if HIVES_OWN_PROPERTIES.isdisjoint(entry.properties):
             return entry
         kept = {key: value for key, value in entry.properties.items() if key not in HIVES_OWN_PROPERTIES}

@@ -4,6 +4,8 @@ Commits a compaction: stores its transaction and what it covers with the entry, 
 Source: docs/metastore.md; Hive's CompactionTxnHandler, CommitTxnFunction.
 """
 
+from collections.abc import Mapping
+
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
 from compactor.errors import OutcomeUnknownError, OwnershipLostError
@@ -26,12 +28,20 @@ class Commits:
         self._transactions = Transactions(database)
 
     def set_compactor_state(
-        self, entry: QueueEntry, txn_id: int | None, highest_write_id: int, run_as: str | None
+        self,
+        entry: QueueEntry,
+        txn_id: int | None,
+        highest_write_id: int,
+        run_as: str | None,
+        also: Mapping[str, object],
     ) -> None:
-        """Implements `Queue.set_compactor_state`."""
+        """Implements `Queue.set_compactor_state`; `also` are further columns of the row to set."""
+        values = {"cq_highest_write_id": highest_write_id, "cq_txn_id": txn_id, **also}
+        if run_as is not None:
+            values["cq_run_as"] = run_as
         self._database.repeatable(
             lambda connection: self._set_compactor_state(
-                connection, entry, txn_id, highest_write_id=highest_write_id, run_as=run_as
+                connection, entry, txn_id, highest_write_id=highest_write_id, values=values
             )
         )
 
@@ -42,16 +52,13 @@ class Commits:
         txn_id: int | None,
         *,
         highest_write_id: int,
-        run_as: str | None,
+        values: Mapping[str, object],
     ) -> None:
         schema = self._schema
         if schema.hive_4 and txn_id is not None:
             lock_open(connection, schema, txn_id)
         if schema.hive_4 and txn_id is not None:  # components before the queue, as Hive's OnRenameFunction
             self._note_component(connection, entry, txn_id, highest_write_id)
-        values = {"cq_highest_write_id": highest_write_id, "cq_txn_id": txn_id}
-        if run_as is not None:
-            values["cq_run_as"] = run_as  # type: ignore[assignment]
         update_owned(connection, self._table, entry, values)
 
     def _note_component(self, connection: Connection, entry: QueueEntry, txn_id: int, highest_write_id: int) -> None:

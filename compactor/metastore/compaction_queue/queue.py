@@ -108,12 +108,20 @@ class Queue:
         Raises:
             OwnershipLostError: the entry is in another state or with another worker.
         """
+        self._guarded(entry, self._job_id(job_id))
+
+    def _job_id(self, job_id: str) -> Mapping[str, object]:
         noted = func.coalesce(self._table.c.cq_hadoop_job_id, "")
         wished = noted.like(f"{_STOP}%")
-        self._guarded(entry, {"cq_hadoop_job_id": case((wished, noted), else_=job_id[:JOB_ID_CHARACTERS])})
+        return {"cq_hadoop_job_id": case((wished, noted), else_=job_id[:JOB_ID_CHARACTERS])}
 
     def set_compactor_state(
-        self, entry: QueueEntry, txn_id: int | None, highest_write_id: int, run_as: str | None
+        self,
+        entry: QueueEntry,
+        txn_id: int | None,
+        highest_write_id: int,
+        run_as: str | None,
+        job_id: str | None = None,
     ) -> None:
         """
         Store what the compaction will cover, after planning and before its first file.
@@ -122,10 +130,14 @@ class Queue:
         aborted compaction's leftovers are found as those of an aborted write. A second call of the same attempt changes
         nothing more.
 
+        Args:
+            job_id: as for `set_job_id`; None: no job will run.
+
         Raises:
             OwnershipLostError: the entry was lost to another process, or the transaction isn't open.
         """
-        self._commits.set_compactor_state(entry, txn_id, highest_write_id, run_as)
+        values = {} if job_id is None else self._job_id(job_id)
+        self._commits.set_compactor_state(entry, txn_id, highest_write_id, run_as, values)
 
     def mark_compacted_and_commit(
         self, entry: QueueEntry, worker_id: str, txn_id: int | None, follow_up: FollowUp | None = None
@@ -330,7 +342,7 @@ class Queue:
 
     def entry(self, entry_id: int) -> QueueEntry | HistoryEntry | None:
         """One compaction by its id, from the queue or the history."""
-        return self._database.read(lambda connection: find(connection, self._schema, entry_id))
+        return self._database.glance(lambda connection: find(connection, self._schema, entry_id))
 
     def history(
         self, *states: QueueState, entity: Entity | None = None, limit: int | None = None

@@ -8,9 +8,22 @@ Source: Hive 3.1's CompactionTxnHandler (markFailed: "to set in CC_META_INFO to 
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, delete, insert, not_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    not_,
+    select,
+)
 
 from compactor.errors import printable
 from compactor.metastore.compaction_queue.properties import decode_properties
@@ -85,12 +98,22 @@ def read_history(
 
 def find(connection: Connection, schema: HiveSchema, entry_id: int) -> QueueEntry | HistoryEntry | None:
     """One compaction by its id, in the queue or in the history."""
-    found = read_queue(connection, schema, schema.compaction_queue.c.cq_id == entry_id)
-    return (
-        found[0]
-        if found
-        else next(iter(read_history(connection, schema, schema.completed_compactions.c.cc_id == entry_id)), None)
-    )
+    if (found := find_queued(connection, schema, entry_id)) is not None:
+        return found
+    return next(iter(read_history(connection, schema, schema.completed_compactions.c.cc_id == entry_id)), None)
+
+
+def find_queued(connection: Connection, schema: HiveSchema, entry_id: int) -> QueueEntry | None:
+    """One compaction by its id, in the queue."""
+    row = connection.execute(_one_queued(schema), {"id": entry_id}).mappings().first()
+    return None if row is None else queue_entry(row)
+
+
+@lru_cache(maxsize=4)
+def _one_queued(schema: HiveSchema) -> Select[Any]:
+    """The statement of `find_queued`; building it costs more than running it."""
+    queue = schema.compaction_queue
+    return select(*labelled(queue)).where(queue.c.cq_id == bindparam("id"))
 
 
 def queue_entry(row: RowMapping) -> QueueEntry | None:

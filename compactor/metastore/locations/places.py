@@ -227,7 +227,7 @@ class Places:
             known = self._of_databases
             if known is None or self._clock() - known[0] >= age:
                 try:
-                    found = frozenset(self._database.read(self._located.roots))
+                    found = frozenset(self._database.glance(self._located.roots))
                 except CompactorError:
                     if known is None:  # what an attempt staged must go even while the metastore is unreachable
                         raise
@@ -286,13 +286,13 @@ class Places:
             table: the table that a dropped partition belonged to; None when a table was dropped.
         """
         asked = _Asked(place_of(location, any_host=True), table, None if table is None else _DROPPED)
-        now = Owners(self._database.read(self._located.tables), self._resolver())
+        now = Owners(self._database.glance(self._located.tables), self._resolver())
         owner = now.in_the_way(asked.place, table.tbl_id if table else None, asked.part_id)
         return owner or self._in_the_way([asked], self._age(last_look=True))[0]
 
     def databases(self) -> list[Owner]:
         """The databases, once for each of their locations, as the catalog has them at this moment."""
-        return self._database.read(self._located.databases)
+        return self._database.glance(self._located.databases)
 
     def _age(self, *, last_look: bool) -> float:
         return min(FRESH_SECONDS, _TIMES_ITS_COST * self._cost) if last_look else FRESH_SECONDS
@@ -322,17 +322,17 @@ class Places:
         return found
 
     def _are_still_there(self, owners: frozenset[Owner]) -> bool:
-        return not owners or self._database.read(lambda connection: self._located.are_still_there(connection, owners))
+        return not owners or self._database.glance(lambda connection: self._located.are_still_there(connection, owners))
 
     def _siblings(self, table: TableFacts, asked: Sequence[_Asked]) -> list[Owner | None]:
         wanted = [(one.place, one.part_id) for one in asked]
-        return self._database.read(lambda connection: self._located.siblings(connection, table, wanted))
+        return self._database.glance(lambda connection: self._located.siblings(connection, table, wanted))
 
     def _all(self, age: float) -> Owners:
         with self._lock:
             if self._owners is None or self._clock() - self._owners[0] >= age:
                 began = self._clock()
-                owners = Owners(self._database.read(self._located.owners), self._resolver())
+                owners = Owners(self._database.glance(self._located.owners), self._resolver())
                 self._owners = (
                     self._clock(),
                     owners,

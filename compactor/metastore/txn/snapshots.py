@@ -12,8 +12,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, func, or_, select
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.metastore.db.database import Database
@@ -73,9 +74,23 @@ class Snapshots(ABC):
     """How one generation of Hive finds snapshots and bounds."""
 
     def __init__(self, database: Database) -> None:
-        self._schema = database.schema
+        self._schema = schema = database.schema
         self._now = database.now
         self._handed_out = database.handed_out
+        # Built once: building a statement costs more than running it.
+        mapping, counters, among = schema.txn_to_write_id.c, schema.next_write_id.c, database.dialect.among
+        written = and_(mapping.t2w_database == bindparam("database"), among(mapping.t2w_table, "tables"))
+        self._written = (
+            select(mapping.t2w_table, func.max(mapping.t2w_writeid))
+            .where(written, mapping.t2w_txnid <= bindparam("highest"))
+            .group_by(mapping.t2w_table)
+        )
+        self._unfinished_writes = select(mapping.t2w_table, mapping.t2w_writeid, mapping.t2w_txnid).where(
+            written, mapping.t2w_txnid >= bindparam("unfinished")
+        )
+        self._counters = select(counters.nwi_table, counters.nwi_next).where(
+            counters.nwi_database == bindparam("database"), among(counters.nwi_table, "tables")
+        )
 
     @abstractmethod
     def take(self, connection: Connection) -> Snapshot:
@@ -141,21 +156,12 @@ class Snapshots(ABC):
         return result
 
     def _high_watermarks(self, connection: Connection, names: list[str], txns: ValidTxnList) -> dict[str, int]:
-        mapping, counters = self._schema.txn_to_write_id.c, self._schema.next_write_id.c
         highest: dict[str, int] = dict.fromkeys(names, 0)
-        for databases in _by_database(names):
-            where = _tables(mapping.t2w_database, mapping.t2w_table, databases)
-            query = select(mapping.t2w_database, mapping.t2w_table, func.max(mapping.t2w_writeid)).where(
-                where, mapping.t2w_txnid <= txns.high_watermark
-            )
-            for database, table, write_id in connection.execute(
-                query.group_by(mapping.t2w_database, mapping.t2w_table)
-            ):
+        for database, tables in _by_database(names):
+            given = {"database": database, "tables": tables, "highest": txns.high_watermark}
+            for table, write_id in connection.execute(self._written, given):
                 highest[f"{database}.{table}"] = int(write_id)
-            where = _tables(counters.nwi_database, counters.nwi_table, databases)
-            for database, table, following in connection.execute(
-                select(counters.nwi_database, counters.nwi_table, counters.nwi_next).where(where)
-            ):
+            for table, following in connection.execute(self._counters, {"database": database, "tables": tables}):
                 name = f"{database}.{table}"
                 if highest[name] == 0:
                     highest[name] = int(following) - 1
@@ -170,15 +176,12 @@ class Snapshots(ABC):
         Ids without a row are committed: their mapping was forgotten. Only rows that can be invalid are fetched: those
         of listed transactions or of transactions above the watermark.
         """
-        mapping = self._schema.txn_to_write_id.c
         open_ids: dict[str, list[int]] = {}
         aborted_ids: dict[str, list[int]] = {}
         unfinished = least(txns.high_watermark + 1, *txns.open[:1], *txns.aborted[:1])
-        for databases in _by_database(names):
-            query = select(mapping.t2w_database, mapping.t2w_table, mapping.t2w_writeid, mapping.t2w_txnid).where(
-                _tables(mapping.t2w_database, mapping.t2w_table, databases), mapping.t2w_txnid >= unfinished
-            )
-            for database, table, write_id, txn_id in connection.execute(query):
+        for database, tables in _by_database(names):
+            given = {"database": database, "tables": tables, "unfinished": unfinished}
+            for table, write_id, txn_id in connection.execute(self._unfinished_writes, given):
                 name = f"{database}.{table}"
                 if write_id > high[name] or txns.is_valid(txn_id):
                     continue
@@ -223,10 +226,14 @@ class Hive4Snapshots(Snapshots):
     out: purges of committed rows leave such gaps.
     """
 
-    def take(self, connection: Connection) -> Snapshot:
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._unfinished = self._select_unfinished()
+
+    def _select_unfinished(self) -> Select[Any]:
+        """All rows that aren't committed, and those from which gaps are told; built once."""
         table = self._schema.txns
         txns = table.c
-        began = time.monotonic()
         # One clock for the whole statement: an embedded database's goes on from row to row, and one row must not be
         # young in one place and settled in another.
         clock = select((self._now - SETTLED_MS).label("settled")).cte("clock")
@@ -240,9 +247,11 @@ class Hive4Snapshots(Snapshots):
         # aren't committed.
         wanted = or_(txns.txn_state != "c", txns.txn_id >= floor, txns.txn_id >= first_young, txns.txn_id == highest)
         age = case((young, 1), else_=0)
-        rows = connection.execute(
-            select(txns.txn_id, txns.txn_state, txns.txn_type, age).where(wanted).order_by(txns.txn_id)
-        ).all()
+        return select(txns.txn_id, txns.txn_state, txns.txn_type, age).where(wanted).order_by(txns.txn_id)
+
+    def take(self, connection: Connection) -> Snapshot:
+        began = time.monotonic()
+        rows = connection.execute(self._unfinished).all()
         snapshot = _walk(
             [(int(txn_id), str(state), kind, bool(is_young)) for txn_id, state, kind, is_young in rows],
             self._handed_out.settled(began),
@@ -309,9 +318,3 @@ def _by_database(names: Iterable[str]) -> Iterable[tuple[str, list[str]]]:
         database, _, table = name.partition(".")
         grouped.setdefault(database, []).append(table)
     return grouped.items()
-
-
-def _tables(
-    database: ColumnElement[str], table: ColumnElement[str], group: tuple[str, list[str]]
-) -> ColumnElement[bool]:
-    return and_(database == group[0], table.in_(group[1]))

@@ -156,7 +156,7 @@ class Transactions:
 
     def state(self, txn_id: int) -> TxnState:
         txns = self._database.schema.txns.c
-        return self._database.read(
+        return self._database.glance(
             lambda connection: _state(connection.scalar(select(txns.txn_state).where(txns.txn_id == txn_id)))
         )
 
@@ -212,7 +212,7 @@ class Transactions:
     def valid_write_ids_of(self, tables: Iterable[str], txns: ValidTxnList) -> Mapping[str, ValidWriteIdList]:
         """Valid write ids of many tables at once, keyed by `db.table` in lower case."""
         names = list(tables)
-        return self._database.read(lambda connection: self._snapshots.write_ids(connection, names, txns))
+        return self._database.glance(lambda connection: self._snapshots.write_ids(connection, names, txns))
 
     def compactor_write_ids(self, table: str, txns: ValidTxnList) -> CompactorWriteIdList:
         """What a compaction of `db.table` may take under a transaction list."""

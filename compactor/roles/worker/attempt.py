@@ -144,7 +144,7 @@ class Attempt:
         self._step(steps.WORKER_PLANNED)
         charge = services.control.charge(subject_of(entry), plan.prediction.written)
         try:
-            self._store_state(plan.highest_write_id, request.entry)
+            self._store_state(plan.highest_write_id, request.entry, compaction.job.key)
             waits = not services.hive_4 and is_first_base(state, plan)
             return self._compact(compaction, plan, newest if waits else None)
         finally:
@@ -158,7 +158,6 @@ class Attempt:
             newest: wait for snapshots that are older than this transaction; None: don't wait.
         """
         services = self._services
-        self._asked(lambda: services.queue.set_job_id(self.entry, compaction.job.key))
         staged = compaction.stage(plan, partial(self._progress, plan.prediction.written), self._cancellation)
         self._written = staged.bytes
         self._step(steps.WORKER_RAN)
@@ -330,10 +329,10 @@ class Attempt:
             f"obsolete or aborted: {plural(len(gone), 'directory', 'directories')}, {plural(len(state.obsolete_originals), 'original file')}"
         )
 
-    def _store_state(self, highest_write_id: int, entry: QueueEntry) -> None:
+    def _store_state(self, highest_write_id: int, entry: QueueEntry, job_id: str | None = None) -> None:
         self._cancellation.check()
         queue, txn_id = self._services.queue, self.txn_id
-        self._asked(lambda: queue.set_compactor_state(entry, txn_id, highest_write_id, entry.run_as))
+        self._asked(lambda: queue.set_compactor_state(entry, txn_id, highest_write_id, entry.run_as, job_id))
         self.state_stored = True
         self._step(steps.WORKER_STATE_STORED)
 

@@ -22,7 +22,7 @@ LOOK_SECONDS: Final = 2.0
 
 class Monitor:
     """
-    Looks at the entry from `start` to `stop`.
+    Looks at the entry from `start` to `stop`, for the first time after `LOOK_SECONDS`: it was claimed just now.
 
     Args:
         entry: as it was claimed.
@@ -57,7 +57,7 @@ class Monitor:
             self._thread.join(LOOK_SECONDS)
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        while not self._stop.wait(LOOK_SECONDS):
             try:
                 self.look()
             except (OwnershipLostError, CancelledError) as error:
@@ -66,7 +66,6 @@ class Monitor:
                 return
             except Exception as error:
                 _log.debug("queue.not_read", error=repr(error))
-            self._stop.wait(LOOK_SECONDS)
 
     def look(self) -> None:
         """

@@ -51,6 +51,11 @@ of memory for example.
 """
 GRACE_SECONDS: Final = 30.0
 """How long a driver that was frozen together with this process has to speak when both go on."""
+_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+"""
+The JVM compiles its code quickly instead of well: it only schedules, the rows are in Python, and the better compiler
+costs more than the first thousand small jobs.
+"""
 _LOGGERS: Final = {"org.apache.spark.api.python.PythonGatewayServer": "fatal"}
 """
 A failed task comes back as an error of `compactor.errors`; its Java stack trace on standard error wouldn't help. An
@@ -313,6 +318,6 @@ class DriverProcess:
         if self._spark.master == "yarn":
             own = wanted.get("spark.yarn.tags")
             wanted["spark.yarn.tags"] = ",".join([*([own] if own else []), "compactor", tag(self.key)])
-        options = log_to_stderr(self._files, "fatal", "spark %p %c{1}: %m%n", _LOGGERS)
+        options = f"{_COMPILER} {log_to_stderr(self._files, 'fatal', 'spark %p %c{1}: %m%n', _LOGGERS)}"
         wanted["spark.driver.extraJavaOptions"] = f"{options} {wanted.get('spark.driver.extraJavaOptions', '')}".strip()
         return without_contradiction(wanted)

@@ -1,7 +1,7 @@
 """
 Open files of the local file system: positioned reads, appending writes, copies inside the kernel.
 
-Source: pread(2), copy_file_range(2).
+Source: pread(2), copy_file_range(2), posix_fadvise(2).
 """
 
 import contextlib
@@ -16,6 +16,8 @@ from compactor.storage.local_fs.beneath import Entry, at, open_regular, remove_f
 
 _BUFFER: Final = 1 << 20
 _KERNEL_CHUNK: Final = 1 << 30
+_STORE_CHUNK: Final = 64 << 20
+"""Bytes after which the disk begins to write: it would otherwise rest while a file is made, and `fsync` wait for all."""
 _NO_KERNEL_COPY: Final = frozenset(
     {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, errno.ETXTBSY}
 )
@@ -61,6 +63,7 @@ class LocalWriter(WritingHandle):
         with explained("create", path):
             self._descriptor = at(path, root, _create)
         self._pending = bytearray()
+        self._put_bytes = self._given_bytes = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data).cast("B")
@@ -112,6 +115,15 @@ class LocalWriter(WritingHandle):
             with explained("write", self.name):
                 written = os.write(self._descriptor, view)
             view = view[written:]
+            self._give_to_disk(written)
+
+    def _give_to_disk(self, more: int) -> None:
+        """Count bytes that the file has got now, and let the system begin to write them, without waiting for it."""
+        self._put_bytes += more
+        if (length := self._put_bytes - self._given_bytes) >= _STORE_CHUNK:
+            with contextlib.suppress(OSError):  # `fsync` writes them
+                os.posix_fadvise(self._descriptor, self._given_bytes, length, os.POSIX_FADV_DONTNEED)
+            self._given_bytes = self._put_bytes
 
     def _copy_in_kernel(self, reader: "_OnDescriptor", offset: int, length: int) -> int:
         """
@@ -122,7 +134,7 @@ class LocalWriter(WritingHandle):
         while copied < length:
             try:
                 step = os.copy_file_range(
-                    reader.fileno(), self._descriptor, min(length - copied, _KERNEL_CHUNK), offset + copied
+                    reader.fileno(), self._descriptor, min(length - copied, _STORE_CHUNK), offset + copied
                 )
             except OSError as error:
                 if error.errno in _NO_KERNEL_COPY:
@@ -132,6 +144,7 @@ class LocalWriter(WritingHandle):
             if step == 0:
                 return copied
             copied += step
+            self._give_to_disk(step)
         return copied
 
 

@@ -40,6 +40,7 @@ def collections():
     gc.callbacks.append(note)
     yield seen
     gc.callbacks.remove(note)
+    gc.unfreeze()
     gc.enable()
 
 
@@ -69,3 +70,24 @@ def test_what_small_tasks_leave_adds_up(collections):
             Knot(WORTH_A_COLLECTION // 4)
         assert resident() - before < 3 * WORTH_A_COLLECTION
     assert collections
+
+
+def test_what_stays_is_not_searched_again(collections):
+    """Spark's worker collects after each task: it sees what tasks have made since, not what every module holds."""
+    with trimmed():
+        kept = Knot(4 * WORTH_A_COLLECTION)
+    assert kept.me is kept
+    assert len(gc.get_objects()) < gc.get_freeze_count()
+
+
+def test_what_was_frozen_is_freed_when_it_is_dropped(collections):
+    """A cycle that a collection found in use isn't kept for ever."""
+    before = resident()
+    kept = []
+    with trimmed():
+        kept.append(Knot(4 * WORTH_A_COLLECTION))
+    kept.clear()
+    with trimmed():
+        kept.append(np.ones(4 * WORTH_A_COLLECTION, dtype=np.uint8))
+    kept.clear()
+    assert resident() - before < WORTH_A_COLLECTION

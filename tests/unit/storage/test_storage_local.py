@@ -86,6 +86,34 @@ def test_copying_works_without_the_kernels_help(tmp_path, monkeypatch, code):
     assert len(calls) == 2
 
 
+def test_the_disk_gets_a_large_file_while_it_is_made(tmp_path, monkeypatch):
+    """Each byte is given to the disk once, after it was put and in order, whether written or copied in the kernel."""
+    piece, data = 64 << 10, os.urandom(3 << 20)
+    (tmp_path / "source").write_bytes(data)
+    given: list[tuple[int, int, int]] = []
+    real = os.posix_fadvise
+
+    def note(descriptor, offset, length, advice):
+        given.append((offset, length, os.fstat(descriptor).st_size))
+        real(descriptor, offset, length, advice)
+
+    monkeypatch.setattr(files, "_STORE_CHUNK", piece)
+    monkeypatch.setattr(files.os, "posix_fadvise", note)
+    with STORAGE.open_read(str(tmp_path / "source")) as reader, STORAGE.create(str(tmp_path / "copy")) as writer:
+        for start in range(0, 1 << 20, 50_000):
+            writer.write(data[start : min(start + 50_000, 1 << 20)])
+        writer.copy_from(reader, 1 << 20, 1 << 20)
+        writer.write(data[2 << 20 :])
+    assert (tmp_path / "copy").read_bytes() == data
+    ends = [0]
+    for offset, length, size in given:
+        assert offset == ends[-1]
+        assert offset + length == size
+        ends.append(size)
+    assert len(given) > 10
+    assert len(data) - ends[-1] < piece
+
+
 def test_a_disk_that_fills_up_is_refused_and_leaves_no_file(tmp_path, monkeypatch):
     """ENOSPC becomes one line with the path and what to do; the half-written file is removed."""
 

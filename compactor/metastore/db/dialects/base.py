@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table
+from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
@@ -46,6 +46,12 @@ class Dialect(ABC):
     """Options of a table whose key the database numbers."""
     at_once: ClassVar[int] = 1000
     """How many values one list may hold."""
+
+    apart: ClassVar[Mapping[str, Any]] = {}
+    """
+    Options of a connection on which each statement is a transaction of its own; none where a transaction costs no round
+    trip.
+    """
 
     @abstractmethod
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
@@ -96,9 +102,9 @@ class Dialect(ABC):
         call on this connection. The connection is in no transaction, and used for nothing else.
         """
 
-    def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
-        """`column IN (values)`; at most `at_once` values."""
-        return column.in_(values)
+    def among(self, column: ColumnElement[Any], values: Sequence[Any] | str) -> ColumnElement[bool]:
+        """`column IN (values)`; at most `at_once` values. A text is the name of a parameter that gets them."""
+        return column.in_(bindparam(values, expanding=True) if isinstance(values, str) else values)
 
     @abstractmethod
     def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:

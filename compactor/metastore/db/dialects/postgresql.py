@@ -1,7 +1,8 @@
 """PostgreSQL by psycopg 3."""
 
+import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Final
 
 import psycopg
 from sqlalchemy import (
@@ -19,11 +20,15 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError, OperationalError
 
 from compactor.metastore.db.dialects.base import Dialect, Failure
 
 _CHANNEL = "compactor_queue"
+_USED = "used"
+_FRESH_SECONDS: Final = 1.0
+"""A connection that was used so lately is taken for alive: if it isn't, the transaction is repeated on another one."""
 
 
 class PostgreSQL(Dialect):
@@ -35,6 +40,7 @@ class PostgreSQL(Dialect):
     example = "postgresql://hive@host:5432/metastore"
     grants_script = "deploy/sql/grants-postgresql.sql"
     at_once = 20_000
+    apart: ClassVar = {"isolation_level": "AUTOCOMMIT"}
 
     def announce(self, connection: Connection) -> None:
         connection.execute(text(f"NOTIFY {_CHANNEL}"))
@@ -49,9 +55,11 @@ class PostgreSQL(Dialect):
         except psycopg.Error as error:
             raise OperationalError("waiting for NOTIFY", None, error, connection_invalidated=True) from error
 
-    def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+    def among(self, column: ColumnElement[Any], values: Sequence[Any] | str) -> ColumnElement[bool]:
         # One array is one parameter: a thousand single ones cost the driver more than the search costs the server.
-        return column == func.any(cast(bindparam(None, list(values), type_=ARRAY(column.type)), ARRAY(column.type)))
+        kind = ARRAY(column.type)
+        given = bindparam(values, type_=kind) if isinstance(values, str) else bindparam(None, list(values), type_=kind)
+        return column == func.any(cast(given, kind))
 
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
         seconds = max(2, round(connect_timeout_seconds))
@@ -65,7 +73,7 @@ class PostgreSQL(Dialect):
         }
         return {
             "isolation_level": "READ COMMITTED",
-            "pool_pre_ping": True,
+            "pool_use_lifo": True,  # where the statements are prepared already
             "connect_args": {"connect_timeout": seconds, "application_name": "compactor", **silence},
         }
 
@@ -79,6 +87,25 @@ class PostgreSQL(Dialect):
                 if read_only:
                     cursor.execute("SET default_transaction_read_only = on")
             connection.autocommit = False
+
+        @event.listens_for(engine, "checkout")
+        def _require_alive(connection: Any, record: Any, _proxy: object) -> None:
+            used = record.info.get(_USED)
+            if used is not None and time.monotonic() - used >= _FRESH_SECONDS:
+                try:
+                    engine.dialect.do_ping(connection)
+                except psycopg.Error as error:
+                    raise InvalidatePoolError from error
+
+        @event.listens_for(engine, "checkin")
+        def _note_use(_connection: object, record: Any) -> None:
+            record.info[_USED] = time.monotonic()
+
+        @event.listens_for(engine, "handle_error")
+        def _prepare_anew(context: ExceptionContext) -> None:
+            """A column's type was changed under a prepared statement, which would fail for as long as it is kept."""
+            if "cached plan must not change result type" in str(context.original_exception):
+                context.is_disconnect = True
 
     def adopt(self, engine: Engine) -> None:
         """Does nothing: the server's administrator sets the database up."""
