@@ -98,6 +98,7 @@ class Catalog:
         few = _parameters(schema.partition_params, "part_id", _STATISTICS)
         self._few_partition_lists = self._select_lists(few, columns)
         self._few_parameters = self._select_lists(few)
+        self._serde_lists = self._select_lists(_parameters(schema.serde_params, "serde_id"))
 
     def find_table(self, database: str, name: str) -> TableFacts | None:
         """One table; None when it doesn't exist."""
@@ -137,11 +138,11 @@ class Catalog:
             groups = [
                 table.parameters,
                 *([] if partition is None else [partition.parameters]),
-                *self._parameters(connection, schema.serde_params, "serde_id", serde_ids).values(),
+                *map(_by_key, self._lists(connection, self._serde_lists, serde_ids)[0].values()),
             ]
             return StoredAs(row[1], row[2], tuple(pair for group in groups for pair in group.items()))
 
-        return self._database.read(look)
+        return self._database.glance(look)
 
     def facts_for(self, entities: Iterable[Entity]) -> Mapping[Entity, Facts]:
         """

@@ -1,7 +1,7 @@
 """Tables and partitions as the catalog has them, and what the real Hive wrote."""
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, insert, select, update
 
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.catalog import Catalog
@@ -38,6 +38,32 @@ def test_a_table_is_described_in_full(database, hive):
     assert table.input_format.endswith("OrcInputFormat")
     assert table.serde.endswith("OrcSerde")
     assert table.database_parameters == {"no_auto_compaction": "true"}
+
+
+def test_how_files_are_read_is_told_with_all_that_may_change_it(database, hive):
+    """A partition has a class of its own; properties are those of table and partition, and of the SerDes of both."""
+    made = hive.create_table(keys=(("p", "string"),), parameters={"skip.header.line.count": "1"})
+    hive.add_partitions(made, ["p=1"], parameters={"of": "partition"})
+    schema = database.schema
+
+    def change(connection):
+        for number, (serde_id,) in enumerate(connection.execute(select(schema.serdes.c.serde_id)).all()):
+            values = {"serde_id": serde_id, "param_key": f"serde {number}", "param_value": "x"}
+            connection.execute(insert(schema.serde_params).values(values))
+        own = select(schema.partitions.c.sd_id).scalar_subquery()
+        connection.execute(update(schema.sds).where(schema.sds.c.sd_id == own).values(input_format="of.Partition"))
+
+    database.write(change)
+    catalog = Catalog(database)
+    table = catalog.find_table("db", "t")
+    partition = catalog.find_partition(table, "p=1")
+    whole, part = catalog.stored_as(table, None), catalog.stored_as(table, partition)
+    assert whole.input_format.endswith("OrcInputFormat")
+    assert (part.input_format, part.serde) == ("of.Partition", whole.serde)
+    assert {("skip.header.line.count", "1"), ("of", "partition"), ("serde 0", "x"), ("serde 1", "x")} <= set(
+        part.properties
+    )
+    assert {key for key, _ in whole.properties if key.startswith("serde")} == {"serde 0"}
 
 
 def test_what_is_not_there_is_none(database, hive):
