@@ -21,6 +21,7 @@ BARS = (
     "s3_untouched",
     "warm_yarn",
     "at_rest",
+    "orc_joining",
 )
 
 
