@@ -350,6 +350,22 @@ def test_a_session_that_is_stopped_leaves_no_files(monkeypatch, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("hsperfdata")] == []
 
 
+def test_an_operators_java_options_come_last():
+    """The JVM compiles quickly instead of well, unless an option of `spark.conf` says otherwise: the last one counts."""
+    wanted = "-XX:TieredStopAtLevel=3 -Dcompactor.test=here"
+    other = SparkSubmitter(settings(spark={"master": "local[1]", "conf": {"spark.driver.extraJavaOptions": wanted}}))
+    try:
+        assert other.run(name("0.c"), jobs.double, [1]) == [2]
+        said = Path(f"/proc/{jvm(other)}/cmdline").read_text(encoding="utf-8").split("\0")
+    finally:
+        other.stop()
+    assert [option for option in said if option.startswith("-XX:TieredStopAtLevel")] == [
+        "-XX:TieredStopAtLevel=1",
+        "-XX:TieredStopAtLevel=3",
+    ]
+    assert "-Dcompactor.test=here" in said
+
+
 def test_a_driver_that_stops_reading_and_answering_is_killed(submitter, monkeypatch):
     """Also in the middle of a message: the task list is longer than what the connection holds."""
     submitter.stop()

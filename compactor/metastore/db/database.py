@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, create_engine, event, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, create_engine, event, insert, literal, select, update
 
 from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, UnreachableError
 from compactor.metastore.db.dialects import address
@@ -293,6 +293,7 @@ class Database:
 
     @contextmanager
     def _shared_mutex(self, name: str, wait_seconds: float) -> Iterator[Mutex]:
+        self.glance(lambda connection: connection.scalar(select(literal(1))))  # so that none of a dead server is taken
         with (
             self.translating(),
             self.engine.connect() as connection,
