@@ -1,5 +1,6 @@
 """The settings of the Initiator, the Worker, the Cleaner and the Housekeeper."""
 
+import os
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
@@ -29,10 +30,15 @@ class InitiatorSettings(Section):
     failed_retry_days: Days = 7
 
 
+def _for_cores() -> int:
+    """Two compactions for each core: while one waits for the metastore or the store, another's tasks run."""
+    return max(2, min(16, 2 * (os.cpu_count() or 1)))
+
+
 class WorkerSettings(Section):
     """The Worker takes queue entries and compacts."""
 
-    threads: int = Field(default=2, ge=0, le=256)
+    threads: int | None = Field(default=None, ge=0, le=256)
     pool: str | None = Field(default=None, min_length=1, max_length=128)
     pools: dict[Annotated[str, Field(min_length=1)], Annotated[int, Field(ge=1, le=256)]] = Field(default_factory=dict)
     poll_seconds: Seconds = 1
@@ -44,7 +50,8 @@ class WorkerSettings(Section):
     @property
     def pool_of_each(self) -> tuple[str | None, ...]:
         """The pool of each worker of the process; None: the worker's pool is `pool`."""
-        return (*(None,) * self.threads, *(name for name, threads in self.pools.items() for _ in range(threads)))
+        count = _for_cores() if self.threads is None else self.threads
+        return (*(None,) * count, *(name for name, threads in self.pools.items() for _ in range(threads)))
 
 
 class CleanerSettings(Section):
