@@ -20,6 +20,7 @@ BARS = (
     "s3_untouched",
     "warm_yarn",
     "at_rest",
+    "parquet_joining",
 )
 
 
