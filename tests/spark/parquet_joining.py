@@ -22,7 +22,7 @@ COLUMNS = """
     n int, g bigint, s string, x double, f float, d date, t timestamp, m decimal(12,2), k decimal(7,3), w decimal(30,5),
     b boolean, y binary, l array<int>, p map<string,bigint>, r struct<a: int, q: array<string>>
 """
-ROWS, FILES = 3000, 6
+ROWS, FILES = 3000, 4
 MANNERS = {
     "int96": {"spark.sql.parquet.outputTimestampType": "INT96"},
     "legacy": {
@@ -65,7 +65,7 @@ def row(n):
 
 
 def predicates():
-    for n in (7, 500, 1501):
+    for n in (7, 1501):
         values = row(n)
         found = {
             "n": n,
@@ -81,8 +81,8 @@ def predicates():
             "y": f"X'{values[11].hex()}'",
         }
         for column, value in found.items():
-            for sign in ("=", "<", ">="):
-                yield f"{column} {sign} {value}"
+            yield f"{column} {'=' if n == 7 else '<'} {value}"
+            yield f"{column} {'>=' if n == 7 else '='} {value}"
     yield from ("s is null", "t is not null", "b = true", "x = double('NaN')", "x > 1e300", "x = 0.0", "x <= -0.0")
     yield from ("g = 5", "g in (1, 3)", "r.a = 5", "l is null", "k < -1400.0", "w > 1e18")
 
@@ -106,7 +106,9 @@ def answers(spark, path):
 def scanned(spark, predicate):
     frame = spark.sql(f"select n from joined where {predicate}")
     frame.collect()
-    return frame._jdf.queryExecution().executedPlan().collectLeaves().head().metrics().get("numOutputRows").get().value()
+    return (
+        frame._jdf.queryExecution().executedPlan().collectLeaves().head().metrics().get("numOutputRows").get().value()
+    )
 
 
 def join_files(source, target, *, recode):

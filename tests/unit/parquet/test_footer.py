@@ -140,6 +140,18 @@ def test_what_arrow_cannot_write_is_kept():
     assert "Bloom" in footer(change_meta(fields.META_BLOOM, thrift.I64, 4)).kept
 
 
+def test_a_group_without_fields_is_kept():
+    """Arrow writes no such group; a copy keeps it."""
+
+    def add(found):
+        found[fields.FILE_SCHEMA][1].append({3: (thrift.I32, 1), 4: (thrift.BINARY, b"nothing"), 5: (thrift.I32, 0)})
+        found[fields.FILE_SCHEMA][1][0][5] = thrift.I32, 4
+
+    found = footer(with_footer(FILE, add))
+    assert found.carried is None
+    assert "Arrow can't represent its schema" in found.kept
+
+
 def test_long_footers_are_carried(monkeypatch):
     """A footer of more MiB than are worth decoding: its rows are known, and nothing else is looked at."""
     padded = with_footer(FILE, lambda found: thrift.put(found, 99, thrift.BINARY, bytes(17 << 20)))
@@ -214,4 +226,5 @@ def test_a_changed_byte_ends_in_one_line_or_a_file(at, mask, recode):
                 piece = Piece(MemoryReader(data), found, tuple(range(len(found.row_groups))), recode)
                 join([piece, piece], MemorySink())
         except CompactorError as error:
-            assert "\n" not in str(error)
+            said = str(error)
+            assert "\n" not in said

@@ -1,5 +1,7 @@
 """The compact protocol: what is decoded encodes to the same bytes, and nothing that isn't it takes long or much."""
 
+import contextlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,10 +75,8 @@ def test_other_bytes_are_malformed_or_a_struct(data, shape):
         lambda: thrift.decode(data, 0, shape)[1],
         lambda: max(map(max, thrift.spans(data, {}).values()), default=0),
     ):
-        try:
+        with contextlib.suppress(MalformedError):
             assert read() <= max(len(data), thrift.UUID)
-        except MalformedError:
-            pass
 
 
 @pytest.mark.parametrize(
