@@ -159,6 +159,8 @@ def test_int96_keeps_its_twelve_bytes_and_has_no_range():
     assert result.row_groups == 1
     chunk = opened(made).metadata.row_group(0).column(0)
     assert (chunk.physical_type, chunk.statistics.has_min_max, chunk.statistics.null_count) == ("INT96", False, 0)
+    meta = read_footer(MemoryReader(made)).describe(0)[fields.GROUP_COLUMNS][1][0][fields.CHUNK_META][1]
+    assert set(thrift.decode(meta[fields.META_STATISTICS][1], 0, {})[0]) == {3}, "Arrow hides the ranges of INT96"
     back = with_footer(made, _as_fixed)
     assert opened(back).read().column(0).to_pylist() == table.column(0).to_pylist() * 2
 
@@ -315,3 +317,43 @@ def test_a_wrong_checksum_is_found_when_a_page_is_decoded():
     file[300] ^= 1
     with pytest.raises(CorruptFileError, match=r"memory can't be decoded .*CRC"):
         join([piece(bytes(file), recode=True)] * 2, MemorySink())
+
+
+def test_file_offsets_move_or_become_zero():
+    """A chunk's `file_offset` goes with the chunk; one that points behind it, as old writers made, is unknown: 0."""
+
+    def change(footer):
+        for group in footer[fields.FILE_ROW_GROUPS][1]:
+            for number, chunk in enumerate(group[fields.GROUP_COLUMNS][1]):
+                begin, end = fields.extent(chunk[fields.CHUNK_META][1])
+                chunk[fields.CHUNK_FILE_OFFSET] = thrift.I64, (begin, end, 0)[number]
+
+    made, _ = joined([piece(with_footer(written(simple(n)), change), recode=False) for n in range(3)])
+    footer = read_footer(MemoryReader(made))
+    for number in range(3):
+        group = footer.describe(number)
+        begins = [fields.extent(chunk[fields.CHUNK_META][1])[0] for chunk in group[fields.GROUP_COLUMNS][1]]
+        assert group[fields.GROUP_FILE_OFFSET][1] == begins[0]
+        offsets = [chunk[fields.CHUNK_FILE_OFFSET][1] for chunk in group[fields.GROUP_COLUMNS][1]]
+        assert offsets == [begins[0], 0, 0]
+
+
+def test_without_column_orders_no_range_claims_one():
+    """Readers of a footer without column orders go by older fields, which Arrow fills for signed numbers alone."""
+    files = [with_footer(written(simple(n)), lambda footer: footer.pop(fields.FILE_COLUMN_ORDERS)) for n in range(2)]
+    made, result = joined([piece(file, recode=True) for file in files])
+    assert result.row_groups == 1
+    found = []
+    for chunk in read_footer(MemoryReader(made)).describe(0)[fields.GROUP_COLUMNS][1]:
+        statistics, _ = thrift.decode(chunk[fields.CHUNK_META][1][fields.META_STATISTICS][1], 0, {})
+        found.append(set(statistics))
+    assert found == [{1, 2, 3}, {3}, {1, 2, 3}]
+
+
+def test_sorting_columns_are_copied_and_not_claimed_of_encoded_rows():
+    """Two sorted row groups, one after the other, aren't sorted."""
+    file = written(simple(0), sorting_columns=[parquet.SortingColumn(0)])
+    for recode, kept in ((False, 2), (True, 0)):
+        made, _ = joined([piece(file, recode=recode)] * 2)
+        groups = [opened(made).metadata.row_group(n) for n in range(opened(made).num_row_groups)]
+        assert sum(len(group.sorting_columns) for group in groups) == kept
