@@ -22,6 +22,7 @@ BARS = (
     "warm_yarn",
     "at_rest",
     "orc_joining",
+    "parquet_joining",
 )
 
 

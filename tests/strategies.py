@@ -4,9 +4,12 @@ Every Hypothesis strategy of the tests. Each area has its section; append yours 
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from decimal import Context, Decimal
+from random import Random
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -678,3 +681,121 @@ def lives_under_roles(*, long: bool = False) -> SearchStrategy[list[tuple[Any, .
     step = st.one_of([st.tuples(st.just(name), *about) for number, name, about in often for _ in range(number)])
     pieces = [st.lists(step, max_size=10) for _ in range(8 if long else 3)]
     return st.tuples(*pieces).map(lambda lists: [one for piece in lists for one in piece])
+
+
+# ---- parquet: files of one family
+
+
+def parquet_types() -> SearchStrategy[Any]:
+    """Arrow types whose Parquet form is worth a test, up to three levels deep."""
+    plain = st.sampled_from(
+        [
+            pa.bool_(),
+            pa.int8(),
+            pa.int16(),
+            pa.int32(),
+            pa.int64(),
+            pa.uint8(),
+            pa.uint32(),
+            pa.uint64(),
+            pa.float16(),
+            pa.float32(),
+            pa.float64(),
+            pa.string(),
+            pa.binary(),
+            pa.binary(3),
+            pa.date32(),
+            pa.time32("ms"),
+            pa.time64("us"),
+            pa.timestamp("ms"),
+            pa.timestamp("us", "UTC"),
+            pa.timestamp("ns"),
+            pa.decimal128(5, 2),
+            pa.decimal128(38, 10),
+            pa.decimal256(50, 3),
+        ]
+    )
+
+    def nested(inside: SearchStrategy[Any]) -> SearchStrategy[Any]:
+        field = st.builds(lambda kind, null: pa.field("x", kind, nullable=null), inside, st.booleans())
+        return st.one_of(
+            field.map(pa.list_),
+            st.lists(field, min_size=1, max_size=3).map(
+                lambda found: pa.struct([one.with_name(f"f{number}") for number, one in enumerate(found)])
+            ),
+            st.builds(pa.map_, plain, inside),
+        )
+
+    return st.recursive(plain, nested, max_leaves=4)
+
+
+@st.composite
+def parquet_tables(draw: Any, *, most_files: int = 4, most_rows: int = 30) -> list[Any]:
+    """Arrow tables of one schema, some of them empty. The values come from a seed, since drawing each takes long."""
+    kinds = draw(st.lists(st.tuples(parquet_types(), st.booleans()), min_size=1, max_size=4))
+    schema = pa.schema([pa.field(f"c {n}", kind, nullable=null) for n, (kind, null) in enumerate(kinds)])
+    chance = Random(draw(st.integers(0, 2**32)))
+    tables = []
+    for rows in draw(st.lists(st.integers(0, most_rows), min_size=1, max_size=most_files)):
+        columns = [[_parquet_value(field, chance) for _ in range(rows)] for field in schema]
+        tables.append(
+            pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
+        )
+    return tables
+
+
+def _parquet_value(field: Any, chance: Random) -> Any:
+    """What `pyarrow.array` takes for a value of a field: often one at the end of the range, or one seen before."""
+    kind = field.type
+    if field.nullable and chance.random() < 0.25:
+        return None
+    if pa.types.is_struct(kind):
+        return {inner.name: _parquet_value(inner, chance) for inner in kind}
+    count = chance.choice((0, 1, 3))
+    if pa.types.is_map(kind):
+        return [(_parquet_value(kind.key_field, chance), _parquet_value(kind.item_field, chance)) for _ in range(count)]
+    if pa.types.is_list(kind):
+        return [_parquet_value(kind.value_field, chance) for _ in range(count)]
+    if pa.types.is_boolean(kind):
+        return chance.random() < 0.5
+    if pa.types.is_floating(kind):
+        return chance.choice((0.0, -0.0, float("nan"), float("inf"), -1.5, 1.5, chance.uniform(-9, 9)))
+    if pa.types.is_decimal(kind):
+        most = 10**kind.precision - 1
+        number = chance.choice((0, 1, -1, most, -most, chance.randint(-most, most)))
+        return Decimal(number).scaleb(-kind.scale, Context(prec=60))
+    if pa.types.is_fixed_size_binary(kind):
+        return chance.randbytes(kind.byte_width)
+    if pa.types.is_string(kind):
+        return chance.choice(("", "a", "é" * 40, "".join(chance.choices("abc\0ÿ", k=5))))
+    if pa.types.is_binary(kind):
+        return chance.randbytes(chance.randint(0, 5))
+    if pa.types.is_time(kind):
+        return chance.randint(0, 86_399_999)
+    low, high = -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
+    if pa.types.is_unsigned_integer(kind):
+        low, high = 0, 2**kind.bit_width - 1
+    elif pa.types.is_date(kind):
+        low, high = -700_000, 2_900_000
+    elif pa.types.is_timestamp(kind):
+        return 1000 * chance.randint(-(2**30), 2**30)
+    return chance.choice((low, high, 0, 7, chance.randint(low, high)))
+
+
+def parquet_options() -> SearchStrategy[dict[str, Any]]:
+    """Options of pyarrow's writer, but for those that name columns."""
+    return st.fixed_dictionaries(
+        {
+            "version": st.sampled_from(["1.0", "2.6"]),
+            "data_page_version": st.sampled_from(["1.0", "2.0"]),
+            "compression": st.sampled_from(["none", "snappy", "gzip", "zstd", "lz4", "brotli"]),
+            "use_dictionary": st.booleans(),
+            "write_page_index": st.booleans(),
+            "write_page_checksum": st.booleans(),
+            "write_statistics": st.booleans(),
+            "use_deprecated_int96_timestamps": st.booleans(),
+            "row_group_size": st.sampled_from([1, 3, 1000]),
+            "data_page_size": st.sampled_from([512, 1 << 20]),
+            "write_batch_size": st.sampled_from([8, 1024]),
+        }
+    )

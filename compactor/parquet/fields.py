@@ -22,9 +22,7 @@ FILE_ENCRYPTION: Final = (8, 9)
 GROUP_COLUMNS: Final = 1
 GROUP_RAW: Final = 2
 GROUP_ROWS: Final = 3
-GROUP_SORTING: Final = 4
 GROUP_FILE_OFFSET: Final = 5
-GROUP_STORED: Final = 6
 GROUP_ORDINAL: Final = 7
 
 CHUNK_FILE_PATH: Final = 1
@@ -55,12 +53,13 @@ GROUP_SHAPE: Final[thrift.Shape] = {GROUP_COLUMNS: {CHUNK_META: {}}}
 
 def extent(meta: Struct) -> tuple[int, int]:
     """
-    Where a column chunk begins and ends, by its metadata.
+    Where a column chunk begins and ends, by its metadata: a dictionary's offset counts if it is before the data's, or
+    there is no data. An offset of 0 means that there is none.
 
-    Source: parquet-mr's ColumnChunkMetaData.getStartingPos: a dictionary's offset counts if it is before the data's.
+    Source: parquet-mr's ColumnChunkMetaData.getStartingPos.
     """
     begin: int = meta[META_DATA_PAGE][1]
     dictionary: int = meta[META_DICTIONARY_PAGE][1] if META_DICTIONARY_PAGE in meta else 0
-    if 0 < dictionary < begin:
+    if dictionary > 0 and (dictionary < begin or not begin):
         begin = dictionary
     return begin, begin + meta[META_STORED][1]

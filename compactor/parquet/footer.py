@@ -207,7 +207,8 @@ class _Judge:
         if any(number not in meta or meta[number][0] != thrift.I64 or meta[number][1] < 0 for number in _SIZES):
             raise MalformedError(f"column {leaf.name} has no sizes")
         begin, end = fields.extent(meta)
-        if (begin < len(MAGIC) or end > self._end) and self.carried is None:
+        outside = begin < len(MAGIC) or end > self._end or meta[fields.META_DATA_PAGE][1] > end
+        if outside and end > begin and self.carried is None:
             raise MalformedError(f"column {leaf.name} would lie at bytes {begin} to {end}, before or behind the data")
         if meta.get(fields.META_TYPE, (0, None))[1] != leaf.physical:
             raise MalformedError(f"column {leaf.name} has another type than in the schema")

@@ -6,6 +6,7 @@ bound here is one that no input exceeds.
 Source: parquet.thrift (PageHeader); Encodings.md.
 """
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -32,6 +33,7 @@ _DICTIONARY_HEADER: Final = 7
 _ENTRIES: Final = 1
 _SLACK: Final = 64 << 10
 """Bytes between column chunks that are read to save a request."""
+_LENGTH: Final = struct.Struct("<I")
 _CHEAP: Final = 64 << 10
 """Below this, the longest entry of a dictionary isn't looked for."""
 
@@ -152,10 +154,13 @@ def _longest_entry(chunk: memoryview, meta: Struct, values: int) -> int:
     except (pa.ArrowException, OSError) as error:
         raise MalformedError(f"a dictionary can't be decompressed ({error})") from error
     longest = at = 0
-    for _ in range(first.entries):
-        length = int.from_bytes(data[at : at + 4], "little")
-        at += 4 + length
-        if at > len(data):
-            raise MalformedError("a dictionary ends too early")
-        longest = max(longest, length)
-    return longest
+    length_at = _LENGTH.unpack_from
+    try:
+        for _ in range(first.entries):
+            (length,) = length_at(data, at)
+            at += 4 + length
+            if length > longest:  # noqa: PLR1730 - a call of max takes longer than all the rest
+                longest = length
+    except struct.error as error:
+        raise MalformedError("a dictionary ends too early") from error
+    return int(longest)

@@ -78,11 +78,10 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """All elements in the order of the file, their leaves, and whether each group has fields."""
+    """All elements in the order of the file, and their leaves."""
 
     elements: tuple[Struct, ...]
     leaves: tuple[Leaf, ...]
-    has_empty_group: bool
 
 
 @lru_cache(maxsize=64)
@@ -102,7 +101,6 @@ def read_schema(data: bytes) -> Schema:
         elements.append(element)
     leaves: list[Leaf] = []
     open_groups: list[tuple[int, list[bytes], str]] = [(1, [], "")]
-    empty = False
     for number, element in enumerate(elements):
         if not open_groups:
             raise MalformedError("its schema has elements behind the last field")
@@ -123,11 +121,9 @@ def read_schema(data: bytes) -> Schema:
             raise MalformedError(f"a group of its schema has {children} fields, {len(path)} levels deep")
         if children:
             open_groups.append((children, path, levels))
-        else:
-            empty = True
     if open_groups:
         raise MalformedError("its schema ends too early")
-    return Schema(tuple(elements), tuple(leaves), empty)
+    return Schema(tuple(elements), tuple(leaves))
 
 
 def _number(element: Struct, field: int) -> int:

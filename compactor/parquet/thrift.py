@@ -312,11 +312,7 @@ def _skip(data: bytes, at: int, kind: int, depth: int, *, element: bool = False)
     elif depth == _DEEPEST:
         raise MalformedError(f"it is nested more than {_DEEPEST} levels deep")
     elif kind == STRUCT:
-        field = 0
-        while header := data[at]:
-            field, at = _field(data, at, header, field)
-            at = _skip(data, at, header & 15, depth + 1)
-        end = at + 1
+        end = _skip_struct(data, at, depth + 1)
     elif kind in {LIST, SET}:
         count, inner, at = _list_header(data, at)
         for _ in range(count):
@@ -338,6 +334,26 @@ def _skip(data: bytes, at: int, kind: int, depth: int, *, element: bool = False)
     if end > len(data):
         raise MalformedError("it ends too early")
     return end
+
+
+def _skip_struct(data: bytes, at: int, depth: int) -> int:
+    """Where a struct ends. Most of a footer is skipped here, hence the numbers and BINARYs without a call."""
+    while header := data[at]:
+        kind = header & 15
+        at = at + 1 if header >> 4 else _field(data, at, header, 0)[1]
+        if I16 <= kind <= I64:
+            while data[at] > 127:
+                at += 1
+            at += 1
+        elif kind == BINARY:
+            length = data[at]
+            at += 1
+            if length > 127:
+                length, at = _varint(data, at - 1)
+            at += length
+        elif kind > FALSE:
+            at = _skip(data, at, kind, depth)
+    return at + 1
 
 
 def _put_varint(out: bytearray, number: int) -> None:

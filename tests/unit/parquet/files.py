@@ -1,0 +1,78 @@
+"""Parquet files for the tests, written by pyarrow, joined, and read back."""
+
+import io
+import struct
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from compactor.handles import MemoryReader
+from compactor.parquet import fields, thrift
+from compactor.parquet.checking import check
+from compactor.parquet.footer import read_footer
+from compactor.parquet.joining import Piece, join
+from tests.unit.orc.files import MemorySink
+
+
+def written(table, **options):
+    """A file's bytes."""
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer, **options)
+    return buffer.getvalue()
+
+
+def piece(data, *, recode, name="memory", row_groups=None):
+    """All row groups of a file, or some."""
+    reader = MemoryReader(data, name)
+    footer = read_footer(reader)
+    return Piece(reader, footer, tuple(range(len(footer.row_groups)) if row_groups is None else row_groups), recode)
+
+
+def joined(pieces):
+    """The file that the pieces make, which `check` has found to be right, and what `join` says of it."""
+    sink = MemorySink()
+    result = join(pieces, sink)
+    check(MemoryReader(sink.getvalue(), "result"), pieces)
+    assert result.length == len(sink.getvalue())
+    return sink.getvalue(), result
+
+
+def opened(data):
+    return parquet.ParquetFile(io.BytesIO(data))
+
+
+def bits(array):
+    """Values as Python objects that are equal only when every bit is: a float is its bytes."""
+    if isinstance(array, pa.ChunkedArray):
+        return [value for chunk in array.chunks for value in bits(chunk)]
+    kind = array.type
+    if pa.types.is_floating(kind):
+        raw = array.view({2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}[kind.bit_width // 8])
+        return [("bits", value) if value is not None else None for value in raw.to_pylist()]
+    valid = array.is_valid().to_pylist()
+    if pa.types.is_struct(kind):
+        columns = [bits(array.field(number)) for number in range(kind.num_fields)]
+        rows = zip(*columns, strict=True) if columns else [()] * len(array)
+        return [row if there else None for row, there in zip(rows, valid, strict=True)]
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        offsets, values = array.offsets.to_pylist(), bits(array.values)
+        ranges = zip(offsets, offsets[1:], valid, strict=False)
+        return [values[begin:end] if there else None for begin, end, there in ranges]
+    if pa.types.is_temporal(kind):
+        return array.view(pa.int32() if kind.bit_width == 32 else pa.int64()).to_pylist()
+    return array.to_pylist()
+
+
+def rows(table):
+    """A table's values by column, as `bits` gives them."""
+    return [bits(table.column(number)) for number in range(table.num_columns)]
+
+
+def with_footer(data, change):
+    """The same file after `change` has changed the fields of its footer, a dict as `thrift.decode` makes it."""
+    length = int.from_bytes(data[-8:-4], "little")
+    shape = {fields.FILE_SCHEMA: {}, fields.FILE_ROW_GROUPS: {**fields.GROUP_SHAPE}}
+    footer, _ = thrift.decode(data[-8 - length : -8], 0, shape)
+    change(footer)
+    encoded = thrift.encode(footer)
+    return data[: -8 - length] + encoded + struct.pack("<I", len(encoded)) + data[-4:]

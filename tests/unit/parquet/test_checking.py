@@ -1,0 +1,144 @@
+"""Whether `check` finds what could go wrong: each part of a joined file is broken once."""
+
+import pyarrow as pa
+import pytest
+
+from compactor.errors import VerificationError
+from compactor.handles import MemoryReader
+from compactor.parquet import fields, thrift
+from compactor.parquet.checking import check
+from compactor.parquet.footer import read_footer
+from compactor.parquet.joining import join
+from tests.unit.orc.files import MemorySink
+from tests.unit.parquet.files import joined, piece, with_footer, written
+
+
+def table(first, count=300):
+    numbers = list(range(first, first + count))
+    return pa.table(
+        {
+            "n": pa.array(numbers, pa.int64()),
+            "x": pa.array([0.0 if n % 3 else -1.5 for n in numbers]),
+            "s": [None if n % 7 == 0 else f"text {n}" for n in numbers],
+            "l": pa.array([[n, None][: n % 3] for n in numbers], pa.list_(pa.int64())),
+        }
+    )
+
+
+def sources(recode, **options):
+    settings = {"row_group_size": 200, "write_page_index": True, **options}
+    return [piece(written(table(n * 300), **settings), recode=recode, name=f"part-{n}") for n in range(3)]
+
+
+def finds(made, pieces, said):
+    with pytest.raises(VerificationError, match=said) as caught:
+        check(MemoryReader(made, "result"), pieces)
+    assert str(caught.value).startswith("result differs from its sources: ")
+
+
+def test_every_changed_byte_of_pages_in_a_small_copy_is_found():
+    """Small row groups are compared whole."""
+    pieces = sources(recode=False)
+    made, _ = joined(pieces)
+    footer = read_footer(MemoryReader(made))
+    end = sum(group.bytes for group in footer.row_groups) + 4
+    for at in range(4, end, 97):
+        changed = bytearray(made)
+        changed[at] ^= 1
+        finds(bytes(changed), pieces, "has other bytes")
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "value"),
+    [
+        (fields.META_STATISTICS, thrift.STRUCT, b"\0"),
+        (fields.META_RAW, thrift.I64, 77),
+        (fields.META_CODEC, thrift.I32, 2),
+        (fields.META_KEY_VALUES, thrift.LIST, thrift.encoded_list([])),
+    ],
+)
+def test_another_description_of_a_copy_is_found(number, kind, value):
+    """Everything but places must be as in the source."""
+    pieces = sources(recode=False)
+    made, _ = joined(pieces)
+
+    def change(footer):
+        thrift.put(chunk(footer, 4, 1)[fields.CHUNK_META][1], number, kind, value)
+
+    finds(with_footer(made, change), pieces, "row group 5, from row group 1 of part-2, is described differently")
+
+
+def chunk(footer, group, column):
+    return footer[fields.FILE_ROW_GROUPS][1][group][fields.GROUP_COLUMNS][1][column]
+
+
+def test_an_index_of_other_pages_is_found():
+    """An offset index that wasn't moved, and a column index that belongs to another column."""
+    pieces = sources(recode=False)
+    made, _ = joined(pieces)
+    for numbers in (
+        (fields.CHUNK_OFFSET_INDEX, fields.CHUNK_OFFSET_INDEX_LENGTH),
+        (fields.CHUNK_COLUMN_INDEX, fields.CHUNK_COLUMN_INDEX_LENGTH),
+    ):
+
+        def change(footer, numbers=numbers):
+            for number in numbers:
+                chunk(footer, 1, 0)[number] = chunk(footer, 2, 0)[number]
+
+        finds(with_footer(made, change), pieces, "page indexes|described differently")
+
+
+def test_a_bloom_filter_left_behind_is_found():
+    """A filter at its old offset answers for another row group."""
+    pieces = sources(recode=False, bloom_filter_options={"n": True})
+    made, _ = joined(pieces)
+
+    def change(footer):
+        first, second = (chunk(footer, number, 0)[fields.CHUNK_META][1] for number in (0, 2))
+        second[fields.META_BLOOM] = first[fields.META_BLOOM]
+
+    finds(with_footer(made, change), pieces, "other Bloom filters")
+
+
+@pytest.mark.parametrize("column", range(4))
+def test_another_value_among_encoded_ones_is_found(column):
+    """A number, the sign of a zero, a NULL, the length of a list: one row of 900 differs."""
+    pieces = sources(recode=True)
+    rows = [one for n in range(3) for one in table(n * 300).to_pylist()]
+    name = ("n", "x", "s", "l")[column]
+    rows[701][name] = {"n": -1, "x": -0.0, "s": None, "l": [None]}[name]
+    assert table(0).to_pylist()[0]["x"] == -1.5
+    other = written(pa.Table.from_pylist(rows, table(0).schema), row_group_size=1000, write_page_index=True)
+    finds(other, pieces, f"row group 1, column {column + 1}: a value of rows 601 to 900 isn't that of part-|column")
+
+
+def test_missing_doubled_and_exchanged_rows_are_found():
+    """Row groups left out, taken twice, or in another order."""
+    pieces = sources(recode=False)
+    for wrong in ([0, 1], [0, 1, 1], [1, 0, 2], [0, 1, 2, 2]):
+        sink = MemorySink()
+        join([pieces[number] for number in wrong], sink)
+        finds(sink.getvalue(), pieces, "rows|described differently|other bytes|page indexes")
+
+
+def test_other_metadata_is_found():
+    """A key too many makes another family."""
+    pieces = sources(recode=True)
+    made, _ = joined(pieces)
+    changed = with_footer(made, lambda footer: thrift.put(footer, fields.FILE_CREATED_BY, thrift.BINARY, b"me"))
+    finds(changed, pieces, "schema, metadata or writer")
+    finds(made[:-1], pieces, "isn't a sound Parquet file")
+
+
+def test_large_chunks_are_sampled_at_both_ends_and_in_the_middle():
+    """Of chunks that are too large to be compared whole, the ends are always looked at."""
+    numbers = pa.table({"a": pa.array(range(400_000), pa.int64()), "b": pa.array(range(400_000), pa.int64())})
+    pieces = [piece(written(numbers, use_dictionary=False, compression="none"), recode=False)]
+    made, _ = joined(pieces)
+    group = read_footer(MemoryReader(made)).describe(0)
+    for number in range(2):
+        begin, end = fields.extent(group[fields.GROUP_COLUMNS][1][number][fields.CHUNK_META][1])
+        for at in (begin, begin + 4095, (begin + end) // 2, end - 4096, end - 1):
+            changed = bytearray(made)
+            changed[at] ^= 1
+            finds(bytes(changed), pieces, "other bytes")

@@ -1,0 +1,230 @@
+"""Footers: facts, families, what may be done with a file, and files that aren't what they say."""
+
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.errors import CompactorError, CorruptFileError
+from compactor.handles import MemoryReader
+from compactor.parquet import fields, thrift
+from compactor.parquet.footer import read_footer
+from compactor.parquet.joining import Piece, join
+from compactor.parquet.schema import read_schema
+from compactor.parquet.thrift import MalformedError
+from tests.unit.orc.files import MemorySink
+from tests.unit.parquet.files import opened, with_footer, written
+
+TABLE = pa.table({"n": pa.array(range(100), pa.int64()), "s": ["x", "y"] * 50, "l": [[1, 2], []] * 50})
+FILE = written(TABLE, row_group_size=40, write_page_index=True)
+
+
+def footer(data, name="memory"):
+    return read_footer(MemoryReader(data, name))
+
+
+def first_meta(footer):
+    return footer[fields.FILE_ROW_GROUPS][1][0][fields.GROUP_COLUMNS][1][0][fields.CHUNK_META][1]
+
+
+def by(created_by):
+    return with_footer(
+        FILE, lambda found: thrift.put(found, fields.FILE_CREATED_BY, thrift.BINARY, created_by.encode())
+    )
+
+
+def test_facts():
+    """Rows and bytes are those that Arrow finds."""
+    found, arrows = footer(FILE), opened(FILE).metadata
+    assert (found.rows, found.length, found.created_by) == (100, len(FILE), arrows.created_by)
+    groups = [arrows.row_group(number) for number in range(3)]
+    assert [group.rows for group in found.row_groups] == [40, 40, 20]
+    assert [group.raw_bytes for group in found.row_groups] == [group.total_byte_size for group in groups]
+    stored = [sum(group.column(n).total_compressed_size for n in range(3)) for group in groups]
+    assert [group.bytes for group in found.row_groups] == stored
+    assert (found.carried, found.kept) == (None, None)
+
+
+def test_leaves_are_those_of_arrow():
+    """Paths and levels agree with Arrow's."""
+    leaves, schema = footer(FILE).schema.leaves, opened(FILE).schema
+    for number, leaf in enumerate(leaves):
+        column = schema.column(number)
+        assert leaf.name == column.path
+        assert leaf.levels.count("R") == column.max_repetition_level
+        assert len(leaf.levels) == column.max_definition_level
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        written(TABLE.rename_columns(["n", "t", "l"])),
+        written(TABLE.replace_schema_metadata({"writer.time.zone": "Europe/Rome"})),
+        written(TABLE, version="1.0"),
+        by("parquet-mr version 1.10.1 (build abc)"),
+        with_footer(FILE, lambda found: found.pop(fields.FILE_COLUMN_ORDERS)),
+        with_footer(FILE, lambda found: thrift.put(found, 99, thrift.I32, 1)),
+    ],
+)
+def test_what_readers_go_by_makes_another_family(other):
+    """Schema, metadata, format version, writer, column orders, and a field that nobody knows yet."""
+    assert footer(FILE).family == footer(written(TABLE.slice(3, 9))).family
+    assert footer(other).family != footer(FILE).family
+
+
+@pytest.mark.parametrize(
+    ("created_by", "carried", "kept"),
+    [
+        ("parquet-mr version 1.12.3 (build f8dced182c4c1fbdec6ccb3185537b5a01e6ed6b)", None, None),
+        ("parquet-mr version 1.10.0 (build 031a6654009e3b82020012a18434c582bd74c73a)", None, None),
+        ("parquet-mr version 1.8.0rc1", None, None),
+        ("parquet-mr version 1.7.0 (build x)", None, "known well enough"),
+        ("parquet-mr version 1.2.8 (build x)", "dictionaries out of the sizes", "known well enough"),
+        ("parquet-mr (build 32c46643845ea8a705c35d4ec8fc654cc8ff816d)", "dictionaries out", "known well enough"),
+        ("impala version 4.1.0-RELEASE (build 7a8b9c)", None, None),
+        ("parquet-cpp version 1.5.1-SNAPSHOT", None, "known well enough"),
+        ("parquet-cpp-arrow version 9.0.0", None, None),
+        ("DuckDB version v1.0.0 (build 1f98600c2c)", None, "known well enough"),
+        ("", None, "without a name"),
+    ],
+)
+def test_writers(created_by, carried, kept):
+    """Rows that Arrow encodes stand only under names that call for no workaround; wrong sizes are never copied."""
+    found = footer(by(created_by))
+    assert (found.carried or "").count(carried or "nothing") == bool(carried)
+    assert (found.kept or "").count(kept or "nothing") == bool(kept)
+
+
+def change_meta(number, kind, value):
+    return with_footer(FILE, lambda found: thrift.put(first_meta(found), number, kind, value))
+
+
+def test_texts_that_go_on_from_page_to_page_are_carried():
+    """DELTA_BYTE_ARRAY by parquet-mr before 1.8 (PARQUET-246)."""
+    table = pa.table({"s": ["abc", "abd"]})
+    file = written(table, use_dictionary=False, column_encoding={"s": "DELTA_BYTE_ARRAY"})
+    assert footer(file).carried is None
+    old = with_footer(
+        file, lambda found: thrift.put(found, fields.FILE_CREATED_BY, thrift.BINARY, b"parquet-mr version 1.7.0")
+    )
+    assert footer(old).carried == "its writer, parquet-mr before 1.8, let texts go on from page to page"
+
+
+@pytest.mark.parametrize(
+    ("change", "carried"),
+    [
+        (lambda found: thrift.put(found, 8, thrift.STRUCT, b"\0"), "its columns are encrypted"),
+        (lambda found: thrift.put(_chunk(found), 8, thrift.STRUCT, b"\0"), "its columns are encrypted"),
+        (lambda found: thrift.put(_chunk(found), 1, thrift.BINARY, b"a"), "its data lies in another file"),
+    ],
+)
+def test_encrypted_and_split_files_are_carried(change, carried):
+    """Nothing of a file may move whose bytes depend on their place, or aren't in it."""
+    assert footer(with_footer(FILE, change)).carried == carried
+    assert "its footer is encrypted" in footer(FILE[:-4] + b"PARE").carried
+
+
+def _chunk(found):
+    return found[fields.FILE_ROW_GROUPS][1][0][fields.GROUP_COLUMNS][1][0]
+
+
+def test_what_arrow_cannot_write_is_kept():
+    """LZO, LZ4 in Hadoop's frames, unknown encodings, metadata of columns, Bloom filters."""
+    for codec in (3, 5, 99):
+        assert "compression codec" in footer(change_meta(fields.META_CODEC, thrift.I32, codec)).kept
+    encodings = thrift.encoded_list([b"\x14"], thrift.I32)
+    assert "encoding 10" in footer(change_meta(fields.META_ENCODINGS, thrift.LIST, encodings)).kept
+    assert "metadata" in footer(change_meta(fields.META_KEY_VALUES, thrift.LIST, thrift.encoded_list([]))).kept
+    assert "Bloom" in footer(change_meta(fields.META_BLOOM, thrift.I64, 4)).kept
+
+
+def test_a_group_without_fields_is_kept():
+    """Arrow writes no such group; a copy keeps it."""
+
+    def add(found):
+        found[fields.FILE_SCHEMA][1].append({3: (thrift.I32, 1), 4: (thrift.BINARY, b"nothing"), 5: (thrift.I32, 0)})
+        found[fields.FILE_SCHEMA][1][0][5] = thrift.I32, 4
+
+    found = footer(with_footer(FILE, add))
+    assert found.carried is None
+    assert "Arrow can't represent its schema" in found.kept
+
+
+def test_long_footers_are_carried(monkeypatch):
+    """A footer of more MiB than are worth decoding: its rows are known, and nothing else is looked at."""
+    padded = with_footer(FILE, lambda found: thrift.put(found, 99, thrift.BINARY, bytes(17 << 20)))
+    assert footer(padded).carried == "its footer has 17 MiB"
+    assert (footer(padded).rows, footer(padded).row_groups) == (100, ())
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "only 0 bytes"),
+        (b"PAR1" + bytes(4) + b"PAR1", "too early"),
+        (FILE[:-1], "ends with b'"),
+        (FILE[:-8] + struct.pack("<I", len(FILE)) + b"PAR1", "claims"),
+        (FILE[:-8] + struct.pack("<I", 10) + b"PAR1", "makes no sense"),
+        (change_meta(fields.META_DATA_PAGE, thrift.I64, len(FILE)), "before or behind the data"),
+        (change_meta(fields.META_DATA_PAGE, thrift.I64, -4), "no sizes"),
+        (change_meta(fields.META_STORED, thrift.I64, 1 << 60), "before or behind the data"),
+        (change_meta(fields.META_VALUES, thrift.I64, 41), "has 41 values in a row group of 40 rows"),
+        (change_meta(fields.META_TYPE, thrift.I32, 6), "another type"),
+        (with_footer(FILE, lambda found: thrift.put(found, fields.FILE_ROWS, thrift.I64, 7)), "100 rows instead of 7"),
+        (with_footer(FILE, lambda found: found.pop(fields.FILE_SCHEMA)), "no schema"),
+        (with_footer(FILE, lambda found: found.pop(fields.FILE_ROW_GROUPS)), "no row groups"),
+        (with_footer(FILE, lambda found: found[fields.FILE_SCHEMA][1].pop()), "ends too early"),
+        (with_footer(FILE, lambda found: thrift.put(found[2][1][0], 5, thrift.I32, 1 << 30)), "1073741824 fields"),
+        (with_footer(FILE, lambda found: first_meta(found).pop(fields.META_CODEC)), "no codec"),
+        (
+            with_footer(FILE, lambda found: found[fields.FILE_ROW_GROUPS][1][0][1][1].pop()),
+            "doesn't describe all 3 columns",
+        ),
+    ],
+)
+def test_files_that_are_not_sound_get_one_line(data, said):
+    """Each lie is named, with the file."""
+    with pytest.raises(CorruptFileError, match=said) as caught:
+        footer(data, "part-0")
+    assert str(caught.value).startswith("part-0 isn't a sound Parquet file: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_more_bytes_than_the_file_has():
+    """Row groups that all claim the same bytes would make a small file large."""
+
+    def repeat(found):
+        group = found[fields.FILE_ROW_GROUPS][1][0]
+        found[fields.FILE_ROW_GROUPS][1][:] = [group] * 50
+        found[fields.FILE_ROWS] = thrift.I64, 2000
+
+    with pytest.raises(CorruptFileError, match="more bytes than the file has"):
+        footer(with_footer(FILE, repeat))
+
+
+def test_schemas_that_would_take_the_memory():
+    """A schema of a million elements, and one that is nested without end."""
+    element = thrift.encode({4: (thrift.BINARY, b"x"), 5: (thrift.I32, 1), 3: (thrift.I32, 1)})
+    with pytest.raises(MalformedError, match="1000000 elements"):
+        read_schema(thrift.encoded_list([element] * 1_000_000))
+    with pytest.raises(MalformedError, match="levels deep"):
+        read_schema(thrift.encoded_list([element] * 1000))
+
+
+@settings(max_examples=300)
+@given(st.integers(1, len(FILE)), st.integers(1, 255), st.booleans())
+def test_a_changed_byte_ends_in_one_line_or_a_file(at, mask, recode):
+    """Any byte changed, any file cut off: an error of ours, or a footer by which the file can be joined or refused."""
+    changed = bytearray(FILE)
+    changed[-at] ^= mask
+    for data in (bytes(changed), FILE[:-at]):
+        try:
+            found = footer(data)
+            if found.carried is None:
+                piece = Piece(MemoryReader(data), found, tuple(range(len(found.row_groups))), recode)
+                join([piece, piece], MemorySink())
+        except CompactorError as error:
+            said = str(error)
+            assert "\n" not in said

@@ -1,0 +1,359 @@
+"""Joined files: the rows of their sources in the same order, and everything that a footer says about them."""
+
+import io
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from compactor.errors import CorruptFileError
+from compactor.handles import MemoryReader
+from compactor.parquet import fields, recoding, thrift
+from compactor.parquet.assembly import indexes
+from compactor.parquet.footer import read_footer
+from compactor.parquet.joining import join
+from tests import strategies
+from tests.unit.orc.files import MemorySink
+from tests.unit.parquet.files import bits, joined, opened, piece, rows, with_footer, written
+
+
+@settings(max_examples=150)
+@given(strategies.parquet_tables(), strategies.parquet_options(), st.data())
+def test_every_value_of_every_type_survives(tables, options, data):
+    """Copied or encoded anew: the same bits in the same order, under the same schema and metadata."""
+    files = [written(table, **options) for table in tables]
+    pieces = [piece(file, recode=data.draw(st.booleans()), name=f"file {n}") for n, file in enumerate(files)]
+    made, result = joined(pieces)
+    expected = pa.concat_tables([opened(file).read() for file in files])
+    found = opened(made)
+    assert rows(found.read()) == rows(expected)
+    assert found.schema_arrow.equals(opened(files[0]).schema_arrow, check_metadata=True)
+    assert found.metadata.metadata == opened(files[0]).metadata.metadata
+    assert found.metadata.created_by == opened(files[0]).metadata.created_by
+    assert result.rows == expected.num_rows
+    assert read_footer(MemoryReader(made)).family == pieces[0].footer.family
+
+
+@settings(max_examples=100)
+@given(strategies.parquet_tables(most_rows=6), strategies.parquet_options())
+def test_statistics_are_true(tables, options):
+    """No value lies outside the minimum and maximum that the file gives, and NULLs are counted right."""
+    made, _ = joined([piece(written(table, **options), recode=True) for table in tables])
+    file = opened(made)
+    for number in range(file.num_row_groups):
+        table = file.read_row_group(number)
+        for column in range(file.metadata.num_columns):
+            chunk = file.metadata.row_group(number).column(column)
+            if not chunk.is_stats_set or "." in chunk.path_in_schema:
+                continue
+            statistics, values = chunk.statistics, table.column(chunk.path_in_schema)
+            if statistics.has_null_count:
+                assert statistics.null_count == values.null_count
+            if statistics.has_min_max:
+                present = [value for value in values.to_pylist() if value is not None]
+                assert not any(isinstance(value, float) and math.isnan(value) for value in present)
+                low, high = statistics.min, statistics.max
+                assert all(low <= value <= high for value in present)
+
+
+def simple(first, count=500):
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "n": pa.array(numbers, pa.int64()),
+            "s": pa.array([f"text {n % 50}" for n in numbers], pa.string()),
+            "l": pa.array([[n] * (n % 4) for n in numbers], pa.list_(pa.int64())),
+        }
+    )
+
+
+def test_small_row_groups_become_one():
+    """Three files of three row groups: one row group, with the dictionaries, codec and indexes of the sources."""
+    files = [written(simple(n * 500), row_group_size=200, write_page_index=True, compression="zstd") for n in range(3)]
+    made, result = joined([piece(file, recode=True) for file in files])
+    assert (result.row_groups, result.rows, result.copied_bytes) == (1, 1500, 0)
+    assert result.recoded_bytes == sum(
+        group.bytes for file in files for group in piece(file, recode=True).footer.row_groups
+    )
+    chunk = opened(made).metadata.row_group(0).column(1)
+    assert (chunk.compression, chunk.has_offset_index, chunk.has_column_index) == ("ZSTD", True, True)
+    assert "RLE_DICTIONARY" in chunk.encodings
+
+
+@pytest.mark.parametrize("recode", [False, True])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_offset_indexes_point_at_the_pages(recode, version):
+    """Every page location of every chunk is where a page header with that size lies, also after a copy."""
+    options = {"write_page_index": True, "data_page_size": 64, "write_batch_size": 16, "data_page_version": version}
+    made, _ = joined([piece(written(simple(n * 500), **options), recode=recode) for n in range(3)])
+    reader = MemoryReader(made)
+    footer = read_footer(reader)
+    seen = 0
+    for number in range(len(footer.row_groups)):
+        group = footer.describe(number)
+        for _, offset_index in indexes(reader, group[fields.GROUP_COLUMNS][1]):
+            for location in thrift.decode(offset_index, 0, {1: {}})[0][1][1]:
+                offset, size = location[1][1], location[2][1]
+                header, content = thrift.decode(made, offset, {})
+                assert header[1][1] in {0, 3}
+                assert content + header[3][1] == offset + size
+                seen += 1
+    assert seen == 3 if recode else seen > 300
+
+
+def test_bloom_filters_move_with_their_row_group():
+    """Each filter is found at its new place, byte for byte, whether its length is noted or not."""
+    for noted in (True, False):
+        files = [written(simple(n * 500), row_group_size=200, bloom_filter_options={"n": True}) for n in range(3)]
+        if not noted:
+            files = [with_footer(file, _without_bloom_lengths) for file in files]
+        pieces = [piece(file, recode=True) for file in files]
+        assert pieces[0].footer.kept == "it has Bloom filters"
+        made, result = joined(pieces)
+        assert result.recoded_bytes == 0
+        old, new = _bloom_filters(files), _bloom_filters([made])
+        assert old == new
+        assert len(set(new)) > 3
+
+
+def _without_bloom_lengths(footer):
+    for group in footer[fields.FILE_ROW_GROUPS][1]:
+        for chunk in group[fields.GROUP_COLUMNS][1]:
+            chunk[fields.CHUNK_META][1].pop(fields.META_BLOOM_LENGTH, None)
+
+
+def _bloom_filters(files):
+    found = []
+    for file in files:
+        footer = read_footer(MemoryReader(file))
+        for number in range(len(footer.row_groups)):
+            meta = footer.describe(number)[fields.GROUP_COLUMNS][1][0][fields.CHUNK_META][1]
+            at = meta[fields.META_BLOOM][1]
+            header, end = thrift.decode(file, at, {})
+            found.append(file[at : end + header[1][1]])
+    return found
+
+
+def test_bits_of_nan_and_zero_survive_with_and_without_dictionary():
+    """NaNs with different payloads, both zeros and infinities keep their bits, and leave no range in the statistics."""
+    patterns = [0x7FF8000000000000, 0x7FF8000000000001, 0xFFF8000000000000, 0x7FF0000000000001, 1 << 63, 0]
+    numbers = np.array(patterns * 20, dtype="u8").view("f8")
+    for dictionary in (True, False):
+        table = pa.table({"f": numbers})
+        made, result = joined([piece(written(table, use_dictionary=dictionary), recode=True) for _ in range(2)])
+        assert result.row_groups == 1
+        assert bits(opened(made).read().column(0)) == bits(table.column(0)) * 2
+        statistics = opened(made).metadata.row_group(0).column(0).statistics
+        assert (statistics.has_min_max, statistics.null_count) == (False, 0)
+
+
+def test_int96_keeps_its_twelve_bytes_and_has_no_range():
+    """Timestamps far outside of what nanoseconds in 64 bits can say, as Hive writes them."""
+    table = pa.table({"t": pa.array([b"%012d" % n for n in range(100)], pa.binary(12))})
+    files = [with_footer(written(table), _as_int96) for _ in range(2)]
+    made, result = joined([piece(file, recode=True) for file in files])
+    assert result.row_groups == 1
+    chunk = opened(made).metadata.row_group(0).column(0)
+    assert (chunk.physical_type, chunk.statistics.has_min_max, chunk.statistics.null_count) == ("INT96", False, 0)
+    meta = read_footer(MemoryReader(made)).describe(0)[fields.GROUP_COLUMNS][1][0][fields.CHUNK_META][1]
+    assert set(thrift.decode(meta[fields.META_STATISTICS][1], 0, {})[0]) == {3}, "Arrow hides the ranges of INT96"
+    back = with_footer(made, _as_fixed)
+    assert opened(back).read().column(0).to_pylist() == table.column(0).to_pylist() * 2
+
+
+def _as_int96(footer):
+    _set_type(footer, 3)
+    footer[fields.FILE_SCHEMA][1][1].pop(2)
+
+
+def _as_fixed(footer):
+    _set_type(footer, 7)
+    thrift.put(footer[fields.FILE_SCHEMA][1][1], 2, thrift.I32, 12)
+
+
+def _set_type(footer, kind):
+    footer[fields.FILE_SCHEMA][1][1][1] = thrift.I32, kind
+    for group in footer[fields.FILE_ROW_GROUPS][1]:
+        for chunk in group[fields.GROUP_COLUMNS][1]:
+            chunk[fields.CHUNK_META][1][fields.META_TYPE] = thrift.I32, kind
+
+
+def test_two_level_lists_stay_two_levels():
+    """A list as old writers made it, a repeated field right below the group, is read as before."""
+    kind = pa.list_(pa.field("element", pa.int32(), nullable=False))
+    table = pa.table({"l": pa.array([[1, 2], None, [], [3]], kind)})
+
+    def flatten(footer):
+        """Make `group l (LIST) { repeated group list { required int32 element } }` one of two levels."""
+        elements = footer[fields.FILE_SCHEMA][1]
+        leaf = elements.pop(3)
+        thrift.put(elements[2], 1, *leaf[1])
+        elements[2].pop(5)
+        elements[2][4] = thrift.BINARY, b"array"
+        path = thrift.encoded_binaries([b"l", b"array"])
+        for group in footer[fields.FILE_ROW_GROUPS][1]:
+            group[fields.GROUP_COLUMNS][1][0][fields.CHUNK_META][1][fields.META_PATH] = thrift.LIST, path
+
+    file = with_footer(written(table, store_schema=False), flatten)
+    assert opened(file).read().column(0).to_pylist() == table.column(0).to_pylist()
+    made, result = joined([piece(file, recode=True), piece(file, recode=True)])
+    assert result.row_groups == 1
+    assert opened(made).read().column(0).to_pylist() == table.column(0).to_pylist() * 2
+    assert opened(made).metadata.row_group(0).column(0).path_in_schema == "l.array"
+
+
+def test_a_row_group_alone_is_copied():
+    """Between copied neighbours a single small row group isn't worth encoding."""
+    files = [written(simple(n * 500)) for n in range(3)]
+    made, result = joined([piece(file, recode=number == 1) for number, file in enumerate(files)])
+    assert (result.row_groups, result.recoded_bytes) == (3, 0)
+    assert opened(made).read().column("n").to_pylist() == list(range(1500))
+
+
+def test_a_row_group_that_would_fill_the_memory_is_copied(monkeypatch):
+    """A text of 1 MiB, repeated by its dictionary, is small on disk and large when decoded."""
+    heavy = written(pa.table({"s": ["x" * (1 << 20)] * 200}), row_group_size=200)
+    light = written(pa.table({"s": ["y"] * 200}))
+    assert len(heavy) < 1 << 20
+    made, result = joined([piece(light, recode=True), piece(heavy, recode=True), *[piece(light, recode=True)] * 2])
+    assert result.row_groups == 3
+    assert result.copied_bytes == sum(piece(file, recode=True).footer.row_groups[0].bytes for file in (light, heavy))
+    assert opened(made).read().num_rows == 800
+
+
+def test_row_groups_end_when_they_are_full(monkeypatch):
+    """Many small ones become several, each not larger than what counts as full."""
+    monkeypatch.setattr(recoding, "FULL_DECODED", 60_000)
+    files = [written(simple(n * 500)) for n in range(12)]
+    made, result = joined([piece(file, recode=True) for file in files])
+    assert 2 <= result.row_groups <= 8
+    assert opened(made).read().column("n").to_pylist() == list(range(6000))
+
+
+def test_more_row_groups_than_can_be_numbered():
+    """Beyond 32,768 row groups none has a number, and Arrow reads them all."""
+
+    def number(footer):
+        for ordinal, group in enumerate(footer[fields.FILE_ROW_GROUPS][1]):
+            thrift.put(group, fields.GROUP_ORDINAL, thrift.I16, ordinal)
+
+    one = with_footer(written(pa.table({"n": [1, 2]}), row_group_size=1), number)
+    pieces = [piece(one, recode=False)] * 16_400
+    sink = MemorySink()
+    assert join(pieces, sink).row_groups == 32_800
+    footer = read_footer(MemoryReader(sink.getvalue()))
+    assert fields.GROUP_ORDINAL not in footer.describe(7)
+    assert opened(sink.getvalue()).read().num_rows == 32_800
+    made, _ = joined(pieces[:4])
+    numbers = read_footer(MemoryReader(made))
+    assert [numbers.describe(n)[fields.GROUP_ORDINAL][1] for n in range(8)] == list(range(8))
+
+
+def test_pieces_of_different_families_are_refused():
+    """Files with another schema or other metadata share no file; neither do encrypted ones."""
+    one, other = written(pa.table({"n": [1]})), written(pa.table({"m": [1]}))
+    with pytest.raises(ValueError, match="one family"):
+        join([piece(one, recode=False), piece(other, recode=False)], MemorySink())
+    encrypted = with_footer(one, lambda footer: thrift.put(footer, 9, thrift.BINARY, b"key"))
+    with pytest.raises(ValueError, match="its columns are encrypted"):
+        join([piece(encrypted, recode=False)], MemorySink())
+
+
+def test_zero_rows():
+    """Files without rows, with and without a row group, join to a file without rows, or vanish among others."""
+    empty = simple(0, 0)
+    nothing, zero = written(empty), written(empty.slice(0, 0), row_group_size=10)
+    buffer = io.BytesIO()
+    with parquet.ParquetWriter(buffer, empty.schema):
+        pass
+    none = buffer.getvalue()
+    for recode in (False, True):
+        made, _ = joined([piece(file, recode=recode) for file in (nothing, zero, none)])
+        assert opened(made).read().num_rows == 0
+        full = written(simple(0))
+        made, _ = joined([piece(file, recode=recode) for file in (none, full, zero, full, none)])
+        assert opened(made).read().column("n").to_pylist() == [*range(500)] * 2
+
+
+def test_only_some_row_groups_of_a_file_are_taken():
+    """A file's row groups may be split among several joined files."""
+    file = written(simple(0), row_group_size=100)
+    halves = [
+        joined([piece(file, recode=recode, row_groups=groups)])[0]
+        for groups, recode in (((0, 1), True), ((2, 3, 4), False))
+    ]
+    found = [value for half in halves for value in opened(half).read().column("n").to_pylist()]
+    assert found == list(range(500))
+
+
+def test_progress_adds_up():
+    """The bytes told are those of all row groups."""
+    pieces = [piece(written(simple(n), row_group_size=200), recode=n > 1) for n in range(4)]
+    told = []
+    join(pieces, MemorySink(), told.append)
+    assert sum(told) == sum(group.bytes for one in pieces for group in one.footer.row_groups)
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT", "PLAIN"])
+def test_encodings_stay(encoding):
+    """A column without a dictionary keeps its encoding; the others have dictionaries as before."""
+    table = pa.table({"n": pa.array(range(1000), pa.int64()), "s": ["a", "b"] * 500})
+    file = written(table, use_dictionary=["s"], column_encoding={"n": encoding})
+    made, result = joined([piece(file, recode=True)] * 2)
+    assert result.row_groups == 1
+    numbers, texts = (opened(made).metadata.row_group(0).column(n).encodings for n in (0, 1))
+    assert encoding in numbers
+    assert "RLE_DICTIONARY" not in numbers
+    assert "RLE_DICTIONARY" in texts
+
+
+def test_a_wrong_checksum_is_found_when_a_page_is_decoded():
+    """A bit that changed on the disk isn't encoded into a page with a right checksum."""
+    file = bytearray(written(simple(0), write_page_checksum=True, compression="none", use_dictionary=False))
+    file[300] ^= 1
+    with pytest.raises(CorruptFileError, match=r"memory can't be decoded .*CRC"):
+        join([piece(bytes(file), recode=True)] * 2, MemorySink())
+
+
+def test_file_offsets_move_or_become_zero():
+    """A chunk's `file_offset` goes with the chunk; one that points behind it, as old writers made, is unknown: 0."""
+
+    def change(footer):
+        for group in footer[fields.FILE_ROW_GROUPS][1]:
+            for number, chunk in enumerate(group[fields.GROUP_COLUMNS][1]):
+                begin, end = fields.extent(chunk[fields.CHUNK_META][1])
+                chunk[fields.CHUNK_FILE_OFFSET] = thrift.I64, (begin, end, 0)[number]
+
+    made, _ = joined([piece(with_footer(written(simple(n)), change), recode=False) for n in range(3)])
+    footer = read_footer(MemoryReader(made))
+    for number in range(3):
+        group = footer.describe(number)
+        begins = [fields.extent(chunk[fields.CHUNK_META][1])[0] for chunk in group[fields.GROUP_COLUMNS][1]]
+        assert group[fields.GROUP_FILE_OFFSET][1] == begins[0]
+        offsets = [chunk[fields.CHUNK_FILE_OFFSET][1] for chunk in group[fields.GROUP_COLUMNS][1]]
+        assert offsets == [begins[0], 0, 0]
+
+
+def test_without_column_orders_no_range_claims_one():
+    """Readers of a footer without column orders go by older fields, which Arrow fills for signed numbers alone."""
+    files = [with_footer(written(simple(n)), lambda footer: footer.pop(fields.FILE_COLUMN_ORDERS)) for n in range(2)]
+    made, result = joined([piece(file, recode=True) for file in files])
+    assert result.row_groups == 1
+    found = []
+    for chunk in read_footer(MemoryReader(made)).describe(0)[fields.GROUP_COLUMNS][1]:
+        statistics, _ = thrift.decode(chunk[fields.CHUNK_META][1][fields.META_STATISTICS][1], 0, {})
+        found.append(set(statistics))
+    assert found == [{1, 2, 3}, {3}, {1, 2, 3}]
+
+
+def test_sorting_columns_are_copied_and_not_claimed_of_encoded_rows():
+    """Two sorted row groups, one after the other, aren't sorted."""
+    file = written(simple(0), sorting_columns=[parquet.SortingColumn(0)])
+    for recode, kept in ((False, 2), (True, 0)):
+        made, _ = joined([piece(file, recode=recode)] * 2)
+        groups = [opened(made).metadata.row_group(n) for n in range(opened(made).num_row_groups)]
+        assert sum(len(group.sorting_columns) for group in groups) == kept
