@@ -29,9 +29,9 @@ _OPENED = {
     "java.sql": ["java.sql"],
     "java.management": ["sun.management"],
 }
+QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""For a JVM that does little: it starts sooner, and is slow in what it does for long."""
 JVM = [
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
     "-Djava.net.preferIPv4Stack=true",
     "-Duser.timezone=UTC",
     "-Dspring.jdbc.getParameterType.ignore=true",  # with simple queries: else Hive 4.0's Cleaner fails on PostgreSQL with a NULL partition
