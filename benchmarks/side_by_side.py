@@ -1,5 +1,6 @@
 """
 One compaction by Hive's own Worker and Cleaner, and the same by ours, in turn, on the same directories of one table.
+Hive's Worker does it as a MapReduce job, as delivered, and again by queries on Tez (hive.compactor.crud.query.based).
 
 Times to the commit are the metastore's, from the claim on; cleaning adds its cycle of the Cleaner. No time counts that
 an entry waits for a thread, nor the second in which Hive's Cleaner takes a transaction that has just begun for one that
@@ -28,8 +29,22 @@ from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
 from tests.hive.server.hive import HiveServer
 
+MAPREDUCE = {"mapreduce.local.map.tasks.maximum": "2"}
+TEZ = {
+    "hive.execution.engine": "tez",
+    "hive.compactor.crud.query.based": "true",
+    "hive.tez.container.size": "1024",
+    "tez.local.mode": "true",
+    "tez.local.mode.without.network": "true",
+    "tez.ignore.lib.uris": "true",
+    "tez.runtime.optimize.local.fetch": "true",
+    "tez.am.resource.memory.mb": "1024",
+}
+HIVE, HIVE_ON_TEZ, OURS = "Hive", "Hive on Tez", "ours"
 ENDED = 'select "CC_STATE", "CC_START", "CC_COMMIT_TIME", "CC_ERROR_MESSAGE" from "COMPLETED_COMPACTIONS" where "CC_ID" = %s'
 YOUNG_SECONDS = 1.2
+TEZ_ROUNDS = 3
+"""Queries on Tez take longest, and no bar has them as its peer."""
 
 
 @dataclass(slots=True)
@@ -40,7 +55,7 @@ class Side:
     Attributes:
         turns: of each compaction: seconds to the `commit` and until `cleaned`; to the commit also `cpu` seconds, bytes
             `read` and `written`, and the `peak` of resident memory; the `size` of the result in bytes.
-        queries: of each query, the seconds that Hive took over the result, several times.
+        queries: of each query, the seconds that Hive took over the result, several times; and its `…_cpu` seconds.
     """
 
     turns: list[dict[str, float]] = field(default_factory=list)
@@ -91,13 +106,15 @@ class SideBySide:
         Raises:
             RuntimeError: a compaction didn't end well, or a result holds other rows.
         """
-        before, sides = self._aside / table / "before", {"Hive": Side(), "ours": Side()}
+        before, sides = self._aside / table / "before", {name: Side() for name in (HIVE, HIVE_ON_TEZ, OURS)}
         place = self._hive.warehouse / table
         shutil.rmtree(before.parent, ignore_errors=True)
         _link(place, before)
         expected = self._hive.rows(rows)
         for number in range(self._rounds + 1):
             for name in sorted(sides, reverse=bool(number % 2)):
+                if name == HIVE_ON_TEZ and number > TEZ_ROUNDS:
+                    continue
                 turn = self._turn(table, kind, name)
                 if number:
                     sides[name].turns.append(turn)
@@ -110,14 +127,16 @@ class SideBySide:
                 if (found := self._hive.rows(rows)) != expected:
                     raise RuntimeError(f"{table}: {name} made {found} of {expected}")
         for query, text in queries.items():
-            for number in range(2 * self._rounds + 1):
-                for name, side in sorted(sides.items(), reverse=bool(number % 2)):
-                    with self._in_place(table, name):
+            for number in range(self._rounds + 1):
+                for name in (HIVE, OURS)[:: -1 if number % 2 else 1]:
+                    side = sides[name]
+                    with self._in_place(table, name), processes.Meter(self._hive.pid) as meter:
                         took = harness.seconds(partial(self._hive.rows, text))
                     if number:
                         side.queries.setdefault(query, []).append(took)
+                        side.queries.setdefault(f"{query}_cpu", []).append(meter.seconds)
         shutil.rmtree(place)
-        (self._aside / table / "ours").rename(place)
+        (self._aside / table / OURS).rename(place)
         return sides
 
     def _turn(self, table: str, kind: CompactionKind, name: str) -> dict[str, float]:
@@ -125,12 +144,13 @@ class SideBySide:
         entry = self._services.queue.enqueue(Entity("default", table, None), kind).id
         work: Callable[[], object]
         clean: Callable[[], object]
-        if name == "Hive":
-            work, clean = partial(self._hive.cycle, "worker"), partial(self._hive.cycle, "cleaner")
-            meter = processes.Meter(self._hive.pid)
-        else:
+        if name == OURS:
             work, clean = self._worker.run_once, self._cleaner.run_once
             meter = processes.Meter(os.getpid(), without={self._hive.pid})
+        else:
+            told = MAPREDUCE if name == HIVE else {**TEZ, "tez.staging-dir": f"file://{self._hive.folder}/scratch/tez"}
+            work, clean = partial(self._hive.cycle, "worker", told), partial(self._hive.cycle, "cleaner")
+            meter = processes.Meter(self._hive.pid)
         with meter:
             work()
         time.sleep(YOUNG_SECONDS)

@@ -208,9 +208,9 @@ class HiveServer:
         """Which of Hive's own "initiator", "worker", "cleaner" are to run from now on."""
         self.do("threads", on=names)
 
-    def cycle(self, name: str) -> None:
-        """One cycle of one of those."""
-        self.do("cycle", thread=name)
+    def cycle(self, name: str, settings: dict[str, str] | None = None) -> None:
+        """One cycle of one of those, under settings of its own."""
+        self.do("cycle", thread=name, settings=settings or {})
 
     def hold(self, operation: str, path: str, *, times: int = 1, fails: bool = False) -> "Hold":
         """
