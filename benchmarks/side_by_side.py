@@ -27,19 +27,10 @@ from compactor.roles.cleaner.cleaner import Cleaner
 from compactor.roles.services import Services
 from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
+from tests.hive.server.configuration import by_queries
 from tests.hive.server.hive import HiveServer
 
 MAPREDUCE = {"mapreduce.local.map.tasks.maximum": "2"}
-TEZ = {
-    "hive.execution.engine": "tez",
-    "hive.compactor.crud.query.based": "true",
-    "hive.tez.container.size": "1024",
-    "tez.local.mode": "true",
-    "tez.local.mode.without.network": "true",
-    "tez.ignore.lib.uris": "true",
-    "tez.runtime.optimize.local.fetch": "true",
-    "tez.am.resource.memory.mb": "1024",
-}
 HIVE, HIVE_ON_TEZ, OURS = "Hive", "Hive on Tez", "ours"
 ENDED = 'select "CC_STATE", "CC_START", "CC_COMMIT_TIME", "CC_ERROR_MESSAGE" from "COMPLETED_COMPACTIONS" where "CC_ID" = %s'
 YOUNG_SECONDS = 1.2
@@ -148,7 +139,7 @@ class SideBySide:
             work, clean = self._worker.run_once, self._cleaner.run_once
             meter = processes.Meter(os.getpid(), without={self._hive.pid})
         else:
-            told = MAPREDUCE if name == HIVE else {**TEZ, "tez.staging-dir": f"file://{self._hive.folder}/scratch/tez"}
+            told = MAPREDUCE if name == HIVE else by_queries(self._hive.folder)
             work, clean = partial(self._hive.cycle, "worker", told), partial(self._hive.cycle, "cleaner")
             meter = processes.Meter(self._hive.pid)
         with meter:
