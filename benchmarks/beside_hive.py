@@ -119,7 +119,7 @@ def results(name: str, sides: dict[str, Side]) -> list[harness.Result]:
 
 
 def run(rows: int = ROWS, rounds: int = ROUNDS) -> list[harness.Result]:
-    """Measure all bars; each is said as soon as it is there."""
+    """Measure all bars; those of a case are written as soon as they are there, since all of it takes long."""
     configure("error", "console")
     made = []
     with (
@@ -133,6 +133,7 @@ def run(rows: int = ROWS, rounds: int = ROUNDS) -> list[harness.Result]:
             for name, sides in cases(hive, both, rows):
                 fresh = results(name, sides)
                 print(*(result.line() for result in fresh), json.dumps(fresh[0].sides), sep="\n", flush=True)
+                harness.write(fresh)
                 made += fresh
         finally:
             both.close()
