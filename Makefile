@@ -71,7 +71,7 @@ bench: ## measure the bars (ONLY=name for one) and write benchmarks/results.json
 	@$(SETUP) test
 	@$(BIN)/python -m benchmarks $(ONLY)
 
-bench-hive: ## measure compactions by a real Hive's own worker and by ours, in turn (half an hour)
+bench-hive: ## measure compactions by a real Hive's own worker and by ours, in turn (an hour)
 	@$(SETUP) test
 	@$(BIN)/python -m benchmarks beside_hive
 

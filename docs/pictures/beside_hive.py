@@ -48,7 +48,7 @@ def picture(measured: dict[str, dict[str, dict[str, float]]]) -> str:
         for below, (name, colour) in enumerate(SIDES):
             took, y = sides[name]["commit"], top + 2 + (BAR + 2) * below
             width = max(1.0, took / longest * (WIDTH - LEFT - RIGHT))
-            times = f", {sides['Hive']['commit'] / took:.1f} times as fast" if name == "ours" else ""
+            times = f", {sides['Hive']['commit'] / took:.1f} ×" if name == "ours" else ""
             parts.append(f'<rect x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2" fill="{colour}"/>')
             parts.append(f'<text x="{LEFT + width + 8:.1f}" y="{y + 12}">{took:.2f} s{times}</text>')
     return "\n".join([*parts, "</svg>\n"])
