@@ -8,7 +8,7 @@ TESTS ?= tests
 # Tests and daemons start Python hundreds of times. With this variable set, each start would compile all imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-deploy test-long test-cluster test-hive test-trino lint docs format bench lock proto clean
+.PHONY: help demo test test-deploy test-long test-cluster test-hive test-trino lint docs format bench bench-hive lock proto clean
 .PHONY: pictures
 
 help: ## list the targets
@@ -70,6 +70,10 @@ format: ## let ruff format and fix what it can
 bench: ## measure the bars (ONLY=name for one) and write benchmarks/results.json
 	@$(SETUP) test
 	@$(BIN)/python -m benchmarks $(ONLY)
+
+bench-hive: ## measure compactions by a real Hive's own worker and by ours, in turn (an hour)
+	@$(SETUP) test
+	@$(BIN)/python -m benchmarks beside_hive
 
 lock: ## resolve the dependencies again (pyproject.toml -> *.lock)
 	@$(SETUP) lint

@@ -123,7 +123,7 @@ def recode(folder: Path, rows: int, rounds: int, codec: str) -> dict[str, float]
 
         def ours() -> float:
             table = lab.table(f"t{next(numbers)}", source, row_ids)
-            with processes.CpuMeter(os.getpid()) as meter:
+            with processes.Meter(os.getpid()) as meter:
                 lab.compact(table)
             return meter.seconds
 
@@ -154,7 +154,7 @@ def digest(folder: Path, rows: int, rounds: int, content: tables.Content) -> dic
                 update={"recode": settings.recode.model_copy(update={"verify_values": verify_values})}
             )
             table = lab.table(f"t{next(numbers)}", source, row_ids)
-            with processes.CpuMeter(os.getpid()) as meter:
+            with processes.Meter(os.getpid()) as meter:
                 lab.compact(table)
             return meter.seconds
 

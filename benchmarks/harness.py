@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -23,7 +23,7 @@ RESULTS = Path(__file__).with_name("results.json")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One bar as it goes into results.json; `figure` and `bar` are in `unit`."""
+    """One bar as it goes into results.json; `figure` and `bar` are in `unit`, `sides` has more of peer and ours."""
 
     name: str
     figure: float
@@ -32,24 +32,41 @@ class Result:
     holds: bool
     command: str
     detail: str = ""
+    sides: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def line(self) -> str:
         """The bar, its figure and whether it holds, in one line."""
         return f"{'holds ' if self.holds else 'MISSES'}  {self.name:<34} {self.figure:>10.3g} {self.unit:<12} bar {self.bar:g}   {self.detail}"
 
 
-def at_most(name: str, figure: float, bar: float, unit: str, detail: str = "") -> Result:
+def at_most(
+    name: str,
+    figure: float,
+    bar: float,
+    unit: str,
+    detail: str = "",
+    *,
+    sides: dict[str, dict[str, float]] | None = None,
+) -> Result:
     """Make a bar that holds when the figure is at most `bar`."""
-    return Result(
-        name, round(figure, 4), bar, unit, figure <= bar, f"make bench ONLY={name.split('/', maxsplit=1)[0]}", detail
-    )
+    return Result(name, round(figure, 4), bar, unit, figure <= bar, _command(name), detail, sides or {})
 
 
-def at_least(name: str, figure: float, bar: float, unit: str, detail: str = "") -> Result:
+def at_least(
+    name: str,
+    figure: float,
+    bar: float,
+    unit: str,
+    detail: str = "",
+    *,
+    sides: dict[str, dict[str, float]] | None = None,
+) -> Result:
     """Make a bar that holds when the figure is at least `bar`."""
-    return Result(
-        name, round(figure, 4), bar, unit, figure >= bar, f"make bench ONLY={name.split('/', maxsplit=1)[0]}", detail
-    )
+    return Result(name, round(figure, 4), bar, unit, figure >= bar, _command(name), detail, sides or {})
+
+
+def _command(name: str) -> str:
+    return f"make bench ONLY={name.split('/', maxsplit=1)[0]}"
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -104,5 +121,10 @@ def write(results: list[Result]) -> None:
     """Merge into results.json: bars measured now replace those of the same name."""
     old = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     fresh = {result.name for result in results}
-    merged = [entry for entry in old if entry["name"] not in fresh] + [asdict(result) for result in results]
+    merged = [entry for entry in old if entry["name"] not in fresh] + [_entry(result) for result in results]
     RESULTS.write_text(json.dumps(sorted(merged, key=lambda entry: entry["name"]), indent=1) + "\n")
+
+
+def _entry(result: Result) -> dict[str, object]:
+    entry = asdict(result)
+    return entry if result.sides else {name: value for name, value in entry.items() if name != "sides"}

@@ -18,7 +18,7 @@ import yaml
 from compactor.demo.process import DaemonProcess, run_command
 from compactor.demo.sample import build_sample
 from compactor.metastore.db.database import Database
-from docs.pictures import chart, dashboard, terminal
+from docs.pictures import beside_hive, chart, dashboard, terminal
 from docs.pictures.live import COMMANDS, SECONDS, Life
 from tests.deploy.monitoring import prometheus
 from tests.metastore.servers import postgres_server
@@ -73,6 +73,7 @@ def draw() -> None:
         dashboard.image(IMAGES, title).write_text(text, encoding="utf-8")
     for name in COMMANDS:
         terminal.draw(IMAGES / f"{name}.svg", **_read(name))
+    beside_hive.draw()
 
 
 @contextmanager

@@ -29,9 +29,9 @@ _OPENED = {
     "java.sql": ["java.sql"],
     "java.management": ["sun.management"],
 }
+QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""For a JVM that does little: it starts sooner, and is slow in what it does for long."""
 JVM = [
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
     "-Djava.net.preferIPv4Stack=true",
     "-Duser.timezone=UTC",
     "-Dspring.jdbc.getParameterType.ignore=true",  # with simple queries: else Hive 4.0's Cleaner fails on PostgreSQL with a NULL partition
@@ -157,3 +157,21 @@ def write(
     (conf / "hive-log4j2.properties").write_text(_LOG.replace("LEVEL", level), encoding="utf-8")
     (conf / "hive-exec-log4j2.properties").write_text(_LOG.replace("LEVEL", level), encoding="utf-8")
     return conf
+
+
+def by_queries(folder: Path) -> dict[str, str]:
+    """
+    Settings under which Hive 4's Worker compacts by queries on Tez, in the JVM of a server whose state lies in `folder`.
+    One task at a time: two in one JVM share a function's state, and Hive's check of their order fails.
+    """
+    return {
+        "hive.execution.engine": "tez",
+        "hive.compactor.crud.query.based": "true",
+        "hive.tez.container.size": "1024",
+        "tez.am.resource.memory.mb": "1024",
+        "tez.local.mode": "true",
+        "tez.local.mode.without.network": "true",
+        "tez.ignore.lib.uris": "true",
+        "tez.runtime.optimize.local.fetch": "true",
+        "tez.staging-dir": f"file://{folder}/scratch/tez",
+    }

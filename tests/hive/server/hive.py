@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ class HiveServer:
         settings: more of hive-site.xml; "timeout" sets both names of `hive.txn.timeout`.
         beside: only a HiveServer2, which shares folder and metastore with this one. A query here may be held while a
             job runs there.
+        jvm: more options of the JVM.
 
     Raises:
         UnavailableError: there is no Java or Maven, the jars can't be had, or the server doesn't start.
@@ -63,6 +64,7 @@ class HiveServer:
         memory: str = "2g",
         level: str = "WARN",
         beside: "HiveServer | None" = None,
+        jvm: Iterable[str] = configuration.QUICK,
     ) -> None:
         self.version, self.release, self.database, self.folder = version, RELEASES[version].version, database, folder
         self.warehouse, self.external, self.log = folder / "warehouse", folder / "external", folder / "log"
@@ -84,6 +86,7 @@ class HiveServer:
             self.classpath = [conf, *built(version)]
         else:
             self.metastore_port, self.classpath, self.log = 0, beside.classpath, folder / "log-2"
+        self._jvm = tuple(jvm)
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[dict[str, Any]]] = {0: Future()}
         self._lock = threading.Lock()
@@ -104,6 +107,11 @@ class HiveServer:
             self.close()
             raise UnavailableError(f"Hive {self.release} doesn't start: {error}") from error
 
+    @property
+    def pid(self) -> int:
+        """Of the JVM."""
+        return self._process.pid
+
     def java(self, program: str, *arguments: object, memory: str = "512m") -> list[str]:
         """The command that runs one of our Java programs on this server's class path and configuration."""
         scratch = self.folder / "scratch"
@@ -118,7 +126,7 @@ class HiveServer:
             f"-Dderby.stream.error.file={scratch}/derby.log",
         ]
         place = ":".join(map(str, self.classpath))
-        java = ["java", f"-Xmx{memory}", *configuration.JVM, *logging, *encoding]
+        java = ["java", f"-Xmx{memory}", *self._jvm, *configuration.JVM, *logging, *encoding]
         if self.version == "3":
             return [
                 *java,
@@ -200,9 +208,9 @@ class HiveServer:
         """Which of Hive's own "initiator", "worker", "cleaner" are to run from now on."""
         self.do("threads", on=names)
 
-    def cycle(self, name: str) -> None:
-        """One cycle of one of those."""
-        self.do("cycle", thread=name)
+    def cycle(self, name: str, settings: dict[str, str] | None = None) -> None:
+        """One cycle of one of those, under settings of its own."""
+        self.do("cycle", thread=name, settings=settings or {})
 
     def hold(self, operation: str, path: str, *, times: int = 1, fails: bool = False) -> "Hold":
         """

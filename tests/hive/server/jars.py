@@ -46,7 +46,7 @@ _HELD = (
 )
 _OF_TEZ = ("api", "dag", "mapreduce", "runtime-library")
 _NEVER = ("org.slf4j:slf4j-reload4j", "ch.qos.reload4j:reload4j", "org.apache.hadoop:hadoop-client-api")
-"""Two bindings of slf4j, and all of Hadoop's classes a second time."""
+"""Two bindings of slf4j, an older log4j before a newer one, and all of Hadoop's classes a second time."""
 
 
 class UnavailableError(Exception):
@@ -127,6 +127,7 @@ RELEASES = {
             "org.apache.solr:*",
             "org.apache.atlas:*",
         ),
+        ("ch.qos.reload4j:reload4j:1.2.22",),  # Tez needs a class of it that log4j-1.2-api lacks; the last of all jars
         sources=("common", "hive4"),
     ),
 }

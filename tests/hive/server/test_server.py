@@ -1,8 +1,10 @@
 """A real Hive server under our command: what the histories ask of it works in both releases."""
 
+import pyorc
 import pytest
 
 from tests.daemon.lab import until
+from tests.hive.server.configuration import by_queries
 from tests.hive.server.hive import HiveError, hive_server
 from tests.hive.server.jars import UnavailableError
 from tests.metastore.databases import postgres  # noqa: F401 - a fixture
@@ -69,3 +71,21 @@ def test_statements_rolled_back_held_and_compacted(server):
     server.abort(left)
     with pytest.raises(HiveError):
         server.commit(left)
+
+
+def test_a_cycle_has_settings_of_its_own(server):
+    """Hive 4's Worker compacts by queries when its cycle is told so: such a base has no key index, and the same rows."""
+    server.sql(
+        TABLE.replace(" t ", " by_queries "),
+        "insert into by_queries values (1, 'a'), (2, 'b')",
+        "insert into by_queries values (3, 'c')",
+        "delete from by_queries where id = 1",
+    )
+    before = server.rows("select ROW__ID, * from by_queries")
+    server.sql("alter table by_queries compact 'major'")
+    server.cycle("worker", by_queries(server.folder) if server.version == "4" else {})
+    (base,) = (server.warehouse / "by_queries").glob("base_*/bucket_00000")
+    with base.open("rb") as file:
+        assert ("hive.acid.key.index" in pyorc.Reader(file).user_metadata) == (server.version == "3")
+    assert sorted(server.rows("select ROW__ID, * from by_queries")) == sorted(before)
+    assert len(before) == 2

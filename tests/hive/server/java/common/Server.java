@@ -137,12 +137,10 @@ public class Server {
         sql(command.get("session").asText(), command.get("sql").asText(), answer);
         break;
       case "roll-back":
-        HiveConf own = new HiveConf(conf);
-        command.path("settings").fields().forEachRemaining(one -> own.set(one.getKey(), one.getValue().asText()));
-        answer.put("said", Differences.rollBack(own, command.get("sql").asText()));
+        answer.put("said", Differences.rollBack(told(command), command.get("sql").asText()));
         break;
       case "cycle":
-        Differences.cycle(conf, command.get("thread").asText());
+        Differences.cycle(told(command), command.get("thread").asText());
         break;
       case "threads":
         List<String> wanted = new ArrayList<>();
@@ -166,6 +164,13 @@ public class Server {
           client.close();
         }
     }
+  }
+
+  /** The configuration, with a command's own settings. */
+  private static HiveConf told(JsonNode command) {
+    HiveConf own = new HiveConf(conf);
+    command.path("settings").fields().forEachRemaining(one -> own.set(one.getKey(), one.getValue().asText()));
+    return own;
   }
 
   private static void transaction(HiveMetaStoreClient client, JsonNode command, String[] table, Map<String, Object> answer) throws Exception {
