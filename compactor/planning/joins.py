@@ -10,11 +10,12 @@ Source: docs/compaction.md, "Insert-only tables"; Hive's hive.merge.size.per.tas
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby
 from typing import Final
 
 from compactor.planning.document import Action, FileCopy, FileJoin, InputFile, Segment
 from compactor.planning.facts import FileFormat, PartFacts, StoredAs, WholeFacts
+from compactor.planning.small import joined as together
 from compactor.planning.whole_files import extension_of, new_names
 
 ORC: Final = "orc"
@@ -186,23 +187,22 @@ def _within(groups: Sequence[_Group], room: int | None) -> Iterator[_Group]:
 
 def _segments(files: Sequence[InputFile], facts: Mapping[str, WholeFacts], sizes: JoinSizes) -> tuple[Segment, ...]:
     """
-    The contents of the files one after the other. Neighbouring small parts are encoded anew; a single one between large
-    ones is copied.
+    The contents of the files one after the other. Neighbouring small parts are encoded anew where that pays; a single
+    one between large ones is copied.
     """
     parts = [part for file in files for part in _parts(file, facts[file.path])]
-    small = [part.rewritable and part.facts.weight < sizes.min_part for part in parts]
-    beside = [False, *(one and other for one, other in pairwise(small)), False]
     made: list[Segment] = []
     chunk = -1
-    for place, part in enumerate(parts):
-        anew = beside[place] or beside[place + 1]
-        action, reason = (Action.RECODE, "small parts") if anew else (Action.COPY, part.why_copied)
-        if anew and not (made and made[-1].action is Action.RECODE):
-            chunk += 1
-        _append(
-            made,
-            Segment(action, part.path, part.number, reason, part.facts.rows, part.facts.bytes, chunk if anew else -1),
-        )
+    for small, found in groupby(parts, lambda part: part.rewritable and part.facts.weight < sizes.min_part):
+        run = list(found)
+        anew = set(together([part.facts.weight for part in run], [True] * len(run))) if small else set()
+        for place, part in enumerate(run):
+            again = place in anew
+            if again and not (made and made[-1].action is Action.RECODE):
+                chunk += 1
+            action, reason = (Action.RECODE, "small parts") if again else (Action.COPY, part.why_copied)
+            number = chunk if again else -1
+            _append(made, Segment(action, part.path, part.number, reason, part.facts.rows, part.facts.bytes, number))
     return tuple(made)
 
 

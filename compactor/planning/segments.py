@@ -2,7 +2,7 @@
 Lays out the stripes of one bucket in the order of their keys, each with an action.
 
 Pure. A stripe is copied as bytes when nothing can change in it and it is large enough. Small neighbours are recoded
-together into full stripes. Where statistics can't exclude a hit, the task checks the stripe first (PROBE). Stripes
+together where that pays. Where statistics can't exclude a hit, the task checks the stripe first (PROBE). Stripes
 whose key ranges interleave with those of another file are merged by key.
 Source: docs/compaction.md; Hive's OrcRawRecordMerger (order), VectorizedOrcAcidRowBatchReader (what statistics may
 prove).
@@ -11,10 +11,12 @@ prove).
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from compactor.acid.row_id import BucketRangeError, RowKey, decode_bucket
 from compactor.planning.document import EVENTS_AT_ONCE, Action, InputFile, Segment
 from compactor.planning.facts import HIGHEST, LOWEST, FileFacts, Hit, StripeFacts
+from compactor.planning.small import joined
 
 HIGHEST_BUCKET = (1 << 31) - 1
 
@@ -197,23 +199,21 @@ def _group(items: Sequence[_Item]) -> _Group:
 
 def _small_ones_together(groups: Sequence[_Group], sizes: Sizes) -> list[_Group]:
     """
-    Turn small copyable stripes into RECODE where a neighbour is small or recoded too; a single small stripe between
-    large ones is still copied.
+    Turn small copyable stripes into RECODE where it pays to join them with neighbours that are small or recoded, too; a
+    single small stripe between large ones is copied.
     """
 
-    def joins(position: int) -> bool:
-        if not 0 <= position < len(groups):
-            return False
-        group = groups[position]
+    def joins(group: _Group) -> bool:
         return group.action is Action.RECODE or (group.action is Action.COPY and group.weight < sizes.min_stripe)
 
-    result = []
-    for position, group in enumerate(groups):
-        small = group.action is Action.COPY and group.weight < sizes.min_stripe
-        if small and (joins(position - 1) or joins(position + 1)):
-            result.append(replace(group, action=Action.RECODE, reason="small stripes"))
-        else:
-            result.append(group)
+    result: list[_Group] = []
+    for small, found in groupby(groups, joins):
+        run = list(found)
+        if small:
+            copyable = [group.action is Action.COPY for group in run]
+            for place in joined([group.weight for group in run], copyable):
+                run[place] = replace(run[place], action=Action.RECODE, reason="small stripes")
+        result += run
     return result
 
 
