@@ -4,11 +4,11 @@ Joins text files line by line: plain ones by their bytes, those in gzip by their
 A line that ends with its file gets a newline before the next file begins. Which files are text, and that no property
 changes where a line ends, is the caller's knowledge.
 Source: docs/compaction.md, "Insert-only tables"; Hadoop's LineRecordReader (a byte order mark counts only at a file's
-start; a line ends with LF, CR or CRLF), GzipCodec (reads members one after the other, HADOOP-6835), RFC 1952.
+start, also inside a compressed one; a line ends with LF, CR or CRLF), GzipCodec (reads members one after the other,
+HADOOP-6835), CompressionCodecFactory (`.GZ` names no codec), RFC 1952.
 """
 
-import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,10 +21,13 @@ from compactor.reasons import Reason
 
 PLAIN: Final = "text"
 GZIP: Final = "gzip"
-_EXTENSIONS: Final = {"": PLAIN, ".txt": PLAIN, ".csv": PLAIN, ".tsv": PLAIN, ".json": PLAIN, ".gz": GZIP}
+_PLAIN_EXTENSIONS: Final = {"", ".txt", ".csv", ".tsv", ".json"}
 _NEWLINE: Final = b"\n"
 _MARK: Final = b"\xef\xbb\xbf"
+_INVALID: Final[type[Exception]] = isal_zlib.IsalError  # type: ignore[assignment]  # its stub says an instance
 _PIECE: Final = 1 << 20
+_STEP: Final = 16 << 10
+"""Bytes that the decompressor gets at once: behind a member it copies all that it hasn't used."""
 _MOST: Final = 8 << 20
 """Bytes that are decompressed at once."""
 
@@ -40,15 +43,28 @@ class Placed:
 
 def kind_of(extension: str) -> str | None:
     """How files with this extension are read, PLAIN or GZIP; None: perhaps by a codec that isn't known here."""
-    return _EXTENSIONS.get(extension.lower())
+    if extension == ".gz":
+        return GZIP
+    return PLAIN if extension.lower() in _PLAIN_EXTENSIONS else None
 
 
 def why_whole(reader: RandomReader, kind: str) -> str | None:
-    """Why a file can't stand behind another one; None: it can."""
+    """
+    Why a file can't stand behind another one; None: it can.
+
+    Raises:
+        CorruptFileError: the beginning of a file in gzip can't be decompressed.
+    """
     start = reader.read_at(0, len(_MARK))
     if kind == GZIP:
-        return None if start[:2] == b"\x1f\x8b" else "it isn't in gzip, as its name says"
-    return "it begins with a byte order mark" if start == _MARK else None
+        if start[:2] != b"\x1f\x8b":
+            return "it isn't in gzip, as its name says"
+        start = b""
+        for content in _content(reader, _STEP):
+            start += content[: len(_MARK)]
+            if len(start) >= len(_MARK):
+                break
+    return "it begins with a byte order mark" if start.startswith(_MARK) else None
 
 
 def join(readers: Sequence[RandomReader], kind: str, sink: Sink) -> tuple[Placed, ...]:
@@ -93,7 +109,7 @@ def _plain(data: bytes, kind: str) -> bytes:
         return data
     try:
         return bytes(isal_zlib.decompress(data, wbits=31))
-    except zlib.error:
+    except _INVALID:
         return b""
 
 
@@ -102,25 +118,42 @@ def _last_byte(reader: RandomReader) -> bytes:
     The last byte of a gzip file's content; empty without any.
 
     Raises:
+        CorruptFileError: see `_content`.
+    """
+    last = b""
+    for content in _content(reader, _PIECE):
+        last = content[-1:] or last
+    return last
+
+
+def _content(reader: RandomReader, piece: int) -> Iterator[bytes]:
+    """
+    A gzip file's content, of which `piece` bytes are read at once.
+
+    Raises:
         CorruptFileError: the file isn't a sequence of whole members, so nothing could be read behind it.
     """
-    last, at, inflate = b"", 0, isal_zlib.decompressobj(wbits=31)
-    begun = False
+    begun, inflate = False, isal_zlib.decompressobj(wbits=31)
     try:
-        while at < reader.size:
-            data = reader.read_at(at, _PIECE)
-            at += len(data)
-            while data:
+        for data in _steps(reader, piece):
+            rest = data
+            while rest:
                 begun = True
-                last = bytes(inflate.decompress(data, _MOST)[-1:]) or last
-                data = inflate.unconsumed_tail
+                yield bytes(inflate.decompress(rest, _MOST))
+                rest = inflate.unconsumed_tail
                 if inflate.eof:
-                    data, inflate, begun = inflate.unused_data, isal_zlib.decompressobj(wbits=31), False
-    except zlib.error as error:
+                    rest, inflate, begun = inflate.unused_data, isal_zlib.decompressobj(wbits=31), False
+    except _INVALID as error:
         raise CorruptFileError(Reason.CORRUPT_FILE, f"{reader.name} can't be decompressed ({error})") from error
     if begun:
         raise CorruptFileError(Reason.CORRUPT_FILE, f"{reader.name} can't be decompressed (it is cut off)")
-    return last
+
+
+def _steps(reader: RandomReader, piece: int) -> Iterator[bytes]:
+    for at in range(0, reader.size, piece):
+        data = reader.read_at(at, piece)
+        for start in range(0, len(data), _STEP):
+            yield data[start : start + _STEP]
 
 
 def _different(message: str) -> VerificationError:

@@ -49,7 +49,7 @@ def test_files_in_gzip_keep_their_lines(contents: list[str], members: int) -> No
     text.check(MemoryReader(data, "result"), placed, text.GZIP)
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-3], lambda data: data + b"x", lambda data: data + b"\0" * 9])
+@pytest.mark.parametrize("damage", [lambda data: data[:-3], lambda data: data + b"x", lambda data: data + b"\0" * 512])
 def test_what_nothing_could_be_read_behind_is_refused(damage) -> None:
     """A file in gzip that is cut off, or goes on with something else, would hide the files behind it."""
     whole = gzip.compress(b"a\n" * 100)
@@ -60,12 +60,18 @@ def test_what_nothing_could_be_read_behind_is_refused(damage) -> None:
 
 def test_a_mark_that_counts_only_at_the_start_keeps_a_file_whole() -> None:
     """Readers drop a byte order mark at a file's start, and would take it for text behind another file."""
-    assert text.why_whole(MemoryReader("\ufeffa\n".encode()), text.PLAIN)
+    mark = "\ufeffa\n".encode()
+    assert text.why_whole(MemoryReader(mark), text.PLAIN)
+    for members in ([mark], [b"", mark[:2], mark[2:]]):
+        assert text.why_whole(MemoryReader(b"".join(map(gzip.compress, members))), text.GZIP)
+    assert text.why_whole(MemoryReader(gzip.compress(b"a")), text.GZIP) is None
     assert text.why_whole(MemoryReader(b"a\n"), text.GZIP)
     assert text.why_whole(MemoryReader(b"a\n"), text.PLAIN) is None
 
 
-@pytest.mark.parametrize(("extension", "kind"), [("", "text"), (".CSV", "text"), (".gz", "gzip"), (".lzo", None)])
+@pytest.mark.parametrize(
+    ("extension", "kind"), [("", "text"), (".CSV", "text"), (".gz", "gzip"), (".GZ", None), (".lzo", None)]
+)
 def test_the_extension_tells_the_codec(extension: str, kind: str | None) -> None:
     """An extension that isn't known may belong to a codec of the cluster's own."""
     assert text.kind_of(extension) == kind
