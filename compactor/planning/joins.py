@@ -9,8 +9,9 @@ Source: docs/compaction.md, "Insert-only tables"; Hive's hive.merge.size.per.tas
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from compactor.planning.document import Action, FileCopy, FileJoin, InputFile, Segment
@@ -43,6 +44,8 @@ _BY_FILE: Final = ("skip.header.line.count", "skip.footer.line.count")
 _LINE_ENDS: Final = ("line.delim", "textinputformat.record.delimiter")
 _ENCODINGS: Final = {"utf-8", "utf8", "us-ascii", "iso-8859-1"}
 """Encodings in which the byte of a newline is a newline."""
+_TREATED: Final = attrgetter("action", "path", "reason", "chunk")
+"""What parts of one segment have in common."""
 
 
 def format_of(stored: StoredAs) -> FileFormat:
@@ -202,8 +205,8 @@ def _segments(files: Sequence[InputFile], facts: Mapping[str, WholeFacts], sizes
                 chunk += 1
             action, reason = (Action.RECODE, "small parts") if again else (Action.COPY, part.why_copied)
             number = chunk if again else -1
-            _append(made, Segment(action, part.path, part.number, reason, part.facts.rows, part.facts.bytes, number))
-    return tuple(made)
+            made.append(Segment(action, part.path, part.number, reason, part.facts.rows, part.facts.bytes, number))
+    return tuple(_joined(list(alike)) for _, alike in groupby(made, _TREATED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,23 +227,11 @@ def _parts(file: InputFile, known: WholeFacts) -> list[_Part]:
     return [_Part(file.path, (number,), part, known.kept is None, why) for number, part in enumerate(known.parts)]
 
 
-def _append(made: list[Segment], segment: Segment) -> None:
-    """Add a part: to the last segment if that is of the same file and kind, else as a new segment."""
-    last = made[-1] if made else None
-    if last is not None and (last.action, last.path, last.reason, last.chunk) == (
-        segment.action,
-        segment.path,
-        segment.reason,
-        segment.chunk,
-    ):
-        made[-1] = Segment(
-            last.action,
-            last.path,
-            last.stripes + segment.stripes,
-            last.reason,
-            last.rows + segment.rows,
-            last.bytes + segment.bytes,
-            last.chunk,
-        )
-    else:
-        made.append(segment)
+def _joined(alike: Sequence[Segment]) -> Segment:
+    """Neighbouring parts of one file, all treated alike, as one segment."""
+    return replace(
+        alike[0],
+        stripes=tuple(number for one in alike for number in one.stripes),
+        rows=sum(one.rows for one in alike),
+        bytes=sum(one.bytes for one in alike),
+    )

@@ -1,6 +1,7 @@
 """Which files of an insert-only table become one: the case book tests/cases/joins.txt, and what holds of every plan."""
 
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -167,3 +168,20 @@ def test_text_is_joined_where_each_line_stands_for_itself(stored: StoredAs, name
     found = format_of(stored)
     assert found.name == name
     assert bool(found.why_not) == (not name)
+
+
+def test_a_hundred_thousand_tiny_parts_cost_a_step_each() -> None:
+    """A streaming writer may flush each row by itself; the plan's size and time grow with the parts, no faster."""
+    count = 100_000
+    file, other = (InputFile(f"delta_{one}/000000_0", MIB, 0, FileRole.DELTA, f"delta_{one}", 0, 0, 0) for one in "12")
+    facts = {
+        one.path: WholeFacts("x", (PartFacts(1, 10, 20),) * count, kept=kept)
+        for one, kept in ((file, None), (other, "why"))
+    }
+    begun = time.process_time()
+    _, (made,) = joined((file, other), facts, FileFormat("orc"), JoinSizes(256 * MIB, 64 * MIB, MIB), bucketed=False)
+    assert time.process_time() - begun < 10
+    assert [(one.action, len(one.stripes), one.rows) for one in made.segments] == [
+        (Action.RECODE, count, count),
+        (Action.COPY, count, count),
+    ]
