@@ -110,10 +110,20 @@ def _longest_entry(stored: memoryview, chunk: Chunk) -> int:
         )
     except (pa.ArrowException, OSError) as error:
         raise MalformedError(f"a dictionary can't be decompressed ({error})") from error
+    return longest_entry(data, first.entries)
+
+
+def longest_entry(data: bytes, entries: int) -> int:
+    """
+    Bytes of the longest of so many byte arrays in PLAIN encoding.
+
+    Raises:
+        MalformedError: they are fewer.
+    """
     longest = at = 0
     length_at = _LENGTH.unpack_from
     try:
-        for _ in range(first.entries):
+        for _ in range(entries):
             (length,) = length_at(data, at)
             at += 4 + length
             if length > longest:  # noqa: PLR1730 - a call of max takes longer than all the rest
