@@ -4,11 +4,12 @@ that are encoded anew, against Spark's coalesce, with the time that Spark then n
 """
 
 import multiprocessing
-import random
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import parquet
 
@@ -25,25 +26,29 @@ SMALL, SMALL_BYTES = 10_000, 50 << 10
 
 def table(rows: int, seed: int) -> pa.Table:
     """Fifteen columns of an event table: keys, numbers with few and many values, texts, times, prices."""
-    chance = random.Random(seed)
-    first = seed * rows
-    numbers = range(first, first + rows)
+    chance = np.random.default_rng(seed)
+    numbers = np.arange(seed * rows, (seed + 1) * rows)
+    texts = pa.array(TEXTS)
+
+    def some(most: int) -> pa.Array:
+        return texts.take(pa.array(chance.integers(0, most, rows)))
+
     columns = {
-        "id": pa.array(numbers, pa.int64()),
-        "user": pa.array([chance.randrange(50_000) for _ in numbers], pa.int64()),
-        "kind": pa.array([chance.choice(TEXTS[:12]) for _ in numbers]),
-        "place": pa.array([chance.choice(TEXTS) for _ in numbers]),
-        "address": pa.array([f"{chance.getrandbits(48):012x}" for _ in numbers]),
-        "note": pa.array([f"{chance.choice(TEXTS)} of {chance.choice(TEXTS)}" for _ in numbers]),
-        "code": pa.array([chance.choice(TEXTS[:200]) for _ in numbers]),
-        "at": pa.array([1_700_000_000_000_000 + n * 1_000_003 for n in numbers], pa.timestamp("us", "UTC")),
-        "day": pa.array([19_000 + n // 100_000 for n in numbers], pa.date32()),
-        "price": pa.array([chance.randrange(10**6) for _ in numbers], pa.int64()).cast(pa.decimal128(19, 0)),
-        "weight": pa.array([chance.random() for _ in numbers]),
-        "share": pa.array([chance.randrange(100) / 100 for _ in numbers], pa.float32()),
-        "count": pa.array([chance.randrange(100) for _ in numbers], pa.int32()),
-        "level": pa.array([chance.randrange(5) for _ in numbers], pa.int32()),
-        "good": pa.array([chance.random() < 0.9 for _ in numbers]),
+        "id": numbers,
+        "user": chance.integers(0, 50_000, rows),
+        "kind": some(12),
+        "place": some(len(TEXTS)),
+        "address": pa.array(chance.integers(0, 1 << 48, rows)).cast(pa.string()),
+        "note": pc.binary_join_element_wise(some(len(TEXTS)), some(len(TEXTS)), " of "),
+        "code": some(200),
+        "at": pa.array(1_700_000_000_000_000 + numbers * 1_000_003, pa.timestamp("us", "UTC")),
+        "day": pa.array(19_000 + numbers // 100_000, pa.int32()).cast(pa.date32()),
+        "price": pa.array(chance.integers(0, 10**6, rows)).cast(pa.decimal128(19, 0)),
+        "weight": chance.random(rows),
+        "share": chance.integers(0, 100, rows).astype("f4") / 100,
+        "count": chance.integers(0, 100, rows).astype("i4"),
+        "level": chance.integers(0, 5, rows).astype("i4"),
+        "good": chance.random(rows) < 0.9,
     }
     return pa.table(columns)
 
@@ -67,9 +72,8 @@ def make_small(folder: Path) -> None:
     rows = 500
     while len(_bytes(table(rows, 0))) < SMALL_BYTES:
         rows += 50
-    made = table(rows * 100, 7)
     for number in range(SMALL):
-        parquet.write_table(made.slice(number % 100 * rows, rows), folder / f"{number:06}_0")
+        parquet.write_table(table(rows, number), folder / f"{number:06}_0")
 
 
 def _bytes(one: pa.Table) -> pa.Buffer:
@@ -182,7 +186,8 @@ def small(folder: Path) -> list[harness.Result]:
         target.mkdir(exist_ok=True)
         for path in target.iterdir():
             path.unlink()
-        halves = parts(source, -(-sum(path.stat().st_size for path in source.iterdir()) // max(2, len(some))))
+        total = sum(path.stat().st_size for path in source.iterdir())
+        halves = parts(source, round(1.01 * total / max(2, len(some))))
         tasks = [(paths, target / f"{number:06}_0", True) for number, paths in enumerate(halves)]
 
         def work() -> None:

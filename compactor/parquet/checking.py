@@ -21,7 +21,7 @@ from compactor.parquet.assembly import bloom_filter, indexes, shifted_index
 from compactor.parquet.fields import extent
 from compactor.parquet.footer import Footer, RowGroup, read_footer
 from compactor.parquet.joining import Piece
-from compactor.parquet.pages import Loaded, load
+from compactor.parquet.row_group import Loaded, load
 from compactor.parquet.thrift import Struct
 from compactor.parquet.view import View
 from compactor.reasons import Reason
@@ -84,7 +84,7 @@ def check(result: RandomReader, pieces: Sequence[Piece]) -> None:
             at += 1
         if left:
             raise _differs(result, f"row group {number + 1} doesn't end where a row group of the sources does")
-        _check_values(result, number, load(result, described), footer, taken)
+        _check_values(result, number, load(result, group), footer, taken)
     if any(source.group.rows or not source.recode for source in sources[at:]):
         raise _differs(result, "row groups of its sources are missing")
     _check_with_arrow(result, footer, sources)
@@ -180,7 +180,7 @@ def _check_values(
     row = 0
     for some in _together(sources):
         names = [source.reader.name for source in some]
-        groups = [load(source.reader, source.footer.describe(source.index)) for source in some]
+        groups = [load(source.reader, source.group) for source in some]
         table = view.table(groups, schema, created_by, View.TO_COMPARE, names)
         at = 0
         while at < table.num_rows:

@@ -23,7 +23,8 @@ from compactor.parquet import fields, thrift
 from compactor.parquet.assembly import Assembly, shifted_index
 from compactor.parquet.fields import MAGIC, extent
 from compactor.parquet.footer import Footer, read_footer
-from compactor.parquet.pages import DATA_PAGE_1, DATA_PAGE_2, Loaded, pages
+from compactor.parquet.pages import DATA_PAGE_1, DATA_PAGE_2, pages
+from compactor.parquet.row_group import Loaded
 from compactor.parquet.schema import BOOLEAN, Leaf, type_ordered
 from compactor.parquet.thrift import Struct
 from compactor.parquet.view import written_leaves
@@ -57,13 +58,15 @@ class Manner:
         if not self.codecs:
             self.codecs = [Counter() for _ in group.chunks]
             self.encodings = [set() for _ in group.chunks]
-            page = next((page for page in pages(group.chunks[0]) if page.kind in {DATA_PAGE_1, DATA_PAGE_2}), None)
+            page = next((page for page in pages(group.stored[0]) if page.kind in {DATA_PAGE_1, DATA_PAGE_2}), None)
             self.version_2 = page is not None and page.kind == DATA_PAGE_2
             self.checksums = page is not None and page.has_crc
-        for meta, codecs, encodings in zip(group.metas, self.codecs, self.encodings, strict=True):
-            codecs[meta[fields.META_CODEC][1]] += meta[fields.META_STORED][1]
-            encodings.add(meta[fields.META_ENCODINGS][1])
-        self.page_index = self.page_index or fields.CHUNK_OFFSET_INDEX in group.group[fields.GROUP_COLUMNS][1][0]
+        for chunk, found, codecs, encodings in zip(
+            group.chunks, group.group.encodings, self.codecs, self.encodings, strict=True
+        ):
+            codecs[chunk.codec] += chunk.stored
+            encodings.add(found)
+        self.page_index = self.page_index or group.group.has_page_index
 
     def options(self, paths: Sequence[str], leaves: Sequence[Leaf]) -> dict[str, Any]:
         """Arrow's options, for columns that Arrow calls by these paths."""

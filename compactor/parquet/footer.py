@@ -15,32 +15,16 @@ from compactor.errors import CorruptFileError
 from compactor.handles import RandomReader
 from compactor.parquet import fields, thrift, view, writers
 from compactor.parquet.fields import MAGIC
+from compactor.parquet.row_group import Chunk, RowGroup, packed, shared
 from compactor.parquet.schema import Leaf, Schema, read_schema
 from compactor.parquet.thrift import MalformedError, Span, Struct
 from compactor.reasons import Reason
 
+__all__ = ["Footer", "RowGroup", "read_footer"]
 _ENCRYPTED_MAGIC: Final = b"PARE"
 _FIRST_READ: Final = 64 << 10
 _LONGEST: Final = 16 << 20
 _SIZES: Final = (fields.META_VALUES, fields.META_RAW, fields.META_STORED, fields.META_DATA_PAGE)
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroup:
-    """
-    One row group as its footer describes it.
-
-    Args:
-        rows: number of rows.
-        bytes: stored bytes of its column chunks.
-        raw_bytes: the same uncompressed, as the footer states.
-        place: where in the footer its description begins.
-    """
-
-    rows: int
-    bytes: int
-    raw_bytes: int
-    place: int = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,15 +169,30 @@ class _Judge:
             raise MalformedError(f"a row group doesn't describe all {len(self.leaves)} columns")
         if rows is None or rows[0] != thrift.I64 or rows[1] < 0:
             raise MalformedError("a row group has no number of rows")
-        stored = raw = 0
+        described, encodings = [], []
         for chunk, leaf in zip(columns[1], self.leaves, strict=True):
             meta = self._chunk(chunk, leaf)
-            values = meta[fields.META_VALUES][1]
-            if values != rows[1] and "R" not in leaf.levels:
-                raise MalformedError(f"column {leaf.name} has {values} values in a row group of {rows[1]} rows")
-            stored += meta[fields.META_STORED][1]
-            raw += meta[fields.META_RAW][1]
-        return RowGroup(rows[1], stored, raw, place)
+            found = Chunk(
+                fields.extent(meta)[0],
+                meta[fields.META_DATA_PAGE][1],
+                meta[fields.META_CODEC][1],
+                meta[fields.META_VALUES][1],
+                meta[fields.META_RAW][1],
+                meta[fields.META_STORED][1],
+            )
+            if found.values != rows[1] and "R" not in leaf.levels:
+                raise MalformedError(f"column {leaf.name} has {found.values} values in a row group of {rows[1]} rows")
+            described.append(found)
+            encodings.append(shared(meta[fields.META_ENCODINGS][1]))
+        return RowGroup(
+            rows[1],
+            sum([chunk.stored for chunk in described]),
+            sum([chunk.raw for chunk in described]),
+            place,
+            packed(described),
+            tuple(encodings),
+            fields.CHUNK_OFFSET_INDEX in columns[1][0],
+        )
 
     def _chunk(self, chunk: Struct, leaf: Leaf) -> Struct:
         if fields.CHUNK_FILE_PATH in chunk:

@@ -16,7 +16,8 @@ from compactor.parquet import fields, view
 from compactor.parquet.assembly import Assembly
 from compactor.parquet.encoding import Manner, write_row_group
 from compactor.parquet.footer import Footer
-from compactor.parquet.pages import Loaded, decoded_bound, load
+from compactor.parquet.pages import decoded_bound
+from compactor.parquet.row_group import Loaded, load
 from compactor.parquet.thrift import MalformedError
 from compactor.parquet.view import View
 from compactor.reasons import Reason
@@ -63,10 +64,10 @@ class Recoder:
             return True
         if max(group.bytes, group.raw_bytes, group.rows * 3) > MOST_DECODED:
             return False
-        loaded = load(reader, footer.describe(index))
+        loaded = load(reader, group)
         try:
             leaves = footer.schema.leaves
-            bound = sum(map(decoded_bound, loaded.chunks, loaded.metas, leaves))
+            bound = sum(map(decoded_bound, loaded.stored, loaded.chunks, group.encodings, leaves))
             if bound > MOST_DECODED:
                 return False
             if self._batch and (

@@ -172,8 +172,13 @@ def encode(struct: Struct) -> bytes:
 
 def encoded_integer(number: int) -> bytes:
     """Encode the value of an I16, I32 or I64."""
+    number = (number << 1) ^ (number >> 63)
+    if number < 128:
+        return number.to_bytes(1, "little")
+    if number < 1 << 14:
+        return bytes((number & 127 | 128, number >> 7))
     out = bytearray()
-    _put_varint(out, (number << 1) ^ (number >> 63))
+    _put_varint(out, number)
     return bytes(out)
 
 
@@ -186,9 +191,14 @@ def encoded_field(number: int, kind: int, value: bytes, before: int) -> bytes:
 
 def encoded_list(elements: list[bytes], kind: int = STRUCT) -> bytes:
     """Encode a list of elements that are encoded already."""
+    return list_head(len(elements), kind) + b"".join(elements)
+
+
+def list_head(count: int, kind: int = STRUCT) -> bytes:
+    """Encode the head of a list, after which its elements follow."""
     out = bytearray()
-    _put_list_header(out, len(elements), kind)
-    return bytes(out) + b"".join(elements)
+    _put_list_header(out, count, kind)
+    return bytes(out)
 
 
 def encoded_binaries(values: list[bytes]) -> bytes:

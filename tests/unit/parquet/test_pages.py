@@ -1,0 +1,26 @@
+"""How much a column chunk may need when it is decoded."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.parquet.pages import longest_entry
+from compactor.parquet.thrift import MalformedError
+
+ENTRIES = st.lists(
+    st.binary(max_size=8)
+    | st.lists(st.sampled_from([b"\0", b"\0\0\0", b"\1", b"\2\0\0\0ab", b"x"]), max_size=6).map(b"".join)
+    | st.sampled_from([b"", b"y" * 255, b"z" * 256, b"\0" * 1000]),
+    max_size=12,
+)
+
+
+@given(ENTRIES)
+def test_the_longest_entry_is_found_whatever_the_entries_hold(entries):
+    """Also where they look like lengths, are empty, or begin and end with zero bytes."""
+    data = b"".join(struct.pack("<I", len(entry)) + entry for entry in entries)
+    assert longest_entry(data, len(entries)) == max(map(len, entries), default=0)
+    with pytest.raises(MalformedError, match="too early"):
+        longest_entry(data, len(entries) + 1)
