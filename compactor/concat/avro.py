@@ -21,6 +21,8 @@ _SYNC: Final = 16
 _FIRST_READ: Final = 64 << 10
 _MOST_HEADER: Final = 64 << 20
 _PIECE: Final = 8 << 20
+_WINDOW: Final = 1 << 20
+_SAMPLED: Final = 16 << 10
 _LONGEST_NUMBER: Final = 10
 
 
@@ -44,7 +46,7 @@ class Header:
         """The same for files whose blocks may stand under one header."""
         said = hashlib.blake2b(digest_size=8)
         for name, value in sorted(self.metadata):
-            said.update(f"{name}={value.hex()};".encode())
+            said.update(f"{name.encode().hex()}={value.hex()};".encode())
         return said.hexdigest()
 
 
@@ -63,6 +65,27 @@ class Joined:
 
     records: int
     origins: tuple[tuple[int, Block], ...]
+
+
+class _Window:
+    """
+    A file that is read front to back: small blocks cost no request each, on stores where a read is one.
+
+    What lies far ahead is read by itself: of large blocks only both ends are looked at.
+    """
+
+    def __init__(self, reader: RandomReader) -> None:
+        self.reader, self.name, self.size = reader, reader.name, reader.size
+        self._at, self._data = 0, b""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """The same as the file's own."""
+        start = offset - self._at
+        if start < 0 or start + length > len(self._data):
+            near = 0 <= start <= len(self._data) + _WINDOW
+            self._data = self.reader.read_at(offset, max(length, _WINDOW if near else _SAMPLED))
+            self._at, start = offset, 0
+        return self._data[start : start + length]
 
 
 def read_header(reader: RandomReader) -> Header:
@@ -102,6 +125,8 @@ def _header(data: bytes) -> Header:
             metadata.append((name.decode(), value))
     if at + _SYNC > len(data):
         raise IndexError
+    if len({name for name, _ in metadata}) < len(metadata):  # the order says which one counts
+        raise ValueError
     return Header(tuple(metadata), data[at : at + _SYNC], at + _SYNC)
 
 
@@ -112,16 +137,16 @@ def blocks_of(reader: RandomReader, header: Header) -> Iterator[Block]:
     Raises:
         CorruptFileError: a block is cut off, or isn't followed by the marker.
     """
-    at = header.length
+    at, window = header.length, _Window(reader)
     while at < reader.size:
-        start = reader.read_at(at, 2 * _LONGEST_NUMBER)
+        start = window.read_at(at, 2 * _LONGEST_NUMBER)
         try:
             records, after = _number(start, 0)
             size, after = _number(start, after)
         except (IndexError, ValueError):
             raise _corrupt(reader, f"has a block at byte {at} that can't be read") from None
         end = at + after + size
-        if records < 0 or size < 0 or reader.read_at(end, _SYNC) != header.sync:
+        if records < 0 or size < 0 or end + _SYNC > reader.size or window.read_at(end, _SYNC) != header.sync:
             raise _corrupt(reader, f"has a block at byte {at} that is cut off, or not followed by the file's marker")
         yield Block(at, after + size, records)
         at = end + _SYNC
@@ -144,9 +169,10 @@ def join(readers: Sequence[RandomReader], sink: Sink) -> Joined:
             raise RefusedError(
                 Reason.UNSUPPORTED_FORMAT, f"{reader.name} has another schema or codec than {readers[0].name}"
             )
+        window = _Window(reader)
         for block in blocks_of(reader, header):
             for start in range(0, block.length, _PIECE):
-                sink.write(reader.read_at(block.at + start, min(_PIECE, block.length - start)))
+                sink.write(window.read_at(block.at + start, min(_PIECE, block.length - start)))
             sink.write(first.sync)
             origins.append((place, block))
             records += block.records
@@ -171,8 +197,11 @@ def check(result: RandomReader, readers: Sequence[RandomReader], made: Joined) -
         raise VerificationError(
             Reason.VERIFICATION_FAILED, f"{result.name} has {len(blocks)} blocks, its files have {len(made.origins)}"
         )
+    source, after = _Window(readers[0]), _Window(result)
     for block, (place, original) in zip(blocks, made.origins, strict=True):
-        require_copied(result, block.at, readers[place], original.at, block.length)
+        if source.reader is not readers[place]:
+            source = _Window(readers[place])
+        require_copied(after, block.at, source, original.at, block.length)
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
@@ -183,6 +212,8 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            if value >> 64:
+                raise ValueError
             return (value >> 1) ^ -(value & 1), at
         shift += 7
         if shift >= 7 * _LONGEST_NUMBER:

@@ -84,3 +84,53 @@ def test_another_byte_in_the_result_is_found(data: st.DataObject) -> None:
     changed = made[:at] + bytes([made[at] ^ 1]) + made[at + 1 :]
     with pytest.raises(VerificationError):
         avro.check(MemoryReader(changed, "result"), readers, expected)
+
+
+def header(*metadata: tuple[str, bytes]) -> bytes:
+    """A header with these, numbers of less than 64 bytes."""
+    said = b"".join(
+        bytes([2 * len(name)]) + name.encode() + bytes([2 * len(value)]) + value for name, value in metadata
+    )
+    return avro.MAGIC + bytes([2 * len(metadata)]) + said + b"\0" + b"s" * 16
+
+
+def test_no_name_in_a_header_passes_for_several() -> None:
+    """The codec of one file is in the name of another one's metadata; what comes twice counts by its order."""
+    codec = b"deflate".hex()
+    some = [
+        header(("a", b""), ("avro.codec", b"deflate"), ("avro.schema", b"S")),
+        header((f"a=;avro.codec={codec};b", b""), ("avro.schema", b"S")),
+        header(("a=;avro.codec", b"deflate"), ("avro.schema", b"S")),
+    ]
+    assert len({avro.read_header(MemoryReader(data)).family for data in some}) == 3
+    with pytest.raises(CorruptFileError):
+        avro.read_header(MemoryReader(header(("avro.codec", b"null"), ("avro.codec", b"deflate"))))
+
+
+def test_a_length_of_more_than_64_bits_is_refused() -> None:
+    """No store could be asked for that byte."""
+    whole = written([])
+    reader = MemoryReader(whole + b"\2" + b"\xff" * 9 + b"\x7f")
+    with pytest.raises(CorruptFileError):
+        list(avro.blocks_of(reader, avro.read_header(reader)))
+
+
+class Counting(MemoryReader):
+    """Counts the reads, each of which is a request to an object store."""
+
+    reads = 0
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        self.reads += 1
+        return super().read_at(offset, length)
+
+
+def test_small_blocks_cost_no_request_each() -> None:
+    """A thousand blocks are read in few pieces, when they are copied and when they are compared."""
+    readers = [Counting(written([{"id": i, "v": "some text"} for i in range(1000)], interval=1)) for _ in range(2)]
+    sink = MemorySink()
+    made = avro.join(readers, sink)
+    result = Counting(sink.getvalue())
+    avro.check(result, readers, made)
+    assert len(made.origins) > 1000
+    assert result.reads + sum(one.reads for one in readers) < 50
