@@ -60,10 +60,10 @@ def die_first(task):
     return result
 
 
-def die_first_carry(task):
-    from compactor.engine.insert_only import carry
+def die_first_whole(task):
+    from compactor.engine.insert_only.tasks import run_whole
 
-    result = carry(task)
+    result = run_whole(task)
     if TaskContext.get().attemptNumber() == 0:
         os._exit(1)
     return result

@@ -83,15 +83,15 @@ def test_a_task_that_dies_after_its_work_is_repeated_without_harm(warehouse, sub
     ]
 
 
-def test_whole_files_carried_twice_are_published_once(warehouse, submitter, monkeypatch):
+def test_files_joined_twice_are_published_once(warehouse, submitter, monkeypatch):
     """The same for insert-only tables."""
-    monkeypatch.setattr(compaction_module, "carry", jobs.die_first_carry)
+    monkeypatch.setattr(compaction_module, "run_whole", jobs.die_first_whole)
     table = warehouse.create_table("db", "mm", COLUMNS, insert_only=True)
     for first in (0, 10):
         with warehouse.begin() as txn:
             txn.insert(table, rows(first, 5))
     _, published = compact(warehouse, table, submitter=submitter)
-    assert len(published.staged.files) == 2
+    assert [file.rows.written for file in published.staged.files] == [10]
 
 
 def test_cancelled_between_staging_and_the_job(warehouse, submitter):

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.names import DirKind
-from compactor.engine.insert_only import CarryTask, carry
+from compactor.engine.insert_only.formats import JoinOptions
+from compactor.engine.insert_only.tasks import WholeTask, run_whole
 from compactor.errors import RefusedError, UnreachableError
 from compactor.reasons import Reason
 from compactor.spark.results import Failed, run_partition
@@ -268,9 +269,11 @@ def test_a_task_walks_from_the_root_of_its_compaction(tmp_path):
     shared = Shared(tmp_path)
     shared.swap("")
     before, options = shared.snapshot(), configured()
-    task = CarryTask(shared.at("")[:-1], shared.at(".staging/tasks"), "base_2", DirKind.BASE, ())
+    options_of_task = JoinOptions(64 << 20, verify_values=True)
+    place, tasks = shared.at("")[:-1], shared.at(".staging/tasks")
+    task = WholeTask(place, tasks, "base_2", DirKind.BASE, (), None, (), options_of_task)
     try:
-        (answer,) = run_partition(carry, [task], options.beneath(str(shared.root)))
+        (answer,) = run_partition(run_whole, [task], options.beneath(str(shared.root)))
     finally:
         configure(options)
     assert isinstance(answer, Failed)
