@@ -158,6 +158,7 @@ class _Join:
         self._encoder = Encoder(splicer, _bytes_per_row(pieces), calendar, None)
         self._rows = _Rows(self._output.types, Digester(self._output.types) if digests else None)
         self._waiting: list[Any] = []
+        self._waiting_rows = self._waiting_bytes = 0
         self._origins: list[tuple[int, int] | None] = []
         self._copied = self._recoded = 0
 
@@ -191,10 +192,9 @@ class _Join:
             self._encoder.begin(zone)
         for batch in self._rows.of(piece.reader, piece.tail, index):
             self._waiting.append(batch)
-            if (
-                sum(one.num_rows for one in self._waiting) >= BATCH_ROWS
-                or sum(one.nbytes for one in self._waiting) >= _WRITE_BYTES
-            ):
+            self._waiting_rows += batch.num_rows
+            self._waiting_bytes += batch.nbytes
+            if self._waiting_rows >= BATCH_ROWS or self._waiting_bytes >= _WRITE_BYTES:
                 self._flush()
         self._recoded += piece.tail.stripe_length(index)
 
@@ -202,6 +202,7 @@ class _Join:
         if self._waiting:
             self._encoder.arrow(self._waiting, None)
         self._waiting = []
+        self._waiting_rows = self._waiting_bytes = 0
 
     def _finish(self) -> None:
         """Write all rows that wait."""

@@ -1,6 +1,7 @@
 """Claims about files without ACID columns that are joined into one."""
 
 import io
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from zoneinfo import ZoneInfo
@@ -151,3 +152,13 @@ def test_user_metadata_and_attributes_stay() -> None:
     tail = read_tail(MemoryReader(data))
     assert tail.user_metadata == {"by": b"somebody"}
     assert [(one.key, one.value) for kind in tail.footer.types for one in kind.attributes] == [("iceberg.id", "1")]
+
+
+def test_stripes_of_a_row_each_cost_a_step_each() -> None:
+    """A writer that flushes each row: the time grows with the stripes, no faster."""
+    reader, tail = opened(plain_file(ROW, [(1, "x")]), "file")
+    many, _ = joined([Piece(reader, tail, (0,) * 2500, False)])
+    begun = time.process_time()
+    _, made = joined(pieces_of([many], [True]), digests=False)
+    assert (made.rows, made.origins) == (2500, (None,))
+    assert time.process_time() - begun < 15
