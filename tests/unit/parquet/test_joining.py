@@ -52,7 +52,7 @@ def test_statistics_are_true(tables, options):
             statistics, values = chunk.statistics, table.column(chunk.path_in_schema)
             if statistics.has_null_count:
                 assert statistics.null_count == values.null_count
-            if statistics.has_min_max:
+            if statistics.has_min_max and not pa.types.is_float16(values.type):  # Arrow gives those as bytes
                 present = [value for value in values.to_pylist() if value is not None and value == value]  # noqa: PLR0124 - NaN
                 low, high = statistics.min, statistics.max
                 assert all(low <= value <= high for value in present)
