@@ -23,7 +23,7 @@ from compactor.parquet.view import View
 from compactor.reasons import Reason
 
 FULL_STORED: Final = 128 << 20
-FULL_DECODED: Final = 256 << 20
+FULL_DECODED: Final = 192 << 20
 """A row group is full with so many stored bytes of its sources, or so many in Arrow's memory."""
 MOST_DECODED: Final = 96 << 20
 """A row group that may need more memory is copied instead."""

@@ -142,3 +142,10 @@ def test_large_chunks_are_sampled_at_both_ends_and_in_the_middle():
             changed = bytearray(made)
             changed[at] ^= 1
             finds(bytes(changed), pieces, "other bytes")
+
+
+def test_a_row_group_without_rows_that_is_missing_is_found():
+    """Row counts can't show it."""
+    full, empty = (piece(written(table(0).slice(0, count)), recode=False) for count in (300, 0))
+    made, _ = joined([full])
+    finds(made, [full, empty], "row groups of its sources are missing")

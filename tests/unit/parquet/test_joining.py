@@ -52,7 +52,7 @@ def test_statistics_are_true(tables, options):
             statistics, values = chunk.statistics, table.column(chunk.path_in_schema)
             if statistics.has_null_count:
                 assert statistics.null_count == values.null_count
-            if statistics.has_min_max:
+            if statistics.has_min_max and not pa.types.is_float16(values.type):  # Arrow gives those as bytes
                 present = [value for value in values.to_pylist() if value is not None and value == value]  # noqa: PLR0124 - NaN
                 low, high = statistics.min, statistics.max
                 assert all(low <= value <= high for value in present)
@@ -338,13 +338,18 @@ def test_file_offsets_move_or_become_zero():
 
 def test_without_column_orders_no_range_claims_one():
     """Readers of a footer without column orders go by older fields, which Arrow fills for signed numbers alone."""
-    files = [with_footer(written(simple(n)), lambda footer: footer.pop(fields.FILE_COLUMN_ORDERS)) for n in range(2)]
+    files = [
+        with_footer(written(simple(n), write_page_index=True), lambda footer: footer.pop(fields.FILE_COLUMN_ORDERS))
+        for n in range(2)
+    ]
     made, result = joined([piece(file, recode=True) for file in files])
     assert result.row_groups == 1
     found = []
     for chunk in read_footer(MemoryReader(made)).describe(0)[fields.GROUP_COLUMNS][1]:
         statistics, _ = thrift.decode(chunk[fields.CHUNK_META][1][fields.META_STATISTICS][1], 0, {})
         found.append(set(statistics))
+        assert fields.CHUNK_OFFSET_INDEX in chunk
+        assert fields.CHUNK_COLUMN_INDEX not in chunk
     assert found == [{1, 2, 3}, {3}, {1, 2, 3}]
 
 
