@@ -195,6 +195,12 @@ class Compaction:
             made = self._submitter.run(self.job, run_whole, tasks, progress=progress, cancelled=cancelled)
             files = [file for some, _ in made for file in some]
             checked = [one for _, some in made for one in some]
+            joined = {(one.directory, one.name) for one in checked}
+            for output in plan.outputs:
+                for join in output.joins:
+                    if (output.name, join.name) not in joined:
+                        why = f"{output.name}/{join.name}: one of the files to join is damaged; all were carried over"
+                        _log.warning("plan.warned", why=why)
         else:
             files, checked = run_full_acid(
                 plan,

@@ -16,7 +16,7 @@ from compactor.engine.insert_only.formats import FORMATS, JoinOptions
 from compactor.engine.results import Checked, OutputFile, RowCounts
 from compactor.engine.tasks.directory import own_directory
 from compactor.engine.tasks.memory import trimmed
-from compactor.errors import RefusedError, VerificationError
+from compactor.errors import CorruptFileError, RefusedError, VerificationError
 from compactor.handles import RandomReader, Sink
 from compactor.planning.document import CompactionPlan, FileCopy, FileJoin, InputFile
 from compactor.reasons import Reason
@@ -82,23 +82,39 @@ def _parts(copies: Sequence[FileCopy]) -> list[list[FileCopy]]:
 
 def run_whole(task: WholeTask) -> tuple[list[OutputFile], list[Checked]]:
     """
-    Run one task on an executor; returns its files, and what the checks of joined ones found.
+    Run one task on an executor; returns its files, and what the checks of joined ones found. Files that can't be joined
+    after all, because one of them is damaged, are carried over.
 
     Raises:
         RefusedError: INPUT_CHANGED, a file is gone or has another length than planned; others see `JoinableFormat.join`.
     """
     with trimmed():
         if task.join is None:
-            return _carry(task), []
-        file, checked = _join(task, task.join)
+            return _carry(task, task.copies), []
+        try:
+            file, checked = _join(task, task.join)
+        except CorruptFileError:
+            return _carry(task, apart(task.join, task.inputs)), []
         return [file], [checked]
 
 
-def _carry(task: WholeTask) -> list[OutputFile]:
+def apart(join: FileJoin, inputs: Sequence[InputFile]) -> tuple[FileCopy, ...]:
+    """
+    The inputs of a join, carried over whole, because one of them turned out to be damaged: its readers know what they
+    make of it, as they did before. Planned names end in attempt 0, these in later ones, so they are free.
+    """
+    bucket, _, rest = join.name.partition("_0")
+    return tuple(
+        FileCopy(file.path, f"{bucket}_{number}{rest}", file.length, "a file to join is damaged")
+        for number, file in enumerate(inputs, start=1)
+    )
+
+
+def _carry(task: WholeTask, copies: Sequence[FileCopy]) -> list[OutputFile]:
     storage = storage_for(task.location)
     own, relative = own_directory(storage, task.tasks)
     carried = []
-    for copy in task.copies:
+    for copy in copies:
         target = join(own, copy.name)
         try:
             storage.link_or_copy(join(task.location, copy.path), target)

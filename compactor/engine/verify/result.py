@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compactor.acid.types import row_type
+from compactor.engine.insert_only.tasks import apart
 from compactor.engine.results import Checked, Manifest, ManifestFile, OutputFile, RowCounts, Staged, markers_of
 from compactor.engine.staging.directory import Staging
 from compactor.engine.tasks.specs import work_of
@@ -116,22 +117,32 @@ def check_values(staged: Staged, checked: Sequence[Checked]) -> None:
 
 def check_joins(staged: Staged) -> None:
     """
-    Raise unless every joined file was compared with its inputs, agrees with them, and has as many rows as they.
+    Raise unless every joined file was compared with its inputs, agrees with them, and has as many rows as they; or all
+    its inputs were carried over instead, whole.
 
     Raises:
         VerificationError: names the first difference.
     """
     checked = {(one.directory, one.name): one.wrong for one in staged.checked or ()}
-    rows = {(file.directory, file.name): file.rows.written for file in staged.files}
+    files = {(file.directory, file.name): file for file in staged.files}
+    inputs = {file.path: file for file in staged.plan.inputs}
     for output in staged.plan.outputs:
         for join in output.joins:
             place = (output.name, join.name)
-            if place not in checked:
-                raise different(f"{output.name}/{join.name} wasn't compared with its inputs")
-            if (wrong := checked[place]) is not None:
-                raise different(wrong)
-            if rows.get(place) != (expected := sum(segment.rows for segment in join.segments)):
-                raise different(f"{output.name}/{join.name}: {expected} rows go in, {rows.get(place)} were written")
+            if place in files:
+                if place not in checked:
+                    raise different(f"{output.name}/{join.name} wasn't compared with its inputs")
+                if (wrong := checked[place]) is not None:
+                    raise different(wrong)
+                if files[place].rows.written != (expected := sum(segment.rows for segment in join.segments)):
+                    said = f"{expected} rows go in, {files[place].rows.written} were written"
+                    raise different(f"{output.name}/{join.name}: {said}")
+                continue
+            sources = [inputs[path] for path in dict.fromkeys(segment.path for segment in join.segments)]
+            for copy in apart(join, sources):
+                carried = files.get((output.name, copy.name))
+                if carried is None or carried.length != copy.bytes:
+                    raise different(f"{output.name}/{join.name} is missing, and {copy.path} wasn't carried over")
 
 
 def check_accounts(staged: Staged) -> None:

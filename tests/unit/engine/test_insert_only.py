@@ -1,9 +1,12 @@
 """Insert-only tables: small files become one, others are carried over, by name and bucket, in any format."""
 
+import gzip
+
 import pytest
 
 from compactor.acid.compaction import CompactionKind
 from compactor.concat import text
+from compactor.engine.insert_only import tasks
 from compactor.errors import RefusedError, VerificationError
 from compactor.reasons import Reason
 from tests.compacting import Attempt, compact, unchanged
@@ -60,6 +63,33 @@ def test_a_file_that_is_none_of_its_format_is_carried_with_the_reason(warehouse)
         ("000000_0", True)
     ]
     assert len(output.joins) == 1
+
+
+@pytest.mark.parametrize("carried", [True, False])
+def test_files_to_join_are_carried_when_one_turns_out_to_be_damaged(warehouse, monkeypatch, carried):
+    """
+    What only reading the whole file shows doesn't stop the compaction: its readers see what they saw before. That all
+    files are there is verified.
+    """
+    attempt = Attempt(warehouse, filled(warehouse, "text"))
+    paths = sorted(attempt.location.glob("delta_*/000000_0"))
+    for path in paths:
+        path.with_name("000000_0.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    damaged = paths[1].with_name("000000_0.gz")
+    damaged.write_bytes(damaged.read_bytes()[:-4])
+    attempt.plan()
+    if not carried:
+        monkeypatch.setattr(tasks, "_carry", lambda task, copies, right=tasks._carry: right(task, copies[:2]))
+    attempt.stage()
+    if not carried:
+        with unchanged(attempt), pytest.raises(VerificationError):
+            attempt.compaction.verify(attempt.staged)
+        return
+    published = attempt.compaction.publish(attempt.compaction.verify(attempt.staged), lambda: None)
+    made = sorted((attempt.location / published.directories[0]).glob("0*"))
+    assert [path.name for path in made] == ["000000_1.gz", "000000_2.gz", "000000_3.gz"]
+    assert [path.read_bytes() for path in made] == [path.with_name("000000_0.gz").read_bytes() for path in paths]
 
 
 def test_a_joined_file_that_differs_from_its_inputs_is_not_published(warehouse, monkeypatch):
