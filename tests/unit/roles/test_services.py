@@ -15,7 +15,7 @@ from tests.compacting import NothingRuns
 @pytest.mark.parametrize(
     ("sections", "connections"),
     [
-        ({}, 26),
+        ({"worker": {"threads": 2}}, 26),
         ({"worker": {"threads": 16, "pools": {"etl": 2}}}, 74),
         ({"worker": {"threads": 0}, "cleaner": {"enabled": False}}, 16),
         ({"worker": {"threads": 16}, "database": {"connections": 20}}, 20),
