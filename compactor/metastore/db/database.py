@@ -198,7 +198,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """
-        A transaction that only reads. It is committed, because psycopg forgets all prepared statements at a rollback.
+        A transaction that only reads. It is committed, because a driver may forget all prepared statements at a rollback.
         """
         with self.translating(), self.engine.connect() as connection:
             yield connection
