@@ -28,7 +28,7 @@ from sqlalchemy import (
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches
 from compactor.metastore.model import DEFAULT_CATALOG, CatalogPlace, Column, Entity, PartitionFacts, TableFacts
-from compactor.planning.facts import StoredAs
+from compactor.planning.facts import NOT_STORED, StoredAs
 
 _STATISTICS = (
     "numFiles",
@@ -116,9 +116,11 @@ class Catalog:
 
     def stored_as(self, table: TableFacts, partition: PartitionFacts | None) -> StoredAs:
         """
-        How the files of a table or partition are read: a partition has a class and a SerDe of its own, and is read by
-        its own properties and its table's.
+        How the files of an insert-only table or a partition of it are read: a partition has a class and a SerDe of its
+        own, and is read by its own properties and its table's. `NOT_STORED` of all other tables.
         """
+        if not table.insert_only:
+            return NOT_STORED
         schema = self._schema
         tbls, partitions, sds, serdes = schema.tbls.c, schema.partitions.c, schema.sds.c, schema.serdes.c
         of_table = select(tbls.sd_id).where(tbls.tbl_id == table.tbl_id)
@@ -133,7 +135,7 @@ class Catalog:
             rows = {row[0]: row for row in connection.execute(select(*columns).select_from(origin).where(where))}
             row = rows.get(connection.scalar(own))
             if row is None:
-                return StoredAs(None, None)
+                return NOT_STORED
             serde_ids = [found[3] for found in rows.values() if found[3] is not None]
             groups = [
                 table.parameters,

@@ -8,6 +8,7 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import CatalogPlace, Column, Entity
 from compactor.metastore.txn.transactions import Transactions
+from compactor.planning.facts import NOT_STORED
 from tests.fixtures.hive import metastore_sql
 from tests.metastore.actor import P, T
 
@@ -42,7 +43,9 @@ def test_a_table_is_described_in_full(database, hive):
 
 def test_how_files_are_read_is_told_with_all_that_may_change_it(database, hive):
     """A partition has a class of its own; properties are those of table and partition, and of the SerDes of both."""
-    made = hive.create_table(keys=(("p", "string"),), parameters={"skip.header.line.count": "1"})
+    made = hive.create_table(
+        keys=(("p", "string"),), parameters={"skip.header.line.count": "1", "transactional_properties": "insert_only"}
+    )
     hive.add_partitions(made, ["p=1"], parameters={"of": "partition"})
     schema = database.schema
 
@@ -64,6 +67,19 @@ def test_how_files_are_read_is_told_with_all_that_may_change_it(database, hive):
         part.properties
     )
     assert {key for key, _ in whole.properties if key.startswith("serde")} == {"serde 0"}
+
+
+def test_how_files_of_full_acid_tables_are_read_is_not_asked(database, hive):
+    """They are ORC, and a user without the right to read SerDes' properties compacts them as before."""
+    hive.create_table()
+    catalog = Catalog(database)
+    table = catalog.find_table("db", "t")
+    asked = []
+    listen = (database.engine, "before_cursor_execute", lambda *arguments: asked.append(arguments[2]))
+    event.listen(*listen)
+    assert catalog.stored_as(table, None) == NOT_STORED
+    event.remove(*listen)
+    assert not asked
 
 
 def test_what_is_not_there_is_none(database, hive):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
 from compactor.metastore.model import CatalogPlace, Entity, PartitionFacts, QueueEntry, TableFacts
-from compactor.planning.facts import NOT_STORED, StoredAs
+from compactor.planning.facts import StoredAs
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.roles.services import Services
@@ -51,8 +51,7 @@ def look_up(services: Services, entry: QueueEntry) -> EntryFacts:
         raise RefusedError(Reason.PARTITION_MISSING, f"there is no partition {entity}; it was probably dropped")
     place = CatalogPlace.of(table, partition)
     location = require_eligible(services.places, place, services.layout, entry.kind)
-    stored = services.catalog.stored_as(table, partition) if table.insert_only else NOT_STORED
-    return EntryFacts(table, partition, location, stored)
+    return EntryFacts(table, partition, location, services.catalog.stored_as(table, partition))
 
 
 def is_in_the_catalog(services: Services, entity: Entity, table: TableFacts) -> bool:
