@@ -10,8 +10,8 @@ fields.
 import json
 import types
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum, StrEnum
 from typing import Any
 
@@ -158,6 +158,32 @@ class Segment:
     bytes: int
     chunk: int = -1
     events: int = 0
+
+
+def together(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    """The same stripes, with one segment where neighbours are of one file, treated alike, and their numbers ascend."""
+    runs: list[list[Segment]] = []
+    for segment in segments:
+        last = runs[-1][-1] if runs else None
+        if (
+            last is not None
+            and (last.action, last.path, last.reason, last.chunk)
+            == (segment.action, segment.path, segment.reason, segment.chunk)
+            and last.stripes[-1:] < segment.stripes[:1]
+        ):
+            runs[-1].append(segment)
+        else:
+            runs.append([segment])
+    return tuple(
+        replace(
+            run[0],
+            stripes=tuple(number for segment in run for number in segment.stripes),
+            rows=sum(segment.rows for segment in run),
+            bytes=sum(segment.bytes for segment in run),
+            events=sum(segment.events for segment in run),
+        )
+        for run in runs
+    )
 
 
 @dataclass(frozen=True, slots=True)

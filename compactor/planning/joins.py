@@ -9,14 +9,13 @@ Source: docs/compaction.md, "Insert-only tables"; Hive's hive.merge.size.per.tas
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
-from operator import attrgetter
 from typing import Final
 
-from compactor.planning.document import Action, FileCopy, FileJoin, InputFile, Segment
+from compactor.planning import small
+from compactor.planning.document import Action, FileCopy, FileJoin, InputFile, Segment, together
 from compactor.planning.facts import FileFormat, PartFacts, StoredAs, WholeFacts
-from compactor.planning.small import joined as together
 from compactor.planning.whole_files import extension_of, new_names
 
 ORC: Final = "orc"
@@ -44,8 +43,6 @@ _BY_FILE: Final = ("skip.header.line.count", "skip.footer.line.count")
 _LINE_ENDS: Final = ("line.delim", "textinputformat.record.delimiter")
 _ENCODINGS: Final = {"utf-8", "utf8", "us-ascii", "iso-8859-1"}
 """Encodings in which the byte of a newline is a newline."""
-_TREATED: Final = attrgetter("action", "path", "reason", "chunk")
-"""What parts of one segment have in common."""
 
 
 def format_of(stored: StoredAs) -> FileFormat:
@@ -196,9 +193,9 @@ def _segments(files: Sequence[InputFile], facts: Mapping[str, WholeFacts], sizes
     parts = [part for file in files for part in _parts(file, facts[file.path])]
     made: list[Segment] = []
     chunk = -1
-    for small, found in groupby(parts, lambda part: part.rewritable and part.facts.weight < sizes.min_part):
+    for light, found in groupby(parts, lambda part: part.rewritable and part.facts.weight < sizes.min_part):
         run = list(found)
-        anew = set(together([part.facts.weight for part in run], [True] * len(run))) if small else set()
+        anew = set(small.joined([part.facts.weight for part in run], [True] * len(run))) if light else set()
         for place, part in enumerate(run):
             again = place in anew
             if again and not (made and made[-1].action is Action.RECODE):
@@ -206,7 +203,7 @@ def _segments(files: Sequence[InputFile], facts: Mapping[str, WholeFacts], sizes
             action, reason = (Action.RECODE, "small parts") if again else (Action.COPY, part.why_copied)
             number = chunk if again else -1
             made.append(Segment(action, part.path, part.number, reason, part.facts.rows, part.facts.bytes, number))
-    return tuple(_joined(list(alike)) for _, alike in groupby(made, _TREATED))
+    return together(made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +222,3 @@ def _parts(file: InputFile, known: WholeFacts) -> list[_Part]:
         return [_Part(file.path, (), PartFacts(0, file.length, file.length), False, "end to end")]
     why = known.kept or "untouched"
     return [_Part(file.path, (number,), part, known.kept is None, why) for number, part in enumerate(known.parts)]
-
-
-def _joined(alike: Sequence[Segment]) -> Segment:
-    """Neighbouring parts of one file, all treated alike, as one segment."""
-    return replace(
-        alike[0],
-        stripes=tuple(number for one in alike for number in one.stripes),
-        rows=sum(one.rows for one in alike),
-        bytes=sum(one.bytes for one in alike),
-    )

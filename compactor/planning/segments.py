@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from compactor.acid.row_id import BucketRangeError, RowKey, decode_bucket
-from compactor.planning.document import EVENTS_AT_ONCE, Action, InputFile, Segment
+from compactor.planning.document import EVENTS_AT_ONCE, Action, InputFile, Segment, together
 from compactor.planning.facts import HIGHEST, LOWEST, FileFacts, Hit, StripeFacts
 from compactor.planning.small import joined
 
@@ -224,10 +224,10 @@ def _as_segments(groups: Sequence[_Group], sizes: Sizes) -> tuple[Segment, ...]:
     while position < len(groups):
         group = groups[position]
         if group.action is Action.COPY:
-            _append(made, group.items[0], group.action, group.reason, -1)
+            made.append(_segment(group.items[0], group.action, group.reason, -1))
             position += 1
         elif group.action is Action.PROBE:
-            _append(made, group.items[0], group.action, group.reason, chunk)
+            made.append(_segment(group.items[0], group.action, group.reason, chunk))
             chunk += 1
             position += 1
         else:
@@ -235,12 +235,10 @@ def _as_segments(groups: Sequence[_Group], sizes: Sizes) -> tuple[Segment, ...]:
             while end < len(groups) and groups[end].action is Action.RECODE:
                 end += 1
             for part in _parts(groups[position:end], sizes):
-                for one in part:
-                    for item in one.items:
-                        _append(made, item, Action.RECODE, one.reason, chunk)
+                made += [_segment(item, Action.RECODE, one.reason, chunk) for one in part for item in one.items]
                 chunk += 1
             position = end
-    return tuple(made)
+    return together(made)
 
 
 def _parts(run: Sequence[_Group], sizes: Sizes) -> list[list[_Group]]:
@@ -278,32 +276,6 @@ def _even_parts(run: Sequence[_Group], size: int) -> list[list[_Group]]:
     return parts
 
 
-def _append(made: list[Segment], item: _Item, action: Action, reason: str, chunk: int) -> None:
-    """Add a stripe: to the last segment if that segment is of the same kind, else as a new segment."""
-    last = made[-1] if made else None
-    if (
-        last is not None
-        and (last.action, last.path, last.reason, last.chunk) == (action, item.path, reason, chunk)
-        and last.stripes[-1] < item.stripe.index
-    ):
-        stripe = item.stripe
-        made[-1] = replace(
-            last,
-            stripes=(*last.stripes, stripe.index),
-            rows=last.rows + stripe.rows,
-            bytes=last.bytes + stripe.bytes,
-            events=last.events + stripe.events,
-        )
-    else:
-        made.append(
-            Segment(
-                action,
-                item.path,
-                (item.stripe.index,),
-                reason,
-                item.stripe.rows,
-                item.stripe.bytes,
-                chunk,
-                item.stripe.events,
-            )
-        )
+def _segment(item: _Item, action: Action, reason: str, chunk: int) -> Segment:
+    stripe = item.stripe
+    return Segment(action, item.path, (stripe.index,), reason, stripe.rows, stripe.bytes, chunk, stripe.events)
