@@ -13,16 +13,15 @@ from typing import NewType
 from compactor.acid.names import DirKind, parse_dir
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.engine.full_acid import plan_full_acid, run_full_acid
-from compactor.engine.insert_only.plan import plan_insert_only
-from compactor.engine.insert_only.tasks import run_whole, whole_tasks
+from compactor.engine.insert_only.jobs import plan_insert_only, run_insert_only
 from compactor.engine.publish.choose import way_to_publish
 from compactor.engine.request import CompactionRequest
-from compactor.engine.results import OutputFile, Staged, markers_of
+from compactor.engine.results import Checked, OutputFile, Staged, markers_of
 from compactor.engine.verify.result import Verified, verify
 from compactor.errors import CompactorError, RefusedError, VerificationError
 from compactor.log import get_logger
 from compactor.planning.document import CompactionPlan
-from compactor.planning.joins import JoinSizes
+from compactor.planning.insert_only.joins import JoinSizes
 from compactor.planning.limits import EVENT_BYTES, SPILLED_BYTES, fitted
 from compactor.planning.parts import PartLimits
 from compactor.planning.segments import Sizes
@@ -189,18 +188,17 @@ class Compaction:
         self.may_have_staged = True
         self._staging.make()
         self._step("worker.staged")
-        checked = None
+        checked: Sequence[Checked] | None
         if plan.insert_only:
-            tasks = whole_tasks(plan, self._staging.tasks, verify_values=self._settings.recode.verify_values)
-            made = self._submitter.run(self.job, run_whole, tasks, progress=progress, cancelled=cancelled)
-            files = [file for some, _ in made for file in some]
-            checked = [one for _, some in made for one in some]
-            joined = {(one.directory, one.name) for one in checked}
-            for output in plan.outputs:
-                for join in output.joins:
-                    if (output.name, join.name) not in joined:
-                        why = f"{output.name}/{join.name}: one of the files to join is damaged; all were carried over"
-                        _log.warning("plan.warned", why=why)
+            files, checked = run_insert_only(
+                plan,
+                self._staging.tasks,
+                self._submitter,
+                self.job,
+                verify_values=self._settings.recode.verify_values,
+                progress=progress,
+                cancelled=cancelled,
+            )
         else:
             files, checked = run_full_acid(
                 plan,

@@ -72,10 +72,7 @@ class OpenInputs:
         Raises:
             RefusedError: INPUT_CHANGED.
         """
-        if (size := self.handle(file).size) != file.length:
-            raise RefusedError(
-                Reason.INPUT_CHANGED, f"{file.path} has {size} bytes now, {file.length} when it was planned"
-            )
+        require_length(file.path, self.handle(file).size, file.length)
         return InputReader(self, file)
 
     def tail(self, file: InputFile) -> Tail:
@@ -140,6 +137,17 @@ def open_input(storage: Storage, location: str, path: str) -> ReadHandle:
         raise RefusedError(Reason.INPUT_CHANGED, f"{path} is gone from {location}") from None
 
 
+def require_length(path: str, size: int, listed: int) -> None:
+    """
+    Check that a file has the length that it was listed with.
+
+    Raises:
+        RefusedError: INPUT_CHANGED.
+    """
+    if size != listed:
+        raise RefusedError(Reason.INPUT_CHANGED, f"{path} has {size} bytes now, {listed} when it was listed")
+
+
 def read_tails(storage: Storage, location: str, files: Sequence[InputFile], *, zones: bool = False) -> list[ReadFile]:
     """
     The tails of all files, in their order.
@@ -162,10 +170,7 @@ def _read_file(storage: Storage, location: str, file: InputFile, *, zones: bool)
     if logical == 0:
         return ReadFile(file, None)
     with open_input(storage, location, file.path) as reader:
-        if reader.size != file.length:
-            raise RefusedError(
-                Reason.INPUT_CHANGED, f"{file.path} has {reader.size} bytes now, {file.length} when it was listed"
-            )
+        require_length(file.path, reader.size, file.length)
         tail = read_tail(reader, logical)
         first = next((index for index, stripe in enumerate(tail.stripes) if stripe.number_of_rows), None)
         zone = (

@@ -6,7 +6,7 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
 from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.planning.facts import NOT_STORED, StoredAs, TableSpec
-from compactor.planning.joins import format_of
+from compactor.planning.insert_only.formats import format_of
 from compactor.spark.resources import requested_resources
 from compactor.spark.submitter import JobName, job_name
 

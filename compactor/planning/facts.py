@@ -70,7 +70,7 @@ class TableSpec:
         sorted: declared SORTED BY.
         parameters: table parameters, keys as the catalog has them.
         properties: properties of the request (WITH OVERWRITE TBLPROPERTIES), which override `parameters`.
-        file_format: of an insert-only table or partition, as `planning.joins.format_of` says.
+        file_format: of an insert-only table or partition, as `planning.insert_only.formats.format_of` says.
     """
 
     name: str

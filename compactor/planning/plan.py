@@ -28,7 +28,7 @@ from compactor.planning.document import (
     SyntheticIds,
 )
 from compactor.planning.facts import DeleteFacts, FileFacts, WholeFacts
-from compactor.planning.joins import JoinSizes, joined
+from compactor.planning.insert_only.joins import JoinSizes, joined
 from compactor.planning.limits import in_windows, within_memory
 from compactor.planning.segments import SegmentSource, Sizes, segments
 from compactor.planning.select import Selection

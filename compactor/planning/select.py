@@ -32,8 +32,8 @@ from compactor.planning.document import FileRole, InputFile, PlanParts
 from compactor.planning.eligibility import why_no_table
 from compactor.planning.facts import TableSpec
 from compactor.planning.included import enough, included, overlap, same_range, stranded, why_not_enough
+from compactor.planning.insert_only.names import bucket_of
 from compactor.planning.parts import Excess, PartLimits, next_part
-from compactor.planning.whole_files import bucket_of
 from compactor.reasons import Reason
 from compactor.words import plural
 

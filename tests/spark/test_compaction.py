@@ -7,6 +7,7 @@ import pytest
 from compactor.acid.compaction import CompactionKind
 from compactor.engine import compaction as compaction_module
 from compactor.engine import full_acid
+from compactor.engine.insert_only import jobs as insert_only
 from compactor.errors import CancelledError, RefusedError
 from compactor.planning.document import Action
 from tests.compacting import KIB, Attempt, compact, settings
@@ -85,7 +86,7 @@ def test_a_task_that_dies_after_its_work_is_repeated_without_harm(warehouse, sub
 
 def test_files_joined_twice_are_published_once(warehouse, submitter, monkeypatch):
     """The same for insert-only tables."""
-    monkeypatch.setattr(compaction_module, "run_whole", jobs.die_first_whole)
+    monkeypatch.setattr(insert_only, "run_whole", jobs.die_first_whole)
     table = warehouse.create_table("db", "mm", COLUMNS, insert_only=True)
     for first in (0, 10):
         with warehouse.begin() as txn:

@@ -15,10 +15,10 @@ from compactor.orc.tail import Tail, read_tail
 from compactor.parquet import joining as parquet
 from compactor.parquet.checking import check as parquet_check
 from compactor.parquet.footer import Footer, read_footer
-from compactor.planning import joins
 from compactor.planning.document import Action, Segment
 from compactor.planning.facts import PartFacts, WholeFacts
-from compactor.planning.whole_files import extension_of
+from compactor.planning.insert_only import formats as known
+from compactor.planning.insert_only.names import extension_of
 from compactor.reasons import Reason
 
 
@@ -172,8 +172,8 @@ class _Avro:
 
 
 FORMATS: Final[Mapping[str, JoinableFormat]] = {
-    joins.ORC: _Orc(),
-    joins.PARQUET: _Parquet(),
-    joins.TEXT: _Text(),
-    joins.AVRO: _Avro(),
+    known.ORC: _Orc(),
+    known.PARQUET: _Parquet(),
+    known.TEXT: _Text(),
+    known.AVRO: _Avro(),
 }

@@ -8,24 +8,21 @@ wrote it, from the store.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from compactor.acid.names import DirKind
-from compactor.engine.inputs import InputReader, OpenInputs
+from compactor.engine.inputs import InputReader, OpenInputs, require_length
 from compactor.engine.insert_only.formats import FORMATS, JoinOptions
 from compactor.engine.results import Checked, OutputFile, RowCounts
 from compactor.engine.tasks.directory import own_directory
 from compactor.engine.tasks.memory import trimmed
 from compactor.errors import CorruptFileError, RefusedError, VerificationError
 from compactor.handles import RandomReader, Sink
-from compactor.planning.document import CompactionPlan, FileCopy, FileJoin, InputFile
+from compactor.planning.document import FileCopy, FileJoin, InputFile
+from compactor.planning.insert_only.names import names_apart
 from compactor.reasons import Reason
 from compactor.spark.results import checksum
 from compactor.storage.location import join
 from compactor.storage.registry import storage_for
-
-FILES_PER_TASK: Final = 200
-BYTES_PER_TASK: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +49,6 @@ class WholeTask:
         return sum(copy.bytes for copy in self.copies) + (self.join.bytes if self.join is not None else 0)
 
 
-def whole_tasks(plan: CompactionPlan, tasks: str, *, verify_values: bool) -> list[WholeTask]:
-    """Cut the plan's files into tasks, the largest first."""
-    options = JoinOptions(plan.format.stripe_bytes, verify_values)
-    inputs = {file.path: file for file in plan.inputs}
-    made = []
-    for output in plan.outputs:
-        made += [
-            WholeTask(plan.location, tasks, output.name, output.kind, tuple(part), None, (), options)
-            for part in _parts(output.copies)
-        ]
-        for one in output.joins:
-            used = tuple(inputs[path] for path in dict.fromkeys(segment.path for segment in one.segments))
-            made.append(WholeTask(plan.location, tasks, output.name, output.kind, (), one, used, options))
-    return sorted(made, key=lambda task: (task.join is None, -task.bytes))
-
-
-def _parts(copies: Sequence[FileCopy]) -> list[list[FileCopy]]:
-    parts: list[list[FileCopy]] = []
-    size = 0
-    for copy in copies:
-        if not parts or len(parts[-1]) >= FILES_PER_TASK or size >= BYTES_PER_TASK:
-            parts.append([])
-            size = 0
-        parts[-1].append(copy)
-        size += copy.bytes
-    return parts
-
-
 def run_whole(task: WholeTask) -> tuple[list[OutputFile], list[Checked]]:
     """
     Run one task on an executor; returns its files, and what the checks of joined ones found. Files that can't be joined
@@ -101,13 +70,10 @@ def run_whole(task: WholeTask) -> tuple[list[OutputFile], list[Checked]]:
 def apart(join: FileJoin, inputs: Sequence[InputFile]) -> tuple[FileCopy, ...]:
     """
     The inputs of a join, carried over whole, because one of them turned out to be damaged: its readers know what they
-    make of it, as they did before. Planned names end in attempt 0, these in later ones, so they are free.
+    make of it, as they did before.
     """
-    bucket, _, rest = join.name.partition("_0")
-    return tuple(
-        FileCopy(file.path, f"{bucket}_{number}{rest}", file.length, "a file to join is damaged")
-        for number, file in enumerate(inputs, start=1)
-    )
+    names = names_apart(join.name, len(inputs))
+    return tuple(FileCopy(file.path, name, file.length) for file, name in zip(inputs, names, strict=True))
 
 
 def _carry(task: WholeTask, copies: Sequence[FileCopy]) -> list[OutputFile]:
@@ -121,10 +87,7 @@ def _carry(task: WholeTask, copies: Sequence[FileCopy]) -> list[OutputFile]:
         except FileNotFoundError:
             raise RefusedError(Reason.INPUT_CHANGED, f"{copy.path} is gone") from None
         with storage.open_read(target) as reader:
-            if reader.size != copy.bytes:
-                raise RefusedError(
-                    Reason.INPUT_CHANGED, f"{copy.path} has {reader.size} bytes now, {copy.bytes} when it was planned"
-                )
+            require_length(copy.path, reader.size, copy.bytes)
             file = OutputFile(
                 f"{relative}/{copy.name}",
                 task.directory,

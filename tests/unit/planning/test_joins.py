@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from compactor.planning.document import Action, FileJoin, FileRole, InputFile
 from compactor.planning.facts import FileFormat, PartFacts, StoredAs, WholeFacts
-from compactor.planning.joins import JoinSizes, format_of, joined
-from compactor.planning.whole_files import bucket_of
+from compactor.planning.insert_only.formats import format_of
+from compactor.planning.insert_only.joins import JoinSizes, joined
+from compactor.planning.insert_only.names import bucket_of
 from tests.casebook import Case, cases, check, size_of
 
 BOOK = "joins.txt"

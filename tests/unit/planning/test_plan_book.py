@@ -8,7 +8,7 @@ from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
 from compactor.planning.facts import TableSpec
-from compactor.planning.joins import JoinSizes
+from compactor.planning.insert_only.joins import JoinSizes
 from compactor.planning.parts import PartLimits
 from compactor.planning.plan import plan_whole_files
 from compactor.planning.select import Selection, select

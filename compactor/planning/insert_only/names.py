@@ -62,6 +62,15 @@ def new_names(files: Sequence[InputFile]) -> list[str]:
     return names
 
 
+def names_apart(name: str, count: int) -> list[str]:
+    """
+    Names for so many files in the place of one that `new_names` named. Its names end in attempt 0, these in later ones,
+    so they are free.
+    """
+    bucket, _, rest = name.partition("_0")
+    return [f"{bucket}_{number}{rest}" for number in range(1, count + 1)]
+
+
 def extension_of(path: str) -> str:
     """Everything from the first dot on, because a codec may be chosen by any part of it."""
     _, dot, rest = path.rsplit("/", 1)[-1].partition(".")
