@@ -6,28 +6,24 @@ Source: docs/metastore.md; Hive's MetaStoreDirectSql.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
     Select,
-    Table,
     and_,
     bindparam,
     func,
-    literal,
-    null,
     select,
     tuple_,
-    union_all,
 )
 
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches
 from compactor.metastore.model import DEFAULT_CATALOG, CatalogPlace, Column, Entity, PartitionFacts, TableFacts
+from compactor.metastore.owned_lists import OwnedList, OwnedLists, Pair, by_key, parameters_in
 from compactor.planning.facts import NOT_STORED, StoredAs
 
 _STATISTICS = (
@@ -45,32 +41,7 @@ T = TypeVar("T")
 
 _MANY = 50
 
-_Pair = tuple[str, str | None]
-
 Facts = tuple[TableFacts, PartitionFacts | None]
-
-
-class _List(NamedTuple):
-    """
-    Small lists, each of which belongs to one row of another table: parameters, columns, partition keys.
-
-    Args:
-        owner: the column with the id of that row.
-        names: of one or two columns.
-        without: first values to leave out.
-    """
-
-    table: Table
-    owner: str
-    names: tuple[str, ...]
-    without: tuple[str, ...] = ()
-
-
-class _Lists(NamedTuple):
-    """The statement that reads several kinds of lists at once."""
-
-    statement: Any
-    kinds: int
 
 
 class Catalog:
@@ -78,27 +49,29 @@ class Catalog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._schema = schema = database.schema
+        self._schema, dialect = database.schema, database.dialect
+        schema = self._schema
         # Built once: building a statement costs more than running it.
-        columns = _List(schema.columns_v2, "cd_id", ("column_name", "type_name"))
+        columns = OwnedList(schema.columns_v2, "cd_id", ("column_name", "type_name"))
         self._table_rows = self._select_tables()
-        self._table_lists = self._select_lists(
-            _parameters(schema.table_params, "tbl_id"),
-            _parameters(schema.database_params, "db_id"),
-            _List(schema.partition_keys, "tbl_id", ("pkey_name", "pkey_type")),
-            _List(schema.bucketing_cols, "sd_id", ("bucket_col_name",)),
-            _List(schema.sort_cols, "sd_id", ("column_name",)),
+        self._table_lists = OwnedLists(
+            dialect,
+            parameters_in(schema.table_params, "tbl_id"),
+            parameters_in(schema.database_params, "db_id"),
+            OwnedList(schema.partition_keys, "tbl_id", ("pkey_name", "pkey_type")),
+            OwnedList(schema.bucketing_cols, "sd_id", ("bucket_col_name",)),
+            OwnedList(schema.sort_cols, "sd_id", ("column_name",)),
             columns,
         )
-        self._database_lists = self._select_lists(_parameters(schema.database_params, "db_id"))
+        self._database_lists = OwnedLists(dialect, parameters_in(schema.database_params, "db_id"))
         self._one_partition = self._select_partitions(
             schema.partitions.c.tbl_id == bindparam("tbl_id"), schema.partitions.c.part_name == bindparam("name")
         )
-        self._partition_lists = self._select_lists(_parameters(schema.partition_params, "part_id"), columns)
-        few = _parameters(schema.partition_params, "part_id", _STATISTICS)
-        self._few_partition_lists = self._select_lists(few, columns)
-        self._few_parameters = self._select_lists(few)
-        self._serde_lists = self._select_lists(_parameters(schema.serde_params, "serde_id"))
+        self._partition_lists = OwnedLists(dialect, parameters_in(schema.partition_params, "part_id"), columns)
+        few = parameters_in(schema.partition_params, "part_id", _STATISTICS)
+        self._few_partition_lists = OwnedLists(dialect, few, columns)
+        self._few_parameters = OwnedLists(dialect, few)
+        self._serde_lists = OwnedLists(dialect, parameters_in(schema.serde_params, "serde_id"))
 
     def find_table(self, database: str, name: str) -> TableFacts | None:
         """One table; None when it doesn't exist."""
@@ -140,7 +113,7 @@ class Catalog:
             groups = [
                 table.parameters,
                 *([] if partition is None else [partition.parameters]),
-                *map(_by_key, self._lists(connection, self._serde_lists, serde_ids)[0].values()),
+                *map(by_key, self._serde_lists.read(connection, serde_ids)[0].values()),
             ]
             return StoredAs(row[1], row[2], tuple(pair for group in groups for pair in group.items()))
 
@@ -210,8 +183,8 @@ class Catalog:
 
         Partitions without other parameters are missing from the answer.
         """
-        (found,) = self._database.glance(lambda connection: self._lists(connection, self._few_parameters, part_ids))
-        return {number: _by_key(pairs) for number, pairs in found.items()}
+        (found,) = self._database.glance(lambda connection: self._few_parameters.read(connection, part_ids))
+        return {number: by_key(pairs) for number, pairs in found.items()}
 
     def tables_for(self, entities: Iterable[Entity]) -> Mapping[Entity, TableFacts]:
         """The tables of many entities, keyed by the entity without its partition."""
@@ -233,8 +206,8 @@ class Catalog:
             number = connection.scalar(query)
             if number is None:
                 return {}
-            (found,) = self._lists(connection, self._database_lists, [number])
-            return _by_key(found.get(number, ()))
+            (found,) = self._database_lists.read(connection, [number])
+            return by_key(found.get(number, ()))
 
         return self._database.glance(look)
 
@@ -303,9 +276,8 @@ class Catalog:
             for batch in self._batches(names):
                 rows += connection.execute(self._table_rows, {"database": database, "names": batch}).all()
         numbers, storage = [row[0] for row in rows], [row[6] for row in rows if row[6] is not None]
-        parameters, database_parameters, keys, buckets, sorts, described = self._lists(
+        parameters, database_parameters, keys, buckets, sorts, described = self._table_lists.read(
             connection,
-            self._table_lists,
             numbers,
             {row[1] for row in rows},
             numbers,
@@ -344,8 +316,8 @@ class Catalog:
                 bucket_columns=tuple(column for column, _ in buckets.get(sd_id, ())),
                 sorted=bool(sorts.get(sd_id)),
                 stored_as_subdirectories=bool(in_subdirectories),
-                parameters=_by_key(parameters.get(tbl_id, ())),
-                database_parameters=_by_key(database_parameters.get(db_id, ())),
+                parameters=by_key(parameters.get(tbl_id, ())),
+                database_parameters=by_key(database_parameters.get(db_id, ())),
             )
         return found
 
@@ -376,7 +348,7 @@ class Catalog:
         return schema.partitions.outerjoin(schema.sds, schema.partitions.c.sd_id == schema.sds.c.sd_id)
 
     def _partitions(
-        self, connection: Connection, rows: Sequence[Any], lists: _Lists
+        self, connection: Connection, rows: Sequence[Any], lists: OwnedLists
     ) -> dict[tuple[int, str], PartitionFacts]:
         """
         Args:
@@ -384,8 +356,8 @@ class Catalog:
             lists: of parameters and columns.
         """
         descriptors = {row[3] for row in rows}
-        parameters, described = self._lists(
-            connection, lists, [row[0] for row in rows], [number for number in descriptors if number is not None]
+        parameters, described = lists.read(
+            connection, [row[0] for row in rows], [number for number in descriptors if number is not None]
         )
         shared = {number: _columns(described.get(number, ())) for number in descriptors}
         return {
@@ -393,7 +365,7 @@ class Catalog:
                 int(part_id),
                 name,
                 location,
-                _by_key(parameters.get(part_id, ())),
+                by_key(parameters.get(part_id, ())),
                 shared[cd_id],
                 max(0, int(buckets or 0)),
                 input_format,
@@ -402,34 +374,6 @@ class Catalog:
         }
 
     # Pieces
-
-    def _select_lists(self, *wanted: _List) -> _Lists:
-        """One statement for all lists; `owners_0` and so on are its parameters."""
-        selects = []
-        for number, (table, owner, names, without) in enumerate(wanted):
-            pair = [table.c[name] for name in names]
-            position = table.c["integer_idx"] if "integer_idx" in table.c else literal(0)
-            columns = (
-                literal(number),
-                table.c[owner],
-                pair[0],
-                pair[1] if pair[1:] else null(),
-                position.label("position"),
-            )
-            query: Select[Any] = select(*columns).where(
-                self._database.dialect.among(table.c[owner], f"owners_{number}")
-            )
-            selects.append(query.where(pair[0].not_in(without)) if without else query)
-        return _Lists(union_all(*selects).order_by("position"), len(wanted))
-
-    def _lists(self, connection: Connection, lists: _Lists, *owners: Collection[int]) -> list[dict[int, list[_Pair]]]:
-        """For each list the pairs of its owners, in order."""
-        found: list[dict[int, list[_Pair]]] = [{} for _ in range(lists.kinds)]
-        for batched in zip_longest(*map(self._batches, owners), fillvalue=()):
-            given = {f"owners_{number}": list(batch) for number, batch in enumerate(batched)}
-            for number, owner, first, second, _ in connection.execute(lists.statement, given):
-                found[number].setdefault(owner, []).append((first, second))
-        return found
 
     def _names_by_table(self, wanted: Mapping[int, list[str]]) -> Iterable[ColumnElement[bool]]:
         """Conditions that together cover the names: a list per table that has many, pairs for the others."""
@@ -451,13 +395,5 @@ class Catalog:
         return self._database.dialect.among(column, values)
 
 
-def _parameters(table: Table, owner: str, without: tuple[str, ...] = ()) -> _List:
-    return _List(table, owner, ("param_key", "param_value"), without)
-
-
-def _by_key(pairs: Iterable[_Pair]) -> dict[str, str]:
-    return {key: value or "" for key, value in pairs}
-
-
-def _columns(pairs: Iterable[_Pair]) -> tuple[Column, ...]:
+def _columns(pairs: Iterable[Pair]) -> tuple[Column, ...]:
     return tuple(Column(name, kind or "") for name, kind in pairs)
