@@ -1,10 +1,15 @@
 """
-How the packages of file formats read and write bytes: two small protocols, and a reader of bytes in memory.
+How the packages of file formats read and write bytes: two small protocols, a reader of bytes in memory, a
+reader as Python's file, and the comparison of copied bytes.
 
 `compactor.storage` drivers return objects of these shapes; this module knows nothing of file systems.
 """
 
-from typing import Protocol, runtime_checkable
+import io
+from typing import Any, Final, Protocol, runtime_checkable
+
+SAMPLE: Final = 4096
+"""Bytes at the start and at the end of a copied range that are compared."""
 
 
 @runtime_checkable
@@ -45,3 +50,44 @@ class MemoryReader:
 
     def read_at(self, offset: int, length: int) -> bytes:
         return self.data[offset : offset + length].tobytes()
+
+
+class ReaderFile(io.RawIOBase):
+    """A reader as the file object that other libraries take."""
+
+    def __init__(self, reader: RandomReader) -> None:
+        super().__init__()
+        self._reader = reader
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._reader.size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._reader.read_at(self._at, len(buffer))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def same_ends(one: RandomReader, at: int, other: RandomReader, start: int, length: int) -> bool:
+    """
+    Whether a copied range has the first and the last bytes of its original.
+
+    Args:
+        at, start: where the range begins in `one` and in `other`.
+    """
+    return all(
+        one.read_at(at + offset, min(SAMPLE, length)) == other.read_at(start + offset, min(SAMPLE, length))
+        for offset in (0, max(0, length - SAMPLE))
+    )

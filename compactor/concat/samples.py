@@ -1,12 +1,8 @@
 """Compares copied bytes with those they were copied from, at both ends."""
 
-from typing import Final
-
 from compactor.errors import VerificationError
-from compactor.handles import RandomReader
+from compactor.handles import RandomReader, same_ends
 from compactor.reasons import Reason
-
-SAMPLE: Final = 4096
 
 
 def require_copied(result: RandomReader, at: int, source: RandomReader, start: int, length: int) -> None:
@@ -20,10 +16,8 @@ def require_copied(result: RandomReader, at: int, source: RandomReader, start: i
     Raises:
         VerificationError: they differ.
     """
-    for offset in (0, max(0, length - SAMPLE)):
-        size = min(SAMPLE, length - offset)
-        if result.read_at(at + offset, size) != source.read_at(start + offset, size):
-            raise VerificationError(
-                Reason.VERIFICATION_FAILED,
-                f"{result.name} at byte {at + offset} hasn't the bytes of {source.name} at byte {start + offset}",
-            )
+    if not same_ends(result, at, source, start, length):
+        raise VerificationError(
+            Reason.VERIFICATION_FAILED,
+            f"{result.name} from byte {at} on hasn't the bytes of {source.name} from byte {start} on",
+        )

@@ -4,13 +4,8 @@ Compares a copied stripe with its source, without decoding it.
 Source: docs/compaction.md, "Verification".
 """
 
-from typing import Final
-
-from compactor.handles import RandomReader
+from compactor.handles import RandomReader, same_ends
 from compactor.orc.tail import Tail
-
-SAMPLE: Final = 4096
-"""Bytes at a stripe's start and end that are compared."""
 
 
 def difference(  # noqa: PLR0917 - a stripe of two files: reader, tail, number
@@ -34,9 +29,6 @@ def difference(  # noqa: PLR0917 - a stripe of two files: reader, tail, number
     statistics = source_tail.metadata.stripe_stats[number].SerializeToString()
     if tail.metadata.stripe_stats[index].SerializeToString() != statistics:
         return f"{here} hasn't the statistics of its source, {there}"
-    length = source_tail.stripe_length(number)
-    for start in (0, max(0, length - SAMPLE)):
-        size = min(SAMPLE, length - start)
-        if reader.read_at(ours.offset + start, size) != source.read_at(theirs.offset + start, size):
-            return f"{here} hasn't the bytes of its source, {there}"
+    if not same_ends(reader, ours.offset, source, theirs.offset, source_tail.stripe_length(number)):
+        return f"{here} hasn't the bytes of its source, {there}"
     return None

@@ -190,7 +190,7 @@ class _Join:
         if zone != self._encoder.zone:
             self._flush()
             self._encoder.begin(zone)
-        for batch in self._rows.of(piece.reader, piece.tail, index):
+        for batch in self._rows.of(piece.reader, piece.tail, index, zone):
             self._waiting.append(batch)
             self._waiting_rows += batch.num_rows
             self._waiting_bytes += batch.nbytes
@@ -224,8 +224,7 @@ class _Rows:
     def digest(self) -> Digest:
         return Digest() if self._digester is None else self._digester.digest
 
-    def of(self, reader: RandomReader, tail: Tail, index: int) -> Iterator[Any]:
-        zone = stripe_zone(reader, tail, index)
+    def of(self, reader: RandomReader, tail: Tail, index: int, zone: str) -> Iterator[Any]:
         for batch in read_batches(reader, tail, index, rows=batch_rows(tail, index)):
             columns = [settled(column) for column in batch.columns] if self._nested else batch.columns
             made = pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -264,7 +263,7 @@ def check(result: RandomReader, pieces: Sequence[Piece], made: Joined) -> None:
     for index, origin in enumerate(made.origins):
         if origin is None:
             try:
-                for _ in decoded.of(result, tail, index):
+                for _ in decoded.of(result, tail, index, stripe_zone(result, tail, index)):
                     pass
             except RefusedError as error:
                 raise _different(error.message) from error

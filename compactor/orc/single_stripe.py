@@ -17,7 +17,7 @@ from pyarrow import dataset
 
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError
-from compactor.handles import RandomReader
+from compactor.handles import RandomReader, ReaderFile
 from compactor.orc import codec
 from compactor.orc.codec import Compression
 from compactor.orc.proto import orc_pb2 as pb
@@ -104,7 +104,7 @@ def stripe_image(
     )
     pieces += (packed_footer, _image_tail(tail, kind, kept, information, shift))
     if data_length > _IN_MEMORY:
-        return io.BufferedReader(_PiecedFile(reader, _joined(pieces)), buffer_size=1 << 20)
+        return io.BufferedReader(ReaderFile(_Pieces(reader, _joined(pieces))), buffer_size=1 << 20)
     return pa.py_buffer(b"".join(_bytes(reader, piece) for piece in pieces))
 
 
@@ -273,44 +273,26 @@ def _undecodable(tail: Tail, index: int) -> str:
     return f"{tail.name}: stripe {index + 1} at byte {tail.stripes[index].offset} can't be decoded"
 
 
-class _PiecedFile(io.RawIOBase):
-    """Bytes in memory and ranges of a reader, one after the other, as one file."""
+class _Pieces:
+    """Bytes in memory and ranges of a reader, one after the other, as one readable file."""
 
     def __init__(self, reader: RandomReader, pieces: Sequence[Piece]) -> None:
-        super().__init__()
+        self.name = reader.name
+        self.size = 0
         self._reader = reader
         self._pieces: list[tuple[int, int, Piece]] = []
-        end = 0
         for piece in pieces:
-            self._pieces.append((end, end + _length(piece), piece))
-            end += _length(piece)
-        self._size = end
-        self._at = 0
+            self._pieces.append((self.size, self.size + _length(piece), piece))
+            self.size += _length(piece)
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        for start, end, piece in self._pieces:
-            if start <= self._at < end:
-                length = min(len(buffer), end - self._at)
-                inside = self._at - start
-                data = (
-                    piece[inside : inside + length]
+    def read_at(self, offset: int, length: int) -> bytes:
+        found, end = [], min(self.size, offset + length)
+        for start, stop, piece in self._pieces:
+            first, last = max(offset, start) - start, min(end, stop) - start
+            if first < last:
+                found.append(
+                    piece[first:last]
                     if isinstance(piece, bytes)
-                    else _read(self._reader, (piece[0] + inside, length))
+                    else _read(self._reader, (piece[0] + first, last - first))
                 )
-                buffer[: len(data)] = data
-                self._at += len(data)
-                return len(data)
-        return 0
+        return b"".join(found)

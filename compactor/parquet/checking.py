@@ -6,7 +6,6 @@ filters, and the same bytes where they are sampled; of encoded ones every value 
 consists of.
 """
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +14,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from compactor.errors import CorruptFileError, VerificationError
-from compactor.handles import RandomReader
+from compactor.handles import RandomReader, ReaderFile
 from compactor.parquet import fields, thrift, view
 from compactor.parquet.assembly import bloom_filter, indexes, shifted_index
 from compactor.parquet.fields import extent
@@ -227,10 +226,10 @@ def _together(sources: Sequence[_Source]) -> Iterator[list[_Source]]:
 def _check_with_arrow(result: RandomReader, footer: Footer, sources: Sequence[_Source]) -> None:
     """Arrow must open the file, unless Arrow can't open the first source either."""
     try:
-        found = parquet.read_metadata(pa.PythonFile(_File(result), mode="r"))
+        found = parquet.read_metadata(pa.PythonFile(ReaderFile(result), mode="r"))
     except (pa.ArrowException, OSError) as error:
         try:
-            parquet.read_metadata(pa.PythonFile(_File(sources[0].reader), mode="r"))
+            parquet.read_metadata(pa.PythonFile(ReaderFile(sources[0].reader), mode="r"))
         except (pa.ArrowException, OSError):
             return
         raise _differs(result, f"Arrow can't open it ({one_line(error)})") from error
@@ -240,31 +239,3 @@ def _check_with_arrow(result: RandomReader, footer: Footer, sources: Sequence[_S
 
 def _differs(result: RandomReader, what: str) -> VerificationError:
     return VerificationError(Reason.VERIFICATION_FAILED, f"{result.name} differs from its sources: {what}")
-
-
-class _File(io.RawIOBase):
-    """A reader as a file object."""
-
-    def __init__(self, reader: RandomReader) -> None:
-        super().__init__()
-        self._reader = reader
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._reader.size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._reader.read_at(self._at, len(buffer))
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)

@@ -4,6 +4,7 @@ What a task took is given back when it has ended, cycles included, without a sea
 
 import gc
 import os
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -82,16 +83,19 @@ def test_what_stays_is_not_searched_again(collections):
 
 def test_what_was_frozen_is_freed_when_it_is_dropped(collections):
     """A cycle that a collection found in use isn't kept for ever."""
-    before = resident()
-    kept = []
-    with trimmed():
-        kept.append(Knot(4 * WORTH_A_COLLECTION))
+    kept = grown_until_collected(collections)
+    dropped = weakref.ref(kept[0])
     kept.clear()
-    before_that = len(collections)
-    for _ in range(8):  # where the system takes pages away meanwhile, the process has to grow more
+    grown_until_collected(collections)
+    assert dropped() is None
+
+
+def grown_until_collected(collections):
+    """What tasks keep: one is enough, unless the system takes pages of the process away meanwhile."""
+    before, kept = len(collections), []
+    for _ in range(8):
         with trimmed():
-            kept.append(np.ones(4 * WORTH_A_COLLECTION, dtype=np.uint8))
-        if len(collections) > before_that:
-            break
-    kept.clear()
-    assert resident() - before < WORTH_A_COLLECTION
+            kept.append(Knot(4 * WORTH_A_COLLECTION))
+        if len(collections) > before:
+            return kept
+    pytest.fail("no collection")

@@ -1,6 +1,7 @@
 """The case books of what holds back cleaning: tests/cases/cleaner.txt, and cleaner_3.txt of Hive 3.1."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -13,12 +14,17 @@ ABOUT_CLEANING = ("cleaning after", "nothing holds back cleaning")
 
 
 def clean(drawn: Drawn, _: list[str]) -> list[str]:
-    """A cycle of the Cleaner: its sentence, what it removed, and what stays."""
+    """
+    A cycle of the Cleaner: its sentence, what it removed, and what stays.
+
+    The right number of bytes reads "their bytes": how long our own files are depends on the processor (ISA-L).
+    """
     drawn.world.settle_time()
-    before = drawn.names()
+    sizes = {name: _size(drawn.location / name) for name in drawn.names()}
     sentence = drawn.cleaner.run_once()
     after = drawn.names()
-    removed = [name for name in before if name not in after]
+    removed = [name for name in sizes if name not in after]
+    sentence = sentence.replace(f", {sum(sizes[name] for name in removed):,} bytes", ", their bytes")
     ended = [f"ended    {state}: {message}" for state, message in drawn.world.ended() if message]
     return [
         f"clean    {sentence}",
@@ -35,6 +41,10 @@ def explain(drawn: Drawn, words: list[str]) -> list[str]:
     first = next((at for at, line in enumerate(said) if line.startswith(ABOUT_CLEANING)), len(said))
     last = next((at for at, line in enumerate(said) if line.startswith("last: ")), len(said))
     return [f"explain  {line}" for line in said[first:last] or ["(no word of cleaning)"]]
+
+
+def _size(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 def answers(world, monkeypatch, case: Case) -> list[str]:
