@@ -357,6 +357,11 @@ def row_structs(*, unions: bool = False) -> SearchStrategy[HiveType]:
     return st.lists(hive_types(unions=unions), min_size=1, max_size=4).map(_struct)
 
 
+def flat_rows() -> SearchStrategy[HiveType]:
+    """The same without columns inside columns."""
+    return st.lists(st.sampled_from(_PRIMITIVES), min_size=1, max_size=4).map(_struct)
+
+
 def _struct(children: Sequence[HiveType]) -> HiveType:
     return HiveType(
         Kind.STRUCT, tuple(children), tuple(f"{_NAMES[place % len(_NAMES)]}{place}" for place in range(len(children)))

@@ -39,7 +39,7 @@ def note_of(digest: Digest, origins: Sequence[Origin], stripe_rows: Sequence[int
     runs: list[tuple[int, int]] = []
     at = 0
     for origin in counted(origins, stripe_rows):
-        if origin.path is None:
+        if origin.path is None and origin.checksum is None:
             runs.append((at, origin.count))
         at += origin.count
     sums = [f"{value:016x}" for value in (digest.keys, *digest.columns)]

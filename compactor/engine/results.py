@@ -9,7 +9,7 @@ Source: docs/layout.md; Hive's OrcAcidVersion, AcidUtils.MetaDataFile.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
@@ -112,11 +112,13 @@ class Origin:
         stripe: the stripe's number in that input; -1 for recoded stripes.
         count: number of these stripes in the output file (1 for a copied one). For recoded stripes it is the number of
             rows until `counted` replaces it.
+        checksum: CRC-32 of a recoded stripe out of which rows were cut; None for all others.
     """
 
     path: str | None
     stripe: int
     count: int
+    checksum: int | None = None
 
 
 def counted(origins: Sequence[Origin], stripe_rows: Sequence[int]) -> tuple[Origin, ...]:
@@ -130,7 +132,7 @@ def counted(origins: Sequence[Origin], stripe_rows: Sequence[int]) -> tuple[Orig
             at += 1
         at += origin.path is not None
         if at > start:
-            stripes.append(Origin(origin.path, origin.stripe, at - start))
+            stripes.append(replace(origin, count=at - start))
     return tuple(stripes)
 
 
@@ -145,8 +147,8 @@ class OutputFile:
         checksum: CRC-32 of the last 64 KiB.
         rows: how the inputs' rows were treated; for delete deltas `read` counts distinct events.
         copied_bytes, recoded_bytes: bytes of the inputs' stripes that were copied, and recoded.
-        digest: digest of the rows of the recoded stripes, as they were read from the inputs; without columns where
-            values aren't verified.
+        digest: digest of the rows of the stripes that were encoded anew, as they were read from the inputs; without
+            columns where values aren't verified.
     """
 
     path: str

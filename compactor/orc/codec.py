@@ -68,6 +68,15 @@ def decompress_section(data: bytes, kind: Compression, block_size: int, where: s
 
 def decompressed_chunks(data: bytes, kind: Compression, block_size: int, where: str) -> Iterator[bytes]:
     """Like `decompress_section`, chunk by chunk; of any kind but NONE, which has no chunks."""
+    return (content for _, content in chunks(data, kind, block_size, where))
+
+
+def chunks(
+    data: bytes | memoryview, kind: Compression, block_size: int, where: str
+) -> Iterator[tuple[bytes | memoryview, bytes]]:
+    """
+    Each chunk of a section as it is stored, with its header, and its content; otherwise like `decompressed_chunks`.
+    """
     at = 0
     while at < len(data):
         if at + _HEADER > len(data):
@@ -81,7 +90,10 @@ def decompressed_chunks(data: bytes, kind: Compression, block_size: int, where: 
             raise CorruptFileError(
                 Reason.CORRUPT_FILE, f"{where}: chunk at byte {at} needs {length} bytes, {len(chunk)} are left"
             )
-        yield chunk if header & 1 else _decompress_chunk(chunk, kind, block_size, f"{where}, chunk at byte {at}")
+        content = (
+            bytes(chunk) if header & 1 else _decompress_chunk(chunk, kind, block_size, f"{where}, chunk at byte {at}")
+        )
+        yield data[at : start + length], content
         at = start + length
 
 
@@ -120,7 +132,7 @@ def _compress_chunk(raw: bytes | memoryview, kind: Compression) -> bytes:
     return packed
 
 
-def _decompress_chunk(chunk: bytes, kind: Compression, block_size: int, where: str) -> bytes:
+def _decompress_chunk(chunk: bytes | memoryview, kind: Compression, block_size: int, where: str) -> bytes:
     try:
         if kind is Compression.ZLIB:
             unpacker = isal_zlib.decompressobj(wbits=_RAW_DEFLATE)
@@ -144,7 +156,7 @@ def _decompress_chunk(chunk: bytes, kind: Compression, block_size: int, where: s
     return raw
 
 
-def _snappy_size(chunk: bytes) -> int:
+def _snappy_size(chunk: bytes | memoryview) -> int:
     """Uncompressed size of a raw Snappy block, which starts with that size as a varint."""
     size = shift = 0
     for byte in chunk[:5]:
@@ -155,7 +167,7 @@ def _snappy_size(chunk: bytes) -> int:
     raise OSError("no uncompressed size at its start")
 
 
-def _lz4_size(chunk: bytes) -> int:
+def _lz4_size(chunk: bytes | memoryview) -> int:
     """
     Uncompressed size of a raw LZ4 block, which doesn't state it: the sum over the block's sequences. IndexError when
     the block is cut off.

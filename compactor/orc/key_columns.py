@@ -39,6 +39,11 @@ class KeyColumns:
     def key(self, position: int) -> RowKey:
         return RowKey(int(self.write_id[position]), int(self.bucket[position]), int(self.row_id[position]))
 
+    def missing(self) -> int:
+        """How many row ids are left out between rows of one write and bucket; the keys ascend."""
+        together = (np.diff(self.write_id) == 0) & (np.diff(self.bucket) == 0)
+        return int((np.diff(self.row_id)[together] - 1).sum())
+
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice) -> "KeyColumns":
         """The rows that a mask, positions or a slice choose."""
         return KeyColumns(

@@ -7,10 +7,12 @@ Source: docs/orc.md; Hive's OrcRawRecordMerger for what a compacted row is.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.acid.row_id import RowKey
@@ -18,16 +20,20 @@ from compactor.acid.types import Kind
 from compactor.handles import Sink
 from compactor.orc.arrow import arrow_type
 from compactor.orc.chunks import ArrowRows, PythonRows
+from compactor.orc.cutting.stripe import CutStripe, cut
 from compactor.orc.digest import Digester
 from compactor.orc.encode import Encoder
 from compactor.orc.key_columns import KeyColumns
+from compactor.orc.keys import INSERT, read_keys
 from compactor.orc.merge import merged
-from compactor.orc.output import OutputFormat, common_calendar
-from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, Synthetic
+from compactor.orc.output import OutputFormat, common_calendar, compatible
+from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, Synthetic, kept_rows
 from compactor.orc.single_stripe import BATCH_ROWS
 from compactor.orc.splice import FileSummary, Splicer
+from compactor.orc.statistics import value_bytes
 
 __all__ = [
+    "MadeStripes",
     "RecodeResult",
     "Recoded",
     "RowFilter",
@@ -39,6 +45,11 @@ __all__ = [
 ]
 
 _WRITE_BYTES: Final = 16 << 20
+_MISSING: Final = 8
+"""
+A stripe that lacks one row for each of so many is encoded anew: the bounds of row groups then fit their rows again.
+"""
+_NO_ROWS: Final = (RowKey(0, 0, 0), RowKey(0, 0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +58,37 @@ class Recoded:
     Counts of the rows that were read, written and left out.
 
     rows_in = rows_out + deleted + aborted; `aborted` includes the rows above the high watermark.
+
+    Args:
+        parts: the output's stripes, in order.
     """
 
     rows_in: int
     rows_out: int
     deleted: int
     aborted: int
+    parts: tuple["MadeStripes", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MadeStripes:
+    """
+    Neighbouring stripes that were made in the same manner.
+
+    Args:
+        checksum: CRC-32 of one stripe out of which rows were cut, and whose values were compared with those of its
+            source; None of stripes that were encoded anew.
+    """
+
+    rows: int
+    checksum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecodeResult(Recoded):
     """The counts of `Recoded`, with the summary of the written file."""
 
-    summary: FileSummary
+    summary: FileSummary = field(kw_only=True)
 
 
 def recode(
@@ -75,7 +104,9 @@ def recode(
     """
     splicer = Splicer(sink, output)
     result = recode_into(sources, splicer, row_filter, progress)
-    return RecodeResult(result.rows_in, result.rows_out, result.deleted, result.aborted, splicer.finish("insert"))
+    return RecodeResult(
+        result.rows_in, result.rows_out, result.deleted, result.aborted, result.parts, summary=splicer.finish("insert")
+    )
 
 
 def recode_into(
@@ -98,12 +129,47 @@ def recode_into(
         CorruptFileError: a source can't be decoded or isn't sorted.
         RefusedError: SCHEMA_MISMATCH, UNSUPPORTED_FORMAT, DUPLICATE_RANGE.
     """
-    output = splicer.output
+    output, chosen = splicer.output, row_filter or RowFilter()
     if not output.is_acid:
         raise ValueError(f"recoding makes full-ACID files, not {output.types}")
     tally, before = RowTally(), splicer.rows
-    readers = _readers(sources, output, row_filter or RowFilter(), tally, digester)
     calendar = common_calendar([source.tail for source in sources])
+    parts: list[MadeStripes] = []
+    waiting: list[StripeSource] = []
+
+    def encode() -> None:
+        start = splicer.rows
+        if waiting:
+            _encode(waiting, splicer, _readers(waiting, output, chosen, tally, digester), calendar, progress)
+            waiting.clear()
+        if splicer.rows > start:
+            parts.append(MadeStripes(splicer.rows - start))
+
+    stripes = _in_order(sources)
+    for source in stripes or sources:
+        made = _cut(source, output, chosen, tally) if len(stripes) == 1 or _large(source, output) else None
+        if made is None:
+            waiting.append(source)
+            continue
+        encode()
+        stripe, last = made
+        splicer.add_stripe(stripe.reader, stripe.tail, 0, last)
+        parts.append(MadeStripes(stripe.tail.rows, stripe.checksum))
+        if progress is not None:
+            progress(stripe.tail.rows)
+    encode()
+    return Recoded(tally.rows_in, splicer.rows - before, tally.deleted, tally.aborted, tuple(parts))
+
+
+def _encode(
+    sources: Sequence[StripeSource],
+    splicer: Splicer,
+    readers: Sequence[SourceRows],
+    calendar: int,
+    progress: Callable[[int], None] | None,
+) -> None:
+    """Append the rows of sources as stripes that are encoded anew."""
+    output = splicer.output
     encoder = Encoder(splicer, _bytes_per_row(sources, output), calendar, _even_rows(sources, output.stripe_rows))
     pending = _Pending(encoder)
     for chunk in merged(readers):
@@ -113,7 +179,52 @@ def recode_into(
             progress(len(chunk))
     pending.flush()
     encoder.finish()
-    return Recoded(tally.rows_in, splicer.rows - before, tally.deleted, tally.aborted)
+
+
+def _in_order(sources: Sequence[StripeSource]) -> list[StripeSource]:
+    """Each stripe as a source of its own, in key order; empty where two sources may overlap."""
+    if len(sources) > 1:
+        if _may_overlap(sources):
+            return []
+        sources = sorted(sources, key=lambda source: source.key_range() or _NO_ROWS)
+    return [replace(source, stripes=(stripe,)) for source in sources for stripe in source.chosen]
+
+
+def _large(source: StripeSource, output: OutputFormat) -> bool:
+    """Whether a stripe is large enough to stay one of its own among others that are recoded."""
+    if len(source.chosen) != 1:
+        return False
+    (stripe,) = source.chosen
+    if output.stripe_rows is not None:
+        return 2 * source.tail.stripes[stripe].number_of_rows >= output.stripe_rows
+    return 2 * value_bytes(source.tail, stripe) >= output.stripe_bytes
+
+
+def _cut(
+    source: StripeSource, output: OutputFormat, row_filter: RowFilter, tally: RowTally
+) -> tuple[CutStripe, RowKey] | None:
+    """A source's one stripe without the rows that don't count, and its last key; None where it is to be encoded."""
+    reader, tail, (index,) = source.reader, source.tail, source.chosen
+    if source.synthetic is not None or compatible(tail, output, index) is not None:
+        return None
+    masks: list[npt.NDArray[np.bool_]] = []
+    seen, before, last, missing = RowTally(), None, None, 0
+    for keys in read_keys(reader, tail, index):
+        if (keys.operation != INSERT).any() or not keys.ascending() or (before and keys.key(0) <= before):
+            return None
+        before = keys.key(-1)
+        missing += keys.missing()
+        kept = kept_rows(keys, row_filter, seen, trusted=source.trusted)
+        masks.append(np.ones(len(keys), np.bool_) if kept is None else kept)
+        if masks[-1].any():
+            last = keys.key(int(np.flatnonzero(masks[-1])[-1]))
+    if last is None or missing * _MISSING > seen.rows_in:
+        return None
+    made = cut(reader, tail, index, np.concatenate(masks))
+    if made is None:
+        return None
+    tally.add(seen)
+    return made, last
 
 
 class EventBlocks(Protocol):

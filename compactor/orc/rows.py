@@ -119,6 +119,35 @@ class RowTally:
     aborted: int = 0
     deleted: int = 0
 
+    def add(self, other: "RowTally") -> None:
+        self.rows_in += other.rows_in
+        self.aborted += other.aborted
+        self.deleted += other.deleted
+
+
+def kept_rows(
+    keys: KeyColumns, row_filter: RowFilter, tally: RowTally, *, trusted: bool
+) -> npt.NDArray[np.bool_] | None:
+    """
+    Which rows of a source count; None: all of them.
+
+    Args:
+        tally: receives the counts.
+        trusted: as `StripeSource` says it.
+    """
+    tally.rows_in += len(keys)
+    kept: npt.NDArray[np.bool_] | None = None
+    if not trusted:
+        kept = visible(keys, row_filter.aborted, row_filter.high_watermark)
+        tally.aborted += len(keys) - int(kept.sum())
+    if row_filter.deletes is not None:
+        deleted = row_filter.deletes.mask(keys)
+        if kept is not None:
+            deleted &= kept
+        tally.deleted += int(deleted.sum())
+        kept = ~deleted if kept is None else kept & ~deleted
+    return None if kept is None or kept.all() else kept
+
 
 class SourceRows:
     """
@@ -274,7 +303,7 @@ class SourceRows:
         self._before = keys.key(-1)
 
     def _filtered(self, chunk: Chunk) -> Chunk:
-        kept = self._kept(chunk)
+        kept = kept_rows(chunk.keys, self._filter, self._tally, trusted=self._source.trusted)
         if self._digester is not None:
             try:
                 values = struct_of(chunk.rows, self._row)
@@ -282,21 +311,6 @@ class SourceRows:
                 raise RefusedError(error.reason, f"{self._source.tail.name}: {error.message}") from error
             self._digester.add(chunk.keys, values, kept, chunk.zone)
         return chunk if kept is None else chunk.select(kept)
-
-    def _kept(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
-        """Which rows of a chunk count; None: all of them."""
-        self._tally.rows_in += len(chunk)
-        kept: npt.NDArray[np.bool_] | None = None
-        if not self._source.trusted:
-            kept = visible(chunk.keys, self._filter.aborted, self._filter.high_watermark)
-            self._tally.aborted += len(chunk) - int(kept.sum())
-        if self._filter.deletes is not None:
-            deleted = self._filter.deletes.mask(chunk.keys)
-            if kept is not None:
-                deleted &= kept
-            self._tally.deleted += int(deleted.sum())
-            kept = ~deleted if kept is None else kept & ~deleted
-        return None if kept is None or kept.all() else kept
 
 
 def _synthetic_keys(made: Synthetic, at: int, count: int) -> KeyColumns:

@@ -9,7 +9,9 @@ Source: the ORC specification, "Stripes".
 """
 
 import io
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,7 +19,7 @@ from pyarrow import dataset
 
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError
-from compactor.handles import RandomReader, ReaderFile
+from compactor.handles import MemoryReader, RandomReader, ReaderFile
 from compactor.orc import codec
 from compactor.orc.codec import Compression
 from compactor.orc.proto import orc_pb2 as pb
@@ -36,6 +38,7 @@ _LAST_INDEX_STREAM: Final = 8
 _WHOLE: Final = (Kind.MAP, Kind.UNION)
 """Types that lose their meaning without one of the columns inside."""
 _IN_MEMORY: Final = 96 << 20
+_IN_MEMORY_TWICE: Final = 16 << 20
 _MOST_VALUES: Final = 1 << 31
 """Most values that a column can have in one batch of Arrow's."""
 Piece = bytes | tuple[int, int]
@@ -91,21 +94,33 @@ def stripe_image(
         for (stream, _), piece in zip(taken, pieces[1:], strict=True)
     ]
     data_length = sum(stream.length for stream in streams)
-    new_footer = pb.StripeFooter(
-        streams=streams, columns=[footer.columns[column] for column in kept], writer_timezone=UTC
-    )
-    packed_footer = codec.compress_section(new_footer.SerializeToString(), kind, tail.block_size)
-    information = pb.StripeInformation(
-        offset=len(MAGIC),
-        index_length=0,
-        data_length=data_length,
-        footer_length=len(packed_footer),
-        number_of_rows=stripe.number_of_rows,
-    )
-    pieces += (packed_footer, _image_tail(tail, kind, kept, information, shift))
+    pieces.append(_image_end(tail, kind, kept, _footer_of(footer, kept, streams), stripe.number_of_rows, shift=shift))
     if data_length > _IN_MEMORY:
         return io.BufferedReader(ReaderFile(_Pieces(reader, _joined(pieces))), buffer_size=1 << 20)
     return pa.py_buffer(b"".join(_bytes(reader, piece) for piece in pieces))
+
+
+def image_of(
+    tail: Tail, footer: pb.StripeFooter, streams: Sequence[tuple[pb.Stream, Sequence[bytes]]], rows: int
+) -> io.BufferedIOBase | pa.Buffer:
+    """
+    Make a file of one stripe from streams without compression, as `stripe_image` does.
+
+    Args:
+        footer: whose encodings they have.
+        streams: those of values, each with its pieces.
+    """
+    sizes = [sum(map(len, pieces)) for _, pieces in streams]
+    said = [
+        pb.Stream(kind=stream.kind, column=stream.column, length=size)
+        for (stream, _), size in zip(streams, sizes, strict=True)
+    ]
+    kept = list(range(len(tail.footer.types)))
+    end = _image_end(tail, Compression.NONE, kept, _footer_of(footer, kept, said), rows)
+    pieces = [MAGIC, *(piece for _, found in streams for piece in found), end]
+    if sum(sizes) > _IN_MEMORY_TWICE:
+        return io.BufferedReader(ReaderFile(_Pieces(MemoryReader(b"", tail.name), pieces)), buffer_size=1 << 20)
+    return pa.py_buffer(b"".join(pieces))
 
 
 def read_batches(
@@ -133,8 +148,19 @@ def read_batches(
         CorruptFileError: Arrow can't decode the stripe, or the stripe has more or fewer rows than the footer says.
     """
     image = stripe_image(reader, tail, index, columns, shift=shift, without_seconds=without_seconds)
+    yield from batches_of(image, tail.stripes[index].number_of_rows, rows, _undecodable(tail, index))
+
+
+def batches_of(image: io.BufferedIOBase | pa.Buffer, expected: int, rows: int, where: str) -> Iterator[Any]:
+    """
+    Like `read_batches`, from a file of one stripe.
+
+    Args:
+        expected: its rows.
+        where: what a message says first.
+    """
     source = pa.BufferReader(image) if isinstance(image, pa.Buffer) else pa.PythonFile(image, mode="r")
-    expected, seen = tail.stripes[index].number_of_rows, 0
+    seen = 0
     try:
         fragment = dataset.OrcFileFormat().make_fragment(source)
         for batch in fragment.to_batches(batch_size=rows, batch_readahead=1, fragment_readahead=0, use_threads=False):
@@ -143,11 +169,9 @@ def read_batches(
                 yield batch
     except (pa.ArrowException, OSError) as error:
         said = [*str(error).strip().splitlines(), type(error).__name__][0]
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{_undecodable(tail, index)} ({said})") from error
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where} ({said})") from error
     if seen != expected:
-        raise CorruptFileError(
-            Reason.CORRUPT_FILE, f"{tail.name}: stripe {index + 1} holds {seen} rows instead of {expected}"
-        )
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: it holds {seen} rows instead of {expected}")
 
 
 def batch_rows(tail: Tail, stripe: int) -> int:
@@ -207,6 +231,26 @@ def _inflated(reader: RandomReader, tail: Tail, pieces: Sequence[Piece], where: 
                 return None
         found.append(b"".join(chunks))
     return found
+
+
+def _footer_of(footer: pb.StripeFooter, kept: list[int], streams: Sequence[pb.Stream]) -> pb.StripeFooter:
+    columns = [footer.columns[column] for column in kept]
+    return pb.StripeFooter(streams=streams, columns=columns, writer_timezone=UTC)
+
+
+def _image_end(
+    tail: Tail, kind: Compression, kept: list[int], footer: pb.StripeFooter, rows: int, *, shift: int = 0
+) -> bytes:
+    """All that follows the streams: the stripe's footer, and the file's."""
+    packed = codec.compress_section(footer.SerializeToString(), kind, tail.block_size)
+    information = pb.StripeInformation(
+        offset=len(MAGIC),
+        index_length=0,
+        data_length=sum(stream.length for stream in footer.streams),
+        footer_length=len(packed),
+        number_of_rows=rows,
+    )
+    return packed + _image_tail(tail, kind, kept, information, shift)
 
 
 def _image_tail(tail: Tail, kind: Compression, kept: list[int], stripe: pb.StripeInformation, shift: int) -> bytes:
@@ -278,21 +322,18 @@ class _Pieces:
 
     def __init__(self, reader: RandomReader, pieces: Sequence[Piece]) -> None:
         self.name = reader.name
-        self.size = 0
-        self._reader = reader
-        self._pieces: list[tuple[int, int, Piece]] = []
-        for piece in pieces:
-            self._pieces.append((self.size, self.size + _length(piece), piece))
-            self.size += _length(piece)
+        self._reader, self._pieces = reader, pieces
+        self._starts = [0, *accumulate(map(_length, pieces))]
+        self.size = self._starts[-1]
 
     def read_at(self, offset: int, length: int) -> bytes:
         found, end = [], min(self.size, offset + length)
-        for start, stop, piece in self._pieces:
-            first, last = max(offset, start) - start, min(end, stop) - start
-            if first < last:
-                found.append(
-                    piece[first:last]
-                    if isinstance(piece, bytes)
-                    else _read(self._reader, (piece[0] + first, last - first))
-                )
+        place = bisect_right(self._starts, offset) - 1
+        while offset < end:
+            piece, first = self._pieces[place], offset - self._starts[place]
+            last = min(end, self._starts[place + 1]) - self._starts[place]
+            found.append(
+                piece[first:last] if isinstance(piece, bytes) else _read(self._reader, (piece[0] + first, last - first))
+            )
+            offset, place = offset + last - first, place + 1
         return b"".join(found)

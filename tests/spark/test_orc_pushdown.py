@@ -13,7 +13,8 @@ from tests.needs import missing
 pytestmark = pytest.mark.spark
 
 
-def test_pruning_by_the_mixed_files_statistics_loses_no_row(tmp_path):
+@pytest.mark.parametrize("how", [[], ["cut"]], ids=["as written", "with rows cut out"])
+def test_pruning_by_the_mixed_files_statistics_loses_no_row(tmp_path, how):
     """
     Stripes of Spark's Java writer and of the C++ writer in one file: every comparison of every column finds the same
     rows with and without push-down, and groups are really skipped.
@@ -21,7 +22,7 @@ def test_pruning_by_the_mixed_files_statistics_loses_no_row(tmp_path):
     if shutil.which("java") is None:
         missing("Spark needs Java, which isn't installed")
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.spark.pushdown", tmp_path],
+        [sys.executable, "-m", "tests.spark.pushdown", tmp_path, *how],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],

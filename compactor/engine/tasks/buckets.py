@@ -28,7 +28,7 @@ from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.digest import Digest, Digester
 from compactor.orc.keys import read_keys
 from compactor.orc.output import OutputFormat
-from compactor.orc.recode import recode_into, write_delete_events
+from compactor.orc.recode import MadeStripes, recode_into, write_delete_events
 from compactor.orc.rows import RowFilter, StripeSource, Synthetic
 from compactor.orc.splice import FileSummary, Splicer
 from compactor.orc.tail import read_tail
@@ -76,11 +76,11 @@ class _Files:
                 return ChunkResult(*here, None, RowCounts(task.segments[0].rows, task.segments[0].rows), answer, last)
         with self._storage.create(join(self._own, name)) as sink:
             splicer = Splicer(sink, self._output)
-            counts, digest = self._recode(task.segments, splicer)
+            counts, digest, parts = self._recode(task.segments, splicer)
             splicer.finish("insert")
         answered = Action.RECODE if task.segments[0].action is Action.PROBE else None
         return ChunkResult(
-            *here, f"{self._relative}/{name}" if counts.written else None, counts, answered, digest=digest
+            *here, f"{self._relative}/{name}" if counts.written else None, counts, answered, digest=digest, parts=parts
         )
 
     def bucket(self, task: BucketTask) -> OutputFile:
@@ -115,16 +115,15 @@ class _Files:
             joined.copied += size
             joined.counts += self._copy(files, first, splicer, joined.origins, last)
             return
-        before = splicer.rows
         joined.recoded += size
         if part is None:
-            counts, digest = self._recode(together, splicer)
+            counts, digest, parts = self._recode(together, splicer)
         else:
-            counts, digest = part.rows, part.digest
+            counts, digest, parts = part.rows, part.digest, part.parts
             self._take_in(part, splicer)
         joined.counts += counts
         joined.digest += digest
-        joined.origins.append(Origin(None, -1, splicer.rows - before))
+        joined.origins += [Origin(None, -1, made.rows, made.checksum) for made in parts]
 
     def deletes(self) -> OutputFile:
         without = self._work.own_write_id if self._work.scope is DeleteScope.OWN else None
@@ -181,8 +180,10 @@ class _Files:
             for index in range(len(tail.stripes)):
                 splicer.add_stripe(reader, tail, index)
 
-    def _recode(self, segments: Sequence[Segment], splicer: Splicer) -> tuple[RowCounts, Digest]:
-        """Append the visible rows of some segments; returns their counts and their digest."""
+    def _recode(
+        self, segments: Sequence[Segment], splicer: Splicer
+    ) -> tuple[RowCounts, Digest, tuple[MadeStripes, ...]]:
+        """Append the visible rows of some segments; returns their counts, the digest of those encoded anew, and the stripes."""
         digester = Digester(self._output.row) if self._work.digests else None
         with OpenInputs(self._storage, self._work.location) as files:
             sources = [self._source(files, segment) for segment in segments]
@@ -190,7 +191,7 @@ class _Files:
                 sources, splicer, RowFilter(self._applied_events(spanning(sources)), self._aborted), digester=digester
             )
         digest = Digest() if digester is None else digester.digest
-        return RowCounts(result.rows_in, result.rows_out, result.deleted, result.aborted), digest
+        return RowCounts(result.rows_in, result.rows_out, result.deleted, result.aborted), digest, result.parts
 
     def _source(self, files: OpenInputs, segment: Segment) -> StripeSource:
         file = self._inputs[segment.path]

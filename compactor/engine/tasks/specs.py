@@ -10,6 +10,7 @@ from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey
 from compactor.engine.results import RowCounts
 from compactor.orc.digest import NO_DIGEST, Digest
+from compactor.orc.recode import MadeStripes
 from compactor.planning.document import (
     Action,
     BucketPlan,
@@ -96,7 +97,8 @@ class ChunkResult:
             copied.
         probed: for a probed stripe: COPY or RECODE.
         last: the last key of a stripe that is to be copied.
-        digest: digest of the recoded rows, as they were read.
+        digest: digest of the rows that were encoded anew, as they were read.
+        parts: the scratch file's stripes, in order.
     """
 
     directory: str
@@ -107,6 +109,7 @@ class ChunkResult:
     probed: Action | None = None
     last: RowKey | None = None
     digest: Digest = NO_DIGEST
+    parts: tuple[MadeStripes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,13 @@ from compactor.acid.row_id import RowKey, decode_bucket, decode_buckets
 from compactor.engine.digest_note import read_note
 from compactor.engine.inputs import OpenInputs
 from compactor.engine.output_format import output_format
-from compactor.engine.results import Checked, OutputFile
+from compactor.engine.results import Checked, Origin, OutputFile
 from compactor.engine.tasks.delete_windows import BucketEvents, Span
 from compactor.engine.tasks.memory import trimmed
 from compactor.engine.tasks.specs import Work
 from compactor.errors import RefusedError, VerificationError
 from compactor.orc.copied import difference
+from compactor.orc.cutting.stripe import stripe_checksum
 from compactor.orc.deletes import DeleteEvents, visible
 from compactor.orc.digest import Digest, Digester
 from compactor.orc.key_columns import KeyColumns
@@ -42,7 +43,7 @@ class VerifyTask:
         work: what the file was made from.
         path: location of the staged file.
         file: as its task reported it, without origins.
-        origins: (input, stripe) of each stripe to check; the input is None for a recoded stripe.
+        origins: of each stripe to check, one by one.
         start: number of the first stripe to check.
         count: number of stripes of the whole file.
     """
@@ -50,14 +51,14 @@ class VerifyTask:
     work: Work
     path: str
     file: OutputFile
-    origins: tuple[tuple[str | None, int], ...]
+    origins: tuple[Origin, ...]
     start: int
     count: int
 
     @classmethod
     def of(cls, work: Work, file: OutputFile, path: str) -> "VerifyTask":
         """Check all stripes of a file; the work's segments, which a check doesn't ask for, are left out."""
-        origins = tuple((origin.path, origin.stripe) for origin in file.origins for _ in range(origin.count))
+        origins = tuple(replace(origin, count=1) for origin in file.origins for _ in range(origin.count))
         work = replace(work, bucket=replace(work.bucket, segments=()))
         return cls(work, path, replace(file, origins=()), origins, 0, len(origins))
 
@@ -66,8 +67,8 @@ class VerifyTask:
         starts = range(0, max(1, self.count), stripes)
         return [self._part(start, self.origins[start : start + stripes]) for start in starts]
 
-    def _part(self, start: int, origins: tuple[tuple[str | None, int], ...]) -> "VerifyTask":
-        used = {path for path, _ in origins} | set(self.work.bucket.deletes)
+    def _part(self, start: int, origins: tuple[Origin, ...]) -> "VerifyTask":
+        used = {origin.path for origin in origins} | set(self.work.bucket.deletes)
         inputs = tuple(file for file in self.work.inputs if file.path in used)
         return replace(self, work=replace(self.work, inputs=inputs), origins=origins, start=start)
 
@@ -149,14 +150,16 @@ class _Check:
 
     def stripes(self) -> None:
         events: DeleteEvents | None = None
-        if any(path is None for path, _ in self._task.origins):
+        if any(origin.path is None for origin in self._task.origins):
             events = self._events()
-        for index, (path, source) in enumerate(self._task.origins, self._task.start):
+        for index, origin in enumerate(self._task.origins, self._task.start):
             self._statistics(index)
-            if path is None:
-                self._recoded(index, events)
-            else:
-                self._copied(index, path, source)
+            if origin.path is not None:
+                self._copied(index, origin.path, origin.stripe)
+                continue
+            if origin.checksum not in {None, stripe_checksum(self._reader, self._tail, index)}:
+                raise self._wrong(f"stripe {index + 1} isn't the one whose values were compared with its source")
+            self._recoded(index, events, keys_only=origin.checksum is not None)
 
     def _last_before(self, index: int) -> RowKey | None:
         return self._tail.key_index[index - 1] if index and self._tail.key_index is not None else None
@@ -186,12 +189,12 @@ class _Check:
         if self._deletes and values:
             raise self._wrong(f"stripe {index + 1} holds values beside delete events")
 
-    def _recoded(self, index: int, events: DeleteEvents | None) -> None:
-        """Decode a recoded stripe, check its keys, and add its values to the digest."""
+    def _recoded(self, index: int, events: DeleteEvents | None, *, keys_only: bool) -> None:
+        """Decode a recoded stripe, check its keys, and add its values, where they are decoded, to the digest."""
         last = self._last_before(index)
         rows = 0
         spans: list[tuple[int, int]] = []
-        for keys in self._decoded(index):
+        for keys in self._decoded(index, keys_only=keys_only):
             if not keys.ascending() or (last is not None and keys.key(0) <= last):
                 raise self._wrong(f"stripe {index + 1}: keys don't ascend after row {rows}")
             self._keys(index, keys, events)
@@ -211,10 +214,10 @@ class _Check:
         ):
             raise self._wrong(f"stripe {index + 1} has statistics that aren't those of its keys")
 
-    def _decoded(self, index: int) -> Iterator[KeyColumns]:
+    def _decoded(self, index: int, *, keys_only: bool) -> Iterator[KeyColumns]:
         """Decode a stripe; one that can't be decoded, or contradicts its tail, is a VerificationError."""
         try:
-            if self._digester is None:
+            if self._digester is None or keys_only:
                 yield from read_keys(self._reader, self._tail, index)
                 return
             source = StripeSource(self._reader, self._tail, (index,), trusted=True)
@@ -256,8 +259,8 @@ class _Check:
         """The keys that the recoded stripes of this task may hold; None when their statistics are missing."""
         recoded = [
             stripe_bounds(self._tail, index)
-            for index, (path, _) in enumerate(self._task.origins, self._task.start)
-            if path is None
+            for index, origin in enumerate(self._task.origins, self._task.start)
+            if origin.path is None
         ]
         known = [bounds for bounds in recoded if bounds is not None]
         return (

@@ -17,7 +17,7 @@ from compactor.engine.tasks.delete_windows import Written
 from compactor.engine.tasks.specs import work_of
 from compactor.engine.verify.stripes import VerifyTask
 from compactor.errors import CompactorError, VerificationError
-from compactor.orc import splice
+from compactor.orc import recode, splice
 from compactor.orc.chunks import ArrowRows
 from compactor.orc.encode import Encoder
 from compactor.orc.tail import read_tail
@@ -46,7 +46,7 @@ def table(warehouse):
         with warehouse.begin() as txn:
             txn.insert(table, rows(first, 5000))
     with warehouse.begin() as txn:
-        txn.delete(table, lambda row: row[0] in {1, 2})
+        txn.delete(table, lambda row: 0 < row[0] <= 40)
     return table
 
 
@@ -116,7 +116,7 @@ def test_another_file_than_the_task_reported(warehouse, table):
 
 
 @pytest.mark.parametrize(
-    "counts", [RowCounts(15_000, 14_997, 2, 0), RowCounts(14_999, 14_997, 2, 0), RowCounts(15_000, 14_990, 10, 0)]
+    "counts", [RowCounts(15_000, 14_959, 40, 0), RowCounts(14_999, 14_959, 40, 0), RowCounts(15_000, 14_950, 50, 0)]
 )
 def test_rows_that_dont_add_up(warehouse, table, counts):
     """In − deleted − aborted = out; not more deleted than delete events; all inputs read."""
@@ -197,7 +197,7 @@ def test_lost_delete_events(warehouse, table, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Written, "blocks", half)
         attempt.stage()
-    assert "2 rows go in, but 2 read, 1 written" in refused(attempt)
+    assert "40 rows go in, but 40 read, 20 written" in refused(attempt)
 
 
 def changing(column, change):
@@ -295,6 +295,58 @@ def test_a_flipped_byte_in_a_recoded_stripe(warehouse, table, monkeypatch):
     assert "read back with other values than were read from the inputs, in v;" in refused(attempt)
 
 
+@pytest.fixture
+def hit(warehouse):
+    """Two rows are deleted: they are cut out of their stripe."""
+    table = warehouse.create_table("db", "t", COLUMNS)
+    with warehouse.begin() as txn:
+        txn.insert(table, rows(0, 20_000))
+    with warehouse.begin() as txn:
+        txn.delete(table, lambda row: row[0] in {1, 2})
+    return table
+
+
+def test_rows_are_cut_out(warehouse, hit):
+    """The values were compared when the stripe was cut; its bytes are those that were compared."""
+    attempt = staged(warehouse, hit)
+    (origin,) = attempt.staged.files[0].origins
+    assert origin.checksum is not None
+    attempt.verify()
+    with LocalReader(str(out(attempt) / "bucket_00000")) as reader:
+        assert read_note(read_tail(reader).user_metadata) is None
+
+
+def test_a_flipped_byte_in_a_cut_stripe(warehouse, hit, monkeypatch):
+    """A store that changes what was written."""
+
+    def flipping(storage, location):
+        if location.endswith("/bucket_00000") and "/tasks/" in location:
+            path = Path(location.removeprefix("file:"))
+            path.write_bytes(path.read_bytes().replace(original, flipped, 1))
+        return opened(storage, location)
+
+    opened = LocalStorage.open_read
+    original = next(hit.location.glob("delta_*/bucket_*")).read_bytes()[100_000:100_100]  # a chunk that was kept
+    flipped = bytes([original[0] ^ 1]) + original[1:]
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStorage, "open_read", flipping)
+        attempt = staged(warehouse, hit)
+    assert "isn't the one whose values were compared with its source" in refused(attempt)
+
+
+def test_other_rows_are_cut_out(warehouse, hit, monkeypatch):
+    """A deleted row that is still there is noticed, whatever became of its neighbour."""
+    real = recode.kept_rows
+
+    def wrong(keys, row_filter, tally, *, trusted):
+        return np.roll(real(keys, row_filter, tally, trusted=trusted), 1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recode, "kept_rows", wrong)
+        attempt = staged(warehouse, hit)
+    assert "holds deleted rows" in refused(attempt)
+
+
 def test_values_are_not_verified_where_that_is_off(warehouse, table, monkeypatch):
     """Keys still are; no digest is made or noted."""
     with monkeypatch.context() as patched:
@@ -356,5 +408,5 @@ def test_a_check_of_some_stripes_is_sent_what_it_needs(warehouse, table):
     assert sum((part.origins for part in parts), ()) == whole.origins
     for part in parts:
         assert part.work.bucket.segments == ()
-        needed = {path for path, _ in part.origins if path is not None} | set(bucket.deletes)
+        needed = {origin.path for origin in part.origins if origin.path is not None} | set(bucket.deletes)
         assert {one.path for one in part.work.inputs} == needed

@@ -1,0 +1,406 @@
+"""
+Removes values from the streams of one column.
+
+What no removed value is in stays as it is. What is written anew is decoded by Arrow's reader, as is what it replaces.
+Source: the ORC specification, "Column Encodings" and "Row Index"; Java's TreeWriter classes for the order of positions.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.acid.types import Kind
+from compactor.orc.cutting.proof import decoded, require_same
+from compactor.orc.cutting.runs import (
+    Integers,
+    Runs,
+    decoded_bytes,
+    decoded_integers,
+    encoded_bytes,
+    encoded_integers,
+    integer_runs,
+    runs_of,
+)
+from compactor.orc.cutting.streams import Edit, Stream
+from compactor.orc.proto import orc_pb2 as pb
+
+PRESENT, DATA, LENGTH, DICTIONARY, SECONDARY = 0, 1, 2, 3, 5
+_DIRECT, _DIRECT_2, _DICTIONARY_2 = 0, 2, 3
+_SECOND: Final = 1_000_000_000
+_BASE: Final = 1_420_070_400 * _SECOND
+"""2015-01-01 in nanoseconds from 1970, from which timestamps are counted."""
+_LONG: Final = pb.Type(kind=Kind.LONG)
+Mask = npt.NDArray[np.bool_]
+Positions = list[tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """
+    Which values of a column stay.
+
+    Args:
+        kept: for each value.
+        bounds: numbers, among the values that stay, of those at which the row groups begin.
+        wanted: numbers of the values that are asked for, ascending; all that go are among them.
+        block_size: most bytes of a chunk.
+    """
+
+    kept: Mask
+    bounds: Integers
+    wanted: Integers
+    block_size: int
+
+    def among(self, present: Mask) -> "Cut":
+        """The same of the values that aren't NULL."""
+        left = np.concatenate(([0], np.cumsum(present[self.kept])))
+        number = np.cumsum(present) - 1
+        return Cut(self.kept[present], left[self.bounds], number[self.wanted[present[self.wanted]]], self.block_size)
+
+
+@dataclass(slots=True)
+class Column:
+    """
+    A column on its way.
+
+    Args:
+        kind: as the file's footer says it.
+        encoding: as the stripe's footer says it.
+        streams: by their kinds; those without the removed values replace them.
+        present: which of the column's rows aren't NULL; None: all.
+        values: those that were asked for and aren't NULL, as an Arrow array; timestamps as nanoseconds from 1970.
+        places: for each indexed stream, where the row groups begin in it.
+    """
+
+    kind: pb.Type
+    encoding: pb.ColumnEncoding
+    streams: dict[int, Stream]
+    present: Mask | None = None
+    values: Any = None
+    places: list[Positions] = field(default_factory=list)
+
+    @property
+    def positions(self) -> list[tuple[int, ...]]:
+        """For each row group, the numbers that a row index says of where it begins; empty without streams."""
+        return [tuple(number for place in group for number in place) for group in zip(*self.places, strict=True)]
+
+    def stream(self, kind: int, values: int) -> Stream:
+        """A stream; one without values may be missing."""
+        found = self.streams.get(kind)
+        if found is None:
+            if values:
+                raise UnknownEncodingError
+            return Stream((), (), next(iter(self.streams.values())).kind)
+        return found
+
+    def put(self, kind: int, stream: Stream, places: Positions) -> None:
+        if kind in self.streams:
+            self.streams[kind] = stream
+        self.places.append(places)
+
+
+class UnknownEncodingError(Exception):
+    """The streams aren't in a form that is cut here."""
+
+
+def cut_column(column: Column, cut: Cut) -> None:
+    """
+    Remove values of a column without columns inside.
+
+    Raises:
+        UnknownEncodingError: it isn't encoded as ORC's writers have done since Hive 0.12.
+        DifferentError: the values that stay aren't those that were there.
+    """
+    kind = Kind(column.kind.kind)
+    if PRESENT in column.streams:
+        column.present = _bits(column.streams[PRESENT], len(cut.kept))
+        _cut_bits(column, PRESENT, column.present, cut)
+        cut = cut.among(column.present)
+    if kind is Kind.STRUCT:
+        if set(column.streams) - {PRESENT}:
+            raise UnknownEncodingError
+        return
+    found = _STEPS.get((kind, column.encoding.kind))
+    if found is None or not column.streams:
+        raise UnknownEncodingError
+    step, known = found
+    if set(column.streams) - {PRESENT, *known}:
+        raise UnknownEncodingError
+    step(column, cut)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """
+    The runs that hold values which are asked for.
+
+    Args:
+        numbers: of their values.
+        kept: for each of these.
+        before, after: the runs, and what has taken their places.
+    """
+
+    numbers: Integers
+    kept: Mask
+    before: bytes
+    after: bytes
+
+    def same(self, cut: Cut, before: Callable[[bytes, Integers], Any], after: Callable[[bytes, Integers], Any]) -> Any:
+        """
+        Decode both, and compare.
+
+        Args:
+            before, after: decode runs of the values of these numbers, counted before and after.
+
+        Returns:
+            The values that are asked for.
+        """
+        first = before(self.before, self.numbers)
+        left = np.cumsum(cut.kept) - 1
+        require_same(first.filter(pa.array(self.kept)), after(self.after, left[self.numbers[self.kept]]))
+        return first.take(pa.array(np.searchsorted(self.numbers, cut.wanted)))
+
+
+def _cut_runs(column: Column, kind: int, cut: Cut, *, signed: bool) -> _Looked:
+    """Remove values of a stream of integers."""
+    stream = column.stream(kind, len(cut.kept))
+    data = stream.data
+    runs = _runs(data, len(cut.kept))
+    looked = np.unique(runs.holding(cut.wanted))
+    values = decoded_integers(data, runs, looked, signed=signed)
+    sizes, counts = np.diff(runs.starts), np.diff(runs.firsts)
+    new_sizes: list[Any] = []
+    new_counts: list[Any] = []
+    edits: list[Edit] = []
+    after: list[bytes] = []
+    done = at = 0
+    spans = zip(looked.tolist(), runs.firsts[looked].tolist(), runs.firsts[looked + 1].tolist(), strict=True)
+    for run, first, end in spans:
+        kept = cut.kept[first:end]
+        found, at = values[at : at + end - first], at + end - first
+        start, stop = int(runs.starts[run]), int(runs.starts[run + 1])
+        if kept.all():
+            after.append(data[start:stop])
+            continue
+        made = encoded_integers(found[kept], signed=signed)
+        after += [part for part, _ in made]
+        edits.append(Edit(start, stop, b"".join(part for part, _ in made)))
+        new_sizes += (sizes[done:run], [len(part) for part, _ in made])
+        new_counts += (counts[done:run], [count for _, count in made])
+        done = run + 1
+    edited = stream.edited(edits, cut.block_size)
+    left = runs_of(np.concatenate([*new_sizes, sizes[done:]]), np.concatenate([*new_counts, counts[done:]]))
+    column.put(kind, edited, _inside(edited, left, cut.bounds))
+    numbers = _ranges(runs.firsts[looked], runs.firsts[looked + 1])
+    before = b"".join(
+        [
+            data[start:end]
+            for start, end in zip(runs.starts[looked].tolist(), runs.starts[looked + 1].tolist(), strict=True)
+        ]
+    )
+    return _Looked(numbers, cut.kept[numbers], before, b"".join(after))
+
+
+def _integers(column: Column, cut: Cut) -> None:
+    looked = _cut_runs(column, DATA, cut, signed=True)
+    column.values = looked.same(cut, _longs, _longs)
+
+
+def _longs(data: bytes, numbers: Integers) -> Any:
+    return decoded(_LONG, pb.ColumnEncoding(kind=_DIRECT_2), {DATA: [data]}, len(numbers))
+
+
+def _dictionary(column: Column, cut: Cut) -> None:
+    looked = _cut_runs(column, DATA, cut, signed=False)
+    words = {kind: column.streams[kind].contents for kind in (LENGTH, DICTIONARY) if kind in column.streams}
+
+    def texts(data: bytes, numbers: Integers) -> Any:
+        return decoded(_text_of(column), column.encoding, {DATA: [data], **words}, len(numbers))
+
+    column.values = looked.same(cut, texts, texts)
+
+
+def _texts(column: Column, cut: Cut) -> None:
+    lengths = column.stream(LENGTH, len(cut.kept)).data
+    runs = _runs(lengths, len(cut.kept))
+    sizes = decoded_integers(lengths, runs, np.arange(len(runs)), signed=False)
+    _with_offsets(column, cut, np.concatenate(([0], np.cumsum(sizes))), LENGTH, signed=False)
+
+
+def _decimals(column: Column, cut: Cut) -> None:
+    data = np.frombuffer(column.stream(DATA, len(cut.kept)).data, np.uint8)
+    ends = np.flatnonzero(data < 128) + 1
+    _with_offsets(column, cut, np.concatenate(([0], ends)), SECONDARY, signed=True)
+
+
+def _with_offsets(column: Column, cut: Cut, offsets: Integers, beside: int, *, signed: bool) -> None:
+    """
+    Remove values that are bytes, beside a stream of integers.
+
+    Args:
+        offsets: value i is the bytes [offsets[i], offsets[i + 1]).
+        beside: the kind of that stream.
+    """
+    source = column.stream(DATA, 0)
+    left = _cut_spans(column, cut, offsets)
+    result = column.stream(DATA, 0)
+    looked = _cut_runs(column, beside, cut, signed=signed)
+    kind = column.kind if column.kind.kind == Kind.DECIMAL else _text_of(column)
+
+    def found(stream: Stream, offsets: Integers) -> Callable[[bytes, Integers], Any]:
+        def decode(data: bytes, numbers: Integers) -> Any:
+            pieces = [stream.span(int(offsets[first]), int(offsets[end])) for first, end in _spans_of(numbers)]
+            return decoded(kind, column.encoding, {DATA: pieces, beside: [data]}, len(numbers))
+
+        return decode
+
+    column.values = looked.same(cut, found(source, offsets), found(result, left))
+
+
+def _timestamps(column: Column, cut: Cut) -> None:
+    seconds = _cut_runs(column, DATA, cut, signed=True).same(cut, _longs, _longs)
+    looked = _cut_runs(column, SECONDARY, cut, signed=False)
+
+    def nanos(data: bytes, numbers: Integers) -> Any:
+        zeros = b"".join(run for run, _ in _zeros(len(numbers)))
+        return decoded(pb.Type(kind=Kind.TIMESTAMP), column.encoding, {DATA: [zeros], SECONDARY: [data]}, len(numbers))
+
+    fractions = looked.same(cut, nanos, nanos).cast(pa.int64()).to_numpy()
+    with np.errstate(over="ignore"):
+        column.values = pa.array(seconds.to_numpy() * _SECOND + fractions)
+
+
+def _zeros(count: int) -> list[tuple[bytes, int]]:
+    return [
+        run
+        for at in range(0, count, 512)
+        for run in encoded_integers(np.zeros(min(512, count - at), np.int64), signed=True)
+    ]
+
+
+def _wide(kind: Any) -> Callable[[Column, Cut], None]:
+    """Remove floating point numbers, which are compared bit by bit."""
+    bits = np.dtype(f"<u{np.dtype(kind).itemsize}")
+
+    def step(column: Column, cut: Cut) -> None:
+        before = column.stream(DATA, len(cut.kept)).data
+        _cut_spans(column, cut, np.arange(len(cut.kept) + 1, dtype=np.int64) * bits.itemsize)
+        after = column.stream(DATA, 0).data
+        require_same(pa.array(np.frombuffer(before, bits)[cut.kept]), pa.array(np.frombuffer(after, bits)))
+        column.values = pa.array(np.frombuffer(before, np.dtype(kind))[cut.wanted])
+
+    return step
+
+
+def _cut_spans(column: Column, cut: Cut, offsets: Integers) -> Integers:
+    """Remove bytes of the values' stream; returns the offsets of what stays."""
+    stream = column.stream(DATA, 0)
+    if len(offsets) != len(cut.kept) + 1 or offsets[-1] != stream.size:
+        raise UnknownEncodingError
+    edits = [
+        Edit(int(offsets[first]), int(offsets[end]))
+        for first, end in _spans_of(np.flatnonzero(~cut.kept))
+        if offsets[first] < offsets[end]
+    ]
+    edited = stream.edited(edits, cut.block_size)
+    left = np.concatenate(([0], np.cumsum(np.diff(offsets)[cut.kept])))
+    column.put(DATA, edited, edited.positions(left[cut.bounds].tolist()))
+    return left
+
+
+def _bytes(column: Column, cut: Cut) -> None:
+    before = column.stream(DATA, len(cut.kept))
+    values = decoded_bytes(before.data)
+    if values is None or len(values) != len(cut.kept):
+        raise UnknownEncodingError
+    data, runs = encoded_bytes(values[cut.kept])
+    made = Stream.of(data, before.kind, cut.block_size)
+    column.put(DATA, made, _inside(made, runs, cut.bounds))
+    column.values = _compared(pb.Type(kind=Kind.BYTE), before, made, cut)
+
+
+def _booleans(column: Column, cut: Cut) -> None:
+    bits = _bits(column.stream(DATA, len(cut.kept)), len(cut.kept))
+    column.values = _cut_bits(column, DATA, bits, cut)
+
+
+def _bits(stream: Stream, count: int) -> Mask:
+    packed = decoded_bytes(stream.data)
+    if packed is None or len(packed) != count + 7 >> 3:
+        raise UnknownEncodingError
+    return np.unpackbits(packed, count=count).astype(np.bool_)
+
+
+def _cut_bits(column: Column, kind: int, bits: Mask, cut: Cut) -> Any:
+    before = column.stream(kind, len(bits))
+    data, runs = encoded_bytes(np.packbits(bits[cut.kept]))
+    made = Stream.of(data, before.kind, cut.block_size)
+    inside = _inside(made, runs, cut.bounds >> 3)
+    column.put(kind, made, [(*place, bit) for place, bit in zip(inside, (cut.bounds & 7).tolist(), strict=True)])
+    return _compared(pb.Type(kind=Kind.BOOLEAN), before, made, cut)
+
+
+def _compared(kind: pb.Type, before: Stream, after: Stream, cut: Cut) -> Any:
+    """Decode two whole streams of bytes or bits, and compare; returns the values that are asked for."""
+    encoding = pb.ColumnEncoding(kind=_DIRECT)
+    first = decoded(kind, encoding, {DATA: before.contents}, len(cut.kept))
+    require_same(first.filter(pa.array(cut.kept)), decoded(kind, encoding, {DATA: after.contents}, int(cut.kept.sum())))
+    return first.take(pa.array(cut.wanted))
+
+
+def _text_of(column: Column) -> pb.Type:
+    """The type by which the bytes of a text aren't padded or cut."""
+    return pb.Type(kind=Kind.BINARY if column.kind.kind == Kind.BINARY else Kind.STRING)
+
+
+def _runs(data: bytes, count: int) -> Runs:
+    runs = integer_runs(data, count)
+    if runs is None:
+        raise UnknownEncodingError
+    return runs
+
+
+def _inside(stream: Stream, runs: Runs, values: Integers) -> Positions:
+    """Where values are: the byte of their run, and how many values of the run come before them."""
+    found = runs.holding(values)
+    before = (values - runs.firsts[found]).tolist()
+    return [(*place, skip) for place, skip in zip(stream.positions(runs.starts[found].tolist()), before, strict=True)]
+
+
+def _ranges(starts: Integers, ends: Integers) -> Integers:
+    """The numbers of some ranges, one after the other."""
+    return np.concatenate(
+        [np.arange(start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        or [np.empty(0, np.int64)]
+    )
+
+
+def _spans_of(numbers: Integers) -> list[tuple[int, int]]:
+    """Ascending numbers as ranges."""
+    if not len(numbers):
+        return []
+    breaks = np.flatnonzero(np.diff(numbers) != 1)
+    starts, ends = numbers[np.concatenate(([0], breaks + 1))], numbers[np.concatenate((breaks, [len(numbers) - 1]))] + 1
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+
+
+_Step = Callable[[Column, Cut], None]
+_STEPS: Final[Mapping[tuple[Kind, int], tuple[_Step, tuple[int, ...]]]] = {
+    (Kind.BOOLEAN, _DIRECT): (_booleans, (DATA,)),
+    (Kind.BYTE, _DIRECT): (_bytes, (DATA,)),
+    **{(kind, _DIRECT_2): (_integers, (DATA,)) for kind in (Kind.SHORT, Kind.INT, Kind.LONG, Kind.DATE)},
+    (Kind.FLOAT, _DIRECT): (_wide("<f4"), (DATA,)),
+    (Kind.DOUBLE, _DIRECT): (_wide("<f8"), (DATA,)),
+    **{(kind, _DIRECT_2): (_texts, (DATA, LENGTH)) for kind in (Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY)},
+    **{
+        (kind, _DICTIONARY_2): (_dictionary, (DATA, LENGTH, DICTIONARY))
+        for kind in (Kind.STRING, Kind.VARCHAR, Kind.CHAR)
+    },
+    **{(kind, _DIRECT_2): (_timestamps, (DATA, SECONDARY)) for kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)},
+    (Kind.DECIMAL, _DIRECT_2): (_decimals, (DATA, SECONDARY)),
+}
+"""How a column is cut by its kind and encoding, and the streams that it may have."""

@@ -1,0 +1,54 @@
+"""
+Has Arrow's reader decode the runs that were looked at, before and after: what it finds is compared, and counted.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from compactor.acid.types import Kind
+from compactor.errors import CorruptFileError
+from compactor.orc.codec import Compression
+from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.single_stripe import batches_of, image_of
+from compactor.orc.tail import CPP_WRITER, Tail
+
+Pieces = Sequence[bytes]
+
+
+class DifferentError(Exception):
+    """What was cut doesn't hold the values that should stay."""
+
+
+def decoded(kind: pb.Type, encoding: pb.ColumnEncoding, streams: Mapping[int, Pieces], rows: int) -> Any:
+    """
+    The values of a column without NULLs, as Arrow's array.
+
+    Args:
+        streams: without compression, by their kinds.
+
+    Raises:
+        DifferentError: they can't be decoded.
+    """
+    root = pb.Type(kind=Kind.STRUCT, subtypes=[1], field_names=["c1"])
+    postscript = pb.PostScript(compression=Compression.NONE, version=(0, 12), writer_version=6)
+    tail = Tail("runs", postscript, pb.Footer(types=[root, kind], writer=CPP_WRITER), pb.Metadata(), 0)
+    footer = pb.StripeFooter(columns=[pb.ColumnEncoding(kind=0), encoding])
+    placed = [(pb.Stream(column=1, kind=number), pieces) for number, pieces in streams.items()]
+    try:
+        batches = list(batches_of(image_of(tail, footer, placed, rows), rows, max(1, rows), "runs"))
+    except CorruptFileError as error:
+        raise DifferentError from error
+    return pa.concat_arrays([batch.column(0) for batch in batches]) if batches else pa.nulls(0, pa.int64())
+
+
+def require_same(before: Any, after: Any) -> None:
+    """
+    Compare two arrays.
+
+    Raises:
+        DifferentError: they differ.
+    """
+    if len(before) != len(after) or (len(before) and not before.equals(after)):
+        raise DifferentError

@@ -1,0 +1,347 @@
+"""
+Runs of ORC's run length encodings: where they lie in a stream, and how the values that are left of one are written.
+
+Source: the ORC specification, "Integer Run Length Encoding, version 2" and "Byte Run Length Encoding".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_WIDTHS: Final = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
+"""Bits of a value by the five bits of a header that say it."""
+_HEAD_WIDTHS: Final = tuple(_WIDTHS[head >> 1 & 31] for head in range(256))
+_MOST: Final = 512
+_SHORT_REPEAT, _DIRECT, _PATCHED, _DELTA = range(4)
+_FEWEST_EQUAL: Final = 3
+_MOST_SHORT: Final = 10
+_SHORT: Final = 32
+"""Values that are packed whole rather than as several progressions."""
+_SAFE: Final = 1 << 62
+"""Differences of smaller numbers can't overflow."""
+_APART: Final = 64
+"""Values in a piece where a few need more bits than the others."""
+_MOST_LITERALS: Final = 128
+_MOST_REPEATED: Final = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """
+    The runs of a stream; both arrays end with what would be the next run's.
+
+    Args:
+        starts: byte at which each run begins.
+        firsts: number of each run's first value.
+    """
+
+    starts: Integers
+    firsts: Integers
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def holding(self, values: Integers) -> Integers:
+        """The run of each value; the last value's end counts as behind the last run."""
+        return np.searchsorted(self.firsts, values, "right") - 1
+
+
+def integer_runs(data: bytes, count: int) -> Runs | None:
+    """
+    The runs of a stream in version 2.
+
+    Args:
+        count: values in the stream.
+
+    Returns:
+        None where the stream isn't made of runs of just so many values.
+    """
+    starts, firsts = [0], [0]
+    at = values = 0
+    end, widths = len(data), _HEAD_WIDTHS
+    begins, counts = starts.append, firsts.append
+    try:
+        while at < end:
+            head = data[at]
+            if head < _DIRECT << 6:
+                at += 2 + (head >> 3)
+                values += _FEWEST_EQUAL + (head & 7)
+            else:
+                length = ((head & 1) << 8 | data[at + 1]) + 1
+                values += length
+                if head < _PATCHED << 6:
+                    at += 2 + (length * widths[head] + 7 >> 3)
+                elif head >= _DELTA << 6:
+                    at += 2
+                    while data[at] & 128:
+                        at += 1
+                    at += 1
+                    while data[at] & 128:
+                        at += 1
+                    at += 1
+                    if head & 62 and length > 1:
+                        at += (length - 2) * widths[head] + 7 >> 3
+                else:
+                    third, fourth = data[at + 2], data[at + 3]
+                    patch = _rounded((fourth >> 5) + 1 + _WIDTHS[third & 31])
+                    at += 4 + (third >> 5) + 1 + (length * widths[head] + 7 >> 3) + ((fourth & 31) * patch + 7 >> 3)
+            begins(at)
+            counts(values)
+    except IndexError:
+        return None
+    if at != end or values != count:
+        return None
+    return Runs(np.array(starts, np.int64), np.array(firsts, np.int64))
+
+
+def decoded_integers(data: bytes, runs: Runs, wanted: Integers, *, signed: bool) -> Integers:
+    """The values of some runs, one run after the other."""
+    counts = np.diff(runs.firsts)[wanted]
+    ends = np.cumsum(counts)
+    values = np.empty(int(counts.sum()), np.int64)
+    alike: dict[int, list[tuple[int, int]]] = {}
+    for at, begin, end in zip(runs.starts[wanted].tolist(), (ends - counts).tolist(), ends.tolist(), strict=True):
+        head = data[at]
+        if head >> 6 == _DIRECT and end - begin == _MOST:
+            alike.setdefault(_WIDTHS[head >> 1 & 31], []).append((at + 2, begin))
+        else:
+            values[begin:end] = _decoded(data, at, end - begin, signed=signed)
+    for width, places in alike.items():
+        size = width * _MOST >> 3
+        packed = b"".join([data[at : at + size] for at, _ in places])
+        numbers = _unpacked(packed, width, len(places) * _MOST, signed=signed).reshape(-1, _MOST)
+        for (_, begin), found in zip(places, numbers, strict=True):
+            values[begin : begin + _MOST] = found
+    return values
+
+
+def _decoded(data: bytes, at: int, count: int, *, signed: bool) -> Integers:
+    """The values of the run at a byte."""
+    head = data[at]
+    kind, width = head >> 6, _WIDTHS[head >> 1 & 31]
+    if kind == _SHORT_REPEAT:
+        number = int.from_bytes(data[at + 1 : at + 2 + (head >> 3 & 7)], "big")
+        return np.full(count, _unzigzag(number) if signed else number, np.int64)
+    if kind == _DIRECT:
+        return _unpacked(data[at + 2 : at + 2 + (count * width + 7 >> 3)], width, count, signed=signed)
+    if kind == _DELTA:
+        base, at = _read_varint(data, at + 2)
+        step, at = _read_varint(data, at)
+        base, step = _unzigzag(base) if signed else base, _unzigzag(step)
+        if not head & 62 or count < _FEWEST_EQUAL:
+            return base + step * np.arange(count, dtype=np.int64)
+        others = _unpacked(data[at : at + ((count - 2) * width + 7 >> 3)], width, count - 2, signed=False)
+        return np.cumsum(np.concatenate(([base, step], others if step >= 0 else -others)))
+    return _patched(data, at, count)
+
+
+def _patched(data: bytes, at: int, count: int) -> Integers:
+    width, third, fourth = _WIDTHS[data[at] >> 1 & 31], data[at + 2], data[at + 3]
+    whole, patch, gap, patches = (third >> 5) + 1, _WIDTHS[third & 31], (fourth >> 5) + 1, fourth & 31
+    base = int.from_bytes(data[at + 4 : at + 4 + whole], "big")
+    sign = 1 << 8 * whole - 1
+    base = -(base & ~sign) if base & sign else base
+    at += 4 + whole
+    end = at + (count * width + 7 >> 3)
+    values = _unpacked(data[at:end], width, count, signed=False)
+    entry = _rounded(gap + patch)
+    place = 0
+    for number in _unpacked(data[end : end + (patches * entry + 7 >> 3)], entry, patches, signed=False).tolist():
+        place += number >> patch & (1 << gap) - 1
+        if number & (1 << patch) - 1:
+            values[place] |= (number & (1 << patch) - 1) << width
+    return base + values
+
+
+def encoded_integers(values: Integers, *, signed: bool) -> list[tuple[bytes, int]]:
+    """
+    Encode the values that are left of a run.
+
+    Args:
+        values: at most 512.
+
+    Returns:
+        Runs, each with its number of values.
+    """
+    if not len(values):
+        return []
+    pieces = [(_progression(part, signed=signed), len(part)) for part in _progressions(values)]
+    if all(run is not None for run, _ in pieces):
+        return [(run, count) for run, count in pieces if run is not None]
+    if (delta := _delta(values, signed=signed)) is not None:
+        return [(delta, len(values))]
+    whole = _direct(values, signed=signed)
+    if len(values) > _APART:
+        parts = [values[start : start + _APART] for start in range(0, len(values), _APART)]
+        apart = [(_direct(part, signed=signed), len(part)) for part in parts]
+        if sum(len(run) for run, _ in apart) < len(whole):
+            return apart
+    return [(whole, len(values))]
+
+
+def decoded_bytes(data: bytes) -> Bytes | None:
+    """Decode a stream of the byte run length encoding; None: it ends inside a run."""
+    parts, at = [], 0
+    while at < len(data):
+        head = data[at]
+        if head < _MOST_LITERALS:
+            if at + 1 >= len(data):
+                return None
+            parts.append(data[at + 1 : at + 2] * (head + _FEWEST_EQUAL))
+            at += 2
+        else:
+            count = 256 - head
+            if at + 1 + count > len(data):
+                return None
+            parts.append(data[at + 1 : at + 1 + count])
+            at += 1 + count
+    return np.frombuffer(b"".join(parts), np.uint8)
+
+
+def encoded_bytes(values: Bytes) -> tuple[bytes, Runs]:
+    """Encode bytes: three and more equal ones as a repeat, the others as literals."""
+    edges = np.concatenate(([0], np.flatnonzero(np.diff(values)) + 1, [len(values)])).astype(np.int64)
+    lengths = np.diff(edges)
+    parts: list[bytes] = []
+    counts: list[int] = []
+    done = 0
+
+    def literals(end: int) -> None:
+        for start in range(done, end, _MOST_LITERALS):
+            part = values[start : min(end, start + _MOST_LITERALS)].tobytes()
+            parts.append(bytes([256 - len(part)]) + part)
+            counts.append(len(part))
+
+    for place in np.flatnonzero(lengths >= _FEWEST_EQUAL).tolist():
+        start, left = int(edges[place]), int(lengths[place])
+        literals(start)
+        while left >= _FEWEST_EQUAL:
+            together = min(left, _MOST_REPEATED)
+            parts.append(bytes([together - _FEWEST_EQUAL, int(values[start])]))
+            counts.append(together)
+            start, left = start + together, left - together
+        done = start
+    literals(len(values))
+    return b"".join(parts), runs_of(list(map(len, parts)), counts)
+
+
+def runs_of(sizes: Sequence[int] | Integers, counts: Sequence[int] | Integers) -> Runs:
+    """Runs of so many bytes and values, one after the other."""
+    return Runs(
+        *(np.concatenate(([0], np.cumsum(found, dtype=np.int64))).astype(np.int64) for found in (sizes, counts))
+    )
+
+
+def _progressions(values: Integers) -> list[Integers]:
+    """Split where the difference from one value to the next changes; two neighbours never end as parts of one value."""
+    if len(values) < _FEWEST_EQUAL or bool((np.abs(values) >= _SAFE).any()):
+        return [values]
+    changes = np.flatnonzero(np.diff(values, 2)) + 1
+    if len(values) < _SHORT or len(changes) > 4:
+        return [values]
+    parts, start = [], 0
+    for change in changes.tolist():
+        if change > start:
+            parts.append(values[start : change + 1])
+            start = change + 1
+    return [*parts, values[start:]] if start < len(values) else parts
+
+
+def _progression(values: Integers, *, signed: bool) -> bytes | None:
+    """A run of values that differ by the same number; None: they don't."""
+    if len(values) < _FEWEST_EQUAL:
+        return _direct(values, signed=signed)
+    first, step = int(values[0]), int(values[1]) - int(values[0])
+    if abs(first) >= _SAFE or bool((np.diff(values) != step).any()):
+        return None
+    if not step and len(values) <= _MOST_SHORT:
+        number = _zigzag(first) if signed else first
+        size = max(1, number.bit_length() + 7 >> 3)
+        return bytes([size - 1 << 3 | len(values) - _FEWEST_EQUAL]) + number.to_bytes(size, "big")
+    return _head(_DELTA, 0, len(values)) + _varint(_zigzag(first) if signed else first) + _varint(_zigzag(step))
+
+
+def _delta(values: Integers, *, signed: bool) -> bytes | None:
+    """A run of values that only grow or only shrink; None: they don't, or have no first step to tell which."""
+    if len(values) < _FEWEST_EQUAL or bool((np.abs(values) >= _SAFE).any()):
+        return None
+    steps = np.diff(values)
+    first = int(steps[0])
+    if not first or not bool((steps >= 0).all() if first > 0 else (steps <= 0).all()):
+        return None
+    packed, code = _packed(np.abs(steps[1:]).astype(np.uint64), fewest=2)
+    base = _zigzag(int(values[0])) if signed else int(values[0])
+    return _head(_DELTA, code, len(values)) + _varint(base) + _varint(_zigzag(first)) + packed
+
+
+def _direct(values: Integers, *, signed: bool) -> bytes:
+    numbers = (values << 1 ^ values >> 63) if signed else values
+    packed, code = _packed(numbers.astype(np.uint64))
+    return _head(_DIRECT, code, len(values)) + packed
+
+
+def _packed(numbers: npt.NDArray[np.uint64], fewest: int = 1) -> tuple[bytes, int]:
+    """Numbers in as many bits as the largest needs, and the header's code of that width."""
+    width = _rounded(max(fewest, int(numbers.max()).bit_length()))
+    whole = width + 7 >> 3
+    wide = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - whole :]
+    if width % 8:
+        wide = np.packbits(np.unpackbits(wide, axis=1)[:, whole * 8 - width :])
+    return wide.tobytes(), _WIDTHS.index(width)
+
+
+def _head(kind: int, code: int, count: int) -> bytes:
+    return bytes([kind << 6 | code << 1 | count - 1 >> 8, count - 1 & 255])
+
+
+def _rounded(width: int) -> int:
+    """The next width that a header can say."""
+    found: int = next((known for known in _WIDTHS if known >= width), _WIDTHS[-1])
+    return found
+
+
+def _unpacked(packed: bytes, width: int, count: int, *, signed: bool) -> Integers:
+    """Numbers of so many bits each."""
+    found = np.frombuffer(packed, np.uint8)
+    whole = width + 7 >> 3
+    if width % 8:
+        bits = np.zeros((count, 8 * whole), np.uint8)
+        bits[:, 8 * whole - width :] = np.unpackbits(found, count=count * width).reshape(count, width)
+        found = np.packbits(bits, axis=1)
+    wide = np.zeros((count, 8), np.uint8)
+    wide[:, 8 - whole :] = found.reshape(-1)[: count * whole].reshape(count, whole)
+    numbers = wide.view(">u8").reshape(-1).astype(np.uint64)
+    if signed:
+        numbers = numbers >> np.uint64(1) ^ -(numbers & np.uint64(1))
+    return numbers.view(np.int64)
+
+
+def _zigzag(number: int) -> int:
+    return number << 1 ^ number >> 63
+
+
+def _unzigzag(number: int) -> int:
+    return number >> 1 ^ -(number & 1)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while data[at] & 128:
+        number |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+    return number | data[at] << shift, at + 1
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    found.append(number)
+    return bytes(found)

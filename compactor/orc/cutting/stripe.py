@@ -1,0 +1,200 @@
+"""
+Takes rows out of one stripe: streams without the removed values, a row index that points into them, and statistics.
+
+Source: docs/orc.md, "Cutting"; the ORC specification, "Stripes" and "Row Index".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.message import DecodeError
+from isal import isal_zlib
+
+from compactor.handles import MemoryReader, RandomReader
+from compactor.orc import codec
+from compactor.orc.cutting.columns import DATA, Column, Cut, UnknownEncodingError, cut_column
+from compactor.orc.cutting.groups import Groups
+from compactor.orc.cutting.proof import DifferentError
+from compactor.orc.cutting.runs import decoded_integers, integer_runs
+from compactor.orc.cutting.streams import Stream
+from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.statistics import merge_column
+from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
+from compactor.orc.writer_choice import needs_pyorc
+from compactor.orc.zones import TIMESTAMPS, UTC, zone_of
+
+_ROW_INDEX: Final = 6
+_DATA: Final = range(_ROW_INDEX)
+_KEYS: Final = range(1, 6)
+_FEW: Final = 1 / 128
+"""Rows removed for each row of a stripe up to which cutting takes less than encoding; fewer where they are scattered."""
+_RUN: Final = 512
+"""Most values of a run; a run that loses values is written anew."""
+_MOST_BYTES: Final = 128 << 20
+"""Bytes of a stripe without compression; they are in memory, and twice the bytes with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutStripe:
+    """A stripe without some of its rows, as a file of one stripe in memory."""
+
+    reader: MemoryReader
+    tail: Tail
+
+    @property
+    def checksum(self) -> int:
+        """CRC-32 of the stripe."""
+        return stripe_checksum(self.reader, self.tail, 0)
+
+
+def stripe_checksum(reader: RandomReader, tail: Tail, index: int) -> int:
+    """CRC-32 of a stripe's bytes."""
+    found: int = isal_zlib.crc32(reader.read_at(tail.stripes[index].offset, tail.stripe_length(index)))
+    return found
+
+
+def cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_]) -> CutStripe | None:
+    """
+    Take rows out of a stripe whose columns, but for the row of a full-ACID file, have no columns inside.
+
+    Args:
+        kept: for each of its rows.
+
+    Returns:
+        None where the stripe is of a form that is encoded anew instead, or where that takes less, or where what was
+        written anew doesn't hold the values that it should.
+
+    Raises:
+        CorruptFileError: the stripe can't be read.
+    """
+    removed = np.flatnonzero(~kept)
+    if not 0 < len(removed) <= max(1, len(kept) * _FEW) or len(removed) == len(kept) or not tail.stride:
+        return None
+    if len(np.unique(removed // _RUN)) * 2 * _RUN > max(2 * _RUN, len(kept)):
+        return None
+    if tail.stripe_length(index) > _MOST_BYTES or any(child.children for child in tail.row_tree.children):
+        return None
+    if needs_pyorc(reader, tail, index):  # timestamps of which Arrow doesn't find the values
+        return None
+    try:
+        return _cut(reader, tail, index, kept)
+    except (UnknownEncodingError, DifferentError):
+        return None
+
+
+def _cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_]) -> CutStripe:
+    footer = read_stripe_footer(reader, tail, index)
+    streams, were = _read(reader, tail, index, footer)
+    groups = Groups(tail.stride, kept)
+    rows = Cut(kept, groups.starts, groups.wanted, tail.block_size)
+    in_utc = zone_of(tail, footer) == UTC
+    made: dict[tuple[int, int], Sequence[bytes | memoryview]] = {}
+    indexes: list[bytes] = []
+    statistics: list[pb.ColumnStatistics] = []
+    for number, kind in enumerate(node.kind for node in tail.tree.walk()):
+        of_column = {place[1]: stream for place, stream in streams.items() if place[0] == number}
+        column = Column(tail.footer.types[number], footer.columns[number], of_column)
+        cut_column(column, rows)
+        if len(were[number]) != -(-len(kept) // tail.stride):
+            raise UnknownEncodingError
+        if tail.is_acid and number in _KEYS:
+            found = groups.exact(_whole(column.streams[DATA], len(groups.left)))
+        else:
+            found = groups.statistics(column, kind, were[number])
+        if kind in TIMESTAMPS and not in_utc:
+            for one in found:
+                one.ClearField("timestamps")
+        statistics.append(merge_column(found, kind))
+        entries = zip(column.positions or [()] * len(found), found, strict=True)
+        indexes.append(
+            pb.RowIndex(
+                entries=[pb.RowIndexEntry(positions=place, statistics=group) for place, group in entries]
+            ).SerializeToString()
+        )
+        made.update({(number, place): stream.chunks for place, stream in column.streams.items()})
+    order = [(number, place, made[number, place]) for number, place in streams]
+    return _file(tail, index, footer, order, indexes, statistics)
+
+
+def _read(
+    reader: RandomReader, tail: Tail, index: int, footer: pb.StripeFooter
+) -> tuple[dict[tuple[int, int], Stream], dict[int, list[pb.ColumnStatistics]]]:
+    """The stripe's streams of values, by column and kind in their order; and the statistics of each row group."""
+    stripe = tail.stripes[index]
+    data = memoryview(reader.read_at(stripe.offset, stripe.index_length + stripe.data_length))
+    found: dict[tuple[int, int], Stream] = {}
+    were: dict[int, list[pb.ColumnStatistics]] = {}
+    at = size = 0
+    for stream in footer.streams:
+        piece, at = data[at : at + stream.length], at + stream.length
+        read = Stream.read(
+            piece, tail.compression, tail.block_size, f"{tail.name}: stripe {index + 1}, column {stream.column}"
+        )
+        size += read.size
+        if stream.kind == _ROW_INDEX:
+            said = pb.RowIndex()
+            try:
+                said.ParseFromString(read.data)
+            except DecodeError as error:
+                raise UnknownEncodingError from error
+            were[stream.column] = [entry.statistics for entry in said.entries]
+        elif stream.kind not in _DATA or (stream.column, stream.kind) in found:
+            raise UnknownEncodingError
+        else:
+            found[stream.column, stream.kind] = read
+        if size > _MOST_BYTES:
+            raise UnknownEncodingError
+    if at > len(data) or set(were) != set(range(len(tail.footer.types))):
+        raise UnknownEncodingError
+    return found, were
+
+
+def _whole(stream: Stream, count: int) -> npt.NDArray[np.int64]:
+    """All values of a stream of integers."""
+    data = stream.data
+    runs = integer_runs(data, count)
+    if runs is None:
+        raise DifferentError
+    return decoded_integers(data, runs, np.arange(len(runs)), signed=True)
+
+
+def _file(  # noqa: PLR0917 - a stripe's source, and its parts
+    source: Tail,
+    index: int,
+    was: pb.StripeFooter,
+    streams: Sequence[tuple[int, int, Sequence[bytes | memoryview]]],
+    indexes: Sequence[bytes],
+    statistics: Sequence[pb.ColumnStatistics],
+) -> CutStripe:
+    """A file of one stripe with its source's schema and labels."""
+    rows = statistics[0].number_of_values
+    packed = [codec.compress_section(found, source.compression, source.block_size) for found in indexes]
+    placed = [*((column, _ROW_INDEX, (found,)) for column, found in enumerate(packed)), *streams]
+    sizes = [sum(map(len, chunks)) for _, _, chunks in placed]
+    footer = pb.StripeFooter()
+    footer.CopyFrom(was)
+    del footer.streams[:]
+    footer.streams.extend(
+        pb.Stream(column=column, kind=number, length=size)
+        for (column, number, _), size in zip(placed, sizes, strict=True)
+    )
+    end = codec.compress_section(footer.SerializeToString(), source.compression, source.block_size)
+    made = pb.Footer()
+    made.CopyFrom(source.footer)
+    for name in ("stripes", "statistics", "metadata"):
+        made.ClearField(name)
+    made.number_of_rows = rows
+    made.stripes.add(
+        offset=len(MAGIC),
+        index_length=sum(map(len, packed)),
+        data_length=sum(sizes) - sum(map(len, packed)),
+        footer_length=len(end),
+        number_of_rows=rows,
+    )
+    whole = b"".join([MAGIC, *(chunk for _, _, chunks in placed for chunk in chunks), end])
+    name = f"stripe {index + 1} of {source.name}"
+    metadata = pb.Metadata(stripe_stats=[pb.StripeStatistics(columns=statistics)])
+    return CutStripe(MemoryReader(whole, name), Tail(name, source.postscript, made, metadata, len(whole)))

@@ -1,0 +1,353 @@
+"""
+Rows cut out of encoded stripes: compared with the rows that stay, read by pyorc and Arrow, from every row group, beside
+the statistics of a file that was encoded anew.
+"""
+
+import io
+from decimal import Decimal
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import orc
+
+from compactor.acid.types import Kind, row_type
+from compactor.orc.codec import Compression
+from compactor.orc.cutting import columns, stripe
+from compactor.orc.cutting.runs import decoded_bytes, decoded_integers, encoded_bytes, encoded_integers, integer_runs
+from compactor.orc.cutting.streams import Edit, Stream
+from compactor.orc.cutting.stripe import cut
+from compactor.orc.output import OutputFormat
+from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.single_stripe import batches_of, image_of
+from compactor.orc.splice import Splicer
+from compactor.orc.tail import read_stripe_footer
+from compactor.orc.writer_choice import needs_pyorc
+from tests import strategies
+from tests.unit.orc.files import MemorySink, opened, plain_file, rows_of
+from tests.unit.orc.test_recompress import STRIDE, compressed, encoded, reached
+
+KINDS = (
+    Compression.NONE,
+    Compression.ZLIB,
+    Compression.ZSTD,
+    Compression.SNAPPY,
+    Compression.LZ4,
+)
+
+
+@pytest.fixture(autouse=True)
+def _many_rows(monkeypatch):
+    """Also where encoding anew would take less."""
+    monkeypatch.setattr(stripe, "_FEW", 1.0)
+    monkeypatch.setattr(stripe, "_RUN", 1 << 30)
+
+
+def file_of(tree, rows, kind=Compression.ZLIB, block_size=65_536, **options):
+    """A file of one stripe; chunks may be smaller than C++'s writer makes them."""
+    data = encoded(tree, rows, **options)
+    return data if kind is Compression.NONE else compressed(data, kind, block_size)
+
+
+def without(data, gone):
+    """The file without these rows; None where they aren't cut out."""
+    reader, tail = opened(data)
+    kept = np.ones(tail.rows, np.bool_)
+    kept[list(gone)] = False
+    made = cut(reader, tail, 0, kept)
+    if made is None:
+        return None
+    sink = MemorySink()
+    splicer = Splicer(
+        sink, OutputFormat(tail.tree, compression=tail.compression, block_size=tail.block_size, stride=tail.stride)
+    )
+    splicer.add_stripe(made.reader, made.tail, 0)
+    splicer.finish(None)
+    return sink.getvalue()
+
+
+@st.composite
+def cuts(draw):
+    """A table's columns, the rows of a stripe, and those that go; every form in which C++'s writer encodes."""
+    row = draw(strategies.flat_rows())
+    some = draw(st.lists(strategies.filled(row), min_size=1, max_size=9))
+    count = draw(st.integers(2, 600))
+    repeated, step = draw(st.integers(1, 30)), draw(st.integers(1, 9))
+    rows = [some[number // repeated * step % len(some)] for number in range(count)]
+    start = draw(st.integers(0, count - 1))
+    scattered = draw(st.sets(st.integers(0, count - 1), max_size=12))
+    gone = scattered | set(range(start, min(count, start + draw(st.integers(0, count)))))
+    return row, rows, gone or {start}
+
+
+@settings(max_examples=300)
+@given(cuts(), st.sampled_from(KINDS), st.sampled_from((64, 256, 4096, 65_536)))
+def test_what_stays_is_there_and_reached(drawn, kind, block_size):
+    """Every type, NULLs, chunks smaller and larger than a row group: the same rows, also from the middle."""
+    row, rows, gone = drawn
+    before = file_of(row, rows, kind, block_size)
+    after = without(before, gone)
+    left = [found for number, found in enumerate(rows_of(before)) if number not in gone]
+    if after is None:
+        assert not left or needs_pyorc(*opened(before), 0)
+        return
+    assert repr(rows_of(after)) == repr(left)
+    anew = file_of(row, [found for number, found in enumerate(rows) if number not in gone], kind)
+    places = [
+        place
+        for start in range(0, len(left), STRIDE)
+        for place in (start, start - 1, start + 37)
+        if 0 <= place < len(left)
+    ]
+    assert repr(reached(after, places)) == repr(reached(anew, places))
+
+
+@settings(max_examples=200)
+@given(cuts())
+def test_statistics_are_those_of_what_stays(drawn):
+    """
+    Of the stripe and of each row group: counts and sums; minimum and maximum may be those of rows that went, and cover
+    all that stay.
+    """
+    row, rows, gone = drawn
+    after = without(file_of(row, rows), gone)
+    if after is None:
+        return
+    anew = file_of(row, [found for number, found in enumerate(rows) if number not in gone])
+    for found, expected in zip(statistics(after), statistics(anew), strict=True):
+        assert len(found) == len(expected)
+        for here, there in zip(found, expected, strict=True):
+            same_statistics(here, there)
+
+
+def statistics(data):
+    """Of the stripe, and of each row group, by column."""
+    reader, tail = opened(data)
+    yield list(tail.metadata.stripe_stats[0].columns)
+    footer, at = read_stripe_footer(reader, tail, 0), tail.stripes[0].offset
+    for stream in footer.streams:
+        if stream.kind == 6:
+            index = pb.RowIndex()
+            packed = reader.read_at(at, stream.length)
+            index.ParseFromString(Stream.read(packed, tail.compression, tail.block_size, "index").data)
+            yield [entry.statistics for entry in index.entries]
+        at += stream.length
+
+
+def same_statistics(here, there):
+    assert (here.number_of_values, here.has_null) == (there.number_of_values, there.has_null)
+    if not here.number_of_values:
+        return
+    for name in ("integers", "dates", "strings", "doubles", "decimals"):
+        if there.HasField(name) and (name != "doubles" or here.HasField(name)):
+            low, high = (
+                (Decimal if name == "decimals" else lambda value: value)(getattr(getattr(here, name), end))
+                for end in ("minimum", "maximum")
+            )
+            for end in ("minimum", "maximum"):
+                value = getattr(getattr(there, name), end)
+                assert low <= (Decimal(value) if name == "decimals" else value) <= high
+    if there.HasField("timestamps"):
+        first = (here.timestamps.minimum_utc, here.timestamps.minimum_nanos)
+        last = (here.timestamps.maximum_utc, here.timestamps.maximum_nanos or 1_000_000)
+        assert first <= (there.timestamps.minimum_utc, there.timestamps.minimum_nanos)
+        assert last >= (there.timestamps.maximum_utc, there.timestamps.maximum_nanos or 1_000_000)
+    for name in ("integers", "strings", "binaries"):
+        if getattr(here, name).HasField("sum"):
+            assert getattr(here, name).sum == getattr(there, name).sum
+    assert here.buckets == there.buckets
+    if here.decimals.sum:
+        assert Decimal(here.decimals.sum) == Decimal(there.decimals.sum or 0)
+    assert (
+        here.doubles.sum == pytest.approx(there.doubles.sum, abs=1e-3, rel=1e-3)
+        or not here.HasField("doubles")
+        or abs(there.doubles.sum) > 1e200
+    )
+
+
+@st.composite
+def numbers(draw):
+    """Integers in shapes that make C++'s writer choose each of its encodings."""
+    random = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+    count = draw(st.integers(1, 1500))
+    low, high = sorted(draw(st.tuples(*[st.integers(-(1 << 63), (1 << 63) - 1)] * 2)))
+    small = draw(st.integers(0, 70))
+    values = draw(
+        st.sampled_from(
+            (
+                np.arange(count) * small,
+                random.integers(low, high, count, endpoint=True),
+                random.integers(-small, small, count, endpoint=True),
+                np.cumsum(random.integers(0, small, count, endpoint=True)),
+                -np.cumsum(random.integers(0, small, count, endpoint=True)),
+                np.repeat(random.integers(-small, small, count, endpoint=True), small // 5 + 1)[:count],
+                np.where(random.random(count) < 0.02, high, random.integers(0, 9, count)),
+            )
+        )
+    )
+    return values.astype(np.int64)
+
+
+@settings(max_examples=300)
+@given(numbers(), st.booleans(), st.integers(0, 1 << 32), st.sampled_from((0.001, 0.01, 0.3)))
+def test_runs_of_integers(values, signed, seed, share):
+    """C++'s runs are found and decoded; what is left of each is encoded, and C++'s reader finds it."""
+    values = values if signed else np.abs(values % 300)
+    data, kept = written_by_arrow(values, signed=signed), np.random.default_rng(seed).random(len(values)) >= share
+    found = integer_runs(data, len(values))
+    assert (decoded_integers(data, found, np.arange(len(found)), signed=signed) == values).all()
+    left = [
+        run
+        for start, end in pairwise(found.firsts.tolist())
+        for run in encoded_integers(values[start:end][kept[start:end]], signed=signed)
+    ]
+    assert sum(count for _, count in left) == kept.sum()
+    if kept.any():
+        assert (read_by_arrow(b"".join(run for run, _ in left), values[kept], signed=signed) == values[kept]).all()
+
+
+def written_by_arrow(values, *, signed):
+    """A stream of integers: those of a bigint, or lengths of texts."""
+    sink = io.BytesIO()
+    column = pa.array(values) if signed else pa.array(["x" * value for value in values.tolist()])
+    with orc.ORCWriter(sink, compression="uncompressed", stripe_size=1 << 30) as writer:
+        writer.write(pa.table({"n": column}))
+    reader, tail = opened(sink.getvalue())
+    at = tail.stripes[0].offset
+    for stream in read_stripe_footer(reader, tail, 0).streams:
+        if (stream.column, stream.kind) == (1, columns.DATA if signed else columns.LENGTH):
+            return reader.read_at(at, stream.length)
+        at += stream.length
+    return b""
+
+
+def read_by_arrow(data, expected, *, signed):
+    """The values of such a stream."""
+    row = row_type([("n", "bigint" if signed else "string")])
+    _, tail = opened(plain_file(row, [(1,) if signed else ("x",)], dict_key_size_threshold=0.0))
+    footer = pb.StripeFooter(columns=[pb.ColumnEncoding(kind=0), pb.ColumnEncoding(kind=2)])
+    streams = [(pb.Stream(column=1, kind=columns.DATA), [data])]
+    if not signed:
+        streams = [
+            (pb.Stream(column=1, kind=columns.DATA), [b"x" * int(expected.sum())]),
+            (pb.Stream(column=1, kind=columns.LENGTH), [data]),
+        ]
+    image = image_of(tail, footer, streams, len(expected))
+    batches = list(batches_of(image, len(expected), 1 << 16, "runs"))
+    found = pa.chunked_array([batch.column(0) for batch in batches])
+    return (found if signed else pc.binary_length(found)).to_numpy()
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 255), st.integers(1, 300)), max_size=20), st.binary(max_size=300))
+def test_runs_of_bytes(repeated, others):
+    """Repeats and literals, as long as they may be and longer."""
+    values = np.frombuffer(others + b"".join(bytes([value]) * count for value, count in repeated), np.uint8)
+    data, found = encoded_bytes(values)
+    assert (decoded_bytes(data) == values).all()
+    assert (found.starts[-1], found.firsts[-1]) == (len(data), len(values))
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=600), st.lists(st.tuples(st.integers(1, 80), st.integers(1, 50), st.binary(max_size=60))))
+def test_edits_of_a_stream(data, places):
+    """The stream reads as it should, positions lead to their bytes, and chunks that no edit touches are the same."""
+    edits, expected, at = [], [], 0
+    for gap, length, made in places:
+        if at + gap + length > len(data):
+            break
+        edits.append(Edit(at + gap, at + gap + length, made))
+        expected += (data[at : at + gap], made)
+        at += gap + length
+    before = Stream.of(data, Compression.ZLIB, 64)
+    after = before.edited(edits, 64)
+    whole = b"".join([*expected, data[at:]])
+    assert Stream.read(after.packed, Compression.ZLIB, 64, "stream").data == after.data == whole
+    for offset, (start, inside) in zip(range(len(whole)), after.positions(range(len(whole))), strict=True):
+        assert Stream.read(after.packed[start:], Compression.ZLIB, 64, "stream").data[inside:] == whole[offset:]
+    touched = {place for edit in edits for place in range(edit.start // 64, (edit.end - 1) // 64 + 1)}
+    assert [
+        chunk for place, chunk in enumerate(before.chunks) if place not in touched and chunk not in after.chunks
+    ] == []
+
+
+def test_chunks_without_a_removed_value_keep_their_bytes():
+    """A row of ten thousand costs one chunk of each stream."""
+    row = row_type([("n", "bigint"), ("s", "string")])
+    rows = [(n * n % 7919, f"text {n * 40503 % 65_536:x}") for n in range(10_000)]
+    before = file_of(row, rows, block_size=1024, dict_key_size_threshold=0.0)
+    after = without(before, {5000})
+    reader, tail = opened(before)
+    at, kept = tail.stripes[0].offset, {}
+    for stream in read_stripe_footer(reader, tail, 0).streams:
+        if stream.kind < 6:
+            chunks = Stream.read(reader.read_at(at, stream.length), tail.compression, tail.block_size, "stream").chunks
+            kept[stream.column, stream.kind] = [chunk in after for chunk in chunks].count(False)
+        at += stream.length
+    assert max(kept.values()) <= 2  # a run may begin in one chunk and end in the next
+
+
+@pytest.mark.parametrize(
+    ("columns", "values", "options"),
+    [
+        ([("n", "bigint")], (1,), {"bloom_filter_columns": ("n",)}),
+        ([("n", "array<bigint>")], ([1],), {}),
+        ([("n", "struct<a:bigint>")], ((1,),), {}),
+        ([("n", "bigint")], (1,), {"row_index_stride": 0}),
+    ],
+    ids=["Bloom filters", "list", "struct", "no row index"],
+)
+def test_other_forms_are_encoded_anew(columns, values, options):
+    """What isn't understood is never guessed at."""
+    data = plain_file(row_type(columns), [values] * 300, **options)
+    assert without(data, {7}) is None
+
+
+@pytest.mark.parametrize("kind", [Kind.LONG, Kind.STRING, Kind.TIMESTAMP, Kind.DECIMAL, Kind.LIST])
+def test_older_encodings_are_not_known(kind):
+    """Hive before 0.12 encoded integers otherwise."""
+    streams = {columns.DATA: Stream((b"",), (b"",), Compression.NONE)}
+    column = columns.Column(pb.Type(kind=kind), pb.ColumnEncoding(kind=0), streams)
+    nothing = np.zeros(0, np.int64)
+    with pytest.raises(columns.UnknownEncodingError):
+        columns.cut_column(column, columns.Cut(np.ones(0, np.bool_), np.zeros(1, np.int64), nothing, 64))
+
+
+def test_nothing_and_everything_are_no_cuts():
+    data = file_of(row_type([("n", "bigint")]), [(n,) for n in range(300)])
+    assert without(data, ()) is None
+    assert without(data, range(300)) is None
+
+
+def test_few_rows_only(monkeypatch):
+    """Where many go, encoding anew takes less."""
+    monkeypatch.undo()
+    data = file_of(row_type([("n", "bigint")]), [(n,) for n in range(4096)])
+    assert without(data, range(32)) is not None
+    assert without(data, range(33)) is None
+    assert without(data, range(7, 4096, 1024)) is not None
+    assert without(data, range(7, 4096, 512)) is None
+
+
+@pytest.mark.parametrize("wrong", ["a value", "a value too few", "no run at all"])
+def test_a_cut_that_went_wrong_is_none(monkeypatch, wrong):
+    """What was made is compared with its source: what differs isn't used."""
+    right = columns.encoded_integers
+
+    def wrongly(values, *, signed):
+        match wrong:
+            case "a value":
+                return right(values ^ 1, signed=signed)
+            case "a value too few":
+                return right(values[:-1], signed=signed)
+            case _:
+                return [(b"\xff\xff", len(values))]
+
+    data = file_of(row_type([("n", "bigint")]), [(n * n,) for n in range(1000)])
+    assert without(data, {7}) is not None
+    monkeypatch.setattr(columns, "encoded_integers", wrongly)
+    assert without(data, {7}) is None
