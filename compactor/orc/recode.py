@@ -147,12 +147,14 @@ def recode_into(
 
     stripes = _in_order(sources)
     for source in stripes or sources:
-        made = _cut(source, output, chosen, tally) if len(stripes) == 1 or _large(source, output) else None
+        apart = bool(stripes) and (len(stripes) == 1 or _large(source, output))
+        made = _cut(source, output, chosen, tally) if apart else None
         if made is None:
             waiting.append(source)
             continue
         encode()
         stripe, last = made
+        stripe.tail.footer.calendar = calendar
         splicer.add_stripe(stripe.reader, stripe.tail, 0, last)
         parts.append(MadeStripes(stripe.tail.rows, stripe.checksum))
         if progress is not None:
@@ -192,8 +194,6 @@ def _in_order(sources: Sequence[StripeSource]) -> list[StripeSource]:
 
 def _large(source: StripeSource, output: OutputFormat) -> bool:
     """Whether a stripe is large enough to stay one of its own among others that are recoded."""
-    if len(source.chosen) != 1:
-        return False
     (stripe,) = source.chosen
     if output.stripe_rows is not None:
         return 2 * source.tail.stripes[stripe].number_of_rows >= output.stripe_rows

@@ -121,8 +121,8 @@ def cut_column(column: Column, cut: Cut) -> None:
         _cut_bits(column, PRESENT, column.present, cut)
         cut = cut.among(column.present)
     if kind is Kind.STRUCT:
-        if set(column.streams) - {PRESENT}:
-            raise UnknownEncodingError
+        if set(column.streams) - {PRESENT} or (column.present is not None and not column.present.all()):
+            raise UnknownEncodingError  # of a row that is NULL, its columns hold nothing
         return
     found = _STEPS.get((kind, column.encoding.kind))
     if found is None or not column.streams:
@@ -314,8 +314,8 @@ def _cut_spans(column: Column, cut: Cut, offsets: Integers) -> Integers:
 
 def _bytes(column: Column, cut: Cut) -> None:
     before = column.stream(DATA, len(cut.kept))
-    values = decoded_bytes(before.data)
-    if values is None or len(values) != len(cut.kept):
+    values = decoded_bytes(before.data, len(cut.kept))
+    if values is None:
         raise UnknownEncodingError
     data, runs = encoded_bytes(values[cut.kept])
     made = Stream.of(data, before.kind, cut.block_size)
@@ -329,8 +329,8 @@ def _booleans(column: Column, cut: Cut) -> None:
 
 
 def _bits(stream: Stream, count: int) -> Mask:
-    packed = decoded_bytes(stream.data)
-    if packed is None or len(packed) != count + 7 >> 3:
+    packed = decoded_bytes(stream.data, count + 7 >> 3)
+    if packed is None:
         raise UnknownEncodingError
     return np.unpackbits(packed, count=count).astype(np.bool_)
 

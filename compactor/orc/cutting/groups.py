@@ -8,6 +8,7 @@ Source: the ORC specification, "Column Statistics".
 
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
+from itertools import pairwise
 from math import isfinite
 from typing import Final
 
@@ -16,12 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.acid.types import Kind
-from compactor.orc.cutting.columns import Column, Mask
+from compactor.orc.cutting.columns import Column, Mask, UnknownEncodingError
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.statistics import merge_column
 from compactor.orc.value_statistics import statistics_of
 
 _DIGITS: Final = 200
+_DECIMAL_DIGITS: Final = 38
+_INT64: Final = range(-(1 << 63), 1 << 63)
 _NOTHING: Final = pb.ColumnStatistics(number_of_values=0, has_null=False)
 
 
@@ -35,19 +38,21 @@ class Groups:
     """
 
     def __init__(self, stride: int, kept: Mask) -> None:
-        self.kept = kept
         self.left = np.flatnonzero(kept)
         self.starts = np.arange(0, len(self.left), stride, dtype=np.int64)
         before, after = self.left // stride, np.arange(len(self.left)) // stride
         moved = before != after
         self._stay = np.bincount(before[~moved], minlength=len(self.starts))
+        self._rows = len(kept)
+        self._old_starts = np.arange(0, len(kept), stride, dtype=np.int64)
         rows = np.concatenate((np.flatnonzero(~kept), self.left[moved]))
         order = np.argsort(rows)
         self.wanted: npt.NDArray[np.int64] = rows[order]
         """The rows that leave their group, in order; their values are needed."""
-        self._before = self.wanted // stride
-        into = np.concatenate((np.full(len(rows) - int(moved.sum()), -1), after[moved]))
-        self._after = into[order]
+        into = np.concatenate((np.full(len(rows) - int(moved.sum()), -1), after[moved]))[order]
+        places, numbers = np.flatnonzero(into >= 0), np.arange(len(self.starts) + 1)
+        self._gone = [(at, end) for at, end in pairwise(np.searchsorted(self.wanted // stride, numbers).tolist())]
+        self._come = [places[at:end] for at, end in pairwise(np.searchsorted(into[places], numbers).tolist())]
 
     def statistics(self, column: Column, kind: Kind, were: Sequence[pb.ColumnStatistics]) -> list[pb.ColumnStatistics]:
         """
@@ -55,17 +60,20 @@ class Groups:
 
         Args:
             were: of each group before.
+
+        Raises:
+            UnknownEncodingError: they don't count the values that were there.
         """
+        self._check(column, were)
         present = column.present
         counts = np.diff(np.append(self.starts, len(self.left)))
-        filled = counts if present is None else np.add.reduceat(present[self.left], self.starts)
+        filled = counts if present is None else np.add.reduceat(present[self.left], self.starts, dtype=np.int64)
         there = np.ones(len(self.wanted), np.bool_) if present is None else present[self.wanted]
         place = np.cumsum(there) - 1
         found = []
         for group, (rows, values) in enumerate(zip(counts.tolist(), filled.tolist(), strict=True)):
-            gone, come = (
-                self._of(column, kind, place[(side == group) & there]) for side in (self._before, self._after)
-            )
+            left = np.arange(*self._gone[group])
+            gone, come = (self._of(column, kind, place[side[there[side]]]) for side in (left, self._come[group]))
             parts = [were[group]] if self._stay[group] else []
             made = merge_column([*parts, come], kind) if come.number_of_values or not parts else _copy(parts[0])
             if parts and gone.number_of_values:
@@ -76,6 +84,13 @@ class Groups:
             made.ClearField("bytes_on_disk")
             found.append(made)
         return found
+
+    def _check(self, column: Column, were: Sequence[pb.ColumnStatistics]) -> None:
+        present, starts = column.present, self._old_starts
+        rows = np.diff(np.append(starts, self._rows))
+        counted = rows if present is None else np.add.reduceat(present, starts, dtype=np.int64)
+        if [said.number_of_values if said.HasField("number_of_values") else -1 for said in were] != counted.tolist():
+            raise UnknownEncodingError
 
     def exact(self, values: npt.NDArray[np.int64]) -> list[pb.ColumnStatistics]:
         """Of each group of a column of integers without NULLs; `values` are those that stay."""
@@ -101,19 +116,20 @@ def _copy(said: pb.ColumnStatistics) -> pb.ColumnStatistics:
 def _subtract(made: pb.ColumnStatistics, gone: pb.ColumnStatistics) -> None:
     """Take the sums of values that left out; where one isn't known, none is said, and of doubles nothing."""
     for detail in ("integers", "strings", "binaries"):
-        message, left = getattr(made, detail), getattr(gone, detail)
-        if not made.HasField(detail):
-            continue
-        if not left.HasField("sum"):
-            message.ClearField("sum")
-        elif message.HasField("sum"):
-            message.sum -= left.sum
+        if made.HasField(detail):
+            message, left = getattr(made, detail), getattr(gone, detail)
+            total = message.sum - left.sum
+            if message.HasField("sum") and left.HasField("sum") and total in _INT64:
+                message.sum = total
+            else:
+                message.ClearField("sum")
     if made.HasField("buckets"):
         made.buckets.count[0] -= gone.buckets.count[0]
     if made.decimals.sum:
-        left = gone.decimals.sum
         with localcontext(prec=_DIGITS):
-            made.decimals.sum = format(Decimal(made.decimals.sum) - Decimal(left), "f") if left else ""
+            total = Decimal(made.decimals.sum) - Decimal(gone.decimals.sum or "NaN")
+        fits = total.is_finite() and len(total.as_tuple().digits) <= _DECIMAL_DIGITS
+        made.decimals.sum = format(total, "f") if fits else ""
     if made.HasField("doubles"):
         made.doubles.sum -= gone.doubles.sum
         if not gone.HasField("doubles") or not isfinite(made.doubles.sum):

@@ -4,6 +4,7 @@ Runs of ORC's run length encodings: where they lie in a stream, and how the valu
 Source: the ORC specification, "Integer Run Length Encoding, version 2" and "Byte Run Length Encoding".
 """
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -62,12 +63,12 @@ def integer_runs(data: bytes, count: int) -> Runs | None:
     Returns:
         None where the stream isn't made of runs of just so many values.
     """
-    starts, firsts = [0], [0]
+    starts, firsts = array("q", [0]), array("q", [0])
     at = values = 0
     end, widths = len(data), _HEAD_WIDTHS
     begins, counts = starts.append, firsts.append
     try:
-        while at < end:
+        while at < end and values < count:
             head = data[at]
             if head < _DIRECT << 6:
                 at += 2 + (head >> 3)
@@ -97,7 +98,7 @@ def integer_runs(data: bytes, count: int) -> Runs | None:
         return None
     if at != end or values != count:
         return None
-    return Runs(np.array(starts, np.int64), np.array(firsts, np.int64))
+    return Runs(np.frombuffer(starts, np.int64), np.frombuffer(firsts, np.int64))
 
 
 def decoded_integers(data: bytes, runs: Runs, wanted: Integers, *, signed: bool) -> Integers:
@@ -185,10 +186,10 @@ def encoded_integers(values: Integers, *, signed: bool) -> list[tuple[bytes, int
     return [(whole, len(values))]
 
 
-def decoded_bytes(data: bytes) -> Bytes | None:
-    """Decode a stream of the byte run length encoding; None: it ends inside a run."""
-    parts, at = [], 0
-    while at < len(data):
+def decoded_bytes(data: bytes, count: int) -> Bytes | None:
+    """Decode a stream of the byte run length encoding; None: it hasn't just so many bytes."""
+    parts, at, found = [], 0, 0
+    while at < len(data) and found <= count:
         head = data[at]
         if head < _MOST_LITERALS:
             if at + 1 >= len(data):
@@ -196,12 +197,13 @@ def decoded_bytes(data: bytes) -> Bytes | None:
             parts.append(data[at + 1 : at + 2] * (head + _FEWEST_EQUAL))
             at += 2
         else:
-            count = 256 - head
-            if at + 1 + count > len(data):
+            length = 256 - head
+            if at + 1 + length > len(data):
                 return None
-            parts.append(data[at + 1 : at + 1 + count])
-            at += 1 + count
-    return np.frombuffer(b"".join(parts), np.uint8)
+            parts.append(data[at + 1 : at + 1 + length])
+            at += 1 + length
+        found += len(parts[-1])
+    return np.frombuffer(b"".join(parts), np.uint8) if found == count else None
 
 
 def encoded_bytes(values: Bytes) -> tuple[bytes, Runs]:
@@ -240,7 +242,7 @@ def runs_of(sizes: Sequence[int] | Integers, counts: Sequence[int] | Integers) -
 
 def _progressions(values: Integers) -> list[Integers]:
     """Split where the difference from one value to the next changes; two neighbours never end as parts of one value."""
-    if len(values) < _FEWEST_EQUAL or bool((np.abs(values) >= _SAFE).any()):
+    if len(values) < _FEWEST_EQUAL or _unsafe(values):
         return [values]
     changes = np.flatnonzero(np.diff(values, 2)) + 1
     if len(values) < _SHORT or len(changes) > 4:
@@ -269,7 +271,7 @@ def _progression(values: Integers, *, signed: bool) -> bytes | None:
 
 def _delta(values: Integers, *, signed: bool) -> bytes | None:
     """A run of values that only grow or only shrink; None: they don't, or have no first step to tell which."""
-    if len(values) < _FEWEST_EQUAL or bool((np.abs(values) >= _SAFE).any()):
+    if len(values) < _FEWEST_EQUAL or _unsafe(values):
         return None
     steps = np.diff(values)
     first = int(steps[0])
@@ -320,6 +322,11 @@ def _unpacked(packed: bytes, width: int, count: int, *, signed: bool) -> Integer
     if signed:
         numbers = numbers >> np.uint64(1) ^ -(numbers & np.uint64(1))
     return numbers.view(np.int64)
+
+
+def _unsafe(values: Integers) -> bool:
+    """Whether differences of these numbers might overflow."""
+    return bool(((values >= _SAFE) | (values <= -_SAFE)).any())
 
 
 def _zigzag(number: int) -> int:

@@ -15,6 +15,10 @@ from compactor.orc.codec import Compression
 from compactor.reasons import Reason
 
 
+class TooLargeError(Exception):
+    """A stream has more bytes than may be in memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """Bytes [start, end) of a stream, as it reads without compression, and what takes their place."""
@@ -40,16 +44,27 @@ class Stream:
     kind: Compression
 
     @staticmethod
-    def read(packed: bytes | memoryview, kind: Compression, block_size: int, where: str) -> "Stream":
+    def read(
+        packed: bytes | memoryview, kind: Compression, block_size: int, where: str, most: int = 1 << 62
+    ) -> "Stream":
         """
         Decompress a stream.
 
+        Args:
+            most: bytes that it may have without compression.
+
         Raises:
             CorruptFileError: a header or a chunk is invalid.
+            TooLargeError: it has more bytes.
         """
         if kind is Compression.NONE:
             return Stream((packed,), (bytes(packed),), kind)
-        found = list(codec.chunks(packed, kind, block_size, where))
+        found: list[tuple[bytes | memoryview, bytes]] = []
+        for chunk, content in codec.chunks(packed, kind, block_size, where):
+            most -= len(content)
+            if most < 0:
+                raise TooLargeError
+            found.append((chunk, content))
         return Stream(tuple(chunk for chunk, _ in found), tuple(content for _, content in found), kind)
 
     @staticmethod

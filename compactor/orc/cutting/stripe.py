@@ -19,7 +19,7 @@ from compactor.orc.cutting.columns import DATA, Column, Cut, UnknownEncodingErro
 from compactor.orc.cutting.groups import Groups
 from compactor.orc.cutting.proof import DifferentError
 from compactor.orc.cutting.runs import decoded_integers, integer_runs
-from compactor.orc.cutting.streams import Stream
+from compactor.orc.cutting.streams import Stream, TooLargeError
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.statistics import merge_column
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
@@ -29,10 +29,17 @@ from compactor.orc.zones import TIMESTAMPS, UTC, zone_of
 _ROW_INDEX: Final = 6
 _DATA: Final = range(_ROW_INDEX)
 _KEYS: Final = range(1, 6)
+_CONTRADICTIONS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
+"""
+What numbers of a damaged stripe may lead to: a shift too far, a place that isn't there, a date that is none. Whoever
+decodes the stripe as a whole says what is wrong with it.
+"""
 _FEW: Final = 1 / 128
 """Rows removed for each row of a stripe up to which cutting takes less than encoding; fewer where they are scattered."""
 _RUN: Final = 512
 """Most values of a run; a run that loses values is written anew."""
+_MOST_ROWS: Final = 2 << 20
+"""Rows of a stripe; while it is cut each takes about a hundred bytes."""
 _MOST_BYTES: Final = 128 << 20
 """Bytes of a stripe without compression; they are in memory, and twice the bytes with it."""
 
@@ -75,13 +82,15 @@ def cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_
         return None
     if len(np.unique(removed // _RUN)) * 2 * _RUN > max(2 * _RUN, len(kept)):
         return None
-    if tail.stripe_length(index) > _MOST_BYTES or any(child.children for child in tail.row_tree.children):
+    if len(kept) > _MOST_ROWS or tail.stripe_length(index) > _MOST_BYTES:
+        return None
+    if any(child.children for child in tail.row_tree.children):
         return None
     if needs_pyorc(reader, tail, index):  # timestamps of which Arrow doesn't find the values
         return None
     try:
         return _cut(reader, tail, index, kept)
-    except (UnknownEncodingError, DifferentError):
+    except (UnknownEncodingError, DifferentError, TooLargeError, *_CONTRADICTIONS):
         return None
 
 
@@ -131,7 +140,11 @@ def _read(
     for stream in footer.streams:
         piece, at = data[at : at + stream.length], at + stream.length
         read = Stream.read(
-            piece, tail.compression, tail.block_size, f"{tail.name}: stripe {index + 1}, column {stream.column}"
+            piece,
+            tail.compression,
+            tail.block_size,
+            f"{tail.name}: stripe {index + 1}, column {stream.column}",
+            _MOST_BYTES - size,
         )
         size += read.size
         if stream.kind == _ROW_INDEX:
@@ -145,9 +158,8 @@ def _read(
             raise UnknownEncodingError
         else:
             found[stream.column, stream.kind] = read
-        if size > _MOST_BYTES:
-            raise UnknownEncodingError
-    if at > len(data) or set(were) != set(range(len(tail.footer.types))):
+    known = set(range(len(tail.footer.types)))
+    if at > len(data) or set(were) != known or not {column for column, _ in found} <= known:
         raise UnknownEncodingError
     return found, were
 

@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
+from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind, row_type
+from compactor.errors import RefusedError
 from compactor.orc.codec import Compression
 from compactor.orc.cutting import columns, stripe
 from compactor.orc.cutting.runs import decoded_bytes, decoded_integers, encoded_bytes, encoded_integers, integer_runs
@@ -28,7 +30,7 @@ from compactor.orc.splice import Splicer
 from compactor.orc.tail import read_stripe_footer
 from compactor.orc.writer_choice import needs_pyorc
 from tests import strategies
-from tests.unit.orc.files import MemorySink, opened, plain_file, rows_of
+from tests.unit.orc.files import MemorySink, acid_file, insert, opened, plain_file, rows_of
 from tests.unit.orc.test_recompress import STRIDE, compressed, encoded, reached
 
 KINDS = (
@@ -248,7 +250,8 @@ def test_runs_of_bytes(repeated, others):
     """Repeats and literals, as long as they may be and longer."""
     values = np.frombuffer(others + b"".join(bytes([value]) * count for value, count in repeated), np.uint8)
     data, found = encoded_bytes(values)
-    assert (decoded_bytes(data) == values).all()
+    assert (decoded_bytes(data, len(values)) == values).all()
+    assert decoded_bytes(data, len(values) + 1) is None
     assert (found.starts[-1], found.firsts[-1]) == (len(data), len(values))
 
 
@@ -351,3 +354,86 @@ def test_a_cut_that_went_wrong_is_none(monkeypatch, wrong):
     assert without(data, {7}) is not None
     monkeypatch.setattr(columns, "encoded_integers", wrongly)
     assert without(data, {7}) is None
+
+
+def test_a_row_that_is_null_is_not_cut_around():
+    """Columns hold nothing for it: their values are fewer than the rows."""
+    events = [insert(RowKey(1, 536870912, n), (n, f"v{n}")) for n in range(10)]
+    events[0] = (0, 1, 536870912, 0, 1, None)
+    assert without(acid_file(events, row_index_stride=STRIDE), {3}) is None
+
+
+def test_a_sum_beyond_64_bits_is_left_out():
+    """What goes may have kept it inside."""
+    large = 1 << 62
+    after = without(file_of(row_type([("n", "bigint")]), [(large,), (-large,), (large,)]), {1})
+    numbers = next(statistics(after))[1]
+    assert (numbers.integers.minimum, numbers.integers.HasField("sum")) == (-large, False)
+
+
+def test_groups_without_statistics_are_encoded_anew():
+    """Their bounds aren't those of values that only came."""
+    data = encoded(row_type([("n", "bigint")]), [(n,) for n in range(300)])
+    reader, tail = opened(data)
+    footer = read_stripe_footer(reader, tail, 0)
+    at = tail.stripes[0].offset
+    changed = bytearray(data)
+    for stream in footer.streams:
+        if (stream.column, stream.kind) == (1, 6):
+            index = pb.RowIndex()
+            index.ParseFromString(data[at : at + stream.length])
+            index.entries[2].statistics.number_of_values = 49
+            changed[at : at + stream.length] = index.SerializeToString()
+        at += stream.length
+    assert len(changed) == len(data)
+    assert without(data, {7}) is not None
+    assert without(bytes(changed), {7}) is None
+
+
+def test_a_large_stripe_is_encoded_anew(monkeypatch):
+    """By its rows, and by its bytes, which are counted while they are inflated."""
+    data = file_of(row_type([("n", "bigint")]), [(n * n * 7919,) for n in range(3000)], block_size=1024)
+    for name, most in (("_MOST_ROWS", 2999), ("_MOST_BYTES", 12_000)):
+        with monkeypatch.context() as patched:
+            patched.setattr(stripe, name, most)
+            assert without(data, {7}) is None
+    assert without(data, {7}) is not None
+
+
+@settings(max_examples=300)
+@given(cuts(), st.data())
+def test_damage_raises_nothing_but_refusals(drawn, data):
+    """Whatever a few bytes have become: a refusal, no cut, or just the rows that the damaged file holds."""
+    row, rows, gone = drawn
+    file = bytearray(encoded(row, rows))
+    end = opened(bytes(file))[1].stripes[0]
+    for place in data.draw(st.lists(st.integers(3, end.offset + end.index_length + end.data_length - 1), max_size=3)):
+        file[place] ^= data.draw(st.integers(1, 255))
+    try:
+        after = without(bytes(file), gone)
+    except RefusedError:
+        return
+    if after is not None:
+        before = table_of(bytes(file))
+        if before is not None:
+            kept = [number for number in range(len(rows)) if number not in gone]
+            assert table_of(after).equals(before.take(kept))
+
+
+def table_of(data):
+    """All rows, by Arrow, with floating point numbers as bits; None: it can't read them."""
+    try:
+        table = orc.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError):
+        return None
+    bits = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
+    return pa.table(
+        [
+            pa.chunked_array(
+                [chunk.view(bits.get(chunk.type, chunk.type)) for chunk in column.chunks],
+                bits.get(column.type, column.type),
+            )
+            for column in table.columns
+        ],
+        names=[str(number) for number in range(table.num_columns)],
+    )

@@ -3,6 +3,8 @@ Recoding: the rows that count, as they were, in key order, in the table's column
 Python, read back by pyorc.
 """
 
+from zoneinfo import ZoneInfo
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -128,6 +130,46 @@ def test_recoding_is_filter_and_sort(files, gone, aborted, watermark):
             noted = tail.footer.statistics[column]
             assert (noted.number_of_values, noted.has_null, noted.integers.sum) == (len(numbers), False, sum(numbers))
             assert (noted.integers.minimum, noted.integers.maximum) == (min(numbers), max(numbers))
+
+
+def test_nothing_is_cut_out_of_files_that_overlap():
+    """Their rows are merged, though each lost only one and is large enough."""
+    left = [RowKey(1, BUCKET, 0), RowKey(3, BUCKET, 0), RowKey(3, BUCKET, 1)]
+    right = [RowKey(2, BUCKET, 0), RowKey(2, BUCKET, 1), RowKey(4, BUCKET, 0)]
+    gone = {left[1], right[1]}
+    files = [acid_file([insert(key, (1, "x")) for key in keys]) for keys in (left, right)]
+    output = OutputFormat(acid_type(ROW), stripe_rows=3)
+    made, result = run([source(file) for file in files], output, RowFilter(deletes(gone)))
+    assert [RowKey(*found[1:4]) for found in rows_of(made)] == sorted({*left, *right} - gone)
+    assert {part.checksum for part in result.parts} == {None}
+
+
+def test_cut_and_encoded_stripes_in_order():
+    """A stripe that lost a row, one that lost many, and another that lost a row."""
+    files = [acid_file([insert(RowKey(w, BUCKET, n), (n, f"{w}")) for n in range(1000)]) for w in (1, 2, 3)]
+    gone = {RowKey(1, BUCKET, 7), RowKey(3, BUCKET, 999), *(RowKey(2, BUCKET, n) for n in range(0, 1000, 3))}
+    output = OutputFormat(acid_type(ROW), stripe_rows=1000)
+    made, result = run([source(file) for file in files], output, RowFilter(deletes(gone)))
+    assert [part.checksum is not None for part in result.parts] == [True, False, True]
+    assert [part.rows for part in result.parts] == [999, 666, 999]
+    assert (result.rows_in, result.deleted, result.rows_out) == (3000, 336, 2664)
+    assert [RowKey(*found[1:4]) for found in rows_of(made)] == [
+        key for key in (RowKey(w, BUCKET, n) for w in (1, 2, 3) for n in range(1000)) if key not in gone
+    ]
+
+
+def test_a_cut_stripe_counts_in_the_files_calendar(monkeypatch):
+    """Without statistics of its timestamps nobody could tell that it fits both."""
+    row = row_type([("n", "int"), ("t", "timestamp")])
+    events = [[insert(RowKey(w, BUCKET, n), (n, (1_500_000_000, 0))) for n in range(9)] for w in (1, 2)]
+    files = [acid_file(found, row, timezone=ZoneInfo("America/New_York")) for found in events]
+    sources = [source(file) for file in files]
+    for one, calendar in zip(sources, (1, 2), strict=True):
+        one.tail.footer.calendar = calendar
+    gone = {RowKey(1, BUCKET, 3), RowKey(2, BUCKET, 3)}
+    made, result = run(sources, OutputFormat(acid_type(row), stripe_rows=9), RowFilter(deletes(gone)))
+    assert opened(made)[1].footer.calendar == 1
+    assert None not in {part.checksum for part in result.parts}
 
 
 def many(count, value=lambda n: (n, f"value {n % 7}")):
