@@ -1,9 +1,10 @@
 """
-The digest note of a compacted file: a digest of its recoded stripes in the footer's user metadata.
+The digest note of a compacted file, in the footer's user metadata: a digest of the stripes that were encoded anew, and
+the checksums of those out of which rows were cut.
 
 Readers ignore the note: they ask for metadata by name. The digest is made from the inputs, before the file is read
-back, so `compactor verify` can later compare the file with the rows that went into it. Copied stripes were never
-decoded, and have no digest.
+back, so `compactor verify` can later compare the file with the rows that went into it. The values of cut stripes were
+compared when they were cut. Copied stripes were never decoded, and have neither.
 Source: docs/compaction.md, "What is verified".
 """
 
@@ -26,24 +27,31 @@ class Note:
 
     Args:
         stripes: the numbers of these stripes, ascending.
+        checksums: number and CRC-32 of each stripe out of which rows were cut.
     """
 
     digest: Digest
     stripes: tuple[int, ...]
+    checksums: tuple[tuple[int, int], ...] = ()
 
 
 def note_of(digest: Digest, origins: Sequence[Origin], stripe_rows: Sequence[int]) -> dict[str, bytes]:
     """The note as user metadata for a file; empty when no row was recoded, or values aren't verified."""
-    if not digest.columns or not digest.rows:
-        return {}
     runs: list[tuple[int, int]] = []
+    checksums: list[tuple[int, int]] = []
     at = 0
     for origin in counted(origins, stripe_rows):
-        if origin.path is None and origin.checksum is None:
+        if origin.checksum is not None:
+            checksums.append((at, origin.checksum))
+        elif origin.path is None and digest.columns:
             runs.append((at, origin.count))
         at += origin.count
+    if not runs and not checksums:
+        return {}
     sums = [f"{value:016x}" for value in (digest.keys, *digest.columns)]
     said = {"version": _VERSION, "rows": digest.rows, "keys": sums[0], "columns": sums[1:], "stripes": runs}
+    if checksums:
+        said["checksums"] = checksums
     return {NOTE: json.dumps(said, separators=(",", ":")).encode()}
 
 
@@ -54,6 +62,7 @@ def read_note(metadata: Mapping[str, bytes]) -> Note | None:
         if said["version"] != _VERSION:
             return None
         digest = Digest(int(said["rows"]), int(said["keys"], 16), tuple(int(value, 16) for value in said["columns"]))
-        return Note(digest, tuple(stripe for first, count in said["stripes"] for stripe in range(first, first + count)))
-    except (KeyError, TypeError, ValueError):
+        stripes = tuple(stripe for first, count in said["stripes"] for stripe in range(first, first + count))
+        return Note(digest, stripes, tuple((int(stripe), int(crc)) for stripe, crc in said.get("checksums", ())))
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None

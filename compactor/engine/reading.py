@@ -22,7 +22,8 @@ from compactor.engine.inputs import OpenInputs, file_facts, read_tails
 from compactor.engine.output_format import output_format
 from compactor.engine.tasks.delete_windows import BucketEvents
 from compactor.errors import RefusedError
-from compactor.orc.digest import NO_DIGEST, Digest, Digester
+from compactor.orc.cutting.stripe import stripe_checksum
+from compactor.orc.digest import Digest, Digester
 from compactor.orc.output import OutputFormat
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, Synthetic
 from compactor.planning.document import FileRole, FormatSpec, InputFile
@@ -136,11 +137,12 @@ class PartitionReading:
                     pass
         return digester.digest
 
-    def notes(self) -> Iterator[tuple[InputFile, Note | None, Digest]]:
+    def notes(self) -> Iterator[tuple[InputFile, Note | None, Note | None]]:
         """
-        For each file of rows with keys: its digest note, and the digest of the stripes that the note names.
+        For each file of rows with keys: its digest note, and what the note would be of the stripes that it names.
 
-        The digest includes deleted rows. It is `NO_DIGEST` without a note, or if the note names stripes beyond the end.
+        The digest includes deleted rows. The second is None without a note, or if the note names stripes beyond the
+        end.
         """
         for file in self.files:
             if file.raw or not file.rows:
@@ -148,10 +150,14 @@ class PartitionReading:
             tail, reader = self._inputs.tail(file), self._inputs.reader(file)
             note = read_note(tail.user_metadata)
             if note is None:
-                yield file, None, NO_DIGEST
+                yield file, None, None
                 continue
-            if any(stripe >= len(tail.stripes) for stripe in note.stripes):
-                yield file, note, NO_DIGEST
+            if any(stripe >= len(tail.stripes) for stripe in (*note.stripes, *dict(note.checksums))):
+                yield file, note, None
+                continue
+            checksums = tuple((stripe, stripe_checksum(reader, tail, stripe)) for stripe, _ in note.checksums)
+            if not note.stripes:
+                yield file, note, replace(note, checksums=checksums)
                 continue
             digester = Digester(tail.row_tree)
             for _ in SourceRows(
@@ -162,7 +168,7 @@ class PartitionReading:
                 digester=digester,
             ):
                 pass
-            yield file, note, digester.digest
+            yield file, note, Note(digester.digest, note.stripes, checksums)
 
     def stripes(self, file: InputFile) -> int:
         """The number of stripes of a file."""

@@ -24,6 +24,13 @@ __all__ = ["Footer", "RowGroup", "read_footer"]
 _ENCRYPTED_MAGIC: Final = b"PARE"
 _FIRST_READ: Final = 64 << 10
 _LONGEST: Final = 16 << 20
+_KINDS: Final = {
+    fields.META_CODEC: thrift.I32,
+    fields.META_INDEX_PAGE: thrift.I64,
+    fields.META_DICTIONARY_PAGE: thrift.I64,
+    fields.META_BLOOM: thrift.I64,
+    fields.META_BLOOM_LENGTH: thrift.I32,
+}
 _SIZES: Final = (fields.META_VALUES, fields.META_RAW, fields.META_STORED, fields.META_DATA_PAGE)
 
 
@@ -205,6 +212,8 @@ class _Judge:
         meta: Struct = found[1]
         if any(number not in meta or meta[number][0] != thrift.I64 or meta[number][1] < 0 for number in _SIZES):
             raise MalformedError(f"column {leaf.name} has no sizes")
+        if any(number in meta and meta[number][0] != kind for number, kind in _KINDS.items()):
+            raise MalformedError(f"column {leaf.name} has an offset or a codec that is none")
         begin, end = fields.extent(meta)
         outside = begin < len(MAGIC) or end > self._end or meta[fields.META_DATA_PAGE][1] > end
         if outside and end > begin and self.carried is None:

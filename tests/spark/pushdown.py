@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from compactor.acid.types import HiveType
 from compactor.orc.codec import Compression
+from compactor.orc.cutting import stripe
 from compactor.orc.cutting.stripe import cut
 from compactor.orc.output import OutputFormat
 from compactor.orc.recompress import recompress
@@ -27,6 +28,7 @@ from tests.unit.orc.files import opened, plain_file
 
 COLUMNS = "n int, g bigint, s string, x double, d date, t timestamp, m decimal(12,2), b boolean"
 ROWS, STRIDE = 6000, 1000
+stripe._RUN = ROWS  # also where encoding anew would take less
 GONE = {3, 500, 998, 1001, 1500, 1501, 1999, 2001, 2999, 3000}
 CUT = sys.argv[2:] == ["cut"]
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - Spark's session is in UTC

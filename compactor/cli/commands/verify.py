@@ -37,6 +37,9 @@ COLUMNS = (
 )
 
 
+CHECKSUMS = "checksums"
+
+
 @dataclass(frozen=True, slots=True)
 class FileProof:
     """
@@ -44,8 +47,8 @@ class FileProof:
 
     Args:
         stripes: how many stripes the file has.
-        kept: how many recoded stripes the file carries a digest for.
-        wrong: what differs: `rows`, `keys` and columns, or `values`.
+        kept: how many recoded stripes the file carries a digest or a checksum for.
+        wrong: what differs: `rows`, `keys` and columns, or `values`; `checksums`.
     """
 
     path: str
@@ -121,17 +124,18 @@ def _spec(found: Found) -> TableSpec:
     )
 
 
-def _proof(reading: PartitionReading, file: InputFile, note: Note | None, held: Digest) -> FileProof:
+def _proof(reading: PartitionReading, file: InputFile, note: Note | None, held: Note | None) -> FileProof:
     if note is None:
         return FileProof(file.path, reading.stripes(file), 0, ())
-    wrong = (
-        tuple(differences(reading.row, note.digest, held))
-        if len(note.digest.columns) == sum(1 for _ in reading.row.walk())
-        else ()
-    )
-    return FileProof(
-        file.path, reading.stripes(file), len(note.stripes), wrong or (() if note.digest == held else ("values",))
-    )
+    wrong: list[str] = []
+    if held is None:
+        wrong.append("values")
+    elif held.digest != note.digest:
+        comparable = len(note.digest.columns) == sum(1 for _ in reading.row.walk())
+        wrong += (differences(reading.row, note.digest, held.digest) if comparable else ()) or ("values",)
+    if held is not None and held.checksums != note.checksums:
+        wrong.append(CHECKSUMS)
+    return FileProof(file.path, reading.stripes(file), len(note.stripes) + len(note.checksums), tuple(wrong))
 
 
 def _records(reading: PartitionReading, digest: Digest, other: Digest | None, apart: Differences) -> list[Record]:
@@ -191,11 +195,11 @@ def _view(  # noqa: PLR0917 - what was found
 def _sentences(proofs: Sequence[FileProof], digest: Digest, other: Digest | None, apart: Differences) -> list[str]:
     said = [f"{plural(digest.rows, 'row')}"]
     kept = [proof for proof in proofs if proof.kept]
-    said += [
-        f"{proof.path} holds other values than were read from its inputs, in {', '.join(proof.wrong)}"
-        for proof in kept
-        if proof.wrong
-    ]
+    for proof in kept:
+        if values := [one for one in proof.wrong if one != CHECKSUMS]:
+            said.append(f"{proof.path} holds other values than were read from its inputs, in {', '.join(values)}")
+        if CHECKSUMS in proof.wrong:
+            said.append(f"{proof.path} holds other bytes than its stripes had when rows were cut out of them")
     stripes, recoded = sum(proof.stripes for proof in proofs), sum(proof.kept for proof in kept)
     if kept and not any(proof.wrong for proof in kept):
         of = f"{recoded} of {plural(stripes, 'stripe')} {'holds' if recoded == 1 else 'hold'} what was read from the inputs"

@@ -72,15 +72,15 @@ def test_other_values_are_counted_by_column(shop, compacted):
     assert "2" in line.split()
 
 
-def test_a_file_that_was_changed_since(shop, compacted):
-    """A recoded value that isn't what its footer says: exit 1, and the column."""
+def test_a_stripe_that_was_changed_since(shop, compacted):
+    """A stripe out of which rows were cut isn't what its footer says: exit 1."""
     (bucket,) = compacted.glob("base_*/bucket_*")
     data = bytearray(bucket.read_bytes())
     data[data.index(f"{50 * 2654435761 % (1 << 32):x}".encode())] ^= 1
     bucket.write_bytes(data)
     result = shop.run("verify", "mart.facts")
     assert result.exit_code == Code.FAILED, result.stderr
-    assert "holds other values than were read from its inputs, in state" in result.stderr
+    assert "holds other bytes than its stripes had when rows were cut out of them" in result.stderr
 
 
 def test_a_table_that_was_never_compacted(shop):

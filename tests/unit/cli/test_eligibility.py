@@ -38,6 +38,7 @@ from compactor.metastore.model import (
     TableFacts,
 )
 from compactor.planning.eligibility import REPLICATION_PENDING, why_not
+from compactor.planning.facts import NOT_STORED
 from compactor.planning.picker import Skip, Thresholds
 from compactor.reasons import Reason
 from compactor.roles import eligibility, replication
@@ -97,6 +98,7 @@ class Stub(Session):
             find_table=lambda *_: table,
             find_partition=lambda _, name: partition if partition is not None and name == partition.name else None,
             partition_names=lambda _: ["p=1"],
+            stored_as=lambda *_: NOT_STORED,
         )
         self.stub = SimpleNamespace(schema=SimpleNamespace(version=layout), catalog=self.catalog)
         self.form = "json"

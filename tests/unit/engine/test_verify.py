@@ -313,7 +313,8 @@ def test_rows_are_cut_out(warehouse, hit):
     assert origin.checksum is not None
     attempt.verify()
     with LocalReader(str(out(attempt) / "bucket_00000")) as reader:
-        assert read_note(read_tail(reader).user_metadata) is None
+        note = read_note(read_tail(reader).user_metadata)
+    assert (note.digest.rows, note.stripes, note.checksums) == (0, (), ((0, origin.checksum),))
 
 
 def test_a_flipped_byte_in_a_cut_stripe(warehouse, hit, monkeypatch):
