@@ -150,7 +150,8 @@ def recode_into(
         apart = bool(stripes) and (len(stripes) == 1 or _large(source, output))
         made = _cut(source, output, chosen, tally) if apart else None
         if made is None:
-            waiting.append(source)
+            same = bool(stripes and waiting) and waiting[-1].tail is source.tail
+            waiting.append(replace(source, stripes=(*(waiting.pop().chosen if same else ()), *source.chosen)))
             continue
         encode()
         stripe, last = made

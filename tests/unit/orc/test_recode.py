@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, Kind, acid_type, row_type
 from compactor.errors import CorruptFileError, RefusedError
+from compactor.orc import recode as recoding
 from compactor.orc.codec import Compression
 from compactor.orc.consistency import check_key_statistics
 from compactor.orc.deletes import DeleteEvents
@@ -156,6 +157,21 @@ def test_cut_and_encoded_stripes_in_order():
     assert [RowKey(*found[1:4]) for found in rows_of(made)] == [
         key for key in (RowKey(w, BUCKET, n) for w in (1, 2, 3) for n in range(1000)) if key not in gone
     ]
+
+
+def test_stripes_without_statistics_are_read_one_after_the_other(monkeypatch):
+    """Of one file, though each was looked at by itself: disorder is found, and they aren't all open at once."""
+    made, _ = run(
+        [source(acid_file([insert(RowKey(1, BUCKET, n), (n, "x")) for n in range(300)]))],
+        OutputFormat(acid_type(ROW), stripe_rows=100),
+    )
+    whole = source(made)
+    assert len(whole.chosen) == 3
+    whole.tail.metadata.ClearField("stripe_stats")
+    seen = []
+    monkeypatch.setattr(recoding, "_encode", lambda sources, *_: seen.extend(sources))
+    recode_into([whole], Splicer(MemorySink(), OUTPUT))
+    assert [found.chosen for found in seen] == [(0, 1, 2)]
 
 
 def test_a_cut_stripe_counts_in_the_files_calendar(monkeypatch):
