@@ -36,7 +36,7 @@ class Note:
 
 
 def note_of(digest: Digest, origins: Sequence[Origin], stripe_rows: Sequence[int]) -> dict[str, bytes]:
-    """The note as user metadata for a file; empty when no row was recoded, or values aren't verified."""
+    """The note as user metadata for a file; empty for a file of copied stripes. No digest where values aren't verified."""
     runs: list[tuple[int, int]] = []
     checksums: list[tuple[int, int]] = []
     at = 0

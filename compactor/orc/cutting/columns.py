@@ -16,8 +16,10 @@ import pyarrow as pa
 from compactor.acid.types import Kind
 from compactor.orc.cutting.proof import decoded, require_same
 from compactor.orc.cutting.runs import (
+    MOST_VALUES,
     Integers,
     Runs,
+    all_integers,
     decoded_bytes,
     decoded_integers,
     encoded_bytes,
@@ -225,9 +227,9 @@ def _dictionary(column: Column, cut: Cut) -> None:
 
 
 def _texts(column: Column, cut: Cut) -> None:
-    lengths = column.stream(LENGTH, len(cut.kept)).data
-    runs = _runs(lengths, len(cut.kept))
-    sizes = decoded_integers(lengths, runs, np.arange(len(runs)), signed=False)
+    sizes = all_integers(column.stream(LENGTH, len(cut.kept)).data, len(cut.kept), signed=False)
+    if sizes is None:
+        raise UnknownEncodingError
     _with_offsets(column, cut, np.concatenate(([0], np.cumsum(sizes))), LENGTH, signed=False)
 
 
@@ -277,8 +279,8 @@ def _timestamps(column: Column, cut: Cut) -> None:
 def _zeros(count: int) -> list[tuple[bytes, int]]:
     return [
         run
-        for at in range(0, count, 512)
-        for run in encoded_integers(np.zeros(min(512, count - at), np.int64), signed=True)
+        for at in range(0, count, MOST_VALUES)
+        for run in encoded_integers(np.zeros(min(MOST_VALUES, count - at), np.int64), signed=True)
     ]
 
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from compactor.acid.types import Kind
 from compactor.orc.cutting.columns import Column, Mask, UnknownEncodingError
+from compactor.orc.cutting.values import statistics_of
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.statistics import merge_column
-from compactor.orc.value_statistics import statistics_of
 
 _DIGITS: Final = 200
 _DECIMAL_DIGITS: Final = 38

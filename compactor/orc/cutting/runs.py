@@ -18,7 +18,8 @@ Bytes = npt.NDArray[np.uint8]
 _WIDTHS: Final = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """Bits of a value by the five bits of a header that say it."""
 _HEAD_WIDTHS: Final = tuple(_WIDTHS[head >> 1 & 31] for head in range(256))
-_MOST: Final = 512
+MOST_VALUES: Final = 512
+"""Most values of a run of integers."""
 _SHORT_REPEAT, _DIRECT, _PATCHED, _DELTA = range(4)
 _FEWEST_EQUAL: Final = 3
 _MOST_SHORT: Final = 10
@@ -109,17 +110,23 @@ def decoded_integers(data: bytes, runs: Runs, wanted: Integers, *, signed: bool)
     alike: dict[int, list[tuple[int, int]]] = {}
     for at, begin, end in zip(runs.starts[wanted].tolist(), (ends - counts).tolist(), ends.tolist(), strict=True):
         head = data[at]
-        if head >> 6 == _DIRECT and end - begin == _MOST:
+        if head >> 6 == _DIRECT and end - begin == MOST_VALUES:
             alike.setdefault(_WIDTHS[head >> 1 & 31], []).append((at + 2, begin))
         else:
             values[begin:end] = _decoded(data, at, end - begin, signed=signed)
     for width, places in alike.items():
-        size = width * _MOST >> 3
+        size = width * MOST_VALUES >> 3
         packed = b"".join([data[at : at + size] for at, _ in places])
-        numbers = _unpacked(packed, width, len(places) * _MOST, signed=signed).reshape(-1, _MOST)
+        numbers = _unpacked(packed, width, len(places) * MOST_VALUES, signed=signed).reshape(-1, MOST_VALUES)
         for (_, begin), found in zip(places, numbers, strict=True):
-            values[begin : begin + _MOST] = found
+            values[begin : begin + MOST_VALUES] = found
     return values
+
+
+def all_integers(data: bytes, count: int, *, signed: bool) -> Integers | None:
+    """All values of a stream; None as for `integer_runs`."""
+    runs = integer_runs(data, count)
+    return None if runs is None else decoded_integers(data, runs, np.arange(len(runs)), signed=signed)
 
 
 def _decoded(data: bytes, at: int, count: int, *, signed: bool) -> Integers:

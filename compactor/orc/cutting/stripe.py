@@ -18,7 +18,7 @@ from compactor.orc import codec
 from compactor.orc.cutting.columns import DATA, Column, Cut, UnknownEncodingError, cut_column
 from compactor.orc.cutting.groups import Groups
 from compactor.orc.cutting.proof import DifferentError
-from compactor.orc.cutting.runs import decoded_integers, integer_runs
+from compactor.orc.cutting.runs import MOST_VALUES, all_integers
 from compactor.orc.cutting.streams import Stream, TooLargeError
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.statistics import merge_column
@@ -31,13 +31,13 @@ _DATA: Final = range(_ROW_INDEX)
 _KEYS: Final = range(1, 6)
 _CONTRADICTIONS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
 """
-What numbers of a damaged stripe may lead to: a shift too far, a place that isn't there, a date that is none. Whoever
-decodes the stripe as a whole says what is wrong with it.
+Errors that numbers of a damaged stripe lead to: a shift too far, a place behind the end, a date beyond 32 bits. The
+recoder decodes the stripe as a whole then, and says what is wrong with it.
 """
 _FEW: Final = 1 / 128
 """Rows removed for each row of a stripe up to which cutting takes less than encoding; fewer where they are scattered."""
-_RUN: Final = 512
-"""Most values of a run; a run that loses values is written anew."""
+_RUN: Final = MOST_VALUES
+"""Rows in which a removed one costs a run of each stream."""
 _MOST_ROWS: Final = 2 << 20
 """Rows of a stripe; while it is cut each takes about a hundred bytes."""
 _MOST_BYTES: Final = 128 << 20
@@ -110,7 +110,10 @@ def _cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool
         if len(were[number]) != -(-len(kept) // tail.stride):
             raise UnknownEncodingError
         if tail.is_acid and number in _KEYS:
-            found = groups.exact(_whole(column.streams[DATA], len(groups.left)))
+            left = all_integers(column.streams[DATA].data, len(groups.left), signed=True)
+            if left is None:
+                raise DifferentError
+            found = groups.exact(left)
         else:
             found = groups.statistics(column, kind, were[number])
         if kind in TIMESTAMPS and not in_utc:
@@ -162,15 +165,6 @@ def _read(
     if at > len(data) or set(were) != known or not {column for column, _ in found} <= known:
         raise UnknownEncodingError
     return found, were
-
-
-def _whole(stream: Stream, count: int) -> npt.NDArray[np.int64]:
-    """All values of a stream of integers."""
-    data = stream.data
-    runs = integer_runs(data, count)
-    if runs is None:
-        raise DifferentError
-    return decoded_integers(data, runs, np.arange(len(runs)), signed=True)
 
 
 def _file(  # noqa: PLR0917 - a stripe's source, and its parts

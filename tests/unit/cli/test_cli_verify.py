@@ -10,6 +10,7 @@ from compactor.cli.session import Code
 from compactor.demo import files
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
+from compactor.orc import recode
 from tests.compacting import KIB, Attempt, settings
 
 
@@ -70,6 +71,24 @@ def test_other_values_are_counted_by_column(shop, compacted):
     (line,) = [line for line in result.stdout.splitlines() if "state" in line]
     assert "[1, 536870912, 7]" in line
     assert "2" in line.split()
+
+
+@pytest.fixture
+def encoded_anew(monkeypatch):
+    """No row is cut out of a stripe."""
+    monkeypatch.setattr(recode, "cut", lambda *_: None)
+
+
+@pytest.mark.usefixtures("encoded_anew")
+def test_a_file_that_was_changed_since(shop, request):
+    """A recoded value that isn't what its footer says: exit 1, and the column."""
+    (bucket,) = request.getfixturevalue("compacted").glob("base_*/bucket_*")
+    data = bytearray(bucket.read_bytes())
+    data[data.index(f"{50 * 2654435761 % (1 << 32):x}".encode())] ^= 1
+    bucket.write_bytes(data)
+    result = shop.run("verify", "mart.facts")
+    assert result.exit_code == Code.FAILED, result.stderr
+    assert "holds other values than were read from its inputs, in state" in result.stderr
 
 
 def test_a_stripe_that_was_changed_since(shop, compacted):

@@ -336,7 +336,7 @@ def test_a_flipped_byte_in_a_cut_stripe(warehouse, hit, monkeypatch):
 
 
 def test_other_rows_are_cut_out(warehouse, hit, monkeypatch):
-    """A deleted row that is still there is noticed, whatever became of its neighbour."""
+    """A deleted row that is still there is noticed, though a neighbour went in its place."""
     real = recode.kept_rows
 
     def wrong(keys, row_filter, tally, *, trusted):

@@ -401,7 +401,7 @@ def test_a_large_stripe_is_encoded_anew(monkeypatch):
 @settings(max_examples=300)
 @given(cuts(), st.data())
 def test_damage_raises_nothing_but_refusals(drawn, data):
-    """Whatever a few bytes have become: a refusal, no cut, or just the rows that the damaged file holds."""
+    """A few changed bytes end in a refusal, in no cut, or in just the rows that the damaged file holds."""
     row, rows, gone = drawn
     file = bytearray(encoded(row, rows))
     end = opened(bytes(file))[1].stripes[0]

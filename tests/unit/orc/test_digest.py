@@ -123,10 +123,11 @@ def test_values_that_change_places_are_noticed(data, row):
 
 
 @settings(max_examples=80)
-@given(st.data(), strategies.row_structs(), st.sets(st.integers(0, 19)).filter(lambda gone: len(gone) != 1))
+@given(st.data(), strategies.row_structs(), st.sets(st.integers(0, 19)))
 def test_what_is_recoded_has_the_digest_of_what_was_read(data, row, gone):
     """
-    Rows that are left out don't count; all others come back as they went in. (A single one is cut out of the stripe.)
+    Rows that are left out don't count; all others come back as they went in. A single row is cut out of the stripe, of
+    which no digest is made.
     """
     some = data.draw(filled_rows(row, min_size=1, max_size=4))
     file = written(row, [some[n % len(some)] for n in range(20)])
@@ -134,11 +135,14 @@ def test_what_is_recoded_has_the_digest_of_what_was_read(data, row, gone):
     hidden = RowFilter(deletes({RowKey(1, BUCKET, n) for n in gone}))
     sink, digester = MemorySink(), Digester(tail.row_tree)
     splicer = Splicer(sink, OutputFormat(tail.tree))
-    recode_into([StripeSource(reader, tail)], splicer, hidden, digester=digester)
+    result = recode_into([StripeSource(reader, tail)], splicer, hidden, digester=digester)
     splicer.finish("insert")
-    assert digester.digest.rows == 20 - len(gone)
+    expected = digest_of(file, row_filter=hidden)[0]
+    assert expected.rows == 20 - len(gone)
+    if all(part.checksum is None for part in result.parts):
+        assert digester.digest == expected
     if len(gone) < 20:
-        assert digest_of(sink.getvalue())[0] == digester.digest
+        assert digest_of(sink.getvalue())[0] == expected
 
 
 def plain(type_name, values, zone=""):

@@ -174,8 +174,8 @@ def test_stripes_without_statistics_are_read_one_after_the_other(monkeypatch):
     assert [found.chosen for found in seen] == [(0, 1, 2)]
 
 
-def test_a_cut_stripe_counts_in_the_files_calendar(monkeypatch):
-    """Without statistics of its timestamps nobody could tell that it fits both."""
+def test_a_cut_stripe_counts_in_the_files_calendar():
+    """Its timestamps fit both calendars, but it has no statistics of them that show it."""
     row = row_type([("n", "int"), ("t", "timestamp")])
     events = [[insert(RowKey(w, BUCKET, n), (n, (1_500_000_000, 0))) for n in range(9)] for w in (1, 2)]
     files = [acid_file(found, row, timezone=ZoneInfo("America/New_York")) for found in events]
