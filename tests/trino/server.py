@@ -33,6 +33,11 @@ SERVER, CONNECTOR, FILES = (
     "io.trino:trino-hdfs:474:zip",
 )
 START_SECONDS = 240
+_NO_NODES = ("No nodes available to run query", "nodes is empty")
+"""
+What a query is told that came before the node had announced its catalogs, or while a busy machine kept it from
+announcing itself again: nothing of it has begun.
+"""
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 
 
@@ -118,20 +123,14 @@ class Trino:
         Raises:
             TrinoError: it failed.
         """
-        headers = {
-            "X-Trino-User": "test",
-            "X-Trino-Catalog": "hive",
-            "X-Trino-Schema": "default",
-            "X-Trino-Time-Zone": "UTC",
-        }
-        answer, rows = self._ask(f"http://127.0.0.1:{self.port}/v1/statement", query.encode(), headers), []
+        until = time.monotonic() + START_SECONDS
         while True:
-            if "error" in answer:
-                raise TrinoError(answer["error"]["message"])
-            rows += map(tuple, answer.get("data") or ())
-            if "nextUri" not in answer:
-                return sorted(rows)
-            answer = self._ask(answer["nextUri"], None, headers)
+            try:
+                return self._rows(query)
+            except TrinoError as error:
+                if str(error) not in _NO_NODES or time.monotonic() > until:
+                    raise
+            time.sleep(0.5)
 
     def close(self):
         """End the server."""
@@ -147,6 +146,22 @@ class Trino:
 
     def __exit__(self, *_):
         self.close()
+
+    def _rows(self, query):
+        headers = {
+            "X-Trino-User": "test",
+            "X-Trino-Catalog": "hive",
+            "X-Trino-Schema": "default",
+            "X-Trino-Time-Zone": "UTC",
+        }
+        answer, rows = self._ask(f"http://127.0.0.1:{self.port}/v1/statement", query.encode(), headers), []
+        while True:
+            if "error" in answer:
+                raise TrinoError(answer["error"]["message"])
+            rows += map(tuple, answer.get("data") or ())
+            if "nextUri" not in answer:
+                return sorted(rows)
+            answer = self._ask(answer["nextUri"], None, headers)
 
     def _wait(self):
         until = time.monotonic() + START_SECONDS
