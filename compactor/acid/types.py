@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Final
 
 from compactor.errors import RefusedError
@@ -40,7 +41,7 @@ class Kind(IntEnum):
     TIMESTAMP_INSTANT = 18
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HiveType:
     """
     One type and the types inside it.
@@ -64,14 +65,19 @@ class HiveType:
 
     def walk(self) -> Iterator["HiveType"]:
         """This type and all below it, in ORC's column id order (parents first)."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        return iter(self._nodes)
 
     def holds(self, kinds: Iterable[Kind]) -> bool:
         """Whether this type or any below it is one of `kinds`."""
-        wanted = frozenset(kinds)
-        return any(node.kind in wanted for node in self.walk())
+        return not self._kinds.isdisjoint(kinds)
+
+    @cached_property
+    def _nodes(self) -> tuple["HiveType", ...]:
+        return (self, *(node for child in self.children for node in child.walk()))
+
+    @cached_property
+    def _kinds(self) -> frozenset[Kind]:
+        return frozenset(node.kind for node in self._nodes)
 
 
 ACID_NAMES: Final = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")

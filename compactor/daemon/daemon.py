@@ -8,6 +8,7 @@ Runs the roles as threads and handles signals in the main thread, for `compactor
 - HUP makes the daemon read the settings again.
 """
 
+import gc
 import os
 import queue
 import signal
@@ -106,6 +107,7 @@ class Daemon:
         }
         try:
             self.start()
+            gc.freeze()  # modules stay: collections that looked at them took as long as planning a small compaction
             ready = False
             while True:
                 if not ready and self._reached():

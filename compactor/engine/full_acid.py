@@ -60,7 +60,9 @@ def plan_full_acid(
     output = output_format(selection.spec.columns, chosen)
     for read in reads:
         if read.tail is not None and read.tail.is_acid and read.file.role is not FileRole.DELETE_DELTA:
-            facts[read.file.path] = file_facts(read, columns, compatible(read.tail, output), layout=selection.layout)
+            why = compatible(read.tail, output)
+            if why is not None:
+                facts[read.file.path] = file_facts(read, columns, why, layout=selection.layout)
     prepared = prepare(selection, facts)
     deletes = Deletes(storage, location, prepared.deletes, tails, selection.aborted, sizes.events)
     own = selection.min_write_id if prepared.delete_scope is DeleteScope.OWN else None

@@ -32,7 +32,12 @@ from compactor.storage.base import ReadHandle, Storage
 from compactor.storage.location import join
 
 OPEN_FILES: Final = 64
+_SMALL_FILE: Final = 16 << 10
+_KEPT_BYTES: Final = 32 << 20
+"""A task reads small files at once, and keeps the bytes of so many."""
 READERS: Final = 16
+_TURNS: Final = 4
+"""How often each of many readers is given files, so that a slow one doesn't keep the others waiting."""
 LONG: Final = struct.Struct(">q")
 SIDE_FILE_LIMIT: Final = 64 << 20
 _POSITIONAL: Final = re.compile(r"_col\d+")
@@ -51,6 +56,8 @@ class OpenInputs:
         self._location = location
         self._tails: dict[str, Tail] = {}
         self._open: OrderedDict[str, ReadHandle] = OrderedDict()
+        self._whole: dict[str, bytes] = {}
+        self._kept = 0
 
     def __enter__(self) -> Self:
         return self
@@ -80,6 +87,17 @@ class OpenInputs:
             self._tails[file.path] = read_tail(self.reader(file), file.logical_length)
         return self._tails[file.path]
 
+    def read(self, file: InputFile, offset: int, length: int) -> bytes:
+        """As `RandomReader.read_at`."""
+        whole = self._whole.get(file.path)
+        if whole is None:
+            if file.length > _SMALL_FILE or self._kept + file.length > _KEPT_BYTES:
+                return self.handle(file).read_at(offset, length)
+            with open_input(self._storage, self._location, file.path) as opened:
+                whole = self._whole[file.path] = opened.read_at(0, file.length)
+            self._kept += len(whole)
+        return whole[offset : offset + length]
+
     def handle(self, file: InputFile) -> ReadHandle:
         """The open file; valid until handles of other files are requested."""
         found = self._open.get(file.path)
@@ -106,7 +124,7 @@ class InputReader:
         return self._inputs.handle(self._file)
 
     def read_at(self, offset: int, length: int) -> bytes:
-        return self.handle.read_at(offset, length)
+        return self._inputs.read(self._file, offset, length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +178,11 @@ def read_tails(storage: Storage, location: str, files: Sequence[InputFile], *, z
     """
     if not files:
         return []
-    with ThreadPoolExecutor(min(READERS, len(files)), thread_name_prefix="tails") as pool:
-        return list(pool.map(lambda file: _read_file(storage, location, file, zones=zones), files))
+    several = -(-len(files) // (_TURNS * READERS))
+    groups = [files[start : start + several] for start in range(0, len(files), several)]
+    with ThreadPoolExecutor(min(READERS, len(groups)), thread_name_prefix="tails") as pool:
+        reads = pool.map(lambda group: [_read_file(storage, location, file, zones=zones) for file in group], groups)
+        return [read for group in reads for read in group]
 
 
 def _read_file(storage: Storage, location: str, file: InputFile, *, zones: bool) -> ReadFile:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind
 from compactor.handles import Sink
+from compactor.orc import small_stripes
 from compactor.orc.arrow import arrow_type
 from compactor.orc.chunks import ArrowRows, PythonRows
 from compactor.orc.cutting.stripe import CutStripe, cut
@@ -314,8 +315,11 @@ def _readers(
     Readers of the sources. If one of several overlapping sources needs pyorc, all use it, so that the rows to merge
     have one form.
     """
+    if len(sources) > 1 and not _may_overlap(sources):
+        in_order = sorted(sources, key=lambda source: source.key_range() or _NO_ROWS)
+        return small_stripes.readers(in_order, output, row_filter, tally, digester)
     readers = [SourceRows(source, output, row_filter, tally, digester=digester) for source in sources]
-    if len(sources) > 1 and _may_overlap(sources) and any(reader.needs_python() for reader in readers):
+    if len(sources) > 1 and any(reader.needs_python() for reader in readers):
         return [SourceRows(source, output, row_filter, tally, python=True, digester=digester) for source in sources]
     return readers
 

@@ -7,6 +7,7 @@ Source: docs/orc.md; Hive's OrcRawRecordMerger.OriginalReaderPair for rows that 
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -56,7 +57,7 @@ class Synthetic(NamedTuple):
     first_row_id: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class StripeSource:
     """
     Rows to recode: some stripes of a file.
@@ -83,6 +84,10 @@ class StripeSource:
 
     def key_range(self) -> tuple[RowKey, RowKey] | None:
         """Bounds of the chosen stripes' keys; None where the file has no trustworthy statistics, or no rows."""
+        return self._key_range
+
+    @cached_property
+    def _key_range(self) -> tuple[RowKey, RowKey] | None:
         filled = [stripe for stripe in self.chosen if self.tail.stripes[stripe].number_of_rows]
         if not filled:
             return None
@@ -91,7 +96,8 @@ class StripeSource:
             return RowKey(made.write_id, made.bucket, made.first_row_id + self.rows_before(filled[0])), RowKey(
                 made.write_id, made.bucket, after - 1
             )
-        first, last = stripe_bounds(self.tail, filled[0]), stripe_bounds(self.tail, filled[-1])
+        first = stripe_bounds(self.tail, filled[0])
+        last = first if len(filled) == 1 else stripe_bounds(self.tail, filled[-1])
         return None if first is None or last is None else (first.first, last.last)
 
 
@@ -232,25 +238,29 @@ class SourceRows:
         for batch in read_batches(
             source.reader, source.tail, stripe, rows=batch_rows(source.tail, stripe), shift=shift
         ):
-            if source.synthetic is None:
-                keys = key_columns(batch, source.tail.name, stripe)
-                five, row = batch.columns[:5], batch.column(5)
-            else:
-                keys = _synthetic_keys(source.synthetic, at, batch.num_rows)
-                five = [
-                    pa.array(column)
-                    for column in (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
-                ]
-                row = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+            yield self._chunk(batch, stripe, at, zone)
             at += batch.num_rows
-            if row.null_count:
-                raise CorruptFileError(
-                    Reason.CORRUPT_FILE, f"{source.tail.name}: stripe {stripe + 1} has rows without values"
-                )
-            if self._conversion is not None:
-                row = self._conversion.array(row)
-            made = pa.RecordBatch.from_arrays([*five, row], schema=self._schema)
-            yield Chunk(keys, ArrowRows((made,), self._nested), zone)
+
+    def _chunk(self, batch: Any, stripe: int, at: int, zone: str) -> Chunk:
+        """Decoded rows as the output has them; `at` is the number of rows before them in their file."""
+        source = self._source
+        if source.synthetic is None:
+            keys = key_columns(batch, source.tail.name, stripe)
+            five, row = batch.columns[:5], batch.column(5)
+        else:
+            keys = _synthetic_keys(source.synthetic, at, batch.num_rows)
+            five = [
+                pa.array(column) for column in (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
+            ]
+            row = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+        if row.null_count:
+            raise CorruptFileError(
+                Reason.CORRUPT_FILE, f"{source.tail.name}: stripe {stripe + 1} has rows without values"
+            )
+        if self._conversion is not None:
+            row = self._conversion.array(row)
+        made = pa.RecordBatch.from_arrays([*five, row], schema=self._schema)
+        return Chunk(keys, ArrowRows((made,), self._nested), zone)
 
     def _decode_python(self, stripe: int, zone: str) -> Iterator[Chunk]:
         source = self._source

@@ -1,6 +1,7 @@
 """Converts between ORC's flat list of types and the tree that it encodes."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from compactor.acid.types import ACID_NAMES, HiveType, Kind
 from compactor.errors import CorruptFileError
@@ -12,30 +13,34 @@ def tree_of(types: Sequence[pb.Type], where: str) -> HiveType:
     """
     The tree of a footer's type list.
 
+    Files of one table share a tree.
+
     Raises:
         CorruptFileError: the ids aren't those of a tree in parents-first order, or a kind is unknown.
     """
+    try:
+        return _tree(pb.Footer(types=types).SerializeToString())
+    except ValueError as error:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: {error}") from None
+
+
+@lru_cache(maxsize=64)
+def _tree(packed: bytes) -> HiveType:
+    types = pb.Footer.FromString(packed).types
     ids = iter(range(len(types)))
 
     def node(expected: int) -> HiveType:
         if next(ids, None) != expected:
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE, f"{where}: type {expected} isn't where a tree in parents-first order has it"
-            )
+            raise ValueError(f"type {expected} isn't where a tree in parents-first order has it")
         found = types[expected]
         if found.kind not in Kind._value2member_map_:
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE, f"{where}: type kind {found.kind} of column {expected} is unknown"
-            )
+            raise ValueError(f"type kind {found.kind} of column {expected} is unknown")
         kind = Kind(found.kind)
         if not all(isinstance(name, str) for name in found.field_names):  # protobuf returns non-UTF-8 names as bytes
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: a field name of column {expected} isn't UTF-8")
+            raise ValueError(f"a field name of column {expected} isn't UTF-8")
         wanted = {Kind.LIST: 1, Kind.MAP: 2, Kind.STRUCT: len(found.field_names)}.get(kind)
         if wanted is not None and len(found.subtypes) != wanted:
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE,
-                f"{where}: column {expected} has {len(found.subtypes)} types inside instead of {wanted}",
-            )
+            raise ValueError(f"column {expected} has {len(found.subtypes)} types inside instead of {wanted}")
         decimal, sized = kind is Kind.DECIMAL, kind in (Kind.CHAR, Kind.VARCHAR)
         return HiveType(
             kind,
@@ -47,10 +52,10 @@ def tree_of(types: Sequence[pb.Type], where: str) -> HiveType:
         )
 
     if not types:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: no types in the footer")
+        raise ValueError("no types in the footer")
     root = node(0)
     if next(ids, None) is not None:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: types in the footer that belong to no column")
+        raise ValueError("types in the footer that belong to no column")
     return root
 
 

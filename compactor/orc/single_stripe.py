@@ -10,7 +10,8 @@ Source: the ORC specification, "Stripes".
 
 import io
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 
@@ -78,14 +79,11 @@ def stripe_image(
     kept, types = _kept_columns(tail, columns), tail.footer.types
     place = {column: number for number, column in enumerate(kept)}
     taken: list[tuple[pb.Stream, Piece]] = []
-    at = stripe.offset
-    for stream in footer.streams:
-        if stream.column in place and not _FIRST_INDEX_STREAM <= stream.kind <= _LAST_INDEX_STREAM:
-            piece: Piece = (at, stream.length)
-            if without_seconds and stream.kind == _DATA_STREAM and types[stream.column].kind in TIMESTAMPS:
-                piece = _zeros(tail, index, stream.column, footer.columns[stream.column].kind)
-            taken.append((stream, piece))
-        at += stream.length
+    for stream, piece in _taken(stripe, footer, place):
+        zeros = without_seconds and stream.kind == _DATA_STREAM and types[stream.column].kind in TIMESTAMPS
+        taken.append(
+            (stream, _zeros(tail, index, stream.column, footer.columns[stream.column].kind) if zeros else piece)
+        )
     inflated = _inflated(reader, tail, [piece for _, piece in taken], _undecodable(tail, index))
     kind = tail.compression if inflated is None else Compression.NONE
     pieces: list[Piece] = [MAGIC, *([piece for _, piece in taken] if inflated is None else inflated)]
@@ -98,6 +96,63 @@ def stripe_image(
     if data_length > _IN_MEMORY:
         return io.BufferedReader(ReaderFile(_Pieces(reader, _joined(pieces))), buffer_size=1 << 20)
     return pa.py_buffer(b"".join(_bytes(reader, piece) for piece in pieces))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundStripe:
+    """A stripe of some file, with its footer."""
+
+    reader: RandomReader
+    tail: Tail
+    index: int
+    footer: pb.StripeFooter
+
+    @property
+    def rows(self) -> int:
+        return self.tail.stripes[self.index].number_of_rows
+
+
+def image_of_several(stripes: Sequence[FoundStripe]) -> pa.Buffer:
+    """
+    Make a file of several small stripes, as `stripe_image` does of one.
+
+    Args:
+        stripes: of files with one `Tail.shape`.
+
+    Raises:
+        CorruptFileError: the bytes of one can't be read.
+    """
+    tail = stripes[0].tail
+    kept = list(range(len(tail.footer.types)))
+    places = dict(zip(kept, kept, strict=True))
+    kind, at = Compression.NONE, len(MAGIC)
+    pieces: list[bytes] = [MAGIC]
+    made: list[pb.StripeInformation] = []
+    for stripe in stripes:
+        reader, index = stripe.reader, stripe.index
+        taken = _taken(stripe.tail.stripes[index], stripe.footer, places)
+        found = _inflated(reader, stripe.tail, [piece for _, piece in taken], _undecodable(stripe.tail, index))
+        if found is None:
+            kind, found = tail.compression, [_read(reader, piece) for _, piece in taken]
+        streams = [
+            pb.Stream(kind=stream.kind, column=stream.column, length=len(data))
+            for (stream, _), data in zip(taken, found, strict=True)
+        ]
+        packed = codec.compress_section(
+            _footer_of(stripe.footer, kept, streams).SerializeToString(), kind, tail.block_size
+        )
+        made.append(
+            pb.StripeInformation(
+                offset=at,
+                index_length=0,
+                data_length=sum(map(len, found)),
+                footer_length=len(packed),
+                number_of_rows=stripe.rows,
+            )
+        )
+        pieces += [*found, packed]
+        at += made[-1].data_length + len(packed)
+    return pa.py_buffer(b"".join([*pieces, _image_tail(tail, kind, kept, made, 0)]))
 
 
 def image_of(
@@ -199,6 +254,18 @@ def _kept_columns(tail: Tail, columns: Collection[int] | None) -> list[int]:
     return sorted(kept)
 
 
+def _taken(
+    stripe: pb.StripeInformation, footer: pb.StripeFooter, columns: Container[int]
+) -> list[tuple[pb.Stream, tuple[int, int]]]:
+    """The streams of some columns that hold values, with their places in the file."""
+    taken, at = [], stripe.offset
+    for stream in footer.streams:
+        if stream.column in columns and not _FIRST_INDEX_STREAM <= stream.kind <= _LAST_INDEX_STREAM:
+            taken.append((stream, (at, stream.length)))
+        at += stream.length
+    return taken
+
+
 def _zeros(tail: Tail, index: int, column: int, encoding: int) -> bytes:
     """
     A stream of at least as many zeros as the column has values, as runs of the first or the second run length encoding.
@@ -250,10 +317,12 @@ def _image_end(
         footer_length=len(packed),
         number_of_rows=rows,
     )
-    return packed + _image_tail(tail, kind, kept, information, shift)
+    return packed + _image_tail(tail, kind, kept, [information], shift)
 
 
-def _image_tail(tail: Tail, kind: Compression, kept: list[int], stripe: pb.StripeInformation, shift: int) -> bytes:
+def _image_tail(
+    tail: Tail, kind: Compression, kept: list[int], stripes: Sequence[pb.StripeInformation], shift: int
+) -> bytes:
     place = {column: number for number, column in enumerate(kept)}
     types: list[pb.Type] = []
     for column in kept:
@@ -268,10 +337,10 @@ def _image_tail(tail: Tail, kind: Compression, kept: list[int], stripe: pb.Strip
         types.append(copied)
     footer = pb.Footer(
         header_length=len(MAGIC),
-        content_length=stripe.offset + stripe.data_length + stripe.footer_length,
-        stripes=[stripe],
+        content_length=stripes[-1].offset + stripes[-1].data_length + stripes[-1].footer_length,
+        stripes=stripes,
         types=types,
-        number_of_rows=stripe.number_of_rows,
+        number_of_rows=sum(stripe.number_of_rows for stripe in stripes),
         row_index_stride=0,
         writer=tail.writer,
     )

@@ -136,6 +136,16 @@ class Tail:
         """The struct of the table's columns: the last root field of an ACID file, the root itself of any other."""
         return self.tree.children[-1] if self.is_acid else self.tree
 
+    @cached_property
+    def shape(self) -> bytes:
+        """Equal for files whose stripes are decoded in the same manner."""
+        written = pb.PostScript()
+        written.CopyFrom(self.postscript)
+        for length in ("footer_length", "metadata_length", "stripe_statistics_length"):
+            written.ClearField(length)
+        types = pb.Footer(types=self.footer.types, writer=self.footer.writer)
+        return types.SerializeToString() + written.SerializeToString()
+
     def stripe_length(self, index: int) -> int:
         """Bytes of a stripe: indexes, data and its footer."""
         stripe = self.stripes[index]
@@ -148,6 +158,15 @@ class Tail:
         Statistics of a Java writer without row index are not trusted, because that writer counts nothing and still
         writes statistics (HIVE-20604); nor are statistics without counts.
         """
+        if index not in self._stripe_stats:
+            self._stripe_stats[index] = self._trusted(index)
+        return self._stripe_stats[index]
+
+    @cached_property
+    def _stripe_stats(self) -> dict[int, tuple[pb.ColumnStatistics, ...] | None]:
+        return {}
+
+    def _trusted(self, index: int) -> tuple[pb.ColumnStatistics, ...] | None:
         if self.stride == 0 or len(self.metadata.stripe_stats) != len(self.stripes):
             return None
         columns = tuple(self.metadata.stripe_stats[index].columns)
