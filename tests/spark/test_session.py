@@ -247,6 +247,21 @@ def test_a_session_nobody_uses_is_stopped(submitter, monkeypatch):
     assert submitter.run(name("10.b"), jobs.double, [1]) == [2]
 
 
+def test_a_session_may_be_there_before_its_first_job(submitter, monkeypatch):
+    """It then stays for a worker that claims and plans, however short `spark.idle_seconds` is, and runs its job."""
+    submitter.stop()
+    monkeypatch.setattr(submitter, "_settings", settings(spark={"idle_seconds": 0.1, "master": "local[2,4]"}).spark)
+    assert submitter.cold
+    while not submitter.warm_up(1):
+        pass
+    driver = submitter._sessions[-1].driver
+    assert not submitter.cold
+    assert not driver.wait_until_over(1)
+    assert submitter.run(name("21.a"), jobs.double, [1]) == [2]
+    assert driver.wait_until_over(60)
+    assert submitter.cold
+
+
 def test_a_driver_that_dies_while_it_starts(submitter, monkeypatch, tmp_path):
     """Nothing of it is left, and the next job has another."""
     submitter.stop()
