@@ -19,10 +19,9 @@ from compactor.spark.session.session import SparkSubmitter
 from compactor.spark.submitter import BrokenDownError, JobName, SessionEndedError, job_name
 from tests.compacting import settings
 from tests.spark import jobs
-from tests.spark.processes import gone, jvm
+from tests.spark.processes import ROOT, gone, jvm
 
 pytestmark = pytest.mark.spark
-ROOT = Path(__file__).parents[2]
 
 
 def name(key, pool=None):
