@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -100,7 +101,6 @@ def results(name: str, sides: dict[str, Side]) -> list[harness.Result]:
             bar,
             "x Hive's",
             f"{ours[what]:.2f} {'CPU s' if what == 'cpu' else 's'} against {theirs[what]:.2f}",
-            sides=figures,
         )
         for what, bar in BARS[name].items()
     ]
@@ -115,7 +115,7 @@ def results(name: str, sides: dict[str, Side]) -> list[harness.Result]:
         for query in sides[OURS].queries
         if not query.endswith("_cpu")
     ]
-    return made + reading
+    return [*(replace(one, sides=figures) for one in made), *reading]
 
 
 def run(rows: int = ROWS, rounds: int = ROUNDS) -> list[harness.Result]:

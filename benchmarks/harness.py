@@ -39,30 +39,14 @@ class Result:
         return f"{'holds ' if self.holds else 'MISSES'}  {self.name:<34} {self.figure:>10.3g} {self.unit:<12} bar {self.bar:g}   {self.detail}"
 
 
-def at_most(
-    name: str,
-    figure: float,
-    bar: float,
-    unit: str,
-    detail: str = "",
-    *,
-    sides: dict[str, dict[str, float]] | None = None,
-) -> Result:
+def at_most(name: str, figure: float, bar: float, unit: str, detail: str = "") -> Result:
     """Make a bar that holds when the figure is at most `bar`."""
-    return Result(name, round(figure, 4), bar, unit, figure <= bar, _command(name), detail, sides or {})
+    return Result(name, round(figure, 4), bar, unit, figure <= bar, _command(name), detail)
 
 
-def at_least(
-    name: str,
-    figure: float,
-    bar: float,
-    unit: str,
-    detail: str = "",
-    *,
-    sides: dict[str, dict[str, float]] | None = None,
-) -> Result:
+def at_least(name: str, figure: float, bar: float, unit: str, detail: str = "") -> Result:
     """Make a bar that holds when the figure is at least `bar`."""
-    return Result(name, round(figure, 4), bar, unit, figure >= bar, _command(name), detail, sides or {})
+    return Result(name, round(figure, 4), bar, unit, figure >= bar, _command(name), detail)
 
 
 def _command(name: str) -> str:

@@ -28,6 +28,8 @@ LINES = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 class NothingRuns:
     """What a submitter is asked besides running jobs, for those that have nothing running in between."""
 
+    cold = False
+
     def application(self, job):
         return None
 

@@ -23,6 +23,7 @@ from compactor.planning.document import (
     Action,
     BucketPlan,
     CompactionPlan,
+    Cut,
     DeleteScope,
     FileCopy,
     FileJoin,
@@ -222,6 +223,8 @@ def stripe_sources(draw: Any) -> list[SegmentSource]:
                     (write_id,) * 2,
                     (0, 0),
                     hit,
+                    draw(st.integers(0, 9)),
+                    removable=draw(st.sampled_from([(0, 0), (1, 2), (2, 8)])),
                 )
             )
             row += rows + draw(st.integers(0, 3))
@@ -245,6 +248,7 @@ def compaction_plans() -> SearchStrategy[CompactionPlan]:
         small,
         st.integers(-1, 9),
         small,
+        st.sampled_from(Cut),
     )
     bucket = st.builds(
         BucketPlan, small, text, st.lists(segment, max_size=2).map(tuple), st.lists(text, max_size=2).map(tuple), small
@@ -300,7 +304,7 @@ def compaction_plans() -> SearchStrategy[CompactionPlan]:
         ),
         delete_scope=st.sampled_from(DeleteScope),
         aborted=st.lists(small, max_size=3).map(tuple),
-        prediction=st.builds(Prediction, small, small, small, small, small, st.floats(0, 1e9)),
+        prediction=st.builds(Prediction, *[small] * 5, st.floats(0, 1e9), *[small] * 6),
         warnings=st.lists(text, max_size=2).map(tuple),
         parts=st.none() | st.builds(PlanParts, small, text, st.booleans()),
         events_at_once=small,

@@ -7,13 +7,15 @@ Pure.
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from compactor.cli import units
 from compactor.cli.output import OutputColumn, Record, View, table
-from compactor.planning.document import Action, BucketPlan, CompactionPlan, OutputDir, Segment, to_json
+from compactor.planning.document import Action, BucketPlan, CompactionPlan, Cut, OutputDir, Segment, to_json
+from compactor.planning.prediction import is_cut
 from compactor.words import plural
 
 BUCKET_COLUMNS = (
@@ -21,9 +23,11 @@ BUCKET_COLUMNS = (
     OutputColumn("file", "FILE"),
     OutputColumn("copied_stripes", "COPY", right=True, show=units.number),
     OutputColumn("probed_stripes", "PROBE", right=True, show=units.number),
+    OutputColumn("cut_stripes", "CUT", right=True, show=units.number),
     OutputColumn("recoded_stripes", "RECODE", right=True, show=units.number),
     OutputColumn("copied_bytes", "COPIED", right=True, show=units.size),
     OutputColumn("probed_bytes", "PROBED", right=True, show=units.size),
+    OutputColumn("cut_bytes", "CUT FROM", right=True, show=units.size),
     OutputColumn("recoded_bytes", "RECODED", right=True, show=units.size),
     OutputColumn("rows", "ROWS", right=True, show=units.number),
     OutputColumn("delete_events", "DELETES", right=True, show=units.number),
@@ -49,6 +53,16 @@ WHOLE_COLUMNS = (
     OutputColumn("reason", "WHY"),
 )
 """Of insert-only tables: parts are stripes, row groups, or whole files."""
+_CUT = "cut"
+_VERDICTS: Final = {
+    (Action.COPY, Cut.NO): "copy",
+    (Action.PROBE, Cut.YES): "probe: copy or cut",
+    (Action.PROBE, Cut.PERHAPS): "probe: copy, cut or recode",
+    (Action.PROBE, Cut.NO): "probe: copy or recode",
+    (Action.RECODE, Cut.YES): _CUT,
+    (Action.RECODE, Cut.PERHAPS): "cut or recode",
+    (Action.RECODE, Cut.NO): "recode",
+}
 _CARRY = "carry"
 
 
@@ -73,11 +87,11 @@ def plan_view(plan: CompactionPlan) -> View:
     return View(columns, records, document=json.loads(to_json(plan)), picture=lambda: _picture(plan, columns, records))
 
 
-def sums(segments: Iterable[Segment]) -> dict[Action, Sum]:
-    """The sum of each verdict; every verdict has an entry."""
-    found = {action: Sum() for action in Action}
+def _sums(segments: Iterable[Segment]) -> dict[str, Sum]:
+    """The sums of what is copied, probed, cut and recoded, each with an entry; what is perhaps cut counts as recoded."""
+    found = {name: Sum() for name in (*Action, _CUT)}
     for segment in segments:
-        found[segment.action].add(segment)
+        found[_CUT if is_cut(segment) else segment.action].add(segment)
     return found
 
 
@@ -103,25 +117,47 @@ def cost(plan: CompactionPlan) -> str:
     parts = [f"reads {units.size(predicted.read)}", f"copies {units.size(predicted.copied)} as bytes"]
     if predicted.probed:
         parts.append(f"probes {units.size(predicted.probed)}")
+    if predicted.cut:
+        parts.append(f"cuts rows out of {units.size(predicted.cut)}")
+    small = f" ({units.size(predicted.joined)} only to join what is small)" if predicted.joined else ""
     parts += [
-        f"recodes {units.size(predicted.recoded)}",
+        f"recodes {units.size(predicted.recoded)}{small}",
         f"writes about {units.size(predicted.written)}",
         f"takes {units.about(predicted.seconds)} of processor time",
     ]
     return ", ".join(parts)
 
 
+def effect(plan: CompactionPlan) -> str:
+    """What readers open afterwards, and instead of what, in one sentence."""
+    predicted = plan.prediction
+    files = f"readers open {plural(predicted.files_after, 'file')} instead of {units.number(predicted.files_before)}"
+    joins = [join for output in plan.outputs for join in output.joins]
+    stripes = "row group" if any(join.format == "parquet" for join in joins) else "stripe"
+    after, before = predicted.stripes_after, units.number(predicted.stripes_before)
+    if not plan.insert_only:
+        return f"{files}, with about {plural(after, stripes)} of rows instead of {before}"
+    if not joins:
+        return files
+    count = len({segment.path for join in joins for segment in join.segments})
+    size = units.size(sum(join.bytes for join in joins))
+    inside = f", with about {plural(after, stripes)} instead of {before}" if predicted.stripes_before else ""
+    return f"{files}: {plural(count, 'small file')} of {size} become {plural(len(joins), 'file')}{inside}"
+
+
 def _bucket_records(plan: CompactionPlan) -> Iterator[Record]:
     for output, bucket in _buckets(plan):
-        found = sums(bucket.segments)
+        found = _sums(bucket.segments)
         yield {
             "directory": output.name,
             "file": bucket.name,
             "copied_stripes": found[Action.COPY].stripes,
             "probed_stripes": found[Action.PROBE].stripes,
+            "cut_stripes": found[_CUT].stripes,
             "recoded_stripes": found[Action.RECODE].stripes,
             "copied_bytes": found[Action.COPY].bytes,
             "probed_bytes": found[Action.PROBE].bytes,
+            "cut_bytes": found[_CUT].bytes,
             "recoded_bytes": found[Action.RECODE].bytes,
             "rows": sum(segment.rows for segment in bucket.segments),
             "delete_events": bucket.delete_events,
@@ -139,7 +175,7 @@ def _file_records(plan: CompactionPlan) -> Iterator[Record]:
                 "recoded_bytes": 0,
             }
         for join in output.joins:
-            found = sums(join.segments)
+            found = _sums(join.segments)
             yield {
                 "directory": output.name,
                 "file": join.name,
@@ -153,12 +189,12 @@ def _verdicts(plan: CompactionPlan) -> list[Record]:
     found: dict[tuple[str, str], Sum] = {}
     for output in plan.outputs:
         for segment in output.segments:
-            found.setdefault((segment.action.value, segment.reason), Sum()).add(segment)
+            found.setdefault((_VERDICTS[segment.action, segment.cut], segment.reason), Sum()).add(segment)
         for copy in output.copies:
             carried = found.setdefault((_CARRY, copy.reason), Sum())
             carried.stripes += 1
             carried.bytes += copy.bytes
-    order = [*(action.value for action in Action), _CARRY]
+    order = [*_VERDICTS.values(), _CARRY]
     ranked = sorted(found.items(), key=lambda item: (order.index(item[0][0]), -item[1].bytes))
     return [
         {"verdict": verdict, "stripes": total.stripes, "bytes": total.bytes, "rows": total.rows, "reason": reason}
@@ -178,6 +214,6 @@ def _picture(plan: CompactionPlan, columns: tuple[OutputColumn, ...], records: l
         parts += [table(columns, records), Text()]
     if verdicts := _verdicts(plan):
         parts += [table(WHOLE_COLUMNS if plan.insert_only else VERDICT_COLUMNS, verdicts), Text()]
-    parts.append(Text(f"cost: {cost(plan)}"))
+    parts += [Text(f"cost: {cost(plan)}"), Text(f"effect: {effect(plan)}")]
     parts += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
     return Group(*parts)

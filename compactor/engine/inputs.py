@@ -19,6 +19,7 @@ from compactor.acid.types import HiveType, Kind
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
 from compactor.orc.consistency import check_key_statistics
+from compactor.orc.cutting.stripe import removable
 from compactor.orc.keys import stripe_bounds
 from compactor.orc.rows import ROW_COLUMN
 from compactor.orc.schema_evolution import conversion, widens_float
@@ -288,6 +289,7 @@ def _stripe_facts(tail: Tail, index: int) -> StripeFacts:
         current_ids=bounds.current,
         operations=bounds.operation,
         values=values,
+        removable=removable(tail, index),
     )
 
 

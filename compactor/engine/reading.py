@@ -76,7 +76,7 @@ class PartitionReading:
         if spec.insert_only:
             raise RefusedError(
                 Reason.UNSUPPORTED_FORMAT,
-                f"{spec.name} is insert-only: its files are carried over whole and its rows have no ROW__ID to go by",
+                f"{spec.name} is insert-only: its rows have no ROW__ID to go by, and its files keep no digest of their inputs",
             )
         self._storage, self.location, listing = _listed(storage, location)
         self.columns = spec.columns

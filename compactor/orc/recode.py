@@ -21,7 +21,7 @@ from compactor.handles import Sink
 from compactor.orc import small_stripes
 from compactor.orc.arrow import arrow_type
 from compactor.orc.chunks import ArrowRows, PythonRows
-from compactor.orc.cutting.stripe import CutStripe, cut
+from compactor.orc.cutting.stripe import MISSING, CutStripe, cut
 from compactor.orc.digest import Digester
 from compactor.orc.encode import Encoder
 from compactor.orc.key_columns import KeyColumns
@@ -46,10 +46,6 @@ __all__ = [
 ]
 
 _WRITE_BYTES: Final = 16 << 20
-_MISSING: Final = 8
-"""
-A stripe that lacks one row for each of so many is encoded anew: the bounds of row groups then fit their rows again.
-"""
 _NO_ROWS: Final = (RowKey(0, 0, 0), RowKey(0, 0, 0))
 
 
@@ -220,7 +216,7 @@ def _cut(
         masks.append(np.ones(len(keys), np.bool_) if kept is None else kept)
         if masks[-1].any():
             last = keys.key(int(np.flatnonzero(masks[-1])[-1]))
-    if last is None or missing * _MISSING > seen.rows_in:
+    if last is None or missing * MISSING > seen.rows_in:
         return None
     made = cut(reader, tail, index, np.concatenate(masks))
     if made is None:

@@ -85,6 +85,17 @@ class Action(StrEnum):
     PROBE = "probe"
 
 
+class Cut(StrEnum):
+    """
+    Whether the rows that go are cut out of stripes that would be encoded anew otherwise: never, where the task finds
+    few enough of them, or surely, as far as tails tell. A probed stripe is copied where no row goes.
+    """
+
+    NO = "no"
+    PERHAPS = "perhaps"
+    YES = "yes"
+
+
 class FileRole(StrEnum):
     """The meaning of an input file to a reader."""
 
@@ -148,6 +159,7 @@ class Segment:
         reason: the cause of the action, in a few words.
         bytes: of the stripes in the source.
         events: delete events between the keys of the stripes.
+        cut: how the stripes are recoded; NO for COPY.
     """
 
     action: Action
@@ -158,6 +170,7 @@ class Segment:
     bytes: int
     chunk: int = -1
     events: int = 0
+    cut: Cut = Cut.NO
 
 
 def together(segments: Iterable[Segment]) -> tuple[Segment, ...]:
@@ -167,8 +180,8 @@ def together(segments: Iterable[Segment]) -> tuple[Segment, ...]:
         last = runs[-1][-1] if runs else None
         if (
             last is not None
-            and (last.action, last.path, last.reason, last.chunk)
-            == (segment.action, segment.path, segment.reason, segment.chunk)
+            and (last.action, last.path, last.reason, last.chunk, last.cut)
+            == (segment.action, segment.path, segment.reason, segment.chunk, segment.cut)
             and last.stripes[-1:] < segment.stripes[:1]
         ):
             runs[-1].append(segment)
@@ -278,7 +291,17 @@ class FormatSpec:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Predicted bytes to be read, copied unchanged, probed, decoded and written; and processor seconds, roughly."""
+    """
+    Predicted bytes to be read, copied unchanged, probed, decoded and written; and processor seconds, roughly.
+
+    Args:
+        recoded: of stripes that are decoded and encoded anew, and of those that perhaps are.
+        cut: of stripes out of which rows are cut.
+        joined: the part of `recoded` that is encoded anew only because the stripes or row groups are small.
+        files_before, files_after: that a reader opens.
+        stripes_before, stripes_after: stripes with rows, or row groups; of insert-only tables only those of files that
+            are joined.
+    """
 
     read: int = 0
     copied: int = 0
@@ -286,6 +309,12 @@ class Prediction:
     recoded: int = 0
     written: int = 0
     seconds: float = 0.0
+    cut: int = 0
+    joined: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    stripes_before: int = 0
+    stripes_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +402,8 @@ class CompactionPlan:
             if self.kind is CompactionKind.MAJOR
             else sum(file.length for file in self.inputs if file.role is FileRole.DELETE_DELTA)
         )
-        return self.prediction.written + deletes + (0 if self.one_by_one else self.prediction.recoded)
+        twice = 0 if self.one_by_one else self.prediction.recoded + self.prediction.cut
+        return self.prediction.written + deletes + twice
 
     @property
     def names_needed(self) -> int:

@@ -131,6 +131,8 @@ class StripeFacts:
         write_ids, buckets, current_ids, operations: (min, max) of those columns; buckets are ROW__ID's bucket property.
         hit: whether a delete event can hit the stripe.
         events: delete events between the stripe's keys; all events of the bucket where the keys are unknown.
+        removable: how many rows may go for the stripe to be cut: wherever they stand, and at most; (0, 0): it is encoded
+            anew.
     """
 
     index: int
@@ -146,6 +148,7 @@ class StripeFacts:
     hit: Hit = Hit.NONE
     events: int = 0
     values: int = 0
+    removable: tuple[int, int] = (0, 0)
 
     @property
     def weight(self) -> int:

@@ -3,20 +3,16 @@ Turns selected files and their facts into the plan of a compaction.
 
 Pure, in three steps, between which the engine reads: `select` (names) → tails → `prepare` (contents against names,
 ROW__IDs of rows that have none) → delete events → `plan` (action per stripe, outputs, prediction).
-
-`predict` sums up the cost. Bytes are those of the inputs' stripes; recoding is assumed to write as much as it reads.
-Seconds are processor time from measured rates; they serve to compare compactions with one another.
 Source: docs/compaction.md; Hive's CompactorMR, MRCompactor, OrcRawRecordMerger.TransactionMetaData.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compactor.acid.names import DirKind, bucket_name
 from compactor.acid.row_id import RowKey, encode
 from compactor.planning.checks import check_file, check_one_file_per_bucket, check_one_zone, decoded_bucket
 from compactor.planning.document import (
-    Action,
     BucketPlan,
     CompactionPlan,
     DeleteScope,
@@ -24,54 +20,14 @@ from compactor.planning.document import (
     FormatSpec,
     InputFile,
     OutputDir,
-    Prediction,
     SyntheticIds,
 )
 from compactor.planning.facts import DeleteFacts, FileFacts, WholeFacts
 from compactor.planning.insert_only.joins import JoinSizes, joined
 from compactor.planning.limits import in_windows, within_memory
+from compactor.planning.prediction import StripeSizes, predict
 from compactor.planning.segments import SegmentSource, Sizes, segments
 from compactor.planning.select import Selection
-
-COPY_BYTES_PER_SECOND = 1.2e9
-RECODE_BYTES_PER_SECOND = 12e6
-PROBE_BYTES_PER_SECOND = 400e6
-KEY_SHARE = 0.03
-"""Share of a stripe's bytes in its key columns, the only ones that a probe reads."""
-
-
-def predict(outputs: Iterable[OutputDir], delete_bytes: int) -> Prediction:
-    """
-    Sum up the cost of a plan.
-
-    Args:
-        delete_bytes: stored bytes of the delete files that are read.
-    """
-    copied = probed = recoded = 0
-    for output in outputs:
-        copied += sum(copy.bytes for copy in output.copies)
-        for segment in output.segments:
-            match segment.action:
-                case Action.COPY:
-                    copied += segment.bytes
-                case Action.PROBE:
-                    probed += segment.bytes
-                case Action.RECODE:
-                    recoded += segment.bytes
-    seconds = (
-        (copied + probed) / COPY_BYTES_PER_SECOND
-        + (recoded + delete_bytes) / RECODE_BYTES_PER_SECOND
-        + probed / PROBE_BYTES_PER_SECOND
-    )
-    read = copied + recoded + round(probed * (1 + KEY_SHARE)) + delete_bytes
-    return Prediction(
-        read=read,
-        copied=copied,
-        probed=probed,
-        recoded=recoded,
-        written=copied + probed + recoded,
-        seconds=round(seconds, 3),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +153,7 @@ def plan(
     for bucket, sources in sorted(prepared.buckets.items()):
         known = deletes.get(bucket)
         used = known is not None and (scope is DeleteScope.ALL or (scope is DeleteScope.OWN and known.own > 0))
-        laid = segments(sources, sizes)
+        laid = segments(sources, sizes, output_format)
         if laid:
             if output_format.one_zone:
                 check_one_zone(selection.spec, bucket, sources)
@@ -240,6 +196,12 @@ def plan(
     known_paths = {file.path for file in sources_read}
     inputs = [*sources_read, *(file for file in selection.all_files if file.path not in known_paths)]
     delete_bytes = sum(source.facts.bytes for source in prepared.deletes)
+    stripes = {
+        (source.file.path, stripe.index): stripe.weight
+        for group in prepared.buckets.values()
+        for source in group
+        for stripe in source.facts.stripes
+    }
     made = _document(
         selection,
         tuple(outputs),
@@ -248,6 +210,7 @@ def plan(
         scope,
         location=location,
         delete_bytes=delete_bytes,
+        stripes=stripes,
     )
     return replace(made, events_at_once=sizes.events, warnings=(*made.warnings, *notes))
 
@@ -271,6 +234,9 @@ def plan_whole_files(
         else file
         for file in selection.files
     ]
+    stripes = {
+        (path, number): part.weight for path, known in facts.items() for number, part in enumerate(known.parts or ())
+    }
     return _document(
         selection,
         (output,),
@@ -279,6 +245,7 @@ def plan_whole_files(
         DeleteScope.NONE,
         location=location,
         delete_bytes=0,
+        stripes=stripes,
     )
 
 
@@ -291,6 +258,7 @@ def _document(
     *,
     location: str,
     delete_bytes: int,
+    stripes: StripeSizes,
 ) -> CompactionPlan:
     return CompactionPlan(
         entity=selection.spec.name,
@@ -311,7 +279,7 @@ def _document(
         format=output_format,
         delete_scope=scope,
         aborted=selection.aborted,
-        prediction=predict(outputs, delete_bytes),
+        prediction=predict(outputs, output_format, len(inputs), stripes, delete_bytes),
         warnings=selection.warnings,
         parts=selection.parts,
     )

@@ -3,22 +3,26 @@ Lays out the stripes of one bucket in the order of their keys, each with an acti
 
 Pure. A stripe is copied as bytes when nothing can change in it and it is large enough. Small neighbours are recoded
 together where that pays. Where statistics can't exclude a hit, the task checks the stripe first (PROBE). Stripes
-whose key ranges interleave with those of another file are merged by key.
+whose key ranges interleave with those of another file are merged by key. Of a recoded stripe the layout says, too,
+whether rows are cut out of it instead of encoding it anew.
 Source: docs/compaction.md; Hive's OrcRawRecordMerger (order), VectorizedOrcAcidRowBatchReader (what statistics may
 prove).
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from compactor.acid.row_id import BucketRangeError, RowKey, decode_bucket
-from compactor.planning.document import EVENTS_AT_ONCE, Action, InputFile, Segment, together
+from compactor.planning.document import EVENTS_AT_ONCE, Action, Cut, FormatSpec, InputFile, Segment, together
 from compactor.planning.facts import HIGHEST, LOWEST, FileFacts, Hit, StripeFacts
 from compactor.planning.small import joined
 
 HIGHEST_BUCKET = (1 << 31) - 1
+DEFAULT_OUTPUT = FormatSpec()
+SMALL_STRIPES = "small stripes"
+"""Why stripes are recoded that could be copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class SegmentSource:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A stripe with its action; `low` and `high` bound its keys."""
+    """A stripe with its action; `low` and `high` bound its keys. `cut` is what becomes of it in a chunk of its own."""
 
     source: int
     path: str
@@ -62,6 +66,7 @@ class _Item:
     high: RowKey
     action: Action
     reason: str
+    cut: Cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +90,18 @@ class _Group:
         return sum(item.stripe.events for item in self.items)
 
 
-def segments(sources: Sequence[SegmentSource], sizes: Sizes) -> tuple[Segment, ...]:
+def segments(
+    sources: Sequence[SegmentSource], sizes: Sizes, output: FormatSpec = DEFAULT_OUTPUT
+) -> tuple[Segment, ...]:
     """
     Lay out one output file.
 
     Args:
         sources: all inputs of the bucket; each file's stripes ascend by key, files may come in any order.
+        output: its sizes tell which stripes stay apart among others that are recoded.
     """
     items = [item for number, source in enumerate(sources) for item in _judged(number, source, sizes)]
-    return _as_segments(_small_ones_together(_groups(items), sizes), sizes)
+    return _as_segments(_small_ones_together(_groups(items), sizes), sizes, output)
 
 
 def _judged(number: int, source: SegmentSource, sizes: Sizes) -> list[_Item]:
@@ -105,7 +113,8 @@ def _judged(number: int, source: SegmentSource, sizes: Sizes) -> list[_Item]:
         low = max(stripe.first or floor, floor)
         high = stripe.last or RowKey(source.file.max_write_id, HIGHEST_BUCKET, HIGHEST)
         action, reason = _verdict(source, stripe, sizes)
-        items.append(_Item(number, source.facts.path, stripe, low, high, action, reason))
+        cut = Cut.NO if action is Action.COPY else _cut(source, stripe, action)
+        items.append(_Item(number, source.facts.path, stripe, low, high, action, reason, cut))
         if stripe.last is not None:
             floor = stripe.last if stripe.last_exact else low
     return items
@@ -138,6 +147,27 @@ def _doubt(source: SegmentSource, stripe: StripeFacts) -> str | None:
     if not one_bucket(stripe.buckets):
         return "bucket not proven"
     return None if stripe.last_exact else "last key not known"
+
+
+def _cut(source: SegmentSource, stripe: StripeFacts, action: Action) -> Cut:
+    """Whether rows are cut out of a stripe that none is merged with, by the number of those that may go."""
+    anywhere, most = stripe.removable
+    aborted = _may_be_aborted(source, stripe)
+    if not most or not source.facts.acid or source.facts.not_copyable is not None:
+        return Cut.NO
+    if (stripe.hit is Hit.NONE and not aborted) or _fewest_deleted(stripe) > most:
+        return Cut.NO
+    if aborted or stripe.events > anywhere or stripe.events >= stripe.rows:
+        return Cut.PERHAPS
+    return Cut.YES if action is Action.PROBE or stripe.hit is Hit.CERTAIN else Cut.PERHAPS
+
+
+def _fewest_deleted(stripe: StripeFacts) -> int:
+    """Rows that are surely deleted: those of a single write lack no more row ids than statistics tell."""
+    first, last = stripe.first, stripe.last
+    if first is None or last is None or first[:2] != last[:2]:
+        return 0
+    return stripe.events - (last.row_id - first.row_id + 1 - stripe.rows)
 
 
 def _may_be_aborted(source: SegmentSource, stripe: StripeFacts) -> bool:
@@ -212,12 +242,12 @@ def _small_ones_together(groups: Sequence[_Group], sizes: Sizes) -> list[_Group]
         if small:
             copyable = [group.action is Action.COPY for group in run]
             for place in joined([group.weight for group in run], copyable):
-                run[place] = replace(run[place], action=Action.RECODE, reason="small stripes")
+                run[place] = replace(run[place], action=Action.RECODE, reason=SMALL_STRIPES)
         result += run
     return result
 
 
-def _as_segments(groups: Sequence[_Group], sizes: Sizes) -> tuple[Segment, ...]:
+def _as_segments(groups: Sequence[_Group], sizes: Sizes, output: FormatSpec) -> tuple[Segment, ...]:
     made: list[Segment] = []
     chunk = 0
     position = 0
@@ -227,7 +257,7 @@ def _as_segments(groups: Sequence[_Group], sizes: Sizes) -> tuple[Segment, ...]:
             made.append(_segment(group.items[0], group.action, group.reason, -1))
             position += 1
         elif group.action is Action.PROBE:
-            made.append(_segment(group.items[0], group.action, group.reason, chunk))
+            made.append(_segment(group.items[0], group.action, group.reason, chunk, group.items[0].cut))
             chunk += 1
             position += 1
         else:
@@ -235,7 +265,10 @@ def _as_segments(groups: Sequence[_Group], sizes: Sizes) -> tuple[Segment, ...]:
             while end < len(groups) and groups[end].action is Action.RECODE:
                 end += 1
             for part in _parts(groups[position:end], sizes):
-                made += [_segment(item, Action.RECODE, one.reason, chunk) for one in part for item in one.items]
+                cuts = _cuts(part, output)
+                made += [
+                    _segment(item, Action.RECODE, one.reason, chunk, next(cuts)) for one in part for item in one.items
+                ]
                 chunk += 1
             position = end
     return together(made)
@@ -276,6 +309,23 @@ def _even_parts(run: Sequence[_Group], size: int) -> list[list[_Group]]:
     return parts
 
 
-def _segment(item: _Item, action: Action, reason: str, chunk: int) -> Segment:
+def _cuts(part: Sequence[_Group], output: FormatSpec) -> Iterator[Cut]:
+    """
+    Of each stripe of a chunk whether rows are cut out of it: not where stripes are merged by key, and of several only
+    where it is large enough to stay apart.
+    """
+    items = [item for group in part for item in group.items]
+    merged = len(items) > len(part)
+    for item in items:
+        stripe = item.stripe
+        large = (
+            2 * stripe.rows >= output.stripe_rows
+            if output.stripe_rows is not None
+            else 2 * stripe.values >= output.stripe_bytes
+        )
+        yield item.cut if not merged and (len(items) == 1 or large) else Cut.NO
+
+
+def _segment(item: _Item, action: Action, reason: str, chunk: int, cut: Cut = Cut.NO) -> Segment:
     stripe = item.stripe
-    return Segment(action, item.path, (stripe.index,), reason, stripe.rows, stripe.bytes, chunk, stripe.events)
+    return Segment(action, item.path, (stripe.index,), reason, stripe.rows, stripe.bytes, chunk, stripe.events, cut)

@@ -93,7 +93,7 @@ class Services:
         submitter: StoppableSubmitter | None = None,
     ) -> "Services":
         """
-        Connect to the metastore and make everything else ready; Spark starts with the first compaction.
+        Connect to the metastore and make everything else ready; Spark starts when the first entry waits.
 
         Args:
             submitter: runs the engine's jobs; None: as `spark.mode` says.

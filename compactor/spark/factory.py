@@ -59,6 +59,15 @@ class ConfiguredSubmitter:
         """See `StoppableSubmitter.application`."""
         return self._made.application(job) if self._made is not None else None
 
+    @property
+    def cold(self) -> bool:
+        """See `StoppableSubmitter.cold`."""
+        return self._real().cold
+
+    def warm_up(self, seconds: float) -> bool:
+        """See `StoppableSubmitter.warm_up`."""
+        return self._real().warm_up(seconds)
+
     def end_left_over(self, keys: Collection[str], application: str | None) -> None:
         """See `StoppableSubmitter.end_left_over`."""
         if self._settings.spark.mode == "submit":

@@ -104,6 +104,21 @@ class StoppableSubmitter(Submitter, Protocol):
     def application(self, job: JobName) -> str | None:
         """The id of the Spark application in which the compaction's jobs run; None while there is none."""
 
+    @property
+    def cold(self) -> bool:
+        """
+        Whether the next job would wait for the start of a session; never where each compaction has its own application.
+        """
+
+    def warm_up(self, seconds: float) -> bool:
+        """
+        Start a session if there is none, and wait for it, `seconds` at most; returns whether it is there. A start that
+        is no longer waited for is given up soon.
+
+        Raises:
+            UnreachableError: Spark can't be started, or didn't start in time.
+        """
+
     def end_left_over(self, keys: Collection[str], application: str | None) -> None:
         """
         End the orphaned application or processes of a compaction whose process died. They do no harm, because their
@@ -134,6 +149,15 @@ class Runner(ABC):
         if cancelled():
             raise CancelledError(f"{job.name} was cancelled before its job started")
         return results_of(self._answers(job, function, tasks, progress, cancelled)) if tasks else []
+
+    @property
+    def cold(self) -> bool:
+        """See `StoppableSubmitter.cold`."""
+        return False
+
+    def warm_up(self, seconds: float) -> bool:  # noqa: ARG002 - as `StoppableSubmitter` says
+        """See `StoppableSubmitter.warm_up`."""
+        return True
 
     @abstractmethod
     def _answers(

@@ -2,6 +2,8 @@
 Claims through a gate: what may not begin is left, the next that may is taken, and jobs at a time are counted exactly.
 """
 
+import pytest
+
 from compactor.acid.compaction import CompactionKind
 from compactor.control.judge import Judge, Situation
 from compactor.control.records import Holds, Pause
@@ -47,6 +49,25 @@ def test_entries_to_be_left_are_left_by_a_gate_too(database):
     queue = Queue(database)
     first, second = enqueue(queue, ("a", "t", "p=1"), ("a", "t", "p=2"))
     assert queue.claim("w", "1", without={first}, gate=judge("table:b.*").gate()).id == second
+
+
+@pytest.mark.parametrize("paused", [None, (), ("table:a.*",), ("pool:night",)])
+@pytest.mark.parametrize("budgets", [(), (SpendingBudget("one", ScopeFilter(tables=("b.*",)), jobs=1),)])
+def test_a_look_finds_what_is_claimed_next(database_4, paused, budgets):
+    """By pool, gate and the entries to leave; it takes nothing, and finds nothing where nothing can be claimed."""
+    queue = Queue(database_4)
+    enqueue(queue, ("a", "t", "p=1"), ("b", "t", "p=1"), ("a", "t", "p=2"), ("b", "t", "p=2"), ("c", "t"))
+    enqueue(queue, ("a", "u"), ("b", "u"), pool="night")
+    left = {queue.entries(QueueState.INITIATED)[0].id}
+    for which in ({"without": left}, {"among": left}, {}):
+        for pool in (None, "night"):
+            entry = ...
+            while entry is not None:
+                gate = None if paused is None else judge(*paused, budgets=budgets).gate()
+                found = queue.claimable(pool, **which, gate=gate)
+                assert queue.claimable(pool, **which, gate=gate) == found
+                entry = queue.claim("w", "1", pool, **which, gate=gate)
+                assert found == (None if entry is None else entry.id)
 
 
 def test_a_pool_is_paused_for_its_own_workers(database_4):

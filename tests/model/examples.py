@@ -43,6 +43,8 @@ OF_EVERYTHING = Life(
     originals=[(7, 0), (30, 0), (3, 1)],
     parameters={"orc.stripe.row.count": "17"},
 )
+OF_AN_EMPTIED_TABLE = Life(steps=[Overwrite(0), Insert(1), Insert(1), Compact("minor")])
+"""A base without files, beside which a minor joins what came after it."""
 BESIDE_READERS = Life(
     steps=[
         Insert(10),

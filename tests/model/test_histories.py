@@ -20,7 +20,7 @@ from compactor.planning.limits import EVENT_BYTES
 from tests import strategies
 from tests.compacting import InProcess
 from tests.model.compacting import Engine, settings
-from tests.model.examples import OF_EVERYTHING
+from tests.model.examples import OF_AN_EMPTIED_TABLE, OF_EVERYTHING
 from tests.model.histories import KINDS, History
 from tests.model.option_sets import play_lives
 
@@ -90,6 +90,13 @@ def test_no_snapshot_loses_a_row(request):
 def test_no_snapshot_loses_a_row_in_long_histories(request, _):
     """More and longer lives, and all combinations of the options."""
     live(ALL, strategies.lives(long=True), request.config.getoption("--histories") or LONG_LIVES)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("layout", LayoutVersion)
+def test_inserts_after_an_overwrite_with_nothing(layout, way):
+    """INSERT OVERWRITE of an insert-only table that leaves no row, then inserts and a minor: no row comes or goes."""
+    play(Options("insert-only", layout, way), OF_AN_EMPTIED_TABLE)
 
 
 def test_a_life_tells_the_same_story_twice():

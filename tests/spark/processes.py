@@ -1,9 +1,34 @@
-"""The processes of a session's driver: it leads a process group, with Spark's JVM in it."""
+"""
+Processes of the tests with Spark: programs with a session of their own, and those of a session's driver, which leads a
+process group with Spark's JVM in it.
+"""
 
+import json
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+from tests.needs import missing
+
+ROOT = Path(__file__).parents[2]
 _SECONDS = 60.0
+
+
+def said_by(program, *arguments):
+    """What a module of this package prints as its last line, from JSON; it runs by itself and must end well."""
+    if shutil.which("java") is None:
+        missing("Spark needs Java, which isn't installed")
+    ran = subprocess.run(
+        [sys.executable, "-m", f"tests.spark.{program}", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return json.loads(ran.stdout.splitlines()[-1])
 
 
 def group(leader):

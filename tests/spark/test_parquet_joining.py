@@ -1,14 +1,8 @@
 """Spark's Parquet reader, Java's, judges joined files that Spark wrote."""
 
-import json
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-from tests.needs import missing
+from tests.spark.processes import said_by
 
 pytestmark = pytest.mark.spark
 
@@ -19,17 +13,7 @@ def test_spark_reads_joined_files_as_it_read_their_sources(tmp_path):
     INT96 and other timestamps, old dates, legacy decimals and lists, Bloom filters, pages of both versions: copied or
     encoded anew, both readers find the same rows, and every comparison finds the same rows with push-down as without.
     """
-    if shutil.which("java") is None:
-        missing("Spark needs Java, which isn't installed")
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.spark.parquet_joining", tmp_path],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    found = json.loads(ran.stdout.splitlines()[-1])
+    found = said_by("parquet_joining", tmp_path)
     assert len(found) == 10
     for manner, said in found.items():
         assert (said["rows_differ"], said["differing"]) == ([], []), manner

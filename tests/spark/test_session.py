@@ -19,10 +19,9 @@ from compactor.spark.session.session import SparkSubmitter
 from compactor.spark.submitter import BrokenDownError, JobName, SessionEndedError, job_name
 from tests.compacting import settings
 from tests.spark import jobs
-from tests.spark.processes import gone, jvm
+from tests.spark.processes import ROOT, gone, jvm
 
 pytestmark = pytest.mark.spark
-ROOT = Path(__file__).parents[2]
 
 
 def name(key, pool=None):
@@ -245,6 +244,21 @@ def test_a_session_nobody_uses_is_stopped(submitter, monkeypatch):
     gone(driver.pid)
     monkeypatch.undo()
     assert submitter.run(name("10.b"), jobs.double, [1]) == [2]
+
+
+def test_a_session_may_be_there_before_its_first_job(submitter, monkeypatch):
+    """It then stays for a worker that claims and plans, however short `spark.idle_seconds` is, and runs its job."""
+    submitter.stop()
+    monkeypatch.setattr(submitter, "_settings", settings(spark={"idle_seconds": 0.1, "master": "local[2,4]"}).spark)
+    assert submitter.cold
+    while not submitter.warm_up(1):
+        pass
+    driver = submitter._sessions[-1].driver
+    assert not submitter.cold
+    assert not driver.wait_until_over(1)
+    assert submitter.run(name("21.a"), jobs.double, [1]) == [2]
+    assert driver.wait_until_over(60)
+    assert submitter.cold
 
 
 def test_a_driver_that_dies_while_it_starts(submitter, monkeypatch, tmp_path):

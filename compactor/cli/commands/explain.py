@@ -21,7 +21,7 @@ from compactor.cli.inspection import Inspection, candidates, failing, inspect, j
 from compactor.cli.lookup import Found, find, find_table, require_transactional
 from compactor.cli.options import target_options
 from compactor.cli.output import OutputColumn, Record, View
-from compactor.cli.plan_view import cost, headline
+from compactor.cli.plan_view import cost, effect, headline
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.target import parse_target
 from compactor.control import Denial, Judge, Subject
@@ -210,9 +210,15 @@ def _compaction_record(plan: CompactionPlan | RefusedError, warnings: list[str])
         "read_bytes": predicted.read,
         "copied_bytes": predicted.copied,
         "probed_bytes": predicted.probed,
+        "cut_bytes": predicted.cut,
         "recoded_bytes": predicted.recoded,
+        "joined_bytes": predicted.joined,
         "written_bytes": predicted.written,
         "seconds": predicted.seconds,
+        "files_before": predicted.files_before,
+        "files_after": predicted.files_after,
+        "stripes_before": predicted.stripes_before,
+        "stripes_after": predicted.stripes_after,
         "warnings": warnings,
     }
 
@@ -240,7 +246,7 @@ def _picture(
     ]
     parts += [Text(f"  {finding}", style="yellow") for finding in verdict.findings]
     if not isinstance(plan, RefusedError):
-        parts += [Text(headline(plan)), Text(f"  {cost(plan)}", style="dim")]
+        parts += [Text(headline(plan)), Text(f"  {cost(plan)}", style="dim"), Text(f"  {effect(plan)}", style="dim")]
     elif not one_answer:
         parts.append(Text(f"a compaction now would be refused ({plan.reason.value}): {plan.message}"))
     parts += [Text(f"  warning: {warning}", style="yellow") for warning in _warnings(found, plan)]

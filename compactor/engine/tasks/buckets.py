@@ -8,7 +8,7 @@ harm. Tasks read tails and delete events again, so that plans stay small enough 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,8 @@ from compactor.orc.recode import MadeStripes, recode_into, write_delete_events
 from compactor.orc.rows import RowFilter, StripeSource, Synthetic
 from compactor.orc.splice import FileSummary, Splicer
 from compactor.orc.tail import read_tail
-from compactor.planning.document import Action, DeleteScope, FileRole, Segment
+from compactor.planning.document import Action, Cut, DeleteScope, FileRole, Segment
+from compactor.planning.document import together as runs_of
 from compactor.reasons import Reason
 from compactor.spark.results import checksum
 from compactor.storage.base import Storage
@@ -186,7 +187,7 @@ class _Files:
         """Append the visible rows of some segments; returns their counts, the digest of those encoded anew, and the stripes."""
         digester = Digester(self._output.row) if self._work.digests else None
         with OpenInputs(self._storage, self._work.location) as files:
-            sources = [self._source(files, segment) for segment in segments]
+            sources = [self._source(files, run) for run in runs_of(_alike(segment) for segment in segments)]
             result = recode_into(
                 sources, splicer, RowFilter(self._applied_events(spanning(sources)), self._aborted), digester=digester
             )
@@ -232,6 +233,11 @@ class _Files:
             if self._work.scope is DeleteScope.OWN
             else events
         )
+
+
+def _alike(segment: Segment) -> Segment:
+    """The segment without what doesn't matter to reading it: neighbours of one file are read as one source."""
+    return replace(segment, action=Action.RECODE, reason="", cut=Cut.NO)
 
 
 def _by_chunk(segments: Sequence[Segment]) -> list[tuple[Segment, ...]]:

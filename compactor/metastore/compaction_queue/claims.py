@@ -8,7 +8,7 @@ Source: docs/metastore.md, docs/control.md; Hive's NextCompactionFunction.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import (
     BindParameter,
@@ -31,6 +31,10 @@ from compactor.metastore.compaction_queue.rows import find_queued
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import fitting, next_number
 from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, QueueEntry, QueueState
+
+Found = TypeVar("Found")
+Look = Callable[[Connection, int], Found | None]
+"""Takes or looks at the entry with this id; None: it is another worker's by now."""
 
 _log = get_logger(__name__)
 POOL_TIMEOUT_MS = 12 * 3_600_000
@@ -101,13 +105,29 @@ class Claims:
             return self._database.write(lambda connection: self._claim(connection, values, wanted))
         return self._database.write(lambda connection: self._claim_by(connection, values, wanted, gate))
 
+    def claimable(
+        self, pool: str | None, *, without: Collection[int], among: Collection[int] | None, gate: ClaimGate | None
+    ) -> int | None:
+        """Implements `Queue.claimable`."""
+        wanted = _Wanted(pool, without, among)
+
+        def look(_: Connection, number: int) -> int | None:
+            return number
+
+        if gate is None:
+            return self._database.read(lambda connection: self._oldest(connection, wanted, look))
+        return self._database.read(lambda connection: self._oldest_by(connection, wanted, gate, look))
+
     def _claim(self, connection: Connection, values: Mapping[str, object], wanted: _Wanted) -> QueueEntry | None:
+        return self._oldest(connection, wanted, lambda connection, number: self._take(connection, number, values))
+
+    def _oldest(self, connection: Connection, wanted: _Wanted, look: Look[Found]) -> Found | None:
         after, most = 0, _CLAIM_AT_ONCE
         while True:
             numbers = connection.scalars(self._look(wanted.pool), {"after": after, "most": most}).all()
             for number in numbers:
-                if wanted.has(number) and (entry := self._take(connection, number, values)) is not None:
-                    return entry
+                if wanted.has(number) and (found := look(connection, number)) is not None:
+                    return found
             if len(numbers) < most:
                 return None
             after, most = numbers[-1], min(4 * most, _AT_MOST)
@@ -132,8 +152,17 @@ class Claims:
     def _claim_by(
         self, connection: Connection, values: Mapping[str, object], wanted: _Wanted, gate: ClaimGate
     ) -> QueueEntry | None:
+        if gate.counts:
+            next_number(
+                connection, self._schema.next_compaction_queue_id.c.ncq_next, 0
+            )  # the row's lock: two claims at once would count the same entries
+        return self._oldest_by(
+            connection, wanted, gate, lambda connection, number: self._take(connection, number, values)
+        )
+
+    def _oldest_by(self, connection: Connection, wanted: _Wanted, gate: ClaimGate, look: Look[Found]) -> Found | None:
         """
-        Take the oldest entry that the gate lets through.
+        Find the oldest entry that the gate lets through.
 
         The gate is asked once for each table and pool: however many partitions of a table wait, they are one row here.
         """
@@ -141,9 +170,6 @@ class Claims:
         place = [queue.cq_database, queue.cq_table, *([queue.cq_pool_name] if "cq_pool_name" in queue else [])]
         working: list[tuple[str, str, str | None]] = []
         if gate.counts:
-            next_number(
-                connection, self._schema.next_compaction_queue_id.c.ncq_next, 0
-            )  # the row's lock: two claims at once would count the same entries
             rows = connection.execute(
                 select(*place).where(queue.cq_state == QueueState.WORKING.code, self._kinds())
             ).all()
@@ -158,8 +184,8 @@ class Claims:
             number = next((int(row[-1]) for row in connection.execute(query) if may(*_place(row[:-1]))), None)
             if number is None:
                 return None
-            if (entry := self._take(connection, number, values)) is not None:
-                return entry
+            if (found := look(connection, number)) is not None:
+                return found
         return None  # each time another worker was quicker; the worker claims again later
 
     def _take(self, connection: Connection, number: int, values: Mapping[str, object]) -> QueueEntry | None:

@@ -92,6 +92,17 @@ class Queue:
         """
         return self._claims.claim(worker_id, version, pool, without=without, among=among, gate=gate)
 
+    def claimable(
+        self,
+        pool: str | None = None,
+        *,
+        without: Collection[int] = (),
+        among: Collection[int] | None = None,
+        gate: ClaimGate | None = None,
+    ) -> int | None:
+        """The id of the entry that `claim` would take now, or None."""
+        return self._claims.claimable(pool, without=without, among=among, gate=gate)
+
     def set_run_as(self, entry: QueueEntry, user: str) -> None:
         """
         Note the user that the compaction runs as.

@@ -20,6 +20,7 @@ from compactor.orc.cutting.groups import Groups
 from compactor.orc.cutting.proof import DifferentError
 from compactor.orc.cutting.runs import MOST_VALUES, all_integers
 from compactor.orc.cutting.streams import Stream, TooLargeError
+from compactor.orc.keys import stripe_bounds
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.statistics import merge_column
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
@@ -34,8 +35,12 @@ _CONTRADICTIONS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
 Errors that numbers of a damaged stripe lead to: a shift too far, a place behind the end, a date beyond 32 bits. The
 recoder decodes the stripe as a whole then, and says what is wrong with it.
 """
-_FEW: Final = 1 / 128
-"""Rows removed for each row of a stripe up to which cutting takes less than encoding; fewer where they are scattered."""
+_FEW: Final = 128
+"""Rows of a stripe for each removed one from which cutting takes less than encoding; more where they are scattered."""
+MISSING: Final = 8
+"""
+A stripe that lacks one row for each of so many is encoded anew: the bounds of row groups then fit their rows again.
+"""
 _RUN: Final = MOST_VALUES
 """Rows in which a removed one costs a run of each stream."""
 _MOST_ROWS: Final = 2 << 20
@@ -63,6 +68,28 @@ def stripe_checksum(reader: RandomReader, tail: Tail, index: int) -> int:
     return found
 
 
+def removable(tail: Tail, index: int) -> tuple[int, int]:
+    """
+    How many rows may go for a stripe to be cut, as far as its tail tells: wherever they stand, and at most.
+
+    Returns:
+        (0, 0) for a stripe that is encoded anew. Values, streams and the holes between rows of several writes may rule
+        the cut out all the same.
+    """
+    rows = tail.stripes[index].number_of_rows
+    if not tail.stride or rows > _MOST_ROWS or tail.stripe_length(index) > _MOST_BYTES:
+        return 0, 0
+    if any(child.children for child in tail.row_tree.children):
+        return 0, 0
+    bounds = stripe_bounds(tail, index)
+    if bounds is not None and bounds.exact and bounds.write_id[0] == bounds.write_id[1]:
+        missing = bounds.row_id[1] - bounds.row_id[0] + 1 - rows
+        if bounds.bucket[0] == bounds.bucket[1] and missing * MISSING > rows:
+            return 0, 0
+    most = max(1, rows // _FEW)
+    return min(most, max(2 * _RUN, rows) // (2 * _RUN)), most
+
+
 def cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_]) -> CutStripe | None:
     """
     Take rows out of a stripe whose columns, but for the row of a full-ACID file, have no columns inside.
@@ -78,13 +105,10 @@ def cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_
         CorruptFileError: the stripe can't be read.
     """
     removed = np.flatnonzero(~kept)
-    if not 0 < len(removed) <= max(1, len(kept) * _FEW) or len(removed) == len(kept) or not tail.stride:
+    _, most = removable(tail, index)
+    if not 0 < len(removed) <= most or len(removed) == len(kept):
         return None
     if len(np.unique(removed // _RUN)) * 2 * _RUN > max(2 * _RUN, len(kept)):
-        return None
-    if len(kept) > _MOST_ROWS or tail.stripe_length(index) > _MOST_BYTES:
-        return None
-    if any(child.children for child in tail.row_tree.children):
         return None
     if needs_pyorc(reader, tail, index):  # timestamps of which Arrow doesn't find the values
         return None

@@ -17,6 +17,9 @@ from compactor.planning.document import Action, FileCopy, FileJoin, InputFile, S
 from compactor.planning.facts import FileFormat, PartFacts, WholeFacts
 from compactor.planning.insert_only.names import extension_of, new_names
 
+SMALL_PARTS = "small parts"
+"""Why stripes and row groups are encoded anew."""
+
 
 @dataclass(frozen=True, slots=True)
 class JoinSizes:
@@ -144,7 +147,7 @@ def _segments(files: Sequence[InputFile], facts: Mapping[str, WholeFacts], sizes
             again = place in anew
             if again and not (made and made[-1].action is Action.RECODE):
                 chunk += 1
-            action, reason = (Action.RECODE, "small parts") if again else (Action.COPY, part.why_copied)
+            action, reason = (Action.RECODE, SMALL_PARTS) if again else (Action.COPY, part.why_copied)
             number = chunk if again else -1
             made.append(Segment(action, part.path, part.number, reason, part.facts.rows, part.facts.bytes, number))
     return together(made)

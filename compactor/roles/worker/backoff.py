@@ -31,7 +31,7 @@ from typing import Final
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.model import QueueEntry
 from compactor.reasons import Reason
-from compactor.roles.worker.claim_order import ClaimOrder
+from compactor.roles.worker.claim_order import ClaimOrder, QueueLook
 from compactor.roles.worker.failures import ATTEMPTS
 from compactor.spark.submitter import SessionEndedError
 
@@ -46,6 +46,7 @@ _KEPT_SECONDS = 24 * 3600.0
 """An entry that didn't come back for so long is another daemon's, or gone."""
 _FORGET_SECONDS = 60.0
 Take = Callable[[frozenset[int], frozenset[int] | None], QueueEntry | None]
+See = Callable[[frozenset[int], frozenset[int] | None], int | None]
 
 
 class SharedLooks:
@@ -110,7 +111,7 @@ class Backoff:
         self._compacted: float | None = None
         self._forgot = clock()
         self.in_a_row = 0
-        """Entries given back since one was compacted."""
+        """Entries given back, and failed starts of Spark, since one was compacted."""
 
     def may_be_tried_again(self, entry: QueueEntry) -> bool:
         """Whether this entry may go back into the queue after one more failure, as far as this process remembers."""
@@ -178,6 +179,24 @@ class Backoff:
                 if aside is not None and aside.store is not None:
                     self._stores.pop(aside.store, None)
 
+    def cannot_begin(self, error: UnreachableError) -> bool:
+        """
+        Record that nothing was claimed, because what every entry needs (Spark) is unreachable. Returns whether a pause
+        begins with that: it doesn't where another worker has just found out the same.
+        """
+        with self._lock:
+            now = self.clock()
+            if first := now >= self._until:
+                self.in_a_row += 1
+                self._pauses += 1
+                self._until = now + pause_after(self._pauses)
+                self._why = " ".join(str(error).split())
+            return first
+
+    def look(self, pool: str | None, see: See) -> int | None:
+        """The id of the entry that `claim` would take; no turn is taken."""
+        return next((found for look in self._looks(pool) if (found := see(look.without, look.among)) is not None), None)
+
     def claim(self, pool: str | None, take: Take) -> QueueEntry | None:
         """
         Claim the next entry; None if no entry in the queue may be claimed now.
@@ -188,11 +207,7 @@ class Backoff:
         Raises:
             CompactorError: as `take`.
         """
-        with self._lock:
-            now = self.clock()
-            due = {number: aside.tried for number, aside in self._aside.items() if self._due(aside) <= now}
-            looks = self._rotation.looks(pool, self._aside.keys() - due.keys(), due)
-        for look in looks:
+        for look in self._looks(pool):
             if (entry := take(look.without, look.among)) is not None:
                 with self._lock:
                     number = self._rotation.found(pool, look)
@@ -200,6 +215,12 @@ class Backoff:
                         aside.tried = number
                 return entry
         return None
+
+    def _looks(self, pool: str | None) -> tuple[QueueLook, ...]:
+        with self._lock:
+            now = self.clock()
+            due = {number: aside.tried for number, aside in self._aside.items() if self._due(aside) <= now}
+            return self._rotation.looks(pool, self._aside.keys() - due.keys(), due)
 
     def pause(self) -> str | None:
         """Why nothing is claimed now; None if entries may be claimed."""

@@ -1,7 +1,8 @@
 """
 Takes queue entries and compacts them, one at a time.
 
-The worker claims an entry, lets an `Attempt` run, and brings the entry into the state that the attempt's end calls for.
+The worker waits until Spark's session is there, claims an entry, lets an `Attempt` run, and brings the entry into the
+state that the attempt's end calls for.
 An attempt that can't be undone yet (the metastore or the file system doesn't answer) is kept and undone later
 (`rollback`), while the worker compacts other entries: an entry is never given away while a result of the attempt could
 still become visible.
@@ -46,6 +47,9 @@ _MAY_BE_RENAMED = frozenset({Reason.TABLE_MISSING, Reason.PARTITION_MISSING})
 """Hive commits a rename in the catalog and in the queue one after the other, so a missing name is looked for again."""
 _RENAME_SECONDS = 300.0
 """How long a name may be missing because of a rename; the Cleaner waits as long."""
+STARTING = "Spark starts; an entry is claimed when it is there"
+_START_SECONDS = 2.0
+"""How long a cycle waits for Spark; then the next looks again whether an entry waits and may be claimed."""
 _SIGNAL_SECONDS = 1.0
 """How long a signal that ended Spark may take to reach this process, too."""
 
@@ -94,6 +98,8 @@ class Worker:
         pool = self._pool or settings.pool
         if self._services.emptiness.is_known(self.worker_id, pool, settings.poll_seconds):
             return self._idle()
+        if (starts := self._spark_starts(pool, judge)) is not None:
+            return starts
         entry, denied = self._claim(pool, judge)
         if entry is not None:
             with about_entity(entry.entity, entry):
@@ -105,6 +111,25 @@ class Worker:
             return f"{WAITING}: {why}"
         self._services.emptiness.found(self.worker_id, pool)
         return self._idle()
+
+    def _spark_starts(self, pool: str | None, judge: Judge) -> str | None:
+        """Why no entry is claimed yet: one waits, and Spark's session isn't there; None: it is, or none waits."""
+        services, ours = self._services, self._settling.entries
+        if not services.submitter.cold:
+            return None
+        gate = None if judge.free else judge.gate()
+        waits = services.backoff.look(
+            pool,
+            lambda without, among: services.queue.claimable(pool, without=without | ours, among=among, gate=gate),
+        )
+        if waits is None:
+            return None
+        try:
+            return None if services.submitter.warm_up(_START_SECONDS) else STARTING
+        except UnreachableError as error:
+            if services.backoff.cannot_begin(error):
+                _log.warning("spark_start.failed", why=one_line(str(error)))
+            return f"{WAITING}: {error}"
 
     def _claim(self, pool: str | None, judge: Judge) -> tuple[QueueEntry | None, tuple[Subject, Denial] | None]:
         """The next entry; without one, the first subject that isn't let through, and why not."""

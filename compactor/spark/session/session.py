@@ -1,7 +1,7 @@
 """
 One long-lived Spark session for all compactions of a process.
 
-The first compaction starts the session's driver, a child process (`compactor.spark.session.process`). Concurrent
+The session's driver, a child process (`compactor.spark.session.process`), starts before the first entry is claimed. Concurrent
 workers share the session under FAIR scheduling. A session in which no job ran for a while is stopped; one that is gone
 or old is followed by another, and what has begun in an old one may go on there. Each compaction is a job group of its
 own whose description is its name. No thread waits for a start while it holds the lock, so a waiting thread can be
@@ -25,6 +25,10 @@ Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 _log = get_logger(__name__)
+UNASKED_SECONDS: Final = 15.0
+"""How long a start goes on that no worker waits for or asks about."""
+CLAIM_SECONDS: Final = 60.0
+"""How long a session is kept at least for a worker that has asked for it and will claim an entry, and plan."""
 CLEAR_SECONDS: Final = 25.0
 """How long the daemon's end waits until its drivers have left nothing behind, on YARN too."""
 
@@ -82,6 +86,25 @@ class SparkSubmitter(Runner):
         progress(1.0)
         return answers
 
+    @property
+    def cold(self) -> bool:
+        """See `StoppableSubmitter.cold`."""
+        with self._lock:
+            return not self._sessions or not self._sessions[-1].driver.alive or self._is_old(self._sessions[-1])
+
+    def warm_up(self, seconds: float) -> bool:
+        """See `StoppableSubmitter.warm_up`."""
+        with self._lock:
+            shared = self._session(None)
+            shared.waiting += 1
+            self._rest(shared)
+        try:
+            return self._is_there(shared.driver, seconds)
+        finally:
+            with self._lock:
+                shared.waiting -= 1
+                self._rest(shared, CLAIM_SECONDS)
+
     def application(self, job: JobName) -> str | None:
         """See `StoppableSubmitter.application`. None while the compaction waits for a session."""
         with self._lock:
@@ -119,20 +142,14 @@ class SparkSubmitter(Runner):
             UnreachableError: the session can't be started, or didn't start in time.
         """
         with self._lock:
-            shared = self._session(job)
+            shared = self._session(job.key)
             shared.waiting += 1
             self._rest(shared)
-        driver, limit = shared.driver, self._settings.start_seconds
+        driver = shared.driver
         try:
-            while not driver.wait(POLL_SECONDS):
+            while not self._is_there(driver, POLL_SECONDS):
                 if cancelled():
                     raise CancelledError(f"{job.name} was cancelled before Spark was there")
-                if driver.seconds > limit:
-                    driver.give_up(
-                        f"Spark hasn't started with master {self._settings.master} within {limit:g} s (spark.start_seconds)"
-                    )
-            if driver.why_not is not None:
-                raise UnreachableError(driver.why_not)
             with self._lock:
                 shared.running.append(job.key)
                 shared.known.add(job.key)
@@ -144,13 +161,29 @@ class SparkSubmitter(Runner):
                     driver.give_up("no compaction waits for it")
                 self._rest(shared)
 
+    def _is_there(self, driver: DriverProcess, seconds: float) -> bool:
+        """
+        Wait for a start, `seconds` at most; returns whether it is over.
+
+        Raises:
+            UnreachableError: it failed, or takes too long.
+        """
+        there, limit = driver.wait(seconds), self._settings.start_seconds
+        if not there and driver.seconds > limit:
+            driver.give_up(
+                f"Spark hasn't started with master {self._settings.master} within {limit:g} s (spark.start_seconds)"
+            )
+        if driver.why_not is not None:
+            raise UnreachableError(driver.why_not)
+        return there
+
     # With the lock held
 
-    def _session(self, job: JobName) -> _Shared:
-        """The session for a job: that of its compaction, else the newest, else one that starts now."""
+    def _session(self, key: str | None) -> _Shared:
+        """The session for a job: that of its compaction, by key; else the newest, else one that starts now."""
         newest = self._sessions[-1] if self._sessions else None
         for shared in self._sessions:
-            if job.key in shared.known and shared.driver.alive:
+            if key in shared.known and shared.driver.alive:
                 return shared
         if newest is not None and not self._is_old(newest):
             if newest.driver.alive or not newest.driver.settled:
@@ -168,21 +201,34 @@ class SparkSubmitter(Runner):
         hours = self._settings.session_max_hours
         return bool(hours) and shared.driver.seconds > hours * 3600
 
-    def _rest(self, shared: _Shared) -> None:
+    def _rest(self, shared: _Shared, least: float = 0.0) -> None:
         """
-        Set a session's idle timer anew: it stops a session in which no job runs for a while, and one that another has
-        followed as soon as its compactions have ended.
+        Set a session's timer anew: it stops a session in which no job runs for a while, one that another has followed
+        as soon as its compactions have ended, and a start that isn't waited for.
+
+        Args:
+            least: seconds for which a session that no other has followed stays.
         """
         if shared.idle is not None:
             shared.idle.cancel()
             shared.idle = None
-        if shared.driver.alive and not shared.running and not shared.waiting:
-            followed = shared not in self._sessions[-1:] and not shared.known
-            shared.idle = threading.Timer(0 if followed else self._settings.idle_seconds, self._stop, (shared,))
-            shared.idle.daemon = True
-            shared.idle.start()
+        if shared.running or shared.waiting or (shared.driver.settled and not shared.driver.alive):
+            return
+        followed = shared not in self._sessions[-1:] and not shared.known
+        idle = 0.0 if followed else max(least, self._settings.idle_seconds)
+        seconds, end = (idle, self._stop) if shared.driver.alive else (UNASKED_SECONDS, self._unasked)
+        shared.idle = threading.Timer(seconds, end, (shared,))
+        shared.idle.daemon = True
+        shared.idle.start()
 
     # Without the lock
+
+    def _unasked(self, shared: _Shared) -> None:
+        with self._lock:
+            if shared.waiting:
+                return
+            shared.driver.give_up("no compaction waits for it")
+            self._rest(shared)
 
     def _stop(self, shared: _Shared) -> None:
         with self._lock:

@@ -7,11 +7,12 @@ from rich.console import Console
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
-from compactor.cli.plan_view import cost, headline, plan_view
+from compactor.cli.plan_view import cost, effect, headline, plan_view
 from compactor.planning.document import (
     Action,
     BucketPlan,
     CompactionPlan,
+    Cut,
     FileCopy,
     FileJoin,
     FileRole,
@@ -33,7 +34,9 @@ def plan():
     segments = (
         Segment(Action.COPY, "base_5/bucket_00000", (0, 1, 2), "nothing hits it", 3_000, 30_000_000),
         Segment(Action.PROBE, "base_5/bucket_00000", (3,), "a delete may hit it", 1_000, 10_000_000, 0),
-        Segment(Action.RECODE, "delta_6_6/bucket_00000", (0,), "smaller than splice.min_stripe_bytes", 10, 2_000, 1),
+        Segment(Action.RECODE, "base_5/bucket_00000", (4, 5), "deleted rows", 500, 500_000, 1, 2, Cut.YES),
+        Segment(Action.RECODE, "base_5/bucket_00000", (6,), "deleted rows", 250, 250_000, 2, 9, Cut.PERHAPS),
+        Segment(Action.RECODE, "delta_6_6/bucket_00000", (0,), "smaller than splice.min_stripe_bytes", 10, 2_000, 3),
     )
     return CompactionPlan(
         entity="db.t/k=1",
@@ -57,7 +60,7 @@ def plan():
             ),
         ),
         inputs=(file("base_5/bucket_00000", 40_000_000, FileRole.BASE), file("delta_6_6/bucket_00000", 2_000)),
-        prediction=Prediction(42_000_000, 30_000_000, 10_000_000, 10_002_000, 40_000_000, 3.2),
+        prediction=Prediction(42_000_000, 30_000_000, 10_000_000, 252_000, 40_000_000, 3.2, 500_000, 2_000, 2, 1, 8, 7),
         warnings=("a column is unknown",),
     )
 
@@ -75,11 +78,13 @@ def test_totals_per_bucket(plan):
         "file": "bucket_00000",
         "copied_stripes": 3,
         "probed_stripes": 1,
-        "recoded_stripes": 1,
+        "cut_stripes": 2,
+        "recoded_stripes": 2,
         "copied_bytes": 30_000_000,
         "probed_bytes": 10_000_000,
-        "recoded_bytes": 2_000,
-        "rows": 4_010,
+        "cut_bytes": 500_000,
+        "recoded_bytes": 252_000,
+        "rows": 4_760,
         "delete_events": 4,
     }
 
@@ -97,17 +102,25 @@ def test_picture_names_verdicts_reasons_cost_and_warnings(plan):
         "cost: reads 40.1 MiB",
         "warning: a column is unknown",
         "asked for minor",
+        "probe: copy or recode",
+        "cut            ",
+        "cut or recode",
+        "effect: readers open 1 file",
     ):
         assert said in text
 
 
 def test_headline_and_cost_are_sentences(plan):
-    """From how much, into what; bytes and processor time."""
+    """From how much, into what; bytes and processor time; what readers have of it."""
     assert (
         headline(plan)
         == "major compaction (asked for minor) of db.t/k=1: 2 files in 2 directories, 38.1 MiB → base_0000009"
     )
-    assert cost(plan).endswith("writes about 38.1 MiB, takes about 3.2 s of processor time")
+    assert cost(plan) == (
+        "reads 40.1 MiB, copies 28.6 MiB as bytes, probes 9.5 MiB, cuts rows out of 488.3 KiB, "
+        "recodes 246.1 KiB (2.0 KiB only to join what is small), writes about 38.1 MiB, takes about 3.2 s of processor time"
+    )
+    assert effect(plan) == "readers open 1 file instead of 2, with about 7 stripes of rows instead of 8"
 
 
 def test_insert_only_plans_show_files():
@@ -123,6 +136,7 @@ def test_insert_only_plans_show_files():
     plan = CompactionPlan(
         "db.t", "/w", CompactionKind.MAJOR, CompactionKind.MAJOR, LayoutVersion.HIVE_4, True, "db.t:2:9223372036854775807::", 2, 1, 2, 2, None, (),
         (OutputDir(DirKind.BASE, "base_0000002", copies=(FileCopy("delta_1_1/000000_0", "000000_0", 12, "full-sized"),), joins=(join,)),), (file("delta_1_1/000000_0", 12),),
+        prediction=Prediction(files_before=3, files_after=2, stripes_before=4, stripes_after=3),
     )  # fmt: skip
     assert plan_view(plan).records == [
         {"directory": "base_0000002", "file": "000000_0", "source": "delta_1_1/000000_0", "copied_bytes": 12, "recoded_bytes": 0},
@@ -134,3 +148,6 @@ def test_insert_only_plans_show_files():
     shown = capture.get()
     for why in ("untouched", "small parts", "full-sized"):
         assert why in shown
+    assert effect(plan) == (
+        "readers open 2 files instead of 3: 2 small files of 57 B become 1 file, with about 3 stripes instead of 4"
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import CancelledError, UnreachableError
-from compactor.spark.session import process
+from compactor.spark.session import process, session
 from compactor.spark.session.session import SparkSubmitter
 from compactor.spark.submitter import JobName
 from tests import fake_spark
@@ -123,6 +123,27 @@ def test_what_does_not_start_in_time_is_given_up(request):
     submitter.stop()
     for driver in drivers:
         gone(driver.pid)
+
+
+def test_a_start_that_is_asked_for_goes_on(submitter, monkeypatch):
+    """Before an entry is claimed, a worker asks again and again; when no worker asks any more, the start is ended."""
+    monkeypatch.setattr(session, "UNASKED_SECONDS", 1.0)
+    assert submitter.cold
+    assert not any(submitter.warm_up(0.4) for _ in range(5))
+    (start,) = [shared.driver for shared in submitter._sessions]
+    assert not start.settled
+    assert start.wait_until_over(PATIENCE)
+    assert start.why_not == "no compaction waits for it"
+    gone(start.pid)
+
+
+def test_a_start_that_takes_too_long_is_told_before_a_claim(request):
+    """Unreachable; the next asks for another start."""
+    submitter = submitter_with(start_seconds=0.01)
+    request.addfinalizer(submitter.stop)
+    with pytest.raises(UnreachableError, match="hasn't started with master"):
+        submitter.warm_up(0.1)
+    assert submitter.cold
 
 
 def test_stop_ends_a_start(submitter):

@@ -16,6 +16,7 @@ from compactor.errors import RefusedError, UsageError
 from compactor.planning.document import (
     Action,
     BucketPlan,
+    Cut,
     DeleteScope,
     FileRole,
     FormatSpec,
@@ -27,7 +28,8 @@ from compactor.planning.document import (
 )
 from compactor.planning.facts import DeleteFacts, FileFacts, Hit, StripeFacts, TableSpec
 from compactor.planning.format import choose_format
-from compactor.planning.plan import plan, predict, prepare
+from compactor.planning.plan import plan, prepare
+from compactor.planning.prediction import predict
 from compactor.planning.segments import SegmentSource, Sizes, segments
 from compactor.planning.select import select
 from compactor.reasons import Reason
@@ -431,12 +433,36 @@ def test_chunks_are_contiguous(sources):
     assert laid == sorted(laid)
 
 
+@given(stripe_sources(), st.integers(1, 2000))
+def test_prediction_counts_everything_once(sources, stripe_rows):
+    """Copied, probed, cut and recoded together are all bytes; joining makes no more stripes than there were."""
+    output = FormatSpec(stripe_rows=stripe_rows)
+    laid = segments(sources, SIZES, output)
+    stripes = {(source.file.path, one.index): one.weight for source in sources for one in source.facts.stripes}
+    directory = OutputDir(DirKind.BASE, "b", (BucketPlan(0, "bucket_00000", laid),))
+    found = predict([directory], output, len(sources), stripes, 0)
+    assert found.copied + found.probed + found.cut + found.recoded == sum(source.facts.bytes for source in sources)
+    assert found.joined <= found.recoded
+    assert (found.files_before, found.files_after) == (len(sources), 1)
+    assert found.stripes_before == len(stripes)
+    full = sum(1 + one.rows // stripe_rows for source in sources for one in source.facts.stripes)
+    assert (found.stripes_after > 0) == bool(stripes)
+    assert found.stripes_after <= full
+
+
 @given(stripe_sources())
-def test_prediction_counts_every_byte_once(sources):
-    """Copied, looked at and recoded together are all there is."""
-    laid = segments(sources, SIZES)
-    found = predict([OutputDir(DirKind.BASE, "b", (BucketPlan(0, "bucket_00000", laid),))], 0)
-    assert found.copied + found.probed + found.recoded == sum(source.facts.bytes for source in sources)
+def test_what_is_surely_cut_has_few_events(sources):
+    """Rows are surely cut out of a stripe only where its events are few wherever they hit, and one does."""
+    known = {(source.facts.path, one.index): one for source in sources for one in source.facts.stripes}
+    for segment in segments(sources, SIZES):
+        for index in segment.stripes:
+            one = known[segment.path, index]
+            if segment.cut is not Cut.NO:
+                assert segment.action is not Action.COPY
+                assert one.hit is not Hit.NONE
+            if segment.cut is Cut.YES:
+                assert one.events <= one.removable[0]
+                assert segment.action is Action.PROBE or one.hit is Hit.CERTAIN
 
 
 STRIPE = 64 << 20

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from compactor.acid.row_id import RowKey
-from compactor.planning.document import FileRole, InputFile
+from compactor.planning.document import Cut, FileRole, FormatSpec, InputFile
 from compactor.planning.facts import FileFacts, Hit, StripeFacts
 from compactor.planning.segments import SegmentSource, Sizes, segments
 from tests.casebook import Case, cases, check
@@ -14,6 +14,7 @@ from tests.casebook import Case, cases, check
 BOOK = "stripes.txt"
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
 BUCKET = 536870912
+CUTS = {Cut.NO: "", Cut.PERHAPS: " [perhaps cut]", Cut.YES: " [cut]"}
 
 
 def size(text):
@@ -37,8 +38,9 @@ def stripe(number, text):
     bounds = (RowKey(ids[0], BUCKET, first), RowKey(ids[1], BUCKET, last))
     values = next((size(flag[2:]) for flag in flags if flag.startswith("v=")), 0)
     events = next((int(flag[2:]) for flag in flags if flag.startswith("d=")), 0)
+    removable = next((tuple(map(int, flag[4:].split("-"))) for flag in flags if flag.startswith("cut=")), (0, 0))
     return StripeFacts(
-        number, rows, size(length), *bounds, exact, ids, (BUCKET, BUCKET), ids, (0, 0), hit, events, values
+        number, rows, size(length), *bounds, exact, ids, (BUCKET, BUCKET), ids, (0, 0), hit, events, values, removable
     )
 
 
@@ -66,9 +68,10 @@ def outcome(case: Case) -> list[str]:
     options = case.options
     aborted = tuple(int(i) for i in options.get("aborted", "").split(",") if i)
     sizes = Sizes(size(options["min"]), size(options["chunk"]), int(options.get("events", "1000000")))
-    laid = segments([source(line, aborted) for line in case.entries], sizes)
+    output = FormatSpec(stripe_rows=int(options["rows"])) if "rows" in options else FormatSpec()
+    laid = segments([source(line, aborted) for line in case.entries], sizes, output)
     return [
-        f"{segment.action:7} {'-' if segment.chunk < 0 else segment.chunk} {segment.path:10} {','.join(map(str, segment.stripes)):8} {segment.reason}"
+        f"{segment.action:7} {'-' if segment.chunk < 0 else segment.chunk} {segment.path:10} {','.join(map(str, segment.stripes)):8} {segment.reason}{CUTS[segment.cut]}"
         for segment in laid
     ]
 
