@@ -35,6 +35,13 @@ class Sink(Protocol):
 
     def write(self, data: bytes | bytearray | memoryview) -> None: ...
 
+    def gap_before(self, offset: int, length: int) -> int:
+        """
+        Bytes to leave out here so that a copy of the range at `offset` of a file beside it takes no room of its own; 0
+        where that can't be.
+        """
+        ...
+
     def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
         """Append `length` bytes of `reader` from `offset` on, in the cheapest way that sink and reader allow."""
         ...

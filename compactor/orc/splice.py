@@ -204,6 +204,7 @@ class Splicer:
             self._bounds.append(bounds)
         made = pb.StripeInformation()
         made.CopyFrom(stripe)
+        self._sink.write(bytes(self._sink.gap_before(stripe.offset, tail.stripe_length(index))))
         made.offset = self._sink.position
         self._sink.copy_from(reader, stripe.offset, tail.stripe_length(index))
         self._stripes.append(made)

@@ -63,6 +63,10 @@ class WritingHandle(ABC):
     def _give_up(self) -> None:
         """Close the file and remove it."""
 
+    def gap_before(self, offset: int, length: int) -> int:  # noqa: ARG002 - as `Sink` says
+        """See `Sink.gap_before`: no store but some local file systems shares bytes between files."""
+        return 0
+
     def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
         """See `WriteHandle.copy_from`."""
         for piece in whole(reader, offset, length, PIECE):

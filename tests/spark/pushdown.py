@@ -92,6 +92,13 @@ def cut_out(reader, tail, index, first):
     return made.reader, made.tail, 0
 
 
+class Gapped(LocalWriter):
+    """Leaves bytes out before a stripe, as where stripes share their blocks with their source."""
+
+    def gap_before(self, offset, length):
+        return (offset + length) % 4096
+
+
 def main(directory):
     spark = (
         SparkSession.builder.master("local[1]")
@@ -108,7 +115,7 @@ def main(directory):
     reader = LocalReader(str(java))
     tail = read_tail(reader)
     tree = HiveType(tail.tree.kind, tail.tree.children, tail.tree.names)
-    with LocalWriter(str(directory / "mixed.orc")) as sink:
+    with Gapped(str(directory / "mixed.orc")) as sink:
         splicer = Splicer(sink, OutputFormat(tree, stride=STRIDE))
         assert len(tail.stripes) == 1
         splicer.add_stripe(*cut_out(reader, tail, 0, 0))

@@ -145,6 +145,9 @@ class _DirectSink:
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._sink.write(data)
 
+    def gap_before(self, offset: int, length: int) -> int:
+        return self._sink.gap_before(offset, length)
+
     def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
         self._sink.copy_from(reader.handle if isinstance(reader, InputReader) else reader, offset, length)
 

@@ -7,6 +7,9 @@ Source: pread(2), copy_file_range(2), posix_fadvise(2).
 import contextlib
 import errno
 import os
+import re
+from functools import cached_property
+from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from compactor.handles import RandomReader
@@ -18,6 +21,10 @@ _BUFFER: Final = 1 << 20
 _KERNEL_CHUNK: Final = 1 << 30
 _STORE_CHUNK: Final = 64 << 20
 """Bytes after which the disk begins to write: it would otherwise rest while a file is made, and `fsync` wait for all."""
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_SHARING: Final = frozenset({"xfs", "btrfs"})
+_BLOCK: Final = 4096
+_WORTH_SHARING: Final = 16 * _BLOCK
 _NO_KERNEL_COPY: Final = frozenset(
     {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, errno.ETXTBSY}
 )
@@ -76,6 +83,10 @@ class LocalWriter(WritingHandle):
         self._flush()
         self._put(view)
 
+    def gap_before(self, offset: int, length: int) -> int:
+        """See `Sink.gap_before`: blocks are shared that have the same place in both files, by their size."""
+        return (offset - self._position) % _BLOCK if length >= _WORTH_SHARING and self._shares else 0
+
     def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
         self._flush()
         copied = self._copy_in_kernel(reader, offset, length) if isinstance(reader, _OnDescriptor) else 0
@@ -110,6 +121,18 @@ class LocalWriter(WritingHandle):
             data, self._pending = self._pending, bytearray()
             self._put(memoryview(data))
 
+    @cached_property
+    def _shares(self) -> bool:
+        """Whether the file lies on a file system that shares blocks between files."""
+        kinds = dict[str, str]()
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            for line in _MOUNTS.read_text(encoding="utf-8").splitlines():
+                mounted, _, kind = line.partition(" - ")
+                place = re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), mounted.split()[4])
+                kinds[place] = kind.split()[0]
+        above = map(str, Path(os.path.realpath(self.name)).parents)
+        return next((kinds[place] for place in above if place in kinds), "") in _SHARING
+
     def _put(self, view: memoryview) -> None:
         while view:
             with explained("write", self.name):
@@ -132,10 +155,10 @@ class LocalWriter(WritingHandle):
         """
         copied = 0
         while copied < length:
+            begin = offset + copied
+            most = -begin % _BLOCK or _STORE_CHUNK  # whole blocks are shared where the file system can
             try:
-                step = os.copy_file_range(
-                    reader.fileno(), self._descriptor, min(length - copied, _STORE_CHUNK), offset + copied
-                )
+                step = os.copy_file_range(reader.fileno(), self._descriptor, min(length - copied, most), begin)
             except OSError as error:
                 if error.errno in _NO_KERNEL_COPY:
                     return copied

@@ -30,6 +30,9 @@ class MemorySink:
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._data += data
 
+    def gap_before(self, offset: int, length: int) -> int:
+        return 0
+
     def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
         piece = reader.read_at(offset, length)
         assert len(piece) == length

@@ -101,6 +101,27 @@ def test_a_predicate_skips_by_the_written_statistics_and_loses_nothing():
     assert {row[3] for row in found} >= set(range(6500, 6600))
 
 
+def test_gaps_between_stripes_are_no_obstacle():
+    """A store that shares blocks between files has some bytes left out before a stripe; readers go by its place."""
+
+    class Sharing(MemorySink):
+        def gap_before(self, offset, length):
+            return (offset + length) % 4096
+
+    files = [acid_file(events(write_id, 100)) for write_id in (1, 2, 3)]
+    sink = Sharing()
+    splicer = Splicer(sink, OUTPUT)
+    for reader, tail in map(opened, files):
+        splicer.add_stripe(reader, tail, 0)
+    splicer.finish("insert")
+    assert rows_of(sink) == [found for one in files for found in rows_of(one)]
+    stripes = opened(sink.getvalue())[1].stripes
+    assert (
+        stripes[1].offset
+        > stripes[0].offset + stripes[0].index_length + stripes[0].data_length + stripes[0].footer_length
+    )
+
+
 def test_a_local_file_is_copied_like_memory(tmp_path):
     """Handles on local files give the same bytes."""
     data = acid_file(events(1, 100))

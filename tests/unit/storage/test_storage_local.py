@@ -3,6 +3,8 @@
 import errno
 import os
 import resource
+import shutil
+import subprocess
 
 import pytest
 
@@ -11,6 +13,7 @@ from compactor.reasons import Reason
 from compactor.storage.failures import explanation
 from compactor.storage.local_fs import beneath, driver, files, renameat2
 from compactor.storage.local_fs.driver import LocalStorage
+from tests.needs import missing
 
 STORAGE = LocalStorage()
 
@@ -369,3 +372,52 @@ def test_directories_inside_an_adopted_one_keep_what_they_have(tmp_path):
         0o700,
         0o640,
     ]
+
+
+@pytest.fixture(params=["xfs", "btrfs"])
+def sharing(request, tmp_path):
+    """A file system that shares blocks between files, in a file."""
+    kind = request.param
+    if shutil.which(f"mkfs.{kind}") is None:
+        missing(f"mkfs.{kind} isn't installed")
+    image, place = tmp_path / "image", tmp_path / "a place"
+    place.mkdir()
+    with image.open("wb") as file:
+        file.truncate(400 << 20)
+    subprocess.run([f"mkfs.{kind}", "-q", str(image)], check=True, capture_output=True)
+    if subprocess.run(["mount", "-o", "loop", str(image), str(place)], check=False, capture_output=True).returncode:
+        pytest.skip("file systems can't be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_copied_stripes_share_their_blocks(sharing):
+    """Wherever a range begins and ends, only its first and its last block are written."""
+    content = os.urandom(5 << 20)
+    (sharing / "source").write_bytes(content)
+    ranges = [(3, 1 << 20), (1_234_567, 2 << 20), (4096, 65_536), (77, 100)]
+    places = []
+    with STORAGE.open_read(str(sharing / "source")) as source, STORAGE.create(str(sharing / "copy")) as sink:
+        sink.write(b"ORC")
+        for offset, length in ranges:
+            sink.write(bytes(sink.gap_before(offset, length)))
+            places.append(sink.position)
+            sink.copy_from(source, offset, length)
+        sink.write(b"the end")
+    copied = (sharing / "copy").read_bytes()
+    for (offset, length), place in zip(ranges, places, strict=True):
+        assert copied[place : place + length] == content[offset : offset + length]
+    assert copied.endswith(b"the end")
+    said = subprocess.run(["filefrag", "-v", str(sharing / "copy")], check=True, capture_output=True, text=True).stdout
+    extents = [line.split(":") for line in said.splitlines() if line.strip()[:1].isdigit()]
+    shared = sum(int(extent[3]) for extent in extents if "shared" in extent[-1])
+    assert shared * 4096 > (3 << 20) - 4 * 4096
+
+
+def test_nothing_is_left_out_where_blocks_cant_be_shared(tmp_path, monkeypatch):
+    """On other file systems files are as dense as ever; also where the mounts can't be read."""
+    for mounts in (files._MOUNTS, tmp_path / "none"):
+        monkeypatch.setattr(files, "_MOUNTS", mounts)
+        with STORAGE.create(str(tmp_path / mounts.name)) as sink:
+            sink.write(b"ORC")
+            assert sink.gap_before(1_234_567, 2 << 20) == 0
