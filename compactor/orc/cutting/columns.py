@@ -188,7 +188,7 @@ def _cut_runs(column: Column, kind: int, cut: Cut, *, signed: bool) -> _Looked:
         if kept.all():
             after.append(data[start:stop])
             continue
-        made = encoded_integers(found[kept], signed=signed)
+        made = encoded_integers(found[kept], data[start], signed=signed)
         after += [part for part, _ in made]
         edits.append(Edit(start, stop, b"".join(part for part, _ in made)))
         new_sizes += (sizes[done:run], [len(part) for part, _ in made])
