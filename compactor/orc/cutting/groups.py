@@ -90,12 +90,12 @@ class Groups:
         if [said.number_of_values if said.HasField("number_of_values") else -1 for said in were] != counted.tolist():
             raise UnknownEncodingError
 
-    def exact(self, values: npt.NDArray[np.int64]) -> list[pb.ColumnStatistics]:
+    def exact(self, values: npt.NDArray[np.integer]) -> list[pb.ColumnStatistics]:
         """Of each group of a column of integers without NULLs; `values` are those that stay."""
         low, high = np.minimum.reduceat(values, self.starts), np.maximum.reduceat(values, self.starts)
         counts = np.diff(np.append(self.starts, len(values)))
         made = []
-        sums = np.add.reduceat(values, self.starts).tolist()  # those that overflow are left out
+        sums = np.add.reduceat(values, self.starts, dtype=np.int64).tolist()  # those that overflow are left out
         for least, most, total, count in zip(low.tolist(), high.tolist(), sums, counts.tolist(), strict=True):
             one = pb.ColumnStatistics(number_of_values=count, has_null=False)
             one.integers.minimum, one.integers.maximum = least, most

@@ -17,7 +17,9 @@ Bytes = npt.NDArray[np.uint8]
 
 _WIDTHS: Final = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """Bits of a value by the five bits of a header that say it."""
-_ROUNDED: Final[tuple[int, ...]] = tuple(next((known for known in _WIDTHS if known >= width), 64) for width in range(8 + 64 + 1))
+_ROUNDED: Final[tuple[int, ...]] = tuple(
+    next((known for known in _WIDTHS if known >= width), 64) for width in range(8 + 64 + 1)
+)
 """The next width that a header can say."""
 _HEAD_WIDTHS: Final = tuple(_WIDTHS[head >> 1 & 31] for head in range(256))
 MOST_VALUES: Final = 512

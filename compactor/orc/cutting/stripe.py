@@ -15,11 +15,12 @@ from isal import isal_zlib
 
 from compactor.handles import MemoryReader, RandomReader
 from compactor.orc import codec
-from compactor.orc.cutting.columns import DATA, Column, Cut, UnknownEncodingError, cut_column
+from compactor.orc.cutting.columns import Column, Cut, UnknownEncodingError, cut_column
 from compactor.orc.cutting.groups import Groups
 from compactor.orc.cutting.proof import DifferentError
-from compactor.orc.cutting.runs import MOST_VALUES, all_integers
+from compactor.orc.cutting.runs import MOST_VALUES
 from compactor.orc.cutting.streams import Stream, TooLargeError
+from compactor.orc.key_columns import KeyColumns
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.statistics import merge_column
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
@@ -63,12 +64,15 @@ def stripe_checksum(reader: RandomReader, tail: Tail, index: int) -> int:
     return found
 
 
-def cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_]) -> CutStripe | None:
+def cut(
+    reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_], keys: KeyColumns | None = None
+) -> CutStripe | None:
     """
     Take rows out of a stripe whose columns, but for the row of a full-ACID file, have no columns inside.
 
     Args:
         kept: for each of its rows.
+        keys: of its rows, in a full-ACID file; their statistics are exact then.
 
     Returns:
         None where the stripe is of a form that is encoded anew instead, or where that takes less, or where what was
@@ -89,12 +93,14 @@ def cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_
     if needs_pyorc(reader, tail, index):  # timestamps of which Arrow doesn't find the values
         return None
     try:
-        return _cut(reader, tail, index, kept)
+        return _cut(reader, tail, index, kept, keys)
     except (UnknownEncodingError, DifferentError, TooLargeError, *_CONTRADICTIONS):
         return None
 
 
-def _cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_]) -> CutStripe:
+def _cut(
+    reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_], keys: KeyColumns | None
+) -> CutStripe:
     footer = read_stripe_footer(reader, tail, index)
     streams, were = _read(reader, tail, index, footer)
     groups = Groups(tail.stride, kept)
@@ -109,11 +115,8 @@ def _cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool
         cut_column(column, rows)
         if len(were[number]) != -(-len(kept) // tail.stride):
             raise UnknownEncodingError
-        if tail.is_acid and number in _KEYS:
-            left = all_integers(column.streams[DATA].data, len(groups.left), signed=True)
-            if left is None:
-                raise DifferentError
-            found = groups.exact(left)
+        if keys is not None and number in _KEYS:
+            found = groups.exact(keys.columns[number - 1][kept])
         else:
             found = groups.statistics(column, kind, were[number])
         if kind in TIMESTAMPS and not in_utc:

@@ -23,6 +23,8 @@ from compactor.orc.cutting import columns, stripe
 from compactor.orc.cutting.runs import decoded_bytes, decoded_integers, encoded_bytes, encoded_integers, integer_runs
 from compactor.orc.cutting.streams import Edit, Stream
 from compactor.orc.cutting.stripe import cut
+from compactor.orc.key_columns import KeyColumns
+from compactor.orc.keys import read_keys
 from compactor.orc.output import OutputFormat
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.single_stripe import batches_of, image_of
@@ -60,7 +62,8 @@ def without(data, gone):
     reader, tail = opened(data)
     kept = np.ones(tail.rows, np.bool_)
     kept[list(gone)] = False
-    made = cut(reader, tail, 0, kept)
+    keys = KeyColumns.concat(list(read_keys(reader, tail, 0))) if tail.is_acid else None
+    made = cut(reader, tail, 0, kept, keys)
     if made is None:
         return None
     sink = MemorySink()
@@ -68,7 +71,7 @@ def without(data, gone):
         sink, OutputFormat(tail.tree, compression=tail.compression, block_size=tail.block_size, stride=tail.stride)
     )
     splicer.add_stripe(made.reader, made.tail, 0)
-    splicer.finish(None)
+    splicer.finish("insert" if tail.is_acid else None)
     return sink.getvalue()
 
 
@@ -359,6 +362,18 @@ def test_a_row_that_is_null_is_not_cut_around():
     events = [insert(RowKey(1, 536870912, n), (n, f"v{n}")) for n in range(10)]
     events[0] = (0, 1, 536870912, 0, 1, None)
     assert without(acid_file(events, row_index_stride=STRIDE), {3}) is None
+
+
+def test_statistics_of_keys_are_exact():
+    """Of each row group, also where the ends of one went."""
+    events = [insert(RowKey(n // 400 + 1, 536870912, n % 400 * 3), (n, f"v{n}")) for n in range(1000)]
+    gone = {*range(55), 399, 420, *range(570, 620), 999}
+    after = without(acid_file(events, row_index_stride=STRIDE), gone)
+    anew = acid_file([event for number, event in enumerate(events) if number not in gone], row_index_stride=STRIDE)
+    found, expected = (
+        [[one.integers for one in part] for part in list(statistics(data))[2:7]] for data in (after, anew)
+    )
+    assert found == expected
 
 
 def test_a_sum_beyond_64_bits_is_left_out():
