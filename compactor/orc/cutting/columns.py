@@ -49,19 +49,17 @@ class Cut:
         kept: for each value.
         bounds: numbers, among the values that stay, of those at which the row groups begin.
         wanted: numbers of the values that are asked for, ascending; all that go are among them.
-        block_size: most bytes of a chunk.
     """
 
     kept: Mask
     bounds: Integers
     wanted: Integers
-    block_size: int
 
     def among(self, present: Mask) -> "Cut":
         """The same of the values that aren't NULL."""
         left = np.concatenate(([0], np.cumsum(present[self.kept])))
         number = np.cumsum(present) - 1
-        return Cut(self.kept[present], left[self.bounds], number[self.wanted[present[self.wanted]]], self.block_size)
+        return Cut(self.kept[present], left[self.bounds], number[self.wanted[present[self.wanted]]])
 
 
 @dataclass(slots=True)
@@ -96,7 +94,8 @@ class Column:
         if found is None:
             if values:
                 raise UnknownEncodingError
-            return Stream((), (), next(iter(self.streams.values())).kind)
+            one = next(iter(self.streams.values()))
+            return Stream((), one.kind, one.block_size)
         return found
 
     def put(self, kind: int, stream: Stream, places: Positions) -> None:
@@ -162,8 +161,9 @@ class _Looked:
             The values that are asked for.
         """
         first = before(self.before, self.numbers)
-        left = np.cumsum(cut.kept) - 1
-        require_same(first.filter(pa.array(self.kept)), after(self.after, left[self.numbers[self.kept]]))
+        left = self.numbers[self.kept]
+        left = left - np.searchsorted(np.flatnonzero(~cut.kept), left)
+        require_same(first.filter(pa.array(self.kept)), after(self.after, left))
         return first.take(pa.array(np.searchsorted(self.numbers, cut.wanted)))
 
 
@@ -194,7 +194,7 @@ def _cut_runs(column: Column, kind: int, cut: Cut, *, signed: bool) -> _Looked:
         new_sizes += (sizes[done:run], [len(part) for part, _ in made])
         new_counts += (counts[done:run], [count for _, count in made])
         done = run + 1
-    edited = stream.edited(edits, cut.block_size)
+    edited = stream.edited(edits)
     left = runs_of(np.concatenate([*new_sizes, sizes[done:]]), np.concatenate([*new_counts, counts[done:]]))
     column.put(kind, edited, _inside(edited, left, cut.bounds))
     numbers = _ranges(runs.firsts[looked], runs.firsts[looked + 1])
@@ -289,11 +289,21 @@ def _wide(kind: Any) -> Callable[[Column, Cut], None]:
     bits = np.dtype(f"<u{np.dtype(kind).itemsize}")
 
     def step(column: Column, cut: Cut) -> None:
-        before = column.stream(DATA, len(cut.kept)).data
+        source = column.stream(DATA, len(cut.kept))
         _cut_spans(column, cut, np.arange(len(cut.kept) + 1, dtype=np.int64) * bits.itemsize)
-        after = column.stream(DATA, 0).data
-        require_same(pa.array(np.frombuffer(before, bits)[cut.kept]), pa.array(np.frombuffer(after, bits)))
-        column.values = pa.array(np.frombuffer(before, np.dtype(kind))[cut.wanted])
+        result = column.stream(DATA, 0)
+
+        def found(stream: Stream) -> Callable[[bytes, Integers], Any]:
+            def decode(_: bytes, numbers: Integers) -> Any:
+                spans = [stream.span(first * bits.itemsize, end * bits.itemsize) for first, end in _spans_of(numbers)]
+                return pa.array(np.frombuffer(b"".join(spans), bits))
+
+            return decode
+
+        blocks = np.unique(cut.wanted // MOST_VALUES) * MOST_VALUES
+        numbers = _ranges(blocks, np.minimum(blocks + MOST_VALUES, len(cut.kept)))
+        looked = _Looked(numbers, cut.kept[numbers], b"", b"")
+        column.values = looked.same(cut, found(source), found(result)).view(pa.from_numpy_dtype(kind))
 
     return step
 
@@ -301,14 +311,14 @@ def _wide(kind: Any) -> Callable[[Column, Cut], None]:
 def _cut_spans(column: Column, cut: Cut, offsets: Integers) -> Integers:
     """Remove bytes of the values' stream; returns the offsets of what stays."""
     stream = column.stream(DATA, 0)
-    if len(offsets) != len(cut.kept) + 1 or offsets[-1] != stream.size:
+    if len(offsets) != len(cut.kept) + 1 or not stream.has(int(offsets[-1])):
         raise UnknownEncodingError
     edits = [
         Edit(int(offsets[first]), int(offsets[end]))
         for first, end in _spans_of(np.flatnonzero(~cut.kept))
         if offsets[first] < offsets[end]
     ]
-    edited = stream.edited(edits, cut.block_size)
+    edited = stream.edited(edits)
     left = np.concatenate(([0], np.cumsum(np.diff(offsets)[cut.kept])))
     column.put(DATA, edited, edited.positions(left[cut.bounds].tolist()))
     return left
@@ -320,7 +330,7 @@ def _bytes(column: Column, cut: Cut) -> None:
     if values is None:
         raise UnknownEncodingError
     data, runs = encoded_bytes(values[cut.kept])
-    made = Stream.of(data, before.kind, cut.block_size)
+    made = Stream.of(data, before.kind, before.block_size)
     column.put(DATA, made, _inside(made, runs, cut.bounds))
     column.values = _compared(pb.Type(kind=Kind.BYTE), before, made, cut)
 
@@ -340,7 +350,7 @@ def _bits(stream: Stream, count: int) -> Mask:
 def _cut_bits(column: Column, kind: int, bits: Mask, cut: Cut) -> Any:
     before = column.stream(kind, len(bits))
     data, runs = encoded_bytes(np.packbits(bits[cut.kept]))
-    made = Stream.of(data, before.kind, cut.block_size)
+    made = Stream.of(data, before.kind, before.block_size)
     inside = _inside(made, runs, cut.bounds >> 3)
     column.put(kind, made, [(*place, bit) for place, bit in zip(inside, (cut.bounds & 7).tolist(), strict=True)])
     return _compared(pb.Type(kind=Kind.BOOLEAN), before, made, cut)

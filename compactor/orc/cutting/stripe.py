@@ -19,7 +19,7 @@ from compactor.orc.cutting.columns import Column, Cut, UnknownEncodingError, cut
 from compactor.orc.cutting.groups import Groups
 from compactor.orc.cutting.proof import DifferentError
 from compactor.orc.cutting.runs import MOST_VALUES
-from compactor.orc.cutting.streams import Stream, TooLargeError
+from compactor.orc.cutting.streams import Stream
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.statistics import merge_column
@@ -94,7 +94,7 @@ def cut(
         return None
     try:
         return _cut(reader, tail, index, kept, keys)
-    except (UnknownEncodingError, DifferentError, TooLargeError, *_CONTRADICTIONS):
+    except (UnknownEncodingError, DifferentError, *_CONTRADICTIONS):
         return None
 
 
@@ -104,7 +104,7 @@ def _cut(
     footer = read_stripe_footer(reader, tail, index)
     streams, were = _read(reader, tail, index, footer)
     groups = Groups(tail.stride, kept)
-    rows = Cut(kept, groups.starts, groups.wanted, tail.block_size)
+    rows = Cut(kept, groups.starts, groups.wanted)
     in_utc = zone_of(tail, footer) == UTC
     made: dict[tuple[int, int], Sequence[bytes | memoryview]] = {}
     indexes: list[bytes] = []
@@ -150,9 +150,8 @@ def _read(
             tail.compression,
             tail.block_size,
             f"{tail.name}: stripe {index + 1}, column {stream.column}",
-            _MOST_BYTES - size,
         )
-        size += read.size
+        size += read.most
         if stream.kind == _ROW_INDEX:
             said = pb.RowIndex()
             try:
@@ -165,7 +164,7 @@ def _read(
         else:
             found[stream.column, stream.kind] = read
     known = set(range(len(tail.footer.types)))
-    if at > len(data) or set(were) != known or not {column for column, _ in found} <= known:
+    if size > _MOST_BYTES or at > len(data) or set(were) != known or not {column for column, _ in found} <= known:
         raise UnknownEncodingError
     return found, were
 

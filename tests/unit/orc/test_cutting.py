@@ -268,15 +268,36 @@ def test_edits_of_a_stream(data, places):
         expected += (data[at : at + gap], made)
         at += gap + length
     before = Stream.of(data, Compression.ZLIB, 64)
-    after = before.edited(edits, 64)
+    after = before.edited(edits)
+    packed = b"".join(after.chunks)
     whole = b"".join([*expected, data[at:]])
-    assert Stream.read(after.packed, Compression.ZLIB, 64, "stream").data == after.data == whole
+    assert Stream.read(packed, Compression.ZLIB, 64, "stream").data == after.data == whole
     for offset, (start, inside) in zip(range(len(whole)), after.positions(range(len(whole))), strict=True):
-        assert Stream.read(after.packed[start:], Compression.ZLIB, 64, "stream").data[inside:] == whole[offset:]
+        assert Stream.read(packed[start:], Compression.ZLIB, 64, "stream").data[inside:] == whole[offset:]
     touched = {place for edit in edits for place in range(edit.start // 64, (edit.end - 1) // 64 + 1)}
     assert [
         chunk for place, chunk in enumerate(before.chunks) if place not in touched and chunk not in after.chunks
     ] == []
+
+
+@pytest.mark.parametrize("kind", [Compression.ZLIB, Compression.SNAPPY])
+def test_only_chunks_that_are_asked_for_are_inflated(kind):
+    """Where the size tells that all others are full; a chunk that isn't is found when it is inflated."""
+    data = bytes(range(256)) * 4
+    chunks = Stream.of(data, kind, 100).chunks
+    broken = (*chunks[:3], b"\x09\0\0" + b"\xff" * 4, *chunks[4:])
+    stream = Stream(broken, kind, 100)
+    assert stream.has(len(data))
+    assert stream.span(450, 612) == data[450:612]
+    edited = stream.edited([Edit(450, 452)])
+    assert (edited.span(440, 460), edited.chunks[3]) == (data[440:450] + data[452:462], broken[3])
+    with pytest.raises(ValueError, match="chunk 4 isn't full"):
+        stream.span(399, 401)
+    shorter = Stream((*chunks[:3], *Stream.of(b"short", kind, 100).chunks, *chunks[4:]), kind, 100)
+    assert not shorter.has(len(data) - 1)
+    assert shorter.has(len(data) - 95)
+    longer = Stream((*chunks[:3], b"\x01\x02\0" + bytes(256), *chunks[4:]), kind, 100)
+    assert not longer.has(len(data))
 
 
 def test_chunks_without_a_removed_value_keep_their_bytes():
@@ -314,11 +335,11 @@ def test_other_forms_are_encoded_anew(columns, values, options):
 @pytest.mark.parametrize("kind", [Kind.LONG, Kind.STRING, Kind.TIMESTAMP, Kind.DECIMAL, Kind.LIST])
 def test_older_encodings_are_not_known(kind):
     """Hive before 0.12 encoded integers otherwise."""
-    streams = {columns.DATA: Stream((b"",), (b"",), Compression.NONE)}
+    streams = {columns.DATA: Stream((b"",), Compression.NONE, 64)}
     column = columns.Column(pb.Type(kind=kind), pb.ColumnEncoding(kind=0), streams)
     nothing = np.zeros(0, np.int64)
     with pytest.raises(columns.UnknownEncodingError):
-        columns.cut_column(column, columns.Cut(np.ones(0, np.bool_), np.zeros(1, np.int64), nothing, 64))
+        columns.cut_column(column, columns.Cut(np.ones(0, np.bool_), np.zeros(1, np.int64), nothing))
 
 
 def test_nothing_and_everything_are_no_cuts():
