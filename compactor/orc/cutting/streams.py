@@ -25,6 +25,31 @@ class Edit:
     bytes: bytes = b""
 
 
+class TooLargeError(Exception):
+    """Streams have more bytes than may be in memory."""
+
+
+@dataclass(slots=True)
+class Room:
+    """
+    Bytes that streams may still take without compression.
+
+    Args:
+        left: at least 0.
+    """
+
+    left: int
+
+    def take(self, size: int) -> None:
+        """
+        Raises:
+            TooLargeError: that many aren't left.
+        """
+        self.left -= size
+        if self.left < 0:
+            raise TooLargeError
+
+
 @dataclass(slots=True)
 class Stream:
     """
@@ -35,17 +60,21 @@ class Stream:
         kind: how it is compressed.
         block_size: most bytes of a chunk's content.
         where: file, stripe and column, for messages.
+        room: of all streams of the stripe; None: no limit.
     """
 
     chunks: tuple[bytes | memoryview, ...]
     kind: Compression
     block_size: int
     where: str = ""
+    room: Room | None = None
     _contents: dict[int, bytes] = field(default_factory=dict)
     _starts: list[int] | None = None
 
     @staticmethod
-    def read(packed: bytes | memoryview, kind: Compression, block_size: int, where: str) -> "Stream":
+    def read(
+        packed: bytes | memoryview, kind: Compression, block_size: int, where: str, room: Room | None = None
+    ) -> "Stream":
         """
         Find the chunks of a stream.
 
@@ -53,7 +82,7 @@ class Stream:
             CorruptFileError: a header is invalid.
         """
         chunks = (packed,) if kind is Compression.NONE else tuple(codec.chunks(packed, where))
-        return Stream(chunks, kind, block_size, where)
+        return Stream(chunks, kind, block_size, where, room)
 
     @staticmethod
     def of(data: bytes, kind: Compression, block_size: int) -> "Stream":
@@ -82,11 +111,6 @@ class Stream:
         return b"".join(self.contents)
 
     @property
-    def most(self) -> int:
-        """Bytes that the stream may have without compression."""
-        return len(self.chunks[0]) if self.kind is Compression.NONE else len(self.chunks) * self.block_size
-
-    @property
     def starts(self) -> list[int]:
         """Where the content of each chunk begins in the stream, and the stream's end."""
         if self._starts is None:
@@ -110,6 +134,7 @@ class Stream:
         Raises:
             CorruptFileError: the chunk is invalid.
             ValueError: it isn't as long as it must be.
+            TooLargeError: there is no room for it.
         """
         found = self._contents.get(place)
         if found is None:
@@ -121,6 +146,8 @@ class Stream:
             )
             if self._starts is not None and len(found) != self._starts[place + 1] - self._starts[place]:
                 raise ValueError(f"{self.where}: chunk {place + 1} isn't full")
+            if self.room is not None:
+                self.room.take(len(found))
             self._contents[place] = found
         return found
 
@@ -155,7 +182,7 @@ class Stream:
                     contents[len(chunks)] = self._contents[number]
                 starts.append(starts[-1] + end - at)
                 chunks.append(self.chunks[number])
-        return Stream(tuple(chunks), self.kind, self.block_size, self.where, contents, starts)
+        return Stream(tuple(chunks), self.kind, self.block_size, self.where, self.room, contents, starts)
 
     def positions(self, offsets: Sequence[int]) -> list[tuple[int, ...]]:
         """

@@ -19,7 +19,7 @@ from compactor.orc.cutting.columns import Column, Cut, UnknownEncodingError, cut
 from compactor.orc.cutting.groups import Groups
 from compactor.orc.cutting.proof import DifferentError
 from compactor.orc.cutting.runs import MOST_VALUES
-from compactor.orc.cutting.streams import Stream
+from compactor.orc.cutting.streams import Room, Stream, TooLargeError
 from compactor.orc.key_columns import KeyColumns
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.statistics import merge_column
@@ -94,7 +94,7 @@ def cut(
         return None
     try:
         return _cut(reader, tail, index, kept, keys)
-    except (UnknownEncodingError, DifferentError, *_CONTRADICTIONS):
+    except (UnknownEncodingError, DifferentError, TooLargeError, *_CONTRADICTIONS):
         return None
 
 
@@ -142,7 +142,7 @@ def _read(
     data = memoryview(reader.read_at(stripe.offset, stripe.index_length + stripe.data_length))
     found: dict[tuple[int, int], Stream] = {}
     were: dict[int, list[pb.ColumnStatistics]] = {}
-    at = size = 0
+    room, at = Room(_MOST_BYTES), 0
     for stream in footer.streams:
         piece, at = data[at : at + stream.length], at + stream.length
         read = Stream.read(
@@ -150,8 +150,8 @@ def _read(
             tail.compression,
             tail.block_size,
             f"{tail.name}: stripe {index + 1}, column {stream.column}",
+            room,
         )
-        size += read.most
         if stream.kind == _ROW_INDEX:
             said = pb.RowIndex()
             try:
@@ -164,7 +164,7 @@ def _read(
         else:
             found[stream.column, stream.kind] = read
     known = set(range(len(tail.footer.types)))
-    if size > _MOST_BYTES or at > len(data) or set(were) != known or not {column for column, _ in found} <= known:
+    if at > len(data) or set(were) != known or not {column for column, _ in found} <= known:
         raise UnknownEncodingError
     return found, were
 

@@ -424,6 +424,25 @@ def test_groups_without_statistics_are_encoded_anew():
     assert without(bytes(changed), {7}) is None
 
 
+def test_a_stripe_is_cut_again(monkeypatch):
+    """Its chunks are smaller than the block size that the file says by now, and not all are full."""
+    monkeypatch.setattr(stripe, "_MOST_BYTES", 200_000)
+    row = row_type([("n", "bigint"), ("d", "double"), ("s", "string")])
+    rows = [(n * n % 7919, n / 7, f"text {n * 40503 % 65_536:x}") for n in range(3000)]
+    found = file_of(row, rows, block_size=1024, dict_key_size_threshold=0.0)
+    for gone in ({1500}, {0, 700, 2998}, set(range(60, 90))):
+        reader, tail = opened(found)
+        tail.postscript.compression_block_size = 65_536
+        kept = np.array([number not in gone for number in range(len(rows))])
+        made = cut(reader, tail, 0, kept)
+        sink = MemorySink()
+        splicer = Splicer(sink, OutputFormat(tail.tree, compression=tail.compression, stride=tail.stride))
+        splicer.add_stripe(made.reader, made.tail, 0)
+        splicer.finish(None)
+        found, rows = sink.getvalue(), [one for number, one in enumerate(rows) if number not in gone]
+        assert rows_of(found) == rows
+
+
 def test_a_large_stripe_is_encoded_anew(monkeypatch):
     """By its rows, and by its bytes, which are counted while they are inflated."""
     data = file_of(row_type([("n", "bigint")]), [(n * n * 7919,) for n in range(3000)], block_size=1024)
