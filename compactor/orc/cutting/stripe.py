@@ -13,7 +13,7 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 from isal import isal_zlib
 
-from compactor.handles import MemoryReader, RandomReader
+from compactor.handles import PiecesReader, RandomReader
 from compactor.orc import codec
 from compactor.orc.cutting.columns import Column, Cut, UnknownEncodingError, cut_column
 from compactor.orc.cutting.groups import Groups
@@ -39,6 +39,8 @@ _FEW: Final = 1 / 128
 """Rows removed for each row of a stripe up to which cutting takes less than encoding; fewer where they are scattered."""
 _RUN: Final = MOST_VALUES
 """Rows in which a removed one costs a run of each stream."""
+_TOGETHER: Final = 4 << 20
+"""Bytes that are read at once for a checksum; memory for more is new for each stripe, which costs more than the sum."""
 _MOST_ROWS: Final = 2 << 20
 """Rows of a stripe; while it is cut each takes about a hundred bytes."""
 _MOST_BYTES: Final = 128 << 20
@@ -49,7 +51,7 @@ _MOST_BYTES: Final = 128 << 20
 class CutStripe:
     """A stripe without some of its rows, as a file of one stripe in memory."""
 
-    reader: MemoryReader
+    reader: PiecesReader
     tail: Tail
 
     @property
@@ -60,7 +62,10 @@ class CutStripe:
 
 def stripe_checksum(reader: RandomReader, tail: Tail, index: int) -> int:
     """CRC-32 of a stripe's bytes."""
-    found: int = isal_zlib.crc32(reader.read_at(tail.stripes[index].offset, tail.stripe_length(index)))
+    start = tail.stripes[index].offset
+    end, found = start + tail.stripe_length(index), 0
+    for at in range(start, end, _TOGETHER):
+        found = isal_zlib.crc32(reader.read_at(at, min(_TOGETHER, end - at)), found)
     return found
 
 
@@ -202,7 +207,8 @@ def _file(  # noqa: PLR0917 - a stripe's source, and its parts
         footer_length=len(end),
         number_of_rows=rows,
     )
-    whole = b"".join([MAGIC, *(chunk for _, _, chunks in placed for chunk in chunks), end])
-    name = f"stripe {index + 1} of {source.name}"
+    reader = PiecesReader(
+        [MAGIC, *(chunk for _, _, chunks in placed for chunk in chunks), end], f"stripe {index + 1} of {source.name}"
+    )
     metadata = pb.Metadata(stripe_stats=[pb.StripeStatistics(columns=statistics)])
-    return CutStripe(MemoryReader(whole, name), Tail(name, source.postscript, made, metadata, len(whole)))
+    return CutStripe(reader, Tail(reader.name, source.postscript, made, metadata, reader.size))
