@@ -55,6 +55,11 @@ class Cut:
     bounds: Integers
     wanted: Integers
 
+    @property
+    def gone(self) -> Integers:
+        """Numbers of the values that go."""
+        return np.flatnonzero(~self.kept)
+
     def among(self, present: Mask) -> "Cut":
         """The same of the values that aren't NULL."""
         left = np.concatenate(([0], np.cumsum(present[self.kept])))
@@ -151,7 +156,7 @@ class _Looked:
     runs: bytes = b""
 
     def __len__(self) -> int:
-        return len(self.numbers) + len(self.left)
+        return len(self.numbers) + int(np.count_nonzero(self.kept))
 
     @property
     def kept(self) -> Mask:
@@ -162,7 +167,7 @@ class _Looked:
     def left(self) -> Integers:
         """The numbers, after the cut, of those that stay."""
         stay = self.numbers[self.kept]
-        return stay - np.searchsorted(np.flatnonzero(~self.cut.kept), stay)
+        return stay - np.searchsorted(self.cut.gone, stay)
 
     def same(self, decoded: Any) -> Any:
         """
@@ -185,7 +190,9 @@ def _cut_runs(column: Column, kind: int, cut: Cut, *, signed: bool) -> _Looked:
     data = stream.data
     runs = _runs(data, len(cut.kept))
     looked = np.unique(runs.holding(cut.wanted))
-    values = decoded_integers(data, runs, looked, signed=signed)
+    changed = np.unique(runs.holding(cut.gone))
+    touched = set(changed.tolist())
+    values = decoded_integers(data, runs, changed, signed=signed)
     sizes, counts = np.diff(runs.starts), np.diff(runs.firsts)
     new_sizes: list[Any] = []
     new_counts: list[Any] = []
@@ -195,13 +202,13 @@ def _cut_runs(column: Column, kind: int, cut: Cut, *, signed: bool) -> _Looked:
     done = at = 0
     spans = zip(looked.tolist(), runs.firsts[looked].tolist(), runs.firsts[looked + 1].tolist(), strict=True)
     for run, first, end in spans:
-        kept = cut.kept[first:end]
-        found, at = values[at : at + end - first], at + end - first
         start, stop = int(runs.starts[run]), int(runs.starts[run + 1])
         before.append(data[start:stop])
-        if kept.all():
+        if run not in touched:
             after.append(before[-1])
             continue
+        kept = cut.kept[first:end]
+        found, at = values[at : at + end - first], at + end - first
         made = encoded_integers(found[kept], data[start], signed=signed)
         after += [part for part, _ in made]
         edits.append(Edit(start, stop, b"".join(part for part, _ in made)))
@@ -297,7 +304,7 @@ def _cut_spans(column: Column, looked: _Looked, offsets: Integers) -> list[bytes
         raise UnknownEncodingError
     edits = [
         Edit(int(offsets[first]), int(offsets[end]))
-        for first, end in _spans_of(np.flatnonzero(~kept))
+        for first, end in _spans_of(looked.cut.gone)
         if offsets[first] < offsets[end]
     ]
     edited = stream.edited(edits)
