@@ -57,9 +57,10 @@ def file_of(tree, rows, kind=Compression.ZLIB, block_size=65_536, **options):
     return data if kind is Compression.NONE else compressed(data, kind, block_size)
 
 
-def without(data, gone):
-    """The file without these rows; None where they aren't cut out."""
+def without(data, gone, said=None):
+    """The file without these rows; None where they aren't cut out. `said`: as if the file said this block size."""
     reader, tail = opened(data)
+    tail.postscript.compression_block_size = said or tail.block_size
     kept = np.ones(tail.rows, np.bool_)
     kept[list(gone)] = False
     keys = KeyColumns.concat(list(read_keys(reader, tail, 0))) if tail.is_acid else None
@@ -83,25 +84,30 @@ def cuts(draw):
     count = draw(st.integers(2, 600))
     repeated, step = draw(st.integers(1, 30)), draw(st.integers(1, 9))
     rows = [some[number // repeated * step % len(some)] for number in range(count)]
-    start = draw(st.integers(0, count - 1))
+    start = draw(st.integers(0, count - 1) | st.integers(0, (count - 1) // STRIDE).map(lambda group: group * STRIDE))
     scattered = draw(st.sets(st.integers(0, count - 1), max_size=12))
-    gone = scattered | set(range(start, min(count, start + draw(st.integers(0, count)))))
+    length = draw(st.integers(0, count) | st.sampled_from((STRIDE - 1, STRIDE, 2 * STRIDE)))
+    gone = scattered | set(range(start, min(count, start + length)))
     return row, rows, gone or {start}
 
 
 @settings(max_examples=300)
-@given(cuts(), st.sampled_from(KINDS), st.sampled_from((64, 256, 4096, 65_536)))
-def test_what_stays_is_there_and_reached(drawn, kind, block_size):
-    """Every type, NULLs, chunks smaller and larger than a row group: the same rows, also from the middle."""
+@given(cuts(), st.sampled_from(KINDS), st.sampled_from((64, 256, 4096, 65_536)), st.booleans(), st.booleans())
+def test_what_stays_is_there_and_reached(drawn, kind, block_size, words, larger):
+    """
+    Every type, NULLs, texts with and without a dictionary, chunks smaller and larger than a row group, and smaller than
+    the file says: the same rows, also from the middle.
+    """
     row, rows, gone = drawn
-    before = file_of(row, rows, kind, block_size)
-    after = without(before, gone)
+    options = {"dict_key_size_threshold": float(words)}
+    before = file_of(row, rows, kind, block_size, **options)
+    after = without(before, gone, 65_536 if larger else None)
     left = [found for number, found in enumerate(rows_of(before)) if number not in gone]
     if after is None:
         assert not left or needs_pyorc(*opened(before), 0)
         return
     assert repr(rows_of(after)) == repr(left)
-    anew = file_of(row, [found for number, found in enumerate(rows) if number not in gone], kind)
+    anew = file_of(row, [found for number, found in enumerate(rows) if number not in gone], kind, **options)
     places = [
         place
         for start in range(0, len(left), STRIDE)
@@ -431,15 +437,8 @@ def test_a_stripe_is_cut_again(monkeypatch):
     rows = [(n * n % 7919, n / 7, f"text {n * 40503 % 65_536:x}") for n in range(3000)]
     found = file_of(row, rows, block_size=1024, dict_key_size_threshold=0.0)
     for gone in ({1500}, {0, 700, 2998}, set(range(60, 90))):
-        reader, tail = opened(found)
-        tail.postscript.compression_block_size = 65_536
-        kept = np.array([number not in gone for number in range(len(rows))])
-        made = cut(reader, tail, 0, kept)
-        sink = MemorySink()
-        splicer = Splicer(sink, OutputFormat(tail.tree, compression=tail.compression, stride=tail.stride))
-        splicer.add_stripe(made.reader, made.tail, 0)
-        splicer.finish(None)
-        found, rows = sink.getvalue(), [one for number, one in enumerate(rows) if number not in gone]
+        found = without(found, gone, 65_536)
+        rows = [one for number, one in enumerate(rows) if number not in gone]
         assert rows_of(found) == rows
 
 
@@ -454,11 +453,11 @@ def test_a_large_stripe_is_encoded_anew(monkeypatch):
 
 
 @settings(max_examples=300)
-@given(cuts(), st.data())
-def test_damage_raises_nothing_but_refusals(drawn, data):
+@given(cuts(), st.sampled_from((Compression.NONE, Compression.ZLIB)), st.data())
+def test_damage_raises_nothing_but_refusals(drawn, kind, data):
     """A few changed bytes end in a refusal, in no cut, or in just the rows that the damaged file holds."""
     row, rows, gone = drawn
-    file = bytearray(encoded(row, rows))
+    file = bytearray(file_of(row, rows, kind, 256))
     end = opened(bytes(file))[1].stripes[0]
     for place in data.draw(st.lists(st.integers(3, end.offset + end.index_length + end.data_length - 1), max_size=3)):
         file[place] ^= data.draw(st.integers(1, 255))
