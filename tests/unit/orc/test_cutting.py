@@ -4,6 +4,7 @@ the statistics of a file that was encoded anew.
 """
 
 import io
+import zlib
 from decimal import Decimal
 from itertools import pairwise
 
@@ -346,6 +347,19 @@ def test_older_encodings_are_not_known(kind):
     nothing = np.zeros(0, np.int64)
     with pytest.raises(columns.UnknownEncodingError):
         columns.cut_column(column, columns.Cut(np.ones(0, np.bool_), np.zeros(1, np.int64), nothing))
+
+
+def test_the_checksum_is_that_of_all_bytes(monkeypatch):
+    """However many are read at once, and wherever the pieces of a cut stripe end."""
+    monkeypatch.setattr(stripe, "_TOGETHER", 100)
+    reader, tail = opened(file_of(row_type([("n", "bigint")]), [(n * n % 7919,) for n in range(3000)], block_size=256))
+    made = cut(reader, tail, 0, np.arange(3000) != 7)
+    data = made.reader.read_at(0, made.reader.size)
+    end = made.tail.stripes[0].offset + made.tail.stripe_length(0)
+    assert made.checksum == zlib.crc32(data[made.tail.stripes[0].offset : end])
+    assert [made.reader.read_at(at, 77) for at in range(0, len(data), 77)] == [
+        data[at : at + 77] for at in range(0, len(data), 77)
+    ]
 
 
 def test_nothing_and_everything_are_no_cuts():
