@@ -1,11 +1,14 @@
 """
-How the packages of file formats read and write bytes: two small protocols, a reader of bytes in memory, a
-reader as Python's file, and the comparison of copied bytes.
+How the packages of file formats read and write bytes: two small protocols, readers of bytes in memory, a reader
+as Python's file, and the comparison of copied bytes.
 
 `compactor.storage` drivers return objects of these shapes; this module knows nothing of file systems.
 """
 
 import io
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final, Protocol, runtime_checkable
 
 SAMPLE: Final = 4096
@@ -57,6 +60,25 @@ class MemoryReader:
 
     def read_at(self, offset: int, length: int) -> bytes:
         return self.data[offset : offset + length].tobytes()
+
+
+class PiecesReader:
+    """Pieces of bytes, one after the other, as a readable file."""
+
+    def __init__(self, pieces: Sequence[bytes | memoryview], name: str) -> None:
+        self.name = name
+        self._pieces = pieces
+        self._starts = [0, *accumulate(map(len, pieces))]
+        self.size = self._starts[-1]
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        found, end = list[bytes | memoryview](), min(self.size, offset + length)
+        place = bisect_right(self._starts, offset) - 1
+        while offset < end:
+            start, stop = self._starts[place], min(end, self._starts[place + 1])
+            found.append(self._pieces[place][offset - start : stop - start])
+            offset, place = stop, place + 1
+        return b"".join(found)
 
 
 class ReaderFile(io.RawIOBase):

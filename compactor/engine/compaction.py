@@ -206,6 +206,7 @@ class Compaction:
                 self._submitter,
                 self.job,
                 digests=self._settings.recode.verify_values,
+                together=self.sizes.chunk,
                 progress=progress,
                 cancelled=cancelled,
             )

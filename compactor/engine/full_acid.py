@@ -85,6 +85,7 @@ def run_full_acid(
     job: JobName,
     *,
     digests: bool,
+    together: int,
     progress: Callable[[float], None],
     cancelled: Callable[[], bool],
 ) -> tuple[list[OutputFile], list[Checked] | None]:
@@ -97,8 +98,9 @@ def run_full_acid(
     Args:
         tasks: location of the staging directory's `tasks`.
         digests: whether to make digests of recoded rows, so that their values can be verified.
+        together: bytes of a bucket's chunks up to which one task recodes them all.
     """
-    first, later = _tasks(document, tasks, digests=digests)
+    first, later = _tasks(document, tasks, digests=digests, together=together)
     if not later and sum(task.bytes for task in first) <= AT_ONCE_BYTES:
         verified = submitter.run(job, run_and_verify, first, progress=progress, cancelled=cancelled)
         return [one.file for one in verified], [one.checked for one in verified if one.checked is not None]
@@ -114,7 +116,7 @@ def run_full_acid(
 
 
 def _tasks(
-    document: CompactionPlan, tasks: str, *, digests: bool
+    document: CompactionPlan, tasks: str, *, digests: bool, together: int
 ) -> tuple[list[ChunkTask | BucketTask | DeleteTask], list[BucketTask]]:
     """The tasks that can start at once, and those that need chunks which other tasks recode; the largest come first."""
     first: list[ChunkTask | BucketTask | DeleteTask] = []
@@ -125,8 +127,10 @@ def _tasks(
             if output.kind is DirKind.DELETE_DELTA:
                 first.append(DeleteTask(work))
                 continue
-            chunks = sorted({segment.chunk for segment in bucket.segments if segment.action is not Action.COPY})
-            if len(chunks) <= 1 or document.one_by_one:
+            recoded = [segment for segment in bucket.segments if segment.action is not Action.COPY]
+            chunks = sorted({segment.chunk for segment in recoded})
+            few = len(chunks) <= 1 or sum(segment.bytes for segment in recoded) <= together
+            if few or document.one_by_one:
                 first.append(BucketTask(work, ()))
                 continue
             later.append(BucketTask(work, ()))

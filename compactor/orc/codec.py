@@ -15,7 +15,7 @@ from isal import isal_zlib
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.reasons import Reason
 
-_HEADER: Final = 3
+HEADER: Final = 3
 _MAX_CHUNK: Final = (1 << 23) - 1
 _INVALID: Final[type[Exception]] = isal_zlib.IsalError  # type: ignore[assignment]  # its stub says an instance
 _RAW_DEFLATE: Final = -15
@@ -68,33 +68,46 @@ def decompress_section(data: bytes, kind: Compression, block_size: int, where: s
 
 def decompressed_chunks(data: bytes, kind: Compression, block_size: int, where: str) -> Iterator[bytes]:
     """Like `decompress_section`, chunk by chunk; of any kind but NONE, which has no chunks."""
-    return (content for _, content in chunks(data, kind, block_size, where))
+    at = 0
+    for chunk in chunks(data, where):
+        yield content(chunk, kind, block_size, f"{where}, chunk at byte {at}")
+        at += len(chunk)
 
 
-def chunks(
-    data: bytes | memoryview, kind: Compression, block_size: int, where: str
-) -> Iterator[tuple[bytes | memoryview, bytes]]:
+def chunks(data: bytes | memoryview, where: str) -> Iterator[bytes | memoryview]:
     """
-    Each chunk of a section as it is stored, with its header, and its content; otherwise like `decompressed_chunks`.
+    Each chunk of a section as it is stored, with its header; of any kind but NONE, which has no chunks.
+
+    Raises:
+        CorruptFileError: a header is invalid.
     """
     at = 0
     while at < len(data):
-        if at + _HEADER > len(data):
+        if at + HEADER > len(data):
             raise CorruptFileError(
                 Reason.CORRUPT_FILE, f"{where}: compressed section ends inside a chunk header at byte {at}"
             )
-        header = int.from_bytes(data[at : at + _HEADER], "little")
-        start, length = at + _HEADER, header >> 1
-        chunk = data[start : start + length]
-        if len(chunk) < length:
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE, f"{where}: chunk at byte {at} needs {length} bytes, {len(chunk)} are left"
-            )
-        content = (
-            bytes(chunk) if header & 1 else _decompress_chunk(chunk, kind, block_size, f"{where}, chunk at byte {at}")
-        )
-        yield data[at : start + length], content
-        at = start + length
+        end = at + HEADER + (int.from_bytes(data[at : at + HEADER], "little") >> 1)
+        if end > len(data):
+            message = f"{where}: chunk at byte {at} needs {end - at - HEADER} bytes, {len(data) - at - HEADER} are left"
+            raise CorruptFileError(Reason.CORRUPT_FILE, message)
+        yield data[at:end]
+        at = end
+
+
+def content(chunk: bytes | memoryview, kind: Compression, block_size: int, where: str) -> bytes:
+    """
+    What a chunk with its header holds.
+
+    Args:
+        where: file, section and chunk, for messages.
+
+    Raises:
+        CorruptFileError: the chunk is invalid.
+    """
+    if chunk[0] & 1:
+        return bytes(chunk[HEADER:])
+    return _decompress_chunk(chunk[HEADER:], kind, block_size, where)
 
 
 def compress_section(data: bytes, kind: Compression, block_size: int) -> bytes:
@@ -121,7 +134,7 @@ def compressed_chunks(data: bytes | memoryview, kind: Compression, block_size: i
         packed = _compress_chunk(raw, kind)
         original = len(packed) >= len(raw)
         body = raw if original else packed
-        yield b"".join(((len(body) << 1 | original).to_bytes(_HEADER, "little"), body))
+        yield b"".join(((len(body) << 1 | original).to_bytes(HEADER, "little"), body))
 
 
 def _compress_chunk(raw: bytes | memoryview, kind: Compression) -> bytes:

@@ -67,8 +67,7 @@ class DecodedKeys:
         if not len(keys):
             return
         self._ends = (keys.key(0) if self._ends is None else self._ends[0], keys.key(-1))
-        columns = (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
-        spans = [(int(column.min()), int(column.max()), int(column.sum(dtype=np.int64))) for column in columns]
+        spans = [(int(found.min()), int(found.max()), int(found.sum(dtype=np.int64))) for found in keys.columns]
         if self._spans:
             spans = [(min(a[0], b[0]), max(a[1], b[1]), a[2] + b[2]) for a, b in zip(self._spans, spans, strict=True)]
         self._spans = spans

@@ -39,6 +39,11 @@ class KeyColumns:
     def key(self, position: int) -> RowKey:
         return RowKey(int(self.write_id[position]), int(self.bucket[position]), int(self.row_id[position]))
 
+    @property
+    def columns(self) -> tuple[npt.NDArray[np.integer], ...]:
+        """All five, in the order of the file's columns."""
+        return (self.operation, self.write_id, self.bucket, self.row_id, self.current)
+
     def missing(self) -> int:
         """How many row ids are left out between rows of one write and bucket; the keys ascend."""
         together = (np.diff(self.write_id) == 0) & (np.diff(self.bucket) == 0)

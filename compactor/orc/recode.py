@@ -206,10 +206,12 @@ def _cut(
     if source.synthetic is not None or compatible(tail, output, index) is not None:
         return None
     masks: list[npt.NDArray[np.bool_]] = []
+    read: list[KeyColumns] = []
     seen, before, last, missing = RowTally(), None, None, 0
     for keys in read_keys(reader, tail, index):
         if (keys.operation != INSERT).any() or not keys.ascending() or (before and keys.key(0) <= before):
             return None
+        read.append(keys)
         before = keys.key(-1)
         missing += keys.missing()
         kept = kept_rows(keys, row_filter, seen, trusted=source.trusted)
@@ -218,7 +220,7 @@ def _cut(
             last = keys.key(int(np.flatnonzero(masks[-1])[-1]))
     if last is None or missing * MISSING > seen.rows_in:
         return None
-    made = cut(reader, tail, index, np.concatenate(masks))
+    made = cut(reader, tail, index, np.concatenate(masks), KeyColumns.concat(read))
     if made is None:
         return None
     tally.add(seen)
@@ -246,7 +248,7 @@ def write_delete_events(events: EventBlocks, output: OutputFormat, sink: Sink) -
     schema = pa.schema(list(arrow_type(splicer.output.types, 0)))
     unions = output.row.holds((Kind.UNION,))
     for keys in events.blocks(BATCH_ROWS):
-        columns = (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
+        columns = keys.columns
         if unions:
             encoder.python(
                 [(*event, None) for event in zip(*(column.tolist() for column in columns), strict=True)], keys.key(-1)

@@ -249,9 +249,7 @@ class SourceRows:
             five, row = batch.columns[:5], batch.column(5)
         else:
             keys = _synthetic_keys(source.synthetic, at, batch.num_rows)
-            five = [
-                pa.array(column) for column in (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
-            ]
+            five = [pa.array(column) for column in keys.columns]
             row = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
         if row.null_count:
             raise CorruptFileError(
@@ -301,8 +299,7 @@ class SourceRows:
         if any(value is None for value in values):
             raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} has rows without values")
         rows = values if self._conversion is None else [self._conversion.value(value) for value in values]
-        columns = (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
-        return list(zip(*(column.tolist() for column in columns), rows, strict=True))
+        return list(zip(*(column.tolist() for column in keys.columns), rows, strict=True))
 
     def _check(self, keys: KeyColumns, stripe: int) -> None:
         name = f"{self._source.tail.name}: stripe {stripe + 1}"

@@ -20,7 +20,7 @@ from pyarrow import dataset
 
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError
-from compactor.handles import MemoryReader, RandomReader, ReaderFile
+from compactor.handles import PiecesReader, RandomReader, ReaderFile
 from compactor.orc import codec
 from compactor.orc.codec import Compression
 from compactor.orc.proto import orc_pb2 as pb
@@ -174,7 +174,7 @@ def image_of(
     end = _image_end(tail, Compression.NONE, kept, _footer_of(footer, kept, said), rows)
     pieces = [MAGIC, *(piece for _, found in streams for piece in found), end]
     if sum(sizes) > _IN_MEMORY_TWICE:
-        return io.BufferedReader(ReaderFile(_Pieces(MemoryReader(b"", tail.name), pieces)), buffer_size=1 << 20)
+        return io.BufferedReader(ReaderFile(PiecesReader(pieces, tail.name)), buffer_size=1 << 20)
     return pa.py_buffer(b"".join(pieces))
 
 

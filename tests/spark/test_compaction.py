@@ -110,7 +110,7 @@ def test_a_task_that_comes_late_finds_no_place(warehouse, submitter):
     attempt = Attempt(warehouse, large(warehouse), submitter=submitter)
     plan = attempt.plan()
     attempt.compaction._staging.make()
-    first, _ = full_acid._tasks(plan, attempt.compaction._staging.tasks, digests=True)
+    first, _ = full_acid._tasks(plan, attempt.compaction._staging.tasks, digests=True, together=0)
     attempt.compaction.discard()
     before = attempt.names()
     with pytest.raises((CancelledError, RefusedError)):

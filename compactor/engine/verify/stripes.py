@@ -287,8 +287,7 @@ class _Check:
 
 
 def _widened(spans: list[tuple[int, int]], keys: KeyColumns) -> list[tuple[int, int]]:
-    columns = (keys.operation, keys.write_id, keys.bucket, keys.row_id, keys.current)
-    now = [(int(column.min()), int(column.max())) for column in columns]
+    now = [(int(column.min()), int(column.max())) for column in keys.columns]
     return [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(spans, now, strict=True)] if spans else now
 
 

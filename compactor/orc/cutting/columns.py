@@ -49,19 +49,22 @@ class Cut:
         kept: for each value.
         bounds: numbers, among the values that stay, of those at which the row groups begin.
         wanted: numbers of the values that are asked for, ascending; all that go are among them.
-        block_size: most bytes of a chunk.
     """
 
     kept: Mask
     bounds: Integers
     wanted: Integers
-    block_size: int
+
+    @property
+    def gone(self) -> Integers:
+        """Numbers of the values that go."""
+        return np.flatnonzero(~self.kept)
 
     def among(self, present: Mask) -> "Cut":
         """The same of the values that aren't NULL."""
         left = np.concatenate(([0], np.cumsum(present[self.kept])))
         number = np.cumsum(present) - 1
-        return Cut(self.kept[present], left[self.bounds], number[self.wanted[present[self.wanted]]], self.block_size)
+        return Cut(self.kept[present], left[self.bounds], number[self.wanted[present[self.wanted]]])
 
 
 @dataclass(slots=True)
@@ -75,7 +78,7 @@ class Column:
         streams: by their kinds; those without the removed values replace them.
         present: which of the column's rows aren't NULL; None: all.
         values: those that were asked for and aren't NULL, as an Arrow array; timestamps as nanoseconds from 1970.
-        places: for each indexed stream, where the row groups begin in it.
+        places: for each indexed stream, by its kind, where the row groups begin in it.
     """
 
     kind: pb.Type
@@ -83,12 +86,13 @@ class Column:
     streams: dict[int, Stream]
     present: Mask | None = None
     values: Any = None
-    places: list[Positions] = field(default_factory=list)
+    places: dict[int, Positions] = field(default_factory=dict)
 
     @property
     def positions(self) -> list[tuple[int, ...]]:
         """For each row group, the numbers that a row index says of where it begins; empty without streams."""
-        return [tuple(number for place in group for number in place) for group in zip(*self.places, strict=True)]
+        ordered = [self.places[kind] for kind in sorted(self.places)]
+        return [tuple(number for place in group for number in place) for group in zip(*ordered, strict=True)]
 
     def stream(self, kind: int, values: int) -> Stream:
         """A stream; one without values may be missing."""
@@ -96,13 +100,14 @@ class Column:
         if found is None:
             if values:
                 raise UnknownEncodingError
-            return Stream((), (), next(iter(self.streams.values())).kind)
+            one = next(iter(self.streams.values()))
+            return Stream((), one.kind, one.block_size)
         return found
 
     def put(self, kind: int, stream: Stream, places: Positions) -> None:
         if kind in self.streams:
             self.streams[kind] = stream
-        self.places.append(places)
+        self.places[kind] = places
 
 
 class UnknownEncodingError(Exception):
@@ -138,33 +143,45 @@ def cut_column(column: Column, cut: Cut) -> None:
 @dataclass(frozen=True, slots=True)
 class _Looked:
     """
-    The runs that hold values which are asked for.
+    Values that are looked at: all of the runs that hold those which are asked for, and of the runs in their places.
 
     Args:
-        numbers: of their values.
-        kept: for each of these.
-        before, after: the runs, and what has taken their places.
+        cut: of all values.
+        numbers: of the values before.
+        runs: the runs that hold these, then the runs in their places.
     """
 
+    cut: Cut
     numbers: Integers
-    kept: Mask
-    before: bytes
-    after: bytes
+    runs: bytes = b""
 
-    def same(self, cut: Cut, before: Callable[[bytes, Integers], Any], after: Callable[[bytes, Integers], Any]) -> Any:
+    def __len__(self) -> int:
+        return len(self.numbers) + int(np.count_nonzero(self.kept))
+
+    @property
+    def kept(self) -> Mask:
+        """For each of `numbers`, whether it stays."""
+        return self.cut.kept[self.numbers]
+
+    @property
+    def left(self) -> Integers:
+        """The numbers, after the cut, of those that stay."""
+        stay = self.numbers[self.kept]
+        return stay - np.searchsorted(self.cut.gone, stay)
+
+    def same(self, decoded: Any) -> Any:
         """
-        Decode both, and compare.
+        Compare what was before with what took its place.
 
         Args:
-            before, after: decode runs of the values of these numbers, counted before and after.
+            decoded: an Arrow array of both, one after the other.
 
         Returns:
             The values that are asked for.
         """
-        first = before(self.before, self.numbers)
-        left = np.cumsum(cut.kept) - 1
-        require_same(first.filter(pa.array(self.kept)), after(self.after, left[self.numbers[self.kept]]))
-        return first.take(pa.array(np.searchsorted(self.numbers, cut.wanted)))
+        before, after = decoded[: len(self.numbers)], decoded[len(self.numbers) :]
+        require_same(before.filter(pa.array(self.kept)), after)
+        return before.take(pa.array(np.searchsorted(self.numbers, self.cut.wanted)))
 
 
 def _cut_runs(column: Column, kind: int, cut: Cut, *, signed: bool) -> _Looked:
@@ -173,57 +190,51 @@ def _cut_runs(column: Column, kind: int, cut: Cut, *, signed: bool) -> _Looked:
     data = stream.data
     runs = _runs(data, len(cut.kept))
     looked = np.unique(runs.holding(cut.wanted))
-    values = decoded_integers(data, runs, looked, signed=signed)
+    changed = np.unique(runs.holding(cut.gone))
+    touched = set(changed.tolist())
+    values = decoded_integers(data, runs, changed, signed=signed)
     sizes, counts = np.diff(runs.starts), np.diff(runs.firsts)
     new_sizes: list[Any] = []
     new_counts: list[Any] = []
     edits: list[Edit] = []
+    before: list[bytes] = []
     after: list[bytes] = []
     done = at = 0
     spans = zip(looked.tolist(), runs.firsts[looked].tolist(), runs.firsts[looked + 1].tolist(), strict=True)
     for run, first, end in spans:
+        start, stop = int(runs.starts[run]), int(runs.starts[run + 1])
+        before.append(data[start:stop])
+        if run not in touched:
+            after.append(before[-1])
+            continue
         kept = cut.kept[first:end]
         found, at = values[at : at + end - first], at + end - first
-        start, stop = int(runs.starts[run]), int(runs.starts[run + 1])
-        if kept.all():
-            after.append(data[start:stop])
-            continue
-        made = encoded_integers(found[kept], signed=signed)
+        made = encoded_integers(found[kept], data[start], signed=signed)
         after += [part for part, _ in made]
         edits.append(Edit(start, stop, b"".join(part for part, _ in made)))
         new_sizes += (sizes[done:run], [len(part) for part, _ in made])
         new_counts += (counts[done:run], [count for _, count in made])
         done = run + 1
-    edited = stream.edited(edits, cut.block_size)
+    edited = stream.edited(edits)
     left = runs_of(np.concatenate([*new_sizes, sizes[done:]]), np.concatenate([*new_counts, counts[done:]]))
     column.put(kind, edited, _inside(edited, left, cut.bounds))
-    numbers = _ranges(runs.firsts[looked], runs.firsts[looked + 1])
-    before = b"".join(
-        [
-            data[start:end]
-            for start, end in zip(runs.starts[looked].tolist(), runs.starts[looked + 1].tolist(), strict=True)
-        ]
-    )
-    return _Looked(numbers, cut.kept[numbers], before, b"".join(after))
+    return _Looked(cut, _ranges(runs.firsts[looked], runs.firsts[looked + 1]), b"".join([*before, *after]))
 
 
 def _integers(column: Column, cut: Cut) -> None:
     looked = _cut_runs(column, DATA, cut, signed=True)
-    column.values = looked.same(cut, _longs, _longs)
+    column.values = looked.same(_longs(looked))
 
 
-def _longs(data: bytes, numbers: Integers) -> Any:
-    return decoded(_LONG, pb.ColumnEncoding(kind=_DIRECT_2), {DATA: [data]}, len(numbers))
+def _longs(looked: _Looked) -> Any:
+    return decoded(_LONG, pb.ColumnEncoding(kind=_DIRECT_2), {DATA: [looked.runs]}, len(looked))
 
 
 def _dictionary(column: Column, cut: Cut) -> None:
     looked = _cut_runs(column, DATA, cut, signed=False)
     words = {kind: column.streams[kind].contents for kind in (LENGTH, DICTIONARY) if kind in column.streams}
-
-    def texts(data: bytes, numbers: Integers) -> Any:
-        return decoded(_text_of(column), column.encoding, {DATA: [data], **words}, len(numbers))
-
-    column.values = looked.same(cut, texts, texts)
+    found = decoded(_text_of(column), column.encoding, {DATA: [looked.runs], **words}, len(looked))
+    column.values = looked.same(found)
 
 
 def _texts(column: Column, cut: Cut) -> None:
@@ -247,33 +258,21 @@ def _with_offsets(column: Column, cut: Cut, offsets: Integers, beside: int, *, s
         offsets: value i is the bytes [offsets[i], offsets[i + 1]).
         beside: the kind of that stream.
     """
-    source = column.stream(DATA, 0)
-    left = _cut_spans(column, cut, offsets)
-    result = column.stream(DATA, 0)
     looked = _cut_runs(column, beside, cut, signed=signed)
+    pieces = _cut_spans(column, looked, offsets)
     kind = column.kind if column.kind.kind == Kind.DECIMAL else _text_of(column)
-
-    def found(stream: Stream, offsets: Integers) -> Callable[[bytes, Integers], Any]:
-        def decode(data: bytes, numbers: Integers) -> Any:
-            pieces = [stream.span(int(offsets[first]), int(offsets[end])) for first, end in _spans_of(numbers)]
-            return decoded(kind, column.encoding, {DATA: pieces, beside: [data]}, len(numbers))
-
-        return decode
-
-    column.values = looked.same(cut, found(source, offsets), found(result, left))
+    found = decoded(kind, column.encoding, {DATA: pieces, beside: [looked.runs]}, len(looked))
+    column.values = looked.same(found)
 
 
 def _timestamps(column: Column, cut: Cut) -> None:
-    seconds = _cut_runs(column, DATA, cut, signed=True).same(cut, _longs, _longs)
+    looked = _cut_runs(column, DATA, cut, signed=True)
+    seconds = looked.same(_longs(looked))
     looked = _cut_runs(column, SECONDARY, cut, signed=False)
-
-    def nanos(data: bytes, numbers: Integers) -> Any:
-        zeros = b"".join(run for run, _ in _zeros(len(numbers)))
-        return decoded(pb.Type(kind=Kind.TIMESTAMP), column.encoding, {DATA: [zeros], SECONDARY: [data]}, len(numbers))
-
-    fractions = looked.same(cut, nanos, nanos).cast(pa.int64()).to_numpy()
+    streams = {DATA: [run for run, _ in _zeros(len(looked))], SECONDARY: [looked.runs]}
+    nanos = looked.same(decoded(pb.Type(kind=Kind.TIMESTAMP), column.encoding, streams, len(looked)))
     with np.errstate(over="ignore"):
-        column.values = pa.array(seconds.to_numpy() * _SECOND + fractions)
+        column.values = pa.array(seconds.to_numpy() * _SECOND + nanos.cast(pa.int64()).to_numpy())
 
 
 def _zeros(count: int) -> list[tuple[bytes, int]]:
@@ -289,29 +288,33 @@ def _wide(kind: Any) -> Callable[[Column, Cut], None]:
     bits = np.dtype(f"<u{np.dtype(kind).itemsize}")
 
     def step(column: Column, cut: Cut) -> None:
-        before = column.stream(DATA, len(cut.kept)).data
-        _cut_spans(column, cut, np.arange(len(cut.kept) + 1, dtype=np.int64) * bits.itemsize)
-        after = column.stream(DATA, 0).data
-        require_same(pa.array(np.frombuffer(before, bits)[cut.kept]), pa.array(np.frombuffer(after, bits)))
-        column.values = pa.array(np.frombuffer(before, np.dtype(kind))[cut.wanted])
+        blocks = np.unique(cut.wanted // MOST_VALUES) * MOST_VALUES
+        looked = _Looked(cut, _ranges(blocks, np.minimum(blocks + MOST_VALUES, len(cut.kept))))
+        pieces = _cut_spans(column, looked, np.arange(len(cut.kept) + 1, dtype=np.int64) * bits.itemsize)
+        found = pa.array(np.frombuffer(b"".join(pieces), bits))
+        column.values = looked.same(found).view(pa.from_numpy_dtype(kind))
 
     return step
 
 
-def _cut_spans(column: Column, cut: Cut, offsets: Integers) -> Integers:
-    """Remove bytes of the values' stream; returns the offsets of what stays."""
-    stream = column.stream(DATA, 0)
-    if len(offsets) != len(cut.kept) + 1 or offsets[-1] != stream.size:
+def _cut_spans(column: Column, looked: _Looked, offsets: Integers) -> list[bytes]:
+    """Remove bytes of the values' stream; returns those that are looked at, before and after."""
+    stream, kept = column.stream(DATA, len(looked.cut.kept)), looked.cut.kept
+    if len(offsets) != len(kept) + 1 or not stream.has(int(offsets[-1])):
         raise UnknownEncodingError
     edits = [
         Edit(int(offsets[first]), int(offsets[end]))
-        for first, end in _spans_of(np.flatnonzero(~cut.kept))
+        for first, end in _spans_of(looked.cut.gone)
         if offsets[first] < offsets[end]
     ]
-    edited = stream.edited(edits, cut.block_size)
-    left = np.concatenate(([0], np.cumsum(np.diff(offsets)[cut.kept])))
-    column.put(DATA, edited, edited.positions(left[cut.bounds].tolist()))
-    return left
+    edited = stream.edited(edits)
+    left = np.concatenate(([0], np.cumsum(np.diff(offsets)[kept])))
+    column.put(DATA, edited, edited.positions(left[looked.cut.bounds].tolist()))
+    return [
+        source.span(int(places[first]), int(places[end]))
+        for source, places, numbers in ((stream, offsets, looked.numbers), (edited, left, looked.left))
+        for first, end in _spans_of(numbers)
+    ]
 
 
 def _bytes(column: Column, cut: Cut) -> None:
@@ -320,7 +323,7 @@ def _bytes(column: Column, cut: Cut) -> None:
     if values is None:
         raise UnknownEncodingError
     data, runs = encoded_bytes(values[cut.kept])
-    made = Stream.of(data, before.kind, cut.block_size)
+    made = Stream.of(data, before.kind, before.block_size)
     column.put(DATA, made, _inside(made, runs, cut.bounds))
     column.values = _compared(pb.Type(kind=Kind.BYTE), before, made, cut)
 
@@ -340,7 +343,7 @@ def _bits(stream: Stream, count: int) -> Mask:
 def _cut_bits(column: Column, kind: int, bits: Mask, cut: Cut) -> Any:
     before = column.stream(kind, len(bits))
     data, runs = encoded_bytes(np.packbits(bits[cut.kept]))
-    made = Stream.of(data, before.kind, cut.block_size)
+    made = Stream.of(data, before.kind, before.block_size)
     inside = _inside(made, runs, cut.bounds >> 3)
     column.put(kind, made, [(*place, bit) for place, bit in zip(inside, (cut.bounds & 7).tolist(), strict=True)])
     return _compared(pb.Type(kind=Kind.BOOLEAN), before, made, cut)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from itertools import pairwise
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,10 @@ import pyarrow as pa
 
 from compactor.acid.types import Kind
 from compactor.orc.cutting.columns import Column, Mask, UnknownEncodingError
-from compactor.orc.cutting.values import statistics_of
+from compactor.orc.cutting.values import DIGITS, statistics_of
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.statistics import merge_column
 
-_DIGITS: Final = 200
 _DECIMAL_DIGITS: Final = 38
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _NOTHING: Final = pb.ColumnStatistics(number_of_values=0, has_null=False)
@@ -52,7 +51,7 @@ class Groups:
         into = np.concatenate((np.full(len(rows) - int(moved.sum()), -1), after[moved]))[order]
         places, numbers = np.flatnonzero(into >= 0), np.arange(len(self.starts) + 1)
         self._gone = [(at, end) for at, end in pairwise(np.searchsorted(self.wanted // stride, numbers).tolist())]
-        self._come = [places[at:end] for at, end in pairwise(np.searchsorted(into[places], numbers).tolist())]
+        self._come = [places[at:end].tolist() for at, end in pairwise(np.searchsorted(into[places], numbers).tolist())]
 
     def statistics(self, column: Column, kind: Kind, were: Sequence[pb.ColumnStatistics]) -> list[pb.ColumnStatistics]:
         """
@@ -68,12 +67,11 @@ class Groups:
         present = column.present
         counts = np.diff(np.append(self.starts, len(self.left)))
         filled = counts if present is None else np.add.reduceat(present[self.left], self.starts, dtype=np.int64)
-        there = np.ones(len(self.wanted), np.bool_) if present is None else present[self.wanted]
-        place = np.cumsum(there) - 1
+        wanted = _listed(column, self.wanted)
         found = []
         for group, (rows, values) in enumerate(zip(counts.tolist(), filled.tolist(), strict=True)):
-            left = np.arange(*self._gone[group])
-            gone, come = (self._of(column, kind, place[side[there[side]]]) for side in (left, self._come[group]))
+            gone = _of(wanted[slice(*self._gone[group])], kind)
+            come = _of([wanted[place] for place in self._come[group]], kind)
             parts = [were[group]] if self._stay[group] else []
             made = merge_column([*parts, come], kind) if come.number_of_values or not parts else _copy(parts[0])
             if parts and gone.number_of_values:
@@ -92,19 +90,36 @@ class Groups:
         if [said.number_of_values if said.HasField("number_of_values") else -1 for said in were] != counted.tolist():
             raise UnknownEncodingError
 
-    def exact(self, values: npt.NDArray[np.int64]) -> list[pb.ColumnStatistics]:
+    def exact(self, values: npt.NDArray[np.integer]) -> list[pb.ColumnStatistics]:
         """Of each group of a column of integers without NULLs; `values` are those that stay."""
-        ends = np.append(self.starts[1:], len(values))
-        return [
-            statistics_of(pa.array(values[start:end]), Kind.LONG)
-            for start, end in zip(self.starts.tolist(), ends.tolist(), strict=True)
-        ]
+        low, high = np.minimum.reduceat(values, self.starts), np.maximum.reduceat(values, self.starts)
+        counts = np.diff(np.append(self.starts, len(values)))
+        made = []
+        sums = np.add.reduceat(values, self.starts, dtype=np.int64).tolist()  # those that overflow are left out
+        for least, most, total, count in zip(low.tolist(), high.tolist(), sums, counts.tolist(), strict=True):
+            one = pb.ColumnStatistics(number_of_values=count, has_null=False)
+            one.integers.minimum, one.integers.maximum = least, most
+            if max(-least, most) * count in _INT64:
+                one.integers.sum = total
+            made.append(one)
+        return made
 
-    @staticmethod
-    def _of(column: Column, kind: Kind, places: npt.NDArray[np.intp]) -> pb.ColumnStatistics:
-        if not len(places) or column.values is None:
-            return _NOTHING
-        return statistics_of(column.values.take(pa.array(places)), kind)
+
+def _listed(column: Column, wanted: npt.NDArray[np.int64]) -> list[Any]:
+    """The values of these rows, with None for NULL; all None of a column that has none of its own."""
+    if column.values is None:
+        return [None] * len(wanted)
+    found = column.values.cast(pa.binary()) if pa.types.is_string(column.values.type) else column.values
+    values: list[Any] = found.to_pylist()
+    if column.present is None:
+        return values
+    left = iter(values)
+    return [next(left) if there else None for there in column.present[wanted].tolist()]
+
+
+def _of(values: Sequence[Any], kind: Kind) -> pb.ColumnStatistics:
+    there = [value for value in values if value is not None]
+    return statistics_of(there, kind) if there else _NOTHING
 
 
 def _copy(said: pb.ColumnStatistics) -> pb.ColumnStatistics:
@@ -126,7 +141,7 @@ def _subtract(made: pb.ColumnStatistics, gone: pb.ColumnStatistics) -> None:
     if made.HasField("buckets"):
         made.buckets.count[0] -= gone.buckets.count[0]
     if made.decimals.sum:
-        with localcontext(prec=_DIGITS):
+        with localcontext(prec=DIGITS):
             total = Decimal(made.decimals.sum) - Decimal(gone.decimals.sum or "NaN")
         fits = total.is_finite() and len(total.as_tuple().digits) <= _DECIMAL_DIGITS
         made.decimals.sum = format(total, "f") if fits else ""

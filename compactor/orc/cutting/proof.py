@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import orc
 
 from compactor.acid.types import Kind
-from compactor.errors import CorruptFileError
 from compactor.orc.codec import Compression
 from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.single_stripe import batches_of, image_of
+from compactor.orc.single_stripe import image_of
 from compactor.orc.tail import CPP_WRITER, Tail
 
 Pieces = Sequence[bytes]
@@ -36,11 +36,15 @@ def decoded(kind: pb.Type, encoding: pb.ColumnEncoding, streams: Mapping[int, Pi
     tail = Tail("runs", postscript, pb.Footer(types=[root, kind], writer=CPP_WRITER), pb.Metadata(), 0)
     footer = pb.StripeFooter(columns=[pb.ColumnEncoding(kind=0), encoding])
     placed = [(pb.Stream(column=1, kind=number), pieces) for number, pieces in streams.items()]
+    image = image_of(tail, footer, placed, rows)
+    source = pa.BufferReader(image) if isinstance(image, pa.Buffer) else pa.PythonFile(image, mode="r")
     try:
-        batches = list(batches_of(image_of(tail, footer, placed, rows), rows, max(1, rows), "runs"))
-    except CorruptFileError as error:
+        values = orc.ORCFile(source).read_stripe(0).column(0)
+    except (pa.ArrowException, OSError) as error:
         raise DifferentError from error
-    return pa.concat_arrays([batch.column(0) for batch in batches]) if batches else pa.nulls(0, pa.int64())
+    if len(values) != rows:
+        raise DifferentError
+    return values
 
 
 def require_same(before: Any, after: Any) -> None:

@@ -17,6 +17,10 @@ Bytes = npt.NDArray[np.uint8]
 
 _WIDTHS: Final = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """Bits of a value by the five bits of a header that say it."""
+_ROUNDED: Final[tuple[int, ...]] = tuple(
+    next((known for known in _WIDTHS if known >= width), 64) for width in range(8 + 64 + 1)
+)
+"""The next width that a header can say."""
 _HEAD_WIDTHS: Final = tuple(_WIDTHS[head >> 1 & 31] for head in range(256))
 MOST_VALUES: Final = 512
 """Most values of a run of integers."""
@@ -31,6 +35,19 @@ _APART: Final = 64
 """Values in a piece where a few need more bits than the others."""
 _MOST_LITERALS: Final = 128
 _MOST_REPEATED: Final = 130
+
+
+def _by_header() -> tuple[list[int], Integers]:
+    """By the first two bytes of a run: its size in bytes, where they tell it, else 0; and its number of values."""
+    head, second = np.divmod(np.arange(1 << 16), 256)
+    length = ((head & 1) << 8 | second) + 1
+    direct = 2 + (length * np.array(_HEAD_WIDTHS)[head] + 7 >> 3)
+    short = head < _DIRECT << 6
+    sizes: list[int] = np.where(short, 2 + (head >> 3), np.where(head < _PATCHED << 6, direct, 0)).tolist()
+    return sizes, np.where(short, _FEWEST_EQUAL + (head & 7), length)
+
+
+_RUN_SIZES, _RUN_COUNTS = _by_header()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,42 +81,38 @@ def integer_runs(data: bytes, count: int) -> Runs | None:
     Returns:
         None where the stream isn't made of runs of just so many values.
     """
-    starts, firsts = array("q", [0]), array("q", [0])
-    at = values = 0
-    end, widths = len(data), _HEAD_WIDTHS
-    begins, counts = starts.append, firsts.append
+    starts = array("q")
+    at, end, sizes, begins = 0, len(data), _RUN_SIZES, starts.append
     try:
-        while at < end and values < count:
-            head = data[at]
-            if head < _DIRECT << 6:
-                at += 2 + (head >> 3)
-                values += _FEWEST_EQUAL + (head & 7)
-            else:
-                length = ((head & 1) << 8 | data[at + 1]) + 1
-                values += length
-                if head < _PATCHED << 6:
-                    at += 2 + (length * widths[head] + 7 >> 3)
-                elif head >= _DELTA << 6:
-                    at += 2
-                    while data[at] & 128:
-                        at += 1
-                    at += 1
-                    while data[at] & 128:
-                        at += 1
-                    at += 1
-                    if head & 62 and length > 1:
-                        at += (length - 2) * widths[head] + 7 >> 3
-                else:
-                    third, fourth = data[at + 2], data[at + 3]
-                    patch = _rounded((fourth >> 5) + 1 + _WIDTHS[third & 31])
-                    at += 4 + (third >> 5) + 1 + (length * widths[head] + 7 >> 3) + ((fourth & 31) * patch + 7 >> 3)
+        while at < end:
             begins(at)
-            counts(values)
+            at += sizes[data[at] << 8 | data[at + 1]] or _long_run(data, at)
     except IndexError:
         return None
-    if at != end or values != count:
+    heads = np.frombuffer(starts, np.int64)
+    found = np.frombuffer(data, np.uint8)
+    counts = _RUN_COUNTS[found[heads].astype(np.intp) << 8 | found[heads + 1]]
+    if at != end or counts.sum() != count:
         return None
-    return Runs(np.frombuffer(starts, np.int64), np.frombuffer(firsts, np.int64))
+    return Runs(np.append(heads, end), np.concatenate(([0], np.cumsum(counts))))
+
+
+def _long_run(data: bytes, at: int) -> int:
+    """Bytes of the run at a byte, which is a progression or has patches."""
+    head, length = data[at], ((data[at] & 1) << 8 | data[at + 1]) + 1
+    if head < _DELTA << 6:
+        third, fourth = data[at + 2], data[at + 3]
+        patch = _ROUNDED[(fourth >> 5) + 1 + _WIDTHS[third & 31]]
+        packed: int = (length * _HEAD_WIDTHS[head] + 7 >> 3) + ((fourth & 31) * patch + 7 >> 3)
+        return 4 + (third >> 5) + 1 + packed
+    end = at + 2
+    for _ in range(2):
+        while data[end] & 128:
+            end += 1
+        end += 1
+    if head & 62 and length > 1:
+        end += (length - 2) * _HEAD_WIDTHS[head] + 7 >> 3
+    return end - at
 
 
 def decoded_integers(data: bytes, runs: Runs, wanted: Integers, *, signed: bool) -> Integers:
@@ -158,7 +171,7 @@ def _patched(data: bytes, at: int, count: int) -> Integers:
     at += 4 + whole
     end = at + (count * width + 7 >> 3)
     values = _unpacked(data[at:end], width, count, signed=False)
-    entry = _rounded(gap + patch)
+    entry = _ROUNDED[gap + patch]
     place = 0
     for number in _unpacked(data[end : end + (patches * entry + 7 >> 3)], entry, patches, signed=False).tolist():
         place += number >> patch & (1 << gap) - 1
@@ -167,18 +180,23 @@ def _patched(data: bytes, at: int, count: int) -> Integers:
     return base + values
 
 
-def encoded_integers(values: Integers, *, signed: bool) -> list[tuple[bytes, int]]:
+def encoded_integers(values: Integers, head: int | None = None, *, signed: bool) -> list[tuple[bytes, int]]:
     """
     Encode the values that are left of a run.
 
     Args:
         values: at most 512.
+        head: the run's first byte; None: there was no run before.
 
     Returns:
         Runs, each with its number of values.
     """
     if not len(values):
         return []
+    if head is not None and head >> 6 == _DIRECT:
+        return [(_direct(values, signed=signed), len(values))]
+    if len(values) >= _FEWEST_EQUAL and bool((values == values[0]).all()):
+        return [(_steps(int(values[0]), 0, len(values), signed=signed), len(values))]
     pieces = [(_progression(part, signed=signed), len(part)) for part in _progressions(values)]
     if all(run is not None for run, _ in pieces):
         return [(run, count) for run, count in pieces if run is not None]
@@ -269,11 +287,16 @@ def _progression(values: Integers, *, signed: bool) -> bytes | None:
     first, step = int(values[0]), int(values[1]) - int(values[0])
     if abs(first) >= _SAFE or bool((np.diff(values) != step).any()):
         return None
-    if not step and len(values) <= _MOST_SHORT:
-        number = _zigzag(first) if signed else first
+    return _steps(first, step, len(values), signed=signed)
+
+
+def _steps(first: int, step: int, count: int, *, signed: bool) -> bytes:
+    """A run of values that differ by a number."""
+    number = _zigzag(first) if signed else first
+    if not step and count <= _MOST_SHORT:
         size = max(1, number.bit_length() + 7 >> 3)
-        return bytes([size - 1 << 3 | len(values) - _FEWEST_EQUAL]) + number.to_bytes(size, "big")
-    return _head(_DELTA, 0, len(values)) + _varint(_zigzag(first) if signed else first) + _varint(_zigzag(step))
+        return bytes([size - 1 << 3 | count - _FEWEST_EQUAL]) + number.to_bytes(size, "big")
+    return _head(_DELTA, 0, count) + _varint(number) + _varint(_zigzag(step))
 
 
 def _delta(values: Integers, *, signed: bool) -> bytes | None:
@@ -297,7 +320,7 @@ def _direct(values: Integers, *, signed: bool) -> bytes:
 
 def _packed(numbers: npt.NDArray[np.uint64], fewest: int = 1) -> tuple[bytes, int]:
     """Numbers in as many bits as the largest needs, and the header's code of that width."""
-    width = _rounded(max(fewest, int(numbers.max()).bit_length()))
+    width = _ROUNDED[max(fewest, int(numbers.max()).bit_length())]
     whole = width + 7 >> 3
     wide = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - whole :]
     if width % 8:
@@ -307,12 +330,6 @@ def _packed(numbers: npt.NDArray[np.uint64], fewest: int = 1) -> tuple[bytes, in
 
 def _head(kind: int, code: int, count: int) -> bytes:
     return bytes([kind << 6 | code << 1 | count - 1 >> 8, count - 1 & 255])
-
-
-def _rounded(width: int) -> int:
-    """The next width that a header can say."""
-    found: int = next((known for known in _WIDTHS if known >= width), _WIDTHS[-1])
-    return found
 
 
 def _unpacked(packed: bytes, width: int, count: int, *, signed: bool) -> Integers:

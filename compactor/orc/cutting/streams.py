@@ -1,22 +1,19 @@
 """
-A compressed stream with some bytes replaced: chunks that no edit touches stay compressed as they are.
+A compressed stream with some bytes replaced: chunks that no edit touches stay compressed as they are, and aren't
+inflated unless their content is needed.
 
 Source: the ORC specification, "Compression".
 """
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 
 from compactor.errors import VerificationError
 from compactor.orc import codec
 from compactor.orc.codec import Compression
 from compactor.reasons import Reason
-
-
-class TooLargeError(Exception):
-    """A stream has more bytes than may be in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,44 +25,64 @@ class Edit:
     bytes: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+class TooLargeError(Exception):
+    """Streams have more bytes than may be in memory."""
+
+
+@dataclass(slots=True)
+class Room:
+    """
+    Bytes that streams may still take without compression.
+
+    Args:
+        left: at least 0.
+    """
+
+    left: int
+
+    def take(self, size: int) -> None:
+        """
+        Raises:
+            TooLargeError: that many aren't left.
+        """
+        self.left -= size
+        if self.left < 0:
+            raise TooLargeError
+
+
+@dataclass(slots=True)
 class Stream:
     """
-    A stream in its chunks.
+    A stream in its chunks; each is inflated when its content is asked for.
 
     Args:
         chunks: compressed, each with its header; without compression one piece.
-        contents: of each chunk.
         kind: how it is compressed.
+        block_size: most bytes of a chunk's content.
+        where: file, stripe and column, for messages.
+        room: of all streams of the stripe; None: no limit.
     """
 
     chunks: tuple[bytes | memoryview, ...]
-    contents: tuple[bytes, ...]
     kind: Compression
+    block_size: int
+    where: str = ""
+    room: Room | None = None
+    _contents: dict[int, bytes] = field(default_factory=dict)
+    _starts: list[int] | None = None
 
     @staticmethod
     def read(
-        packed: bytes | memoryview, kind: Compression, block_size: int, where: str, most: int = 1 << 62
+        packed: bytes | memoryview, kind: Compression, block_size: int, where: str, room: Room | None = None
     ) -> "Stream":
         """
-        Decompress a stream.
-
-        Args:
-            most: bytes that it may have without compression.
+        Find the chunks of a stream.
 
         Raises:
-            CorruptFileError: a header or a chunk is invalid.
-            TooLargeError: it has more bytes.
+            CorruptFileError: a header is invalid.
         """
-        if kind is Compression.NONE:
-            return Stream((packed,), (bytes(packed),), kind)
-        found: list[tuple[bytes | memoryview, bytes]] = []
-        for chunk, content in codec.chunks(packed, kind, block_size, where):
-            most -= len(content)
-            if most < 0:
-                raise TooLargeError
-            found.append((chunk, content))
-        return Stream(tuple(chunk for chunk, _ in found), tuple(content for _, content in found), kind)
+        chunks = (packed,) if kind is Compression.NONE else tuple(codec.chunks(packed, where))
+        return Stream(chunks, kind, block_size, where, room)
 
     @staticmethod
     def of(data: bytes, kind: Compression, block_size: int) -> "Stream":
@@ -76,12 +93,17 @@ class Stream:
             VerificationError: it reads differently.
         """
         if kind is Compression.NONE:
-            return Stream((data,), (data,), kind)
-        packed = b"".join(codec.compressed_chunks(data, kind, block_size))
-        made = Stream.read(packed, kind, block_size, "what was just compressed")
-        if made.data != data:
+            return Stream((data,), kind, block_size)
+        chunks = tuple(codec.compressed_chunks(data, kind, block_size))
+        made = Stream(chunks, kind, block_size, "what was just compressed")
+        if made.contents != [data[at : at + block_size] for at in range(0, len(data), block_size)]:
             raise VerificationError(Reason.VERIFICATION_FAILED, f"{kind.name} didn't keep {len(data)} bytes")
         return made
+
+    @property
+    def contents(self) -> list[bytes]:
+        """What each chunk holds."""
+        return [self.content(place) for place in range(len(self.chunks))]
 
     @property
     def data(self) -> bytes:
@@ -89,45 +111,78 @@ class Stream:
         return b"".join(self.contents)
 
     @property
-    def size(self) -> int:
-        """Bytes of the stream without compression."""
-        return sum(map(len, self.contents))
+    def starts(self) -> list[int]:
+        """Where the content of each chunk begins in the stream, and the stream's end."""
+        if self._starts is None:
+            self._starts = [0, *accumulate(map(len, self.contents))]
+        return self._starts
 
-    @property
-    def packed(self) -> bytes:
-        """The stream as a file holds it."""
-        return b"".join(self.chunks)
+    def has(self, size: int) -> bool:
+        """
+        Whether the stream has so many bytes. If all chunks but the last must be full then, only that one is inflated.
+        """
+        full = (len(self.chunks) - 1) * self.block_size
+        fit = all(len(chunk) <= self.block_size + codec.HEADER for chunk in self.chunks[:-1])
+        if fit and self.chunks and len(self.content(len(self.chunks) - 1)) == size - full:
+            self._starts = [*range(0, full + 1, self.block_size), size]
+        return self.starts[-1] == size
 
-    def edited(self, edits: Sequence[Edit], block_size: int) -> "Stream":
+    def content(self, place: int) -> bytes:
+        """
+        What a chunk holds.
+
+        Raises:
+            CorruptFileError: the chunk is invalid.
+            ValueError: it isn't as long as it must be.
+            TooLargeError: there is no room for it.
+        """
+        found = self._contents.get(place)
+        if found is None:
+            chunk = self.chunks[place]
+            found = (
+                bytes(chunk)
+                if self.kind is Compression.NONE
+                else codec.content(chunk, self.kind, self.block_size, f"{self.where}, chunk {place + 1}")
+            )
+            if self._starts is not None and len(found) != self._starts[place + 1] - self._starts[place]:
+                raise ValueError(f"{self.where}: chunk {place + 1} isn't full")
+            if self.room is not None:
+                self.room.take(len(found))
+            self._contents[place] = found
+        return found
+
+    def edited(self, edits: Sequence[Edit]) -> "Stream":
         """
         The stream with bytes replaced.
 
         Args:
             edits: ascending; none begins before the end of the one before.
-            block_size: most bytes of a chunk that is compressed anew.
         """
         chunks: list[bytes | memoryview] = []
-        contents: list[bytes] = []
-        place = at = 0
-        for chunk, content in zip(self.chunks, self.contents, strict=True):
-            end, read, pieces = at + len(content), at, list[bytes]()
+        contents: dict[int, bytes] = {}
+        starts = [0]
+        place = 0
+        for number, (at, end) in enumerate(pairwise(self.starts)):
+            read, pieces = at, list[bytes]()
             while place < len(edits) and edits[place].start < end:
                 edit = edits[place]
                 if edit.start >= at:  # else what takes its place is in the chunk before
-                    pieces += (content[read - at : edit.start - at], edit.bytes)
+                    pieces += (self.content(number)[read - at : edit.start - at], edit.bytes)
                 read = min(edit.end, end)
                 if edit.end > end:
                     break
                 place += 1
             if read > at:
-                made = Stream.of(b"".join([*pieces, content[read - at :]]), self.kind, block_size)
+                made = Stream.of(b"".join([*pieces, self.content(number)[read - at :]]), self.kind, self.block_size)
+                contents.update(enumerate(made.contents, len(chunks)))
+                starts += (starts[-1] + start for start in made.starts[1:])
                 chunks += made.chunks
-                contents += made.contents
             else:
-                chunks.append(chunk)
-                contents.append(content)
-            at = end
-        return Stream(tuple(chunks), tuple(contents), self.kind)
+                if number in self._contents:
+                    contents[len(chunks)] = self._contents[number]
+                starts.append(starts[-1] + end - at)
+                chunks.append(self.chunks[number])
+        return Stream(tuple(chunks), self.kind, self.block_size, self.where, self.room, contents, starts)
 
     def positions(self, offsets: Sequence[int]) -> list[tuple[int, ...]]:
         """
@@ -136,8 +191,7 @@ class Stream:
         """
         if self.kind is Compression.NONE:
             return [(offset,) for offset in offsets]
-        packed = [0, *accumulate(map(len, self.chunks))]
-        starts = [0, *accumulate(map(len, self.contents))]
+        packed, starts = [0, *accumulate(map(len, self.chunks))], self.starts
         places = [min(bisect_right(starts, offset), len(starts) - 1) - 1 for offset in offsets]
         return [
             (packed[place], offset - starts[place]) if place >= 0 else (0, 0)
@@ -146,11 +200,11 @@ class Stream:
 
     def span(self, start: int, end: int) -> bytes:
         """Bytes [start, end) of the stream without compression."""
-        starts = [0, *accumulate(map(len, self.contents))]
+        starts = self.starts
         found: list[bytes] = []
         place = bisect_right(starts, start) - 1
         while start < end:
             at = starts[place]
-            found.append(self.contents[place][start - at : end - at])
+            found.append(self.content(place)[start - at : end - at])
             start, place = min(end, starts[place + 1]), place + 1
         return b"".join(found)

@@ -13,13 +13,14 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 from isal import isal_zlib
 
-from compactor.handles import MemoryReader, RandomReader
+from compactor.handles import PiecesReader, RandomReader
 from compactor.orc import codec
-from compactor.orc.cutting.columns import DATA, Column, Cut, UnknownEncodingError, cut_column
+from compactor.orc.cutting.columns import Column, Cut, UnknownEncodingError, cut_column
 from compactor.orc.cutting.groups import Groups
 from compactor.orc.cutting.proof import DifferentError
-from compactor.orc.cutting.runs import MOST_VALUES, all_integers
-from compactor.orc.cutting.streams import Stream, TooLargeError
+from compactor.orc.cutting.runs import MOST_VALUES
+from compactor.orc.cutting.streams import Room, Stream, TooLargeError
+from compactor.orc.key_columns import KeyColumns
 from compactor.orc.keys import stripe_bounds
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.statistics import merge_column
@@ -43,17 +44,19 @@ A stripe that lacks one row for each of so many is encoded anew: the bounds of r
 """
 _RUN: Final = MOST_VALUES
 """Rows in which a removed one costs a run of each stream."""
+_TOGETHER: Final = 4 << 20
+"""Bytes that are read at once for a checksum; memory for more is new for each stripe, which costs more than the sum."""
 _MOST_ROWS: Final = 2 << 20
-"""Rows of a stripe; while it is cut each takes about a hundred bytes."""
+"""Rows of a stripe; while it is cut each takes about 130 bytes, those of its key among them."""
 _MOST_BYTES: Final = 128 << 20
-"""Bytes of a stripe without compression; they are in memory, and twice the bytes with it."""
+"""Bytes of a stripe as it is stored, and of its chunks that are inflated; both are in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutStripe:
     """A stripe without some of its rows, as a file of one stripe in memory."""
 
-    reader: MemoryReader
+    reader: PiecesReader
     tail: Tail
 
     @property
@@ -64,7 +67,10 @@ class CutStripe:
 
 def stripe_checksum(reader: RandomReader, tail: Tail, index: int) -> int:
     """CRC-32 of a stripe's bytes."""
-    found: int = isal_zlib.crc32(reader.read_at(tail.stripes[index].offset, tail.stripe_length(index)))
+    start = tail.stripes[index].offset
+    end, found = start + tail.stripe_length(index), 0
+    for at in range(start, end, _TOGETHER):
+        found = isal_zlib.crc32(reader.read_at(at, min(_TOGETHER, end - at)), found)
     return found
 
 
@@ -90,12 +96,15 @@ def removable(tail: Tail, index: int) -> tuple[int, int]:
     return min(most, max(2 * _RUN, rows) // (2 * _RUN)), most
 
 
-def cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_]) -> CutStripe | None:
+def cut(
+    reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_], keys: KeyColumns | None = None
+) -> CutStripe | None:
     """
     Take rows out of a stripe whose columns, but for the row of a full-ACID file, have no columns inside.
 
     Args:
         kept: for each of its rows.
+        keys: of its rows, in a full-ACID file; their statistics are exact then.
 
     Returns:
         None where the stripe is of a form that is encoded anew instead, or where that takes less, or where what was
@@ -113,16 +122,18 @@ def cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_
     if needs_pyorc(reader, tail, index):  # timestamps of which Arrow doesn't find the values
         return None
     try:
-        return _cut(reader, tail, index, kept)
+        return _cut(reader, tail, index, kept, keys)
     except (UnknownEncodingError, DifferentError, TooLargeError, *_CONTRADICTIONS):
         return None
 
 
-def _cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_]) -> CutStripe:
+def _cut(
+    reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool_], keys: KeyColumns | None
+) -> CutStripe:
     footer = read_stripe_footer(reader, tail, index)
     streams, were = _read(reader, tail, index, footer)
     groups = Groups(tail.stride, kept)
-    rows = Cut(kept, groups.starts, groups.wanted, tail.block_size)
+    rows = Cut(kept, groups.starts, groups.wanted)
     in_utc = zone_of(tail, footer) == UTC
     made: dict[tuple[int, int], Sequence[bytes | memoryview]] = {}
     indexes: list[bytes] = []
@@ -133,11 +144,8 @@ def _cut(reader: RandomReader, tail: Tail, index: int, kept: npt.NDArray[np.bool
         cut_column(column, rows)
         if len(were[number]) != -(-len(kept) // tail.stride):
             raise UnknownEncodingError
-        if tail.is_acid and number in _KEYS:
-            left = all_integers(column.streams[DATA].data, len(groups.left), signed=True)
-            if left is None:
-                raise DifferentError
-            found = groups.exact(left)
+        if keys is not None and number in _KEYS:
+            found = groups.exact(keys.columns[number - 1][kept])
         else:
             found = groups.statistics(column, kind, were[number])
         if kind in TIMESTAMPS and not in_utc:
@@ -163,7 +171,7 @@ def _read(
     data = memoryview(reader.read_at(stripe.offset, stripe.index_length + stripe.data_length))
     found: dict[tuple[int, int], Stream] = {}
     were: dict[int, list[pb.ColumnStatistics]] = {}
-    at = size = 0
+    room, at = Room(_MOST_BYTES), 0
     for stream in footer.streams:
         piece, at = data[at : at + stream.length], at + stream.length
         read = Stream.read(
@@ -171,9 +179,8 @@ def _read(
             tail.compression,
             tail.block_size,
             f"{tail.name}: stripe {index + 1}, column {stream.column}",
-            _MOST_BYTES - size,
+            room,
         )
-        size += read.size
         if stream.kind == _ROW_INDEX:
             said = pb.RowIndex()
             try:
@@ -224,7 +231,8 @@ def _file(  # noqa: PLR0917 - a stripe's source, and its parts
         footer_length=len(end),
         number_of_rows=rows,
     )
-    whole = b"".join([MAGIC, *(chunk for _, _, chunks in placed for chunk in chunks), end])
-    name = f"stripe {index + 1} of {source.name}"
+    reader = PiecesReader(
+        [MAGIC, *(chunk for _, _, chunks in placed for chunk in chunks), end], f"stripe {index + 1} of {source.name}"
+    )
     metadata = pb.Metadata(stripe_stats=[pb.StripeStatistics(columns=statistics)])
-    return CutStripe(MemoryReader(whole, name), Tail(name, source.postscript, made, metadata, len(whole)))
+    return CutStripe(reader, Tail(reader.name, source.postscript, made, metadata, reader.size))

@@ -5,6 +5,7 @@ import pytest
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.demo.ledger import MemoryLedger
 from compactor.demo.warehouse import Warehouse
+from compactor.engine import full_acid
 from compactor.errors import RefusedError
 from compactor.planning.limits import EVENT_BYTES, SPILLED_BYTES
 from compactor.reasons import Reason
@@ -141,6 +142,16 @@ def test_insert_only_tables_in_parts(warehouse):
 
 def room(monkeypatch, size=None, names=None):
     monkeypatch.setattr(LocalStorage, "room", lambda self, location: Room(size, names, "the file system"))
+
+
+def test_chunks_that_are_small_together_are_one_task(warehouse):
+    """Tasks of their own would write each stripe twice, and a second job would join them."""
+    attempt = Attempt(warehouse, large(warehouse), settings=few_events(2000))
+    plan = attempt.plan()
+    size = sum(segment.bytes for segment in plan.outputs[0].buckets[0].segments)
+    for together, counts in ((size, (1, 0)), (size - 1, (2, 1))):
+        found = full_acid._tasks(plan, attempt.compaction._staging.tasks, digests=True, together=together)
+        assert tuple(map(len, found)) == counts
 
 
 def test_without_room_for_chunks_beside_each_other_a_bucket_is_one_task(warehouse, monkeypatch):

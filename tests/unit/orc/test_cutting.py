@@ -4,6 +4,7 @@ the statistics of a file that was encoded anew.
 """
 
 import io
+import zlib
 from decimal import Decimal
 from itertools import pairwise
 
@@ -23,6 +24,8 @@ from compactor.orc.cutting import columns, stripe
 from compactor.orc.cutting.runs import decoded_bytes, decoded_integers, encoded_bytes, encoded_integers, integer_runs
 from compactor.orc.cutting.streams import Edit, Stream
 from compactor.orc.cutting.stripe import cut
+from compactor.orc.key_columns import KeyColumns
+from compactor.orc.keys import read_keys
 from compactor.orc.output import OutputFormat
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.single_stripe import batches_of, image_of
@@ -55,12 +58,14 @@ def file_of(tree, rows, kind=Compression.ZLIB, block_size=65_536, **options):
     return data if kind is Compression.NONE else compressed(data, kind, block_size)
 
 
-def without(data, gone):
-    """The file without these rows; None where they aren't cut out."""
+def without(data, gone, said=None):
+    """The file without these rows; None where they aren't cut out. `said`: as if the file said this block size."""
     reader, tail = opened(data)
+    tail.postscript.compression_block_size = said or tail.block_size
     kept = np.ones(tail.rows, np.bool_)
     kept[list(gone)] = False
-    made = cut(reader, tail, 0, kept)
+    keys = KeyColumns.concat(list(read_keys(reader, tail, 0))) if tail.is_acid else None
+    made = cut(reader, tail, 0, kept, keys)
     if made is None:
         return None
     sink = MemorySink()
@@ -68,7 +73,7 @@ def without(data, gone):
         sink, OutputFormat(tail.tree, compression=tail.compression, block_size=tail.block_size, stride=tail.stride)
     )
     splicer.add_stripe(made.reader, made.tail, 0)
-    splicer.finish(None)
+    splicer.finish("insert" if tail.is_acid else None)
     return sink.getvalue()
 
 
@@ -80,25 +85,30 @@ def cuts(draw):
     count = draw(st.integers(2, 600))
     repeated, step = draw(st.integers(1, 30)), draw(st.integers(1, 9))
     rows = [some[number // repeated * step % len(some)] for number in range(count)]
-    start = draw(st.integers(0, count - 1))
+    start = draw(st.integers(0, count - 1) | st.integers(0, (count - 1) // STRIDE).map(lambda group: group * STRIDE))
     scattered = draw(st.sets(st.integers(0, count - 1), max_size=12))
-    gone = scattered | set(range(start, min(count, start + draw(st.integers(0, count)))))
+    length = draw(st.integers(0, count) | st.sampled_from((STRIDE - 1, STRIDE, 2 * STRIDE)))
+    gone = scattered | set(range(start, min(count, start + length)))
     return row, rows, gone or {start}
 
 
 @settings(max_examples=300)
-@given(cuts(), st.sampled_from(KINDS), st.sampled_from((64, 256, 4096, 65_536)))
-def test_what_stays_is_there_and_reached(drawn, kind, block_size):
-    """Every type, NULLs, chunks smaller and larger than a row group: the same rows, also from the middle."""
+@given(cuts(), st.sampled_from(KINDS), st.sampled_from((64, 256, 4096, 65_536)), st.booleans(), st.booleans())
+def test_what_stays_is_there_and_reached(drawn, kind, block_size, words, larger):
+    """
+    Every type, NULLs, texts with and without a dictionary, chunks smaller and larger than a row group, and smaller than
+    the file says: the same rows, also from the middle.
+    """
     row, rows, gone = drawn
-    before = file_of(row, rows, kind, block_size)
-    after = without(before, gone)
+    options = {"dict_key_size_threshold": float(words)}
+    before = file_of(row, rows, kind, block_size, **options)
+    after = without(before, gone, 65_536 if larger else None)
     left = [found for number, found in enumerate(rows_of(before)) if number not in gone]
     if after is None:
         assert not left or needs_pyorc(*opened(before), 0)
         return
     assert repr(rows_of(after)) == repr(left)
-    anew = file_of(row, [found for number, found in enumerate(rows) if number not in gone], kind)
+    anew = file_of(row, [found for number, found in enumerate(rows) if number not in gone], kind, **options)
     places = [
         place
         for start in range(0, len(left), STRIDE)
@@ -265,15 +275,36 @@ def test_edits_of_a_stream(data, places):
         expected += (data[at : at + gap], made)
         at += gap + length
     before = Stream.of(data, Compression.ZLIB, 64)
-    after = before.edited(edits, 64)
+    after = before.edited(edits)
+    packed = b"".join(after.chunks)
     whole = b"".join([*expected, data[at:]])
-    assert Stream.read(after.packed, Compression.ZLIB, 64, "stream").data == after.data == whole
+    assert Stream.read(packed, Compression.ZLIB, 64, "stream").data == after.data == whole
     for offset, (start, inside) in zip(range(len(whole)), after.positions(range(len(whole))), strict=True):
-        assert Stream.read(after.packed[start:], Compression.ZLIB, 64, "stream").data[inside:] == whole[offset:]
+        assert Stream.read(packed[start:], Compression.ZLIB, 64, "stream").data[inside:] == whole[offset:]
     touched = {place for edit in edits for place in range(edit.start // 64, (edit.end - 1) // 64 + 1)}
     assert [
         chunk for place, chunk in enumerate(before.chunks) if place not in touched and chunk not in after.chunks
     ] == []
+
+
+@pytest.mark.parametrize("kind", [Compression.ZLIB, Compression.SNAPPY])
+def test_only_chunks_that_are_asked_for_are_inflated(kind):
+    """Where the size tells that all others are full; a chunk that isn't is found when it is inflated."""
+    data = bytes(range(256)) * 4
+    chunks = Stream.of(data, kind, 100).chunks
+    broken = (*chunks[:3], b"\x09\0\0" + b"\xff" * 4, *chunks[4:])
+    stream = Stream(broken, kind, 100)
+    assert stream.has(len(data))
+    assert stream.span(450, 612) == data[450:612]
+    edited = stream.edited([Edit(450, 452)])
+    assert (edited.span(440, 460), edited.chunks[3]) == (data[440:450] + data[452:462], broken[3])
+    with pytest.raises(ValueError, match="chunk 4 isn't full"):
+        stream.span(399, 401)
+    shorter = Stream((*chunks[:3], *Stream.of(b"short", kind, 100).chunks, *chunks[4:]), kind, 100)
+    assert not shorter.has(len(data) - 1)
+    assert shorter.has(len(data) - 95)
+    longer = Stream((*chunks[:3], b"\x01\x02\0" + bytes(256), *chunks[4:]), kind, 100)
+    assert not longer.has(len(data))
 
 
 def test_chunks_without_a_removed_value_keep_their_bytes():
@@ -311,11 +342,24 @@ def test_other_forms_are_encoded_anew(columns, values, options):
 @pytest.mark.parametrize("kind", [Kind.LONG, Kind.STRING, Kind.TIMESTAMP, Kind.DECIMAL, Kind.LIST])
 def test_older_encodings_are_not_known(kind):
     """Hive before 0.12 encoded integers otherwise."""
-    streams = {columns.DATA: Stream((b"",), (b"",), Compression.NONE)}
+    streams = {columns.DATA: Stream((b"",), Compression.NONE, 64)}
     column = columns.Column(pb.Type(kind=kind), pb.ColumnEncoding(kind=0), streams)
     nothing = np.zeros(0, np.int64)
     with pytest.raises(columns.UnknownEncodingError):
-        columns.cut_column(column, columns.Cut(np.ones(0, np.bool_), np.zeros(1, np.int64), nothing, 64))
+        columns.cut_column(column, columns.Cut(np.ones(0, np.bool_), np.zeros(1, np.int64), nothing))
+
+
+def test_the_checksum_is_that_of_all_bytes(monkeypatch):
+    """However many are read at once, and wherever the pieces of a cut stripe end."""
+    monkeypatch.setattr(stripe, "_TOGETHER", 100)
+    reader, tail = opened(file_of(row_type([("n", "bigint")]), [(n * n % 7919,) for n in range(3000)], block_size=256))
+    made = cut(reader, tail, 0, np.arange(3000) != 7)
+    data = made.reader.read_at(0, made.reader.size)
+    end = made.tail.stripes[0].offset + made.tail.stripe_length(0)
+    assert made.checksum == zlib.crc32(data[made.tail.stripes[0].offset : end])
+    assert [made.reader.read_at(at, 77) for at in range(0, len(data), 77)] == [
+        data[at : at + 77] for at in range(0, len(data), 77)
+    ]
 
 
 def test_nothing_and_everything_are_no_cuts():
@@ -361,6 +405,18 @@ def test_a_row_that_is_null_is_not_cut_around():
     assert without(acid_file(events, row_index_stride=STRIDE), {3}) is None
 
 
+def test_statistics_of_keys_are_exact():
+    """Of each row group, also where the ends of one went."""
+    events = [insert(RowKey(n // 400 + 1, 536870912, n % 400 * 3), (n, f"v{n}")) for n in range(1000)]
+    gone = {*range(55), 399, 420, *range(570, 620), 999}
+    after = without(acid_file(events, row_index_stride=STRIDE), gone)
+    anew = acid_file([event for number, event in enumerate(events) if number not in gone], row_index_stride=STRIDE)
+    found, expected = (
+        [[one.integers for one in part] for part in list(statistics(data))[2:7]] for data in (after, anew)
+    )
+    assert found == expected
+
+
 def test_a_sum_beyond_64_bits_is_left_out():
     """What goes may have kept it inside."""
     large = 1 << 62
@@ -388,6 +444,18 @@ def test_groups_without_statistics_are_encoded_anew():
     assert without(bytes(changed), {7}) is None
 
 
+def test_a_stripe_is_cut_again(monkeypatch):
+    """Its chunks are smaller than the block size that the file says by now, and not all are full."""
+    monkeypatch.setattr(stripe, "_MOST_BYTES", 200_000)
+    row = row_type([("n", "bigint"), ("d", "double"), ("s", "string")])
+    rows = [(n * n % 7919, n / 7, f"text {n * 40503 % 65_536:x}") for n in range(3000)]
+    found = file_of(row, rows, block_size=1024, dict_key_size_threshold=0.0)
+    for gone in ({1500}, {0, 700, 2998}, set(range(60, 90))):
+        found = without(found, gone, 65_536)
+        rows = [one for number, one in enumerate(rows) if number not in gone]
+        assert rows_of(found) == rows
+
+
 def test_a_large_stripe_is_encoded_anew(monkeypatch):
     """By its rows, and by its bytes, which are counted while they are inflated."""
     data = file_of(row_type([("n", "bigint")]), [(n * n * 7919,) for n in range(3000)], block_size=1024)
@@ -399,11 +467,11 @@ def test_a_large_stripe_is_encoded_anew(monkeypatch):
 
 
 @settings(max_examples=300)
-@given(cuts(), st.data())
-def test_damage_raises_nothing_but_refusals(drawn, data):
+@given(cuts(), st.sampled_from((Compression.NONE, Compression.ZLIB)), st.data())
+def test_damage_raises_nothing_but_refusals(drawn, kind, data):
     """A few changed bytes end in a refusal, in no cut, or in just the rows that the damaged file holds."""
     row, rows, gone = drawn
-    file = bytearray(encoded(row, rows))
+    file = bytearray(file_of(row, rows, kind, 256))
     end = opened(bytes(file))[1].stripes[0]
     for place in data.draw(st.lists(st.integers(3, end.offset + end.index_length + end.data_length - 1), max_size=3)):
         file[place] ^= data.draw(st.integers(1, 255))
