@@ -63,6 +63,10 @@ class HiveType:
     def __str__(self) -> str:
         return to_hive_string(self)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Without what can be found out again."""
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
     def walk(self) -> Iterator["HiveType"]:
         """This type and all below it, in ORC's column id order (parents first)."""
         return iter(self._nodes)
@@ -73,7 +77,11 @@ class HiveType:
 
     @cached_property
     def _nodes(self) -> tuple["HiveType", ...]:
-        return (self, *(node for child in self.children for node in child.walk()))
+        found, waiting = list[HiveType](), [self]
+        while waiting:
+            found.append(waiting.pop())
+            waiting += reversed(found[-1].children)
+        return tuple(found)
 
     @cached_property
     def _kinds(self) -> frozenset[Kind]:

@@ -7,6 +7,7 @@ was used least recently.
 
 import re
 import struct
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -175,15 +176,23 @@ def read_tails(storage: Storage, location: str, files: Sequence[InputFile], *, z
         zones: also read the time zones of rows that have timestamps; one more read for each file.
 
     Raises:
-        CorruptFileError, RefusedError: the first file that can't be used.
+        CorruptFileError, RefusedError: a file that can't be used; no more are read then.
     """
     if not files:
         return []
     several = -(-len(files) // (_TURNS * READERS))
     groups = [files[start : start + several] for start in range(0, len(files), several)]
+    failed = threading.Event()
+
+    def read(group: Sequence[InputFile]) -> list[ReadFile]:
+        try:
+            return [_read_file(storage, location, file, zones=zones) for file in group if not failed.is_set()]
+        except BaseException:
+            failed.set()
+            raise
+
     with ThreadPoolExecutor(min(READERS, len(groups)), thread_name_prefix="tails") as pool:
-        reads = pool.map(lambda group: [_read_file(storage, location, file, zones=zones) for file in group], groups)
-        return [read for group in reads for read in group]
+        return [one for found in pool.map(read, groups) for one in found]
 
 
 def _read_file(storage: Storage, location: str, file: InputFile, *, zones: bool) -> ReadFile:

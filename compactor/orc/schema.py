@@ -22,6 +22,8 @@ def tree_of(types: Sequence[pb.Type], where: str) -> HiveType:
         return _tree(pb.Footer(types=types).SerializeToString())
     except ValueError as error:
         raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: {error}") from None
+    except RecursionError:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: its types are nested too deep") from None
 
 
 @lru_cache(maxsize=64)

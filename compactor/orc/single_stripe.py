@@ -112,15 +112,16 @@ class FoundStripe:
         return self.tail.stripes[self.index].number_of_rows
 
 
-def image_of_several(stripes: Sequence[FoundStripe]) -> pa.Buffer:
+def image_of_several(stripes: Sequence[FoundStripe], most: int) -> pa.Buffer:
     """
     Make a file of several small stripes, as `stripe_image` does of one.
 
     Args:
         stripes: of files with one `Tail.shape`.
+        most: bytes of their streams that may be in memory.
 
     Raises:
-        CorruptFileError: the bytes of one can't be read.
+        CorruptFileError: the bytes of one can't be read, or all together are more than `most`.
     """
     tail = stripes[0].tail
     kept = list(range(len(tail.footer.types)))
@@ -152,6 +153,10 @@ def image_of_several(stripes: Sequence[FoundStripe]) -> pa.Buffer:
         )
         pieces += [*found, packed]
         at += made[-1].data_length + len(packed)
+        if at > most:
+            raise CorruptFileError(
+                Reason.CORRUPT_FILE, f"{stripe.tail.name}: small stripes hold more than {most} bytes together"
+            )
     return pa.py_buffer(b"".join([*pieces, _image_tail(tail, kind, kept, made, 0)]))
 
 

@@ -22,7 +22,7 @@ from compactor.orc.output import OutputFormat
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
 from compactor.orc.single_stripe import BATCH_ROWS, FoundStripe, batches_of, image_of_several
 from compactor.orc.statistics import value_bytes
-from compactor.orc.tail import read_stripe_footer
+from compactor.orc.tail import Tail, read_stripe_footer
 from compactor.orc.writer_choice import needs_pyorc
 from compactor.orc.zones import zone_of
 
@@ -30,6 +30,7 @@ _SMALL_BYTES: Final = 64 << 10
 _SMALL_ROWS: Final = 1 << 10
 _MOST: Final = 1 << 10
 _MOST_BYTES: Final = 16 << 20
+_TEXTS: Final = frozenset({Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY})
 
 
 def readers(
@@ -54,7 +55,9 @@ def _groups(sources: Sequence[StripeSource]) -> Iterator[list[StripeSource]]:
     shape, rows, size = b"", 0, 0
     for source in sources:
         found = _shape(source)
-        more_rows, more = source.tail.rows, value_bytes(source.tail, source.chosen[0]) if found else 0
+        (number, *_) = source.chosen or (0,)
+        more_rows = source.tail.stripes[number].number_of_rows if found else 0
+        more = value_bytes(source.tail, number) if found else 0
         if group and (
             not found
             or (found, source.trusted) != (shape, group[0].trusted)
@@ -81,9 +84,21 @@ def _shape(source: StripeSource) -> bytes:
     rows = tail.stripes[chosen[0]].number_of_rows
     if not 0 < rows <= _SMALL_ROWS or tail.stripe_length(chosen[0]) > _SMALL_BYTES or not value_bytes(tail, chosen[0]):
         return b""
+    if not _tells_lengths(tail, chosen[0]):
+        return b""
     if tail.tree.holds((Kind.UNION, Kind.MAP)) or needs_pyorc(source.reader, tail, chosen[0]):
         return b""
     return tail.shape
+
+
+def _tells_lengths(tail: Tail, index: int) -> bool:
+    """Whether statistics say how long texts are. Trino writes none of texts whose bounds are long."""
+    columns = tail.stripe_stats(index) or ()
+    return all(
+        not found.number_of_values or (found.binaries if kind is Kind.BINARY else found.strings).HasField("sum")
+        for kind, found in zip((node.kind for node in tail.tree.walk()), columns, strict=True)
+        if kind in _TEXTS
+    )
 
 
 class _SmallStripes(SourceRows):
@@ -132,7 +147,7 @@ class _SmallStripes(SourceRows):
 
     def _decoded(self, stripes: Sequence[FoundStripe], zone: str) -> Chunk:
         ends = list(accumulate((stripe.rows for stripe in stripes), initial=0))
-        found = batches_of(image_of_several(stripes), ends[-1], BATCH_ROWS, "small stripes")
+        found = batches_of(image_of_several(stripes, 2 * _MOST_BYTES), ends[-1], BATCH_ROWS, "small stripes")
         chunk = self._chunk(pa.concat_batches(list(found)), stripes[0].index, 0, zone)
         for stripe, (start, end) in zip(stripes, pairwise(ends), strict=True):
             seen = DecodedKeys(stripe.tail, stripe.index)

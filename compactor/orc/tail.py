@@ -158,22 +158,23 @@ class Tail:
         Statistics of a Java writer without row index are not trusted, because that writer counts nothing and still
         writes statistics (HIVE-20604); nor are statistics without counts.
         """
-        if index not in self._stripe_stats:
-            self._stripe_stats[index] = self._trusted(index)
-        return self._stripe_stats[index]
+        if index not in self._trusted:
+            self._trusted[index] = self._is_trusted(index)
+        return tuple(self.metadata.stripe_stats[index].columns) if self._trusted[index] else None
 
     @cached_property
-    def _stripe_stats(self) -> dict[int, tuple[pb.ColumnStatistics, ...] | None]:
+    def _trusted(self) -> dict[int, bool]:
+        """What was found out of stripes; the statistics themselves take less memory where they are."""
         return {}
 
-    def _trusted(self, index: int) -> tuple[pb.ColumnStatistics, ...] | None:
+    def _is_trusted(self, index: int) -> bool:
         if self.stride == 0 or len(self.metadata.stripe_stats) != len(self.stripes):
-            return None
-        columns = tuple(self.metadata.stripe_stats[index].columns)
+            return False
+        columns = self.metadata.stripe_stats[index].columns
         whole = len(columns) == len(self.footer.types) and all(
             column.HasField("number_of_values") for column in columns
         )
-        return columns if whole and columns[0].number_of_values == self.stripes[index].number_of_rows else None
+        return whole and columns[0].number_of_values == self.stripes[index].number_of_rows
 
 
 def read_tail(reader: RandomReader, logical_length: int | None = None) -> Tail:

@@ -12,11 +12,13 @@ Source: the ORC specification, "Timestamp Columns"; Java's TimestampTreeReader a
 from typing import Final
 
 from compactor.acid.types import HiveType, Kind
+from compactor.errors import CorruptFileError
 from compactor.handles import MemoryReader, RandomReader
 from compactor.orc import codec
 from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.schema import column_ids
 from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
+from compactor.reasons import Reason
 
 UTC: Final = "GMT"
 """The C++ library's name of UTC, the one zone that needs no rules."""
@@ -57,9 +59,18 @@ def stripe_zone(reader: RandomReader, tail: Tail, stripe: int) -> str:
 
 
 def zone_of(tail: Tail, footer: pb.StripeFooter) -> str:
-    """Like `stripe_zone`, for a stripe whose footer has already been read."""
+    """
+    Like `stripe_zone`, for a stripe whose footer has already been read.
+
+    Raises:
+        CorruptFileError: the name of the zone isn't UTF-8.
+    """
+    if not tail.tree.holds(TIMESTAMPS):
+        return UTC
     said = footer.writer_timezone
-    return UTC if said in _NAMES_OF_UTC or not tail.tree.holds(TIMESTAMPS) else said
+    if not isinstance(said, str):  # protobuf returns a name that isn't UTF-8 as bytes
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} names a time zone that isn't UTF-8: {said!r}")
+    return UTC if said in _NAMES_OF_UTC else said
 
 
 def may_follow(zone: str, before: str | None, *, one_zone: bool) -> bool:

@@ -157,7 +157,7 @@ def _cut(source: SegmentSource, stripe: StripeFacts, action: Action) -> Cut:
         return Cut.NO
     if (stripe.hit is Hit.NONE and not aborted) or _fewest_deleted(stripe) > most:
         return Cut.NO
-    if aborted or stripe.events > anywhere or stripe.events >= stripe.rows:
+    if aborted or stripe.events > anywhere or stripe.events >= stripe.rows or not _of_one_write(stripe):
         return Cut.PERHAPS
     return Cut.YES if action is Action.PROBE or stripe.hit is Hit.CERTAIN else Cut.PERHAPS
 
@@ -165,9 +165,14 @@ def _cut(source: SegmentSource, stripe: StripeFacts, action: Action) -> Cut:
 def _fewest_deleted(stripe: StripeFacts) -> int:
     """Rows that are surely deleted: those of a single write lack no more row ids than statistics tell."""
     first, last = stripe.first, stripe.last
-    if first is None or last is None or first[:2] != last[:2]:
+    if first is None or last is None or not _of_one_write(stripe):
         return 0
     return stripe.events - (last.row_id - first.row_id + 1 - stripe.rows)
+
+
+def _of_one_write(stripe: StripeFacts) -> bool:
+    """Whether statistics tell how many rows were deleted before: of several writes they don't."""
+    return stripe.first is not None and stripe.last is not None and stripe.first[:2] == stripe.last[:2]
 
 
 def _may_be_aborted(source: SegmentSource, stripe: StripeFacts) -> bool:
@@ -315,7 +320,8 @@ def _cuts(part: Sequence[_Group], output: FormatSpec) -> Iterator[Cut]:
     where it is large enough to stay apart.
     """
     items = [item for group in part for item in group.items]
-    merged = len(items) > len(part)
+    unknown = any(item.stripe.first is None or item.stripe.last is None for item in items)
+    merged = len(items) > len(part) or (len(items) > 1 and unknown)
     for item in items:
         stripe = item.stripe
         large = (

@@ -179,7 +179,7 @@ def test_whose_session_ends_with_others_in_it_is_told(submitter, tmp_path):
 
 def aged(submitter):
     """Let the newest session be older than `spark.session_max_hours`."""
-    submitter._sessions[-1].driver._began -= 1000 * 3600
+    submitter._sessions[-1].driver._came -= 1000 * 3600
 
 
 def test_an_old_session_is_followed_by_another(submitter, tmp_path):

@@ -113,7 +113,11 @@ class Worker:
         return self._idle()
 
     def _spark_starts(self, pool: str | None, judge: Judge) -> str | None:
-        """Why no entry is claimed yet: one waits, and Spark's session isn't there; None: it is, or none waits."""
+        """
+        Why no entry is claimed in this cycle: one waits, and Spark's session wasn't there; None: it is, or none waits.
+
+        Meanwhile the daemon may have been told to stop, or lost its place: all is asked again in the next cycle.
+        """
         services, ours = self._services, self._settling.entries
         if not services.submitter.cold:
             return None
@@ -125,7 +129,8 @@ class Worker:
         if waits is None:
             return None
         try:
-            return None if services.submitter.warm_up(_START_SECONDS) else STARTING
+            services.submitter.warm_up(_START_SECONDS)
+            return STARTING
         except UnreachableError as error:
             if services.backoff.cannot_begin(error):
                 _log.warning("spark_start.failed", why=one_line(str(error)))

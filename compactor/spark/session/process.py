@@ -104,6 +104,7 @@ class DriverProcess:
         require_java()
         self._spark = spark
         self._began = time.monotonic()
+        self._came: float | None = None
         self._numbers = itertools.count()
         self._calls: dict[int, _Call] = {}
         self._lock, self._sending = threading.Lock(), threading.Lock()
@@ -136,6 +137,11 @@ class DriverProcess:
     def seconds(self) -> float:
         """Seconds since the driver began to start."""
         return time.monotonic() - self._began
+
+    @property
+    def age(self) -> float:
+        """Seconds since the session came; 0 while it starts."""
+        return 0.0 if self._came is None else time.monotonic() - self._came
 
     @property
     def settled(self) -> bool:
@@ -252,7 +258,7 @@ class DriverProcess:
             case Started(application):
                 with self._lock:
                     if not self._settled.is_set():
-                        self.application = application
+                        self.application, self._came = application, time.monotonic()
                         self._settled.set()
                 if self.application is not None:
                     _log.info("spark_session.started", master=self._spark.master, application=application)

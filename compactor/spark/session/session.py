@@ -47,6 +47,8 @@ class _Shared:
     together: int | None = None
     """How many compactions had a running job when it was first noticed that the session had ended."""
     idle: threading.Timer | None = None
+    until: float = 0.0
+    """Until when, by the monotonic clock, a worker that has asked for it may still come."""
 
 
 class SparkSubmitter(Runner):
@@ -103,7 +105,8 @@ class SparkSubmitter(Runner):
         finally:
             with self._lock:
                 shared.waiting -= 1
-                self._rest(shared, CLAIM_SECONDS)
+                shared.until = time.monotonic() + CLAIM_SECONDS
+                self._rest(shared)
 
     def application(self, job: JobName) -> str | None:
         """See `StoppableSubmitter.application`. None while the compaction waits for a session."""
@@ -157,7 +160,7 @@ class SparkSubmitter(Runner):
         finally:
             with self._lock:
                 shared.waiting -= 1
-                if not shared.waiting:
+                if not shared.waiting and time.monotonic() > shared.until:
                     driver.give_up("no compaction waits for it")
                 self._rest(shared)
 
@@ -199,15 +202,12 @@ class SparkSubmitter(Runner):
 
     def _is_old(self, shared: _Shared) -> bool:
         hours = self._settings.session_max_hours
-        return bool(hours) and shared.driver.seconds > hours * 3600
+        return bool(hours) and shared.driver.age > hours * 3600
 
-    def _rest(self, shared: _Shared, least: float = 0.0) -> None:
+    def _rest(self, shared: _Shared) -> None:
         """
         Set a session's timer anew: it stops a session in which no job runs for a while, one that another has followed
         as soon as its compactions have ended, and a start that isn't waited for.
-
-        Args:
-            least: seconds for which a session that no other has followed stays.
         """
         if shared.idle is not None:
             shared.idle.cancel()
@@ -215,24 +215,24 @@ class SparkSubmitter(Runner):
         if shared.running or shared.waiting or (shared.driver.settled and not shared.driver.alive):
             return
         followed = shared not in self._sessions[-1:] and not shared.known
-        idle = 0.0 if followed else max(least, self._settings.idle_seconds)
+        idle = 0.0 if followed else max(shared.until - time.monotonic(), self._settings.idle_seconds)
         seconds, end = (idle, self._stop) if shared.driver.alive else (UNASKED_SECONDS, self._unasked)
-        shared.idle = threading.Timer(seconds, end, (shared,))
-        shared.idle.daemon = True
-        shared.idle.start()
+        timer = shared.idle = threading.Timer(seconds, lambda: end(shared, timer))
+        timer.daemon = True
+        timer.start()
 
     # Without the lock
 
-    def _unasked(self, shared: _Shared) -> None:
+    def _unasked(self, shared: _Shared, timer: threading.Timer) -> None:
         with self._lock:
-            if shared.waiting:
+            if shared.waiting or shared.idle is not timer:
                 return
             shared.driver.give_up("no compaction waits for it")
             self._rest(shared)
 
-    def _stop(self, shared: _Shared) -> None:
+    def _stop(self, shared: _Shared, timer: threading.Timer) -> None:
         with self._lock:
-            if shared.running or shared.waiting or shared not in self._sessions:
+            if shared.running or shared.waiting or shared not in self._sessions or shared.idle is not timer:
                 return
             self._sessions.remove(shared)
         _log.info("spark_session.stopped", why="idle", application=shared.driver.application)

@@ -200,3 +200,39 @@ def test_what_was_submitted_to_yarn_is_ended(request, monkeypatch):
     assert isinstance(worker.ended(), CancelledError)
     assert start.wait_until_over(PATIENCE)
     assert ended == [([start.key], None, "k")]
+
+
+def test_a_start_that_a_worker_has_asked_for_outlives_a_cancelled_job(submitter, monkeypatch):
+    """The worker comes back to it within seconds; where none does, it is given up."""
+    monkeypatch.setattr(session, "UNASKED_SECONDS", 1.0)
+    assert submitter.warm_up(0.01) is False
+    worker = Waiting(submitter, "1.a")
+    start = begun(submitter)
+    worker.cancel.set()
+    assert isinstance(worker.ended(), CancelledError)
+    assert not start.settled
+    assert submitter.warm_up(0.01) is False
+    assert submitter._sessions[-1].driver is start
+    assert start.wait(PATIENCE)
+    assert start.why_not is not None
+
+
+def test_a_start_takes_longer_than_a_session_lives(request):
+    """A session's age counts from when it came: the start is the same for all who ask."""
+    submitter = submitter_with(session_max_hours=1e-9)
+    request.addfinalizer(submitter.stop)
+    for _ in range(3):
+        assert submitter.warm_up(0.05) is False
+    assert len(submitter._sessions) == 1
+
+
+def test_a_timer_that_was_replaced_ends_nothing(submitter):
+    """It may have fired already, and wait for the lock, when a worker asks for the session."""
+    assert submitter.warm_up(0.01) is False
+    (shared,) = submitter._sessions
+    stale = shared.idle
+    assert submitter.warm_up(0.01) is False
+    submitter._unasked(shared, stale)
+    assert not shared.driver.settled
+    submitter._unasked(shared, shared.idle)
+    assert shared.driver.settled

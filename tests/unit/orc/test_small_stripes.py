@@ -98,22 +98,48 @@ def test_a_group_has_an_end(monkeypatch):
     assert decoded_together(sources) == [1] * 7
 
 
-def damaged(data, change):
+def test_texts_of_unknown_length_stand_apart():
+    """Trino leaves out the statistics of texts whose bounds are long: they may be any length."""
+    sources = [StripeSource(*opened(few_rows(write, [(1, "a")]))) for write in range(1, 5)]
+    sources.append(damaged(few_rows(5, [(1, "a" * 5000)]), 8, lambda found: found.ClearField("strings")))
+    sources.append(damaged(few_rows(6, [(1, "a")]), 8, lambda found: found.strings.ClearField("sum")))
+    assert decoded_together(sources) == [4, 1, 1]
+    assert len(rows_of(recoded(sources)[0])) == 6
+
+
+def test_more_bytes_than_statistics_say_are_decoded_one_by_one(monkeypatch):
+    """However much a stripe inflates to, no more is in memory than of one stripe; the rows are the same."""
+    sources = [StripeSource(*opened(few_rows(write, [(1, "a" * 40_000)]))) for write in range(1, 6)]
+    expected = recoded(sources)
+    alone = []
+    real = small_stripes.SourceRows.__iter__
+    monkeypatch.setattr(
+        small_stripes.SourceRows, "__iter__", lambda self: (alone.append(self), *real(self))[1:].__iter__()
+    )
+    monkeypatch.setattr(small_stripes, "_MOST_BYTES", 50_000)
+    monkeypatch.setattr(small_stripes, "value_bytes", lambda *_: 10)
+    assert decoded_together(sources) == [5]
+    assert recoded(sources) == expected
+    assert len(alone) == 5
+
+
+def damaged(data, column, change):
     reader, tail = opened(data, "the damaged file")
     metadata = pb.Metadata()
     metadata.CopyFrom(tail.metadata)
-    change(metadata.stripe_stats[0].columns[4].integers)
+    change(metadata.stripe_stats[0].columns[column])
     return StripeSource(reader, Tail(tail.name, tail.postscript, tail.footer, metadata, tail.length))
 
 
 def test_the_damaged_one_of_many_is_named():
     """Statistics of other keys than the stripe's, which only decoding tells."""
 
-    def change(row_ids):
+    def change(found):
+        row_ids = found.integers
         row_ids.minimum, row_ids.maximum, row_ids.sum = 7, 7, 7
 
     sources = [StripeSource(*opened(few_rows(write, [(write, "v")]))) for write in (1, 2, 4, 5)]
-    sources.insert(2, damaged(few_rows(3, [(3, "v")]), change))
+    sources.insert(2, damaged(few_rows(3, [(3, "v")]), 4, change))
     with pytest.raises(CorruptFileError, match="the damaged file contradicts itself: stripe 1 has rowId 0 to 0"):
         recoded(sources)
 

@@ -6,11 +6,13 @@ import pytest
 
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, row_type
-from compactor.errors import RefusedError
+from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.output import OutputFormat
+from compactor.orc.proto import orc_pb2 as pb
 from compactor.orc.recode import recode
 from compactor.orc.rows import StripeSource
-from compactor.orc.zones import may_follow, stripe_zone
+from compactor.orc.tail import read_stripe_footer
+from compactor.orc.zones import may_follow, stripe_zone, zone_of
 from tests.unit.orc.files import MemorySink, acid_file, insert, opened, rows_of
 
 BUCKET = 536870912
@@ -71,3 +73,12 @@ def test_hive_3_gets_no_file_of_two_zones():
 def test_which_zone_may_follow_which(zone, before, hive_4, hive_3):
     """A stripe without a zone is taken for one of the zone before it; Hive 3.1 mixes up any two."""
     assert (may_follow(zone, before, one_zone=False), may_follow(zone, before, one_zone=True)) == (hive_4, hive_3)
+
+
+def test_a_zone_whose_name_is_no_text_is_damage():
+    """A changed byte in a stripe's footer; said of the file, whatever asks for the zone first."""
+    reader, tail = opened(stored(KOLKATA, (1, 2)), "the file")
+    footer = read_stripe_footer(reader, tail, 0)
+    packed = footer.SerializeToString().replace(b"Kolkata", b"Kolk\xff\xfea")
+    with pytest.raises(CorruptFileError, match="the file names a time zone that isn't UTF-8"):
+        zone_of(tail, pb.StripeFooter.FromString(packed))

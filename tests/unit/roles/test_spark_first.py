@@ -6,7 +6,7 @@ from compactor.control import Pause, Scope
 from compactor.control.records import HOLDS, Drain, with_drain, with_pause
 from compactor.errors import UnreachableError
 from compactor.metastore.model import Entity
-from compactor.roles.worker.worker import IDLE, STARTING
+from compactor.roles.worker.worker import DRAINING, IDLE, STARTING
 from tests.unit.roles.world import Inline
 
 ALWAYS = {"name": "always", "begin": "2000-01-01T00:00", "until": "2100-01-01T00:00"}
@@ -50,7 +50,26 @@ def test_the_entry_is_claimed_when_spark_is_there(cold):
     assert cold.worker().run_once() == STARTING
     assert cold.states() == ["initiated"]
     assert cold.passed == []
+    assert cold.worker().run_once() == STARTING  # it came; whether the entry may be claimed is asked again
+    assert cold.states() == ["initiated"]
     assert "published" in cold.worker().run_once()
+
+
+def test_nothing_is_claimed_when_the_daemon_was_told_to_stop_meanwhile(cold):
+    """A start takes a while, in which a TERM, a lost coordinator or another worker's pause may have come."""
+    cold.enqueue(Entity("db", "t"))
+    cold.submitter.looks = 1
+    real = cold.submitter.warm_up
+
+    def told(seconds):
+        cold.services.stopping.set()
+        return real(seconds)
+
+    cold.submitter.warm_up = told
+    worker = cold.worker()
+    assert worker.run_once() == STARTING
+    assert worker.run_once() == DRAINING
+    assert cold.states() == ["initiated"]
 
 
 def test_nothing_starts_for_an_empty_queue(cold):
@@ -99,5 +118,6 @@ def test_a_start_that_fails_costs_no_entry_an_attempt(cold):
     assert cold.states() == ["initiated"]
     assert cold.passed == []
     cold.submitter.error = None
+    assert one.run_once() == STARTING
     assert "published" in one.run_once()
     assert cold.services.backoff.trouble() is None
