@@ -26,6 +26,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("compactor.cli.commands.run:run", "Run the daemon: Initiator, Workers, Cleaner and Housekeeper."),
     "enqueue": ("compactor.cli.commands.enqueue:enqueue", "Ask for one table or partition to be compacted."),
     "queue": ("compactor.cli.commands.queue:queue", "Show what is waiting, being worked on, or ready for cleaning."),
+    "why": (
+        "compactor.cli.commands.why:why",
+        "Show what keeps replaced files from being removed, and entries from being compacted, over all tables.",
+    ),
     "history": ("compactor.cli.commands.queue:history", "Show finished, failed and refused compactions."),
     "cancel": (
         "compactor.cli.commands.cancel:cancel",

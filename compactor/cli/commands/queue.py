@@ -75,7 +75,7 @@ HISTORY_COLUMNS = (
 @pass_session
 def queue(session: Session, target: str | None, states: tuple[str, ...]) -> None:
     """Show what is waiting, being worked on, or ready for cleaning; oldest first."""
-    wanted = _wanted(session, target)
+    wanted = wanted_entity(session, target)
     database = session.database()
     wanted_states = _states(states)
     entries = [entry for entry in Queue(database).entries(*wanted_states) if _fits(entry, wanted)]
@@ -116,7 +116,7 @@ def queue(session: Session, target: str | None, states: tuple[str, ...]) -> None
 @pass_session
 def history(session: Session, target: str | None, states: tuple[str, ...], limit: int) -> None:
     """Show finished, failed and refused compactions; newest first."""
-    wanted = _wanted(session, target)
+    wanted = wanted_entity(session, target)
     entries = Queue(session.database()).history(*_states(states), limit=limit if wanted is None else None)
     records = [
         {**history_record(entry), **_tracked(session, entry)}
@@ -227,7 +227,7 @@ def _states(words: tuple[str, ...]) -> list[QueueState]:
     return [QueueState(word.replace("-", " ")) for word in words]
 
 
-def _wanted(session: Session, target: str | None) -> Entity | None:
+def wanted_entity(session: Session, target: str | None) -> Entity | None:
     """
     The table or partition to show entries of; None: all.
 
