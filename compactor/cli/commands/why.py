@@ -12,12 +12,11 @@ import click
 
 from compactor.acid.children import ListedDir
 from compactor.cli import control_records, units
-from compactor.cli.commands.queue import wanted_entity
+from compactor.cli.filters import METAVAR, moment_of, places, watch_option, watched
 from compactor.cli.inspection import CatalogMoment, look
 from compactor.cli.lookup import Found
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.target import did_you_mean
 from compactor.control import Denial
 from compactor.control.scope import DEFAULT_POOL
 from compactor.coordination import Role, SeenMember
@@ -91,7 +90,7 @@ class Held:
     def record(self, cause: Cause, sizes: Mapping[Entity, int], now_ms: int) -> Record:
         """As an output record; bytes are those that were measured, None where none were."""
         known = [sizes[entity] for entity in {entry.entity for entry in self.entries} if entity in sizes]
-        since = [moment for entry in self.entries if (moment := _since(entry)) is not None]
+        since = [moment for entry in self.entries if (moment := moment_of(entry)) is not None]
         return {
             "holds": cause.holds,
             "reason": cause.reason,
@@ -107,7 +106,7 @@ class Held:
 
 
 @click.command(cls=Command)
-@click.argument("target", required=False, metavar="[DB[.TABLE[/PARTITION]]]")
+@click.argument("target", required=False, metavar=METAVAR)
 @click.option(
     "--measure",
     type=click.IntRange(0, 1_000_000),
@@ -115,16 +114,21 @@ class Held:
     show_default=True,
     help="List at most so many directories to tell the bytes that are held back.",
 )
+@watch_option
 @pass_session
-def why(session: Session, *, target: str | None, measure: int) -> None:
+def why(session: Session, *, target: str | None, measure: int, watch: float | None) -> None:
     """
     Show what keeps replaced files from being removed, and entries from being compacted, over all tables.
 
     Each cause is shown once (a transaction with its user and host, a lock, a pause, a pool without workers), with what
     it holds back and what ends it; what holds back most bytes comes first. An entry with several causes counts for each.
     """
+    watched(session, watch, lambda: session.output.show(_view(session, target, measure)))
+
+
+def _view(session: Session, target: str | None, measure: int) -> View:
     database = session.database()
-    fits = _filter(session, target)
+    fits = places(session, target)
     now = database.read(database.now_ms)
     daemons = _daemons(session)
     held: dict[Cause, Held] = {}
@@ -133,11 +137,11 @@ def why(session: Session, *, target: str | None, measure: int) -> None:
         for ready in Cleaning(database).ready_for_cleaning(*session.settings.cleaner.waits_ms)
         if fits(ready.entry.entity)
     ]
-    places = _places(session, [entry for entry, _ in cleaning])
+    found = _found(session, [entry for entry, _ in cleaning])
     decide = control_records.judge(session) if cleaning else None
     for entry, blockers in cleaning:
         denial = decide.cleaning(control_records.subject(entry)) if decide is not None else None
-        kept = places[entry.id].kept if entry.id in places else None
+        kept = found[entry.id].kept if entry.id in found else None
         for cause in cleaning_causes(blockers, denial, kept, daemons):
             held.setdefault(cause, Held()).entries.append(entry)
     waiting = [entry for entry in Queue(database).entries(QueueState.INITIATED) if fits(entry.entity)]
@@ -146,12 +150,12 @@ def why(session: Session, *, target: str | None, measure: int) -> None:
     for entry in waiting:
         because = (told[entry.id].reason, told[entry.id].because) if entry.id in told else ("", "")
         held.setdefault(waiting_cause(entry, denied.get(entry.id), because, daemons), Held()).entries.append(entry)
-    sizes = _sizes(session, places.values(), measure)
+    sizes = _sizes(session, found.values(), measure)
     records = [some.record(cause, sizes, now) for cause, some in held.items()]
     records.sort(key=lambda record: (-int(str(record["bytes"] or 0)), -int(str(record["entries"]))))
-    unmeasured = len({found.entity for found in places.values()} - sizes.keys())
+    unmeasured = len({one.entity for one in found.values()} - sizes.keys())
     footer = f"of {plural(unmeasured, 'directory', 'directories')} it isn't known how many bytes" if unmeasured else ""
-    session.output.show(View(COLUMNS, records, empty="nothing waits", footer=footer))
+    return View(COLUMNS, records, empty="nothing waits", footer=footer)
 
 
 def cleaning_causes(
@@ -247,10 +251,6 @@ def _denied(holds: str, denial: Denial) -> Cause:
     return Cause(holds, denial.reason.value, denial.sentence, remedy)
 
 
-def _since(entry: QueueEntry) -> int | None:
-    return entry.enqueue_ms if entry.state is QueueState.INITIATED else entry.commit_ms or entry.start_ms
-
-
 def _daemons(session: Session) -> list[SeenMember] | None:
     try:
         with control_records.coordinator(session) as where:
@@ -262,34 +262,7 @@ def _daemons(session: Session) -> list[SeenMember] | None:
         return []  # no daemon has been here yet
 
 
-class _Filter:
-    def __init__(self, database: str | None = None, entity: Entity | None = None) -> None:
-        self._database, self._entity = database, entity
-
-    def __call__(self, found: Entity) -> bool:
-        if self._database is not None:
-            return found.database == self._database
-        wanted = self._entity
-        return wanted is None or found == wanted or (wanted.partition is None and found.whole_table() == wanted)
-
-
-def _filter(session: Session, target: str | None) -> _Filter:
-    """
-    Which tables and partitions are asked for: a database, a table, a partition, or all.
-
-    Raises:
-        RefusedError: TABLE_MISSING, PARTITION_MISSING, with near names.
-    """
-    if target is None or "." in target:
-        return _Filter(entity=wanted_entity(session, target))
-    name = target.strip().replace("`", "").lower()
-    databases = Catalog(session.database()).databases()
-    if name not in databases:
-        raise RefusedError(Reason.TABLE_MISSING, f"there is no database {name}{did_you_mean(name, databases)}")
-    return _Filter(database=name)
-
-
-def _places(session: Session, entries: Iterable[QueueEntry]) -> dict[int, Found]:
+def _found(session: Session, entries: Iterable[QueueEntry]) -> dict[int, Found]:
     """The tables and partitions of entries, as far as the catalog has them; not of requests to remove a directory."""
     asked = [entry for entry in entries if entry.location is None]
     facts = Catalog(session.database()).facts_for(entry.entity for entry in asked)
