@@ -72,7 +72,6 @@ class Wanted:
         pool: str | None,
         worker: str | None,
         since: str | None,
-        now_ms: int,
     ) -> "Wanted":
         """
         Read the options.
@@ -82,7 +81,11 @@ class Wanted:
             RefusedError: as `places`.
         """
         length = None if since is None else control_records.length_ms(since, "--since")
-        return cls(places(session, target), kind, pool, worker, None if length is None else now_ms - length)
+        place = places(session, target)
+        if length is not None:
+            database = session.database()
+            length = database.read(database.now_ms) - length
+        return cls(place, kind, pool, worker, length)
 
     def among(self, entries: Iterable[Row]) -> list[Row]:
         """Those that are asked for. An entry of a later Hive has no known pool, and its own kind."""

@@ -110,9 +110,9 @@ def queue(
 def _queue_view(
     session: Session, states: list[QueueState], sort: str, limit: int | None, chosen: Mapping[str, Any]
 ) -> View:
+    wanted = Wanted.of(session, **chosen)
     database = session.database()
     now = database.read(database.now_ms)
-    wanted = Wanted.of(session, **chosen, now_ms=now)
     entries: list[QueueEntry | ForeignEntry] = [
         *wanted.among(Queue(database).entries(*states)),
         *(
@@ -170,10 +170,9 @@ def history(
 
 
 def _history_view(session: Session, states: list[QueueState], limit: int, chosen: Mapping[str, Any]) -> View:
-    database = session.database()
-    wanted = Wanted.of(session, **chosen, now_ms=database.read(database.now_ms))
+    wanted = Wanted.of(session, **chosen)
     everything = all(value is None for value in chosen.values())
-    entries = Queue(database).history(*states, limit=limit if everything else None)
+    entries = Queue(session.database()).history(*states, limit=limit if everything else None)
     records = [{**history_record(entry), **_tracked(session, entry)} for entry in wanted.among(entries)[:limit]]
     return View(HISTORY_COLUMNS, records, empty="no compaction has ended yet")
 
