@@ -130,7 +130,7 @@ def require_there(session: Session, scope: Scope) -> None:
 # Times
 
 
-def length_ms(text: str) -> int:
+def length_ms(text: str, option: str = "--for") -> int:
     """
     Milliseconds of a length of time such as `90s`, `30min`, `2h`, `1d12h`.
 
@@ -140,7 +140,7 @@ def length_ms(text: str) -> int:
     found = _LENGTH.fullmatch(text.replace(" ", ""))
     total = sum(int(number or 0) * unit for number, unit in zip(found.groups(), _LENGTHS, strict=True)) if found else 0
     if not 0 < total <= _LONGEST_MS:
-        raise UsageError(f"--for: {text!r} is no length of time such as 30min, 2h or 1d12h, of ten years at most")
+        raise UsageError(f"{option}: {text!r} is no length of time such as 30min, 2h or 1d12h, of ten years at most")
     return total
 
 

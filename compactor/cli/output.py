@@ -31,6 +31,7 @@ class Format(StrEnum):
     """The values of `--output`."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
     TSV = "tsv"
@@ -47,6 +48,7 @@ class OutputColumn:
         right: whether the column is aligned right, as numbers are.
         show: makes the text of a table's cell from the record's value; programs get the value itself.
         people, programs: whether the column is in tables, and in TSV.
+        less: columns with the highest number are left out first where a terminal is too narrow; 0: never.
     """
 
     key: str
@@ -55,6 +57,7 @@ class OutputColumn:
     show: Callable[[object], str] = str
     people: bool = True
     programs: bool = True
+    less: int = 0
 
     def text(self, record: Record) -> str:
         """The text of a table's cell; empty for a missing value."""
@@ -124,15 +127,42 @@ class Output(ABC):
 
 
 class TableOutput(Output):
-    """Tables and pictures, drawn by rich; in colour on a terminal unless NO_COLOR is set."""
+    """
+    Tables and pictures, drawn by rich; in colour on a terminal unless NO_COLOR is set.
+
+    Columns that matter less are left out where the terminal is too narrow for all.
+    """
+
+    def _columns(self, view: View) -> Sequence[OutputColumn]:
+        console = _console()
+        if not console.is_terminal:
+            return view.columns
+        kept = [column for column in view.columns if column.people]
+        while (least := max(kept, key=lambda column: column.less)).less and (
+            Measurement.get(console, console.options.update(width=WIDEST), table(kept, view.records)).maximum
+            > console.width
+        ):
+            kept.remove(least)
+        return kept
 
     def _write(self, view: View) -> None:
         if view.picture is not None:
             draw(view.picture())
         elif view.records:
-            draw(table(view.columns, view.records))
+            columns = self._columns(view)
+            draw(table(columns, view.records))
+            left = [one.title for one in _filled(view.columns, view.records) if one not in columns]
+            if left:
+                self.say(f"left out for want of room: {', '.join(left)}; -o wide shows all")
         if view.footer:
             self.say(view.footer)
+
+
+class WideOutput(TableOutput):
+    """The same with all columns."""
+
+    def _columns(self, view: View) -> Sequence[OutputColumn]:
+        return view.columns
 
 
 class JsonOutput(Output):
@@ -165,13 +195,14 @@ class TsvOutput(Output):
 
 OUTPUTS: Mapping[Format, type[Output]] = {
     Format.TABLE: TableOutput,
+    Format.WIDE: WideOutput,
     Format.JSON: JsonOutput,
     Format.YAML: YamlOutput,
     Format.TSV: TsvOutput,
 }
 
 
-def output_for(name: Format | Literal["table", "json", "yaml", "tsv"]) -> Output:
+def output_for(name: Format | Literal["table", "wide", "json", "yaml", "tsv"]) -> Output:
     """The `Output` of this format."""
     return OUTPUTS[Format(name)]()
 
@@ -181,7 +212,7 @@ def table(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Table:
     A plain table: bold heading, no frame, no empty columns. When it is too wide for the terminal, text is folded and
     right-aligned columns stay whole.
     """
-    shown = [column for column in columns if column.people and any(column.text(record) for record in records)]
+    shown = _filled(columns, records)
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for column in shown:
         drawn.add_column(
@@ -192,11 +223,20 @@ def table(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Table:
     return drawn
 
 
+def _filled(columns: Sequence[OutputColumn], records: Sequence[Record]) -> list[OutputColumn]:
+    """The columns that a table of these records has."""
+    return [column for column in columns if column.people and any(column.text(record) for record in records)]
+
+
+def _console() -> Console:
+    return Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
+
+
 def draw(renderable: RenderableType) -> None:
     """
     Print to stdout: folded to the terminal's width, or, when stdout is no terminal, in full width without padding.
     """
-    console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
+    console = _console()
     if console.is_terminal:
         console.print(renderable)
         return

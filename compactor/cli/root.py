@@ -24,12 +24,20 @@ from compactor.words import one_line
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("compactor.cli.commands.run:run", "Run the daemon: Initiator, Workers, Cleaner and Housekeeper."),
-    "enqueue": ("compactor.cli.commands.enqueue:enqueue", "Ask for one table or partition to be compacted."),
+    "enqueue": ("compactor.cli.commands.enqueue:enqueue", "Ask for a table or partition to be compacted, or for many."),
     "queue": ("compactor.cli.commands.queue:queue", "Show what is waiting, being worked on, or ready for cleaning."),
+    "why": (
+        "compactor.cli.commands.why:why",
+        "Show what keeps replaced files from being removed, and entries from being compacted, over all tables.",
+    ),
     "history": ("compactor.cli.commands.queue:history", "Show finished, failed and refused compactions."),
     "cancel": (
         "compactor.cli.commands.cancel:cancel",
-        "Take a compaction out of the queue, or ask the worker on it to stop.",
+        "Take compactions out of the queue, or ask the workers on them to stop.",
+    ),
+    "retry": (
+        "compactor.cli.commands.retry:retry",
+        "Ask again for a compaction that failed, was refused or aborted.",
     ),
     "pause": (
         "compactor.cli.commands.pause:pause",

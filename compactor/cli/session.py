@@ -179,7 +179,7 @@ GLOBAL_OPTIONS = (
         type=click.Choice([form.value for form in Format]),
         expose_value=False,
         callback=_choose_output,
-        help="How answers are written to stdout; table when not given.",
+        help="How answers are written to stdout; table when not given, with all columns: wide.",
     ),
     click.Option(["--debug"], is_flag=True, expose_value=False, callback=_ignore, help="Show tracebacks."),
 )

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping
 
+from compactor.control.scope import DEFAULT_POOL
 from compactor.coordination import Activity, Connection, Member, Role
 from compactor.daemon.loop import RoleLoop
 from compactor.metastore.model import QueueEntry
@@ -16,6 +17,8 @@ from compactor.roles.services import Services
 from compactor.settings import Settings
 
 _SENTENCE = 200
+POOLS = "pools"
+"""Name of the field of a member's record that has the pools of its workers."""
 
 
 class Board:
@@ -97,5 +100,6 @@ def show(metrics: Metrics, services: Services) -> frozenset[Role]:
 
 def describe(services: Services, roles: Iterable[str]) -> Member:
     """This process as the other daemons see it."""
-    identity = services.identity
-    return Member(identity.instance, identity.host, os.getpid(), version(), tuple(roles))
+    identity, worker = services.identity, services.settings.worker
+    pools = sorted({pool or worker.pool or DEFAULT_POOL for pool in worker.pool_of_each})
+    return Member(identity.instance, identity.host, os.getpid(), version(), tuple(roles), extra={POOLS: pools})

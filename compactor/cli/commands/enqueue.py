@@ -1,26 +1,30 @@
 """`compactor enqueue`: requests one compaction, and waits for it with --wait."""
 
 import time
+from dataclasses import dataclass
 
 import click
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import control_records, units
 from compactor.cli.commands.queue import HISTORY_COLUMNS, history_record
+from compactor.cli.inspection import why_ineligible
 from compactor.cli.lookup import Found, find
+from compactor.cli.many import Condition, chosen, condition, is_many, most_in_need
 from compactor.cli.options import POLL_SECONDS, request_options, wait_options
-from compactor.cli.output import OutputColumn, View
+from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.cli.target import parse_target
 from compactor.control import Denial
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.compaction_queue.requests import NOT_ASKED_FOR, POOL_CHARACTERS
+from compactor.metastore.compaction_queue.requests import NOT_ASKED_FOR, POOL_CHARACTERS, Request
 from compactor.metastore.model import Enqueued, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.roles.pauses import pool_of
+from compactor.words import plural
 
 OUTCOMES = {QueueState.READY_FOR_CLEANING: Code.DONE, QueueState.SUCCEEDED: Code.DONE, QueueState.REFUSED: Code.REFUSED}
 COLUMNS = (
@@ -30,6 +34,8 @@ COLUMNS = (
     OutputColumn("state", "STATE"),
     OutputColumn("message", "MESSAGE"),
 )
+
+MANY_COLUMNS = (*COLUMNS[:-1], OutputColumn("refused", "REFUSED"), COLUMNS[-1])
 
 
 def _named(_: click.Context, __: click.Parameter, pool: str | None) -> str | None:
@@ -44,6 +50,13 @@ def _named(_: click.Context, __: click.Parameter, pool: str | None) -> str | Non
 @request_options
 @click.option("--pool", callback=_named, help="The pool whose workers take it; else the table's or database's own.")
 @wait_options("Wait until it has ended or is ready for cleaning; the exit code tells the outcome.")
+@click.option(
+    "--where", metavar="CONDITION", help="Of many: only partitions of which it is true: \"dt < '2024-01-01'\"."
+)
+@click.option(
+    "--worst", type=click.IntRange(min=1), metavar="N", help="Of many: the N most in need, each as it is due."
+)
+@click.option("--yes", is_flag=True, help="Queue many; without it they are only shown.")
 @pass_session
 def enqueue(
     session: Session,
@@ -55,12 +68,24 @@ def enqueue(
     pool: str | None,
     wait: bool,
     timeout: float | None,
+    where: str | None,
+    worst: int | None,
+    yes: bool,
 ) -> int:
     """
-    Ask for one table or partition to be compacted, as ALTER TABLE … COMPACT does.
+    Ask for one table or partition to be compacted, as ALTER TABLE … COMPACT does; or for many.
 
-    A partitioned table needs a partition: sales.orders/dt=2024-01-01, or --partition dt=2024-01-01.
+    A partitioned table needs a partition: sales.orders/dt=2024-01-01, or --partition dt=2024-01-01. Many are named by
+    a database or a pattern ('sales.*', 'sales.orders/dt=2024-*'), with --where, or with --worst: they are shown, and
+    queued with --yes.
     """
+    if is_many(target) or where is not None or worst is not None:
+        if wait or partition is not None:
+            raise UsageError(f"--{'wait' if wait else 'partition'} is for a single compaction")
+        asking = Asking(kind=CompactionKind(kind), properties=properties, pool=pool)
+        return _many(session, target, None if where is None else condition(where), worst, asking, yes=yes)
+    if yes:
+        raise UsageError("--yes is for many: a pattern, --where or --worst")
     wanted = parse_target(target, partition)
     database = session.database(write=True)
     found = find(Catalog(database), wanted)
@@ -102,6 +127,64 @@ def enqueue(
     ended = {**history_record(entry), "warnings": warnings}
     session.output.show(View(HISTORY_COLUMNS, [ended], document=ended))
     return OUTCOMES.get(entry.state, Code.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How compactions are asked for: their kind, where their verdict doesn't say, properties and pool."""
+
+    kind: CompactionKind
+    properties: dict[str, str]
+    pool: str | None
+
+
+def _many(
+    session: Session, target: str, where: Condition | None, worst: int | None, asking: Asking, *, yes: bool
+) -> int:
+    """Show what is asked for, and queue it with `yes`; what would be refused is shown with its reason."""
+    database = session.database(write=yes)
+    among = chosen(session, target, where)
+    if worst is None:
+        kinds = [(found, asking.kind, "") for found in among]
+    else:
+        kinds = [(found, pick.kind, pick.explanation) for found, pick in most_in_need(session, among, worst)]
+    if (dropped := _dropped(asking.properties)) is not None:
+        session.output.say(f"warning: {dropped}")
+    skips = why_ineligible(session.places, [found for found, _, _ in kinds], database.schema.version)
+    wanted = [one for one, skip in zip(kinds, skips, strict=True) if skip is None]
+    requests = [
+        Request(
+            found.entity,
+            kind,
+            asking.pool or pool_of(found.table),
+            asking.properties,
+            initiator_id=f"{session.settings.host_name}-manual",
+        )
+        for found, kind, _ in wanted
+    ]
+    answers = (
+        dict(zip((one.entity for one in requests), Queue(database).enqueue_all(requests), strict=True)) if yes else {}
+    )
+    records: list[Record] = []
+    for (found, kind, because), skip in zip(kinds, skips, strict=True):
+        answer = answers.get(found.entity)
+        said = skip.explanation if skip is not None else answer.message if answer is not None else because
+        records.append(
+            {
+                "id": answer.id if answer is not None else None,
+                "entity": str(found.entity),
+                "kind": kind.value,
+                "state": answer.state.value if answer is not None else None,
+                "accepted": answer.accepted if answer is not None else None,
+                "refused": skip.reason.value if skip is not None else None,
+                "message": said or None,
+            }
+        )
+    accepted = sum(answer.accepted for answer in answers.values())
+    count = plural(len(requests), "compaction")
+    footer = f"{accepted:,} of {count} queued" if yes else f"nothing is queued yet: --yes queues {count}"
+    session.output.show(View(MANY_COLUMNS, records, empty="nothing fits", footer=footer if records else ""))
+    return Code.DONE if accepted or (requests and not yes) else Code.NOTHING_TO_DO
 
 
 def _dropped(properties: dict[str, str]) -> str | None:

@@ -3,26 +3,39 @@
 than Hive's SHOW COMPACTIONS.
 """
 
-from itertools import islice
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import click
 
 from compactor.cli import control_records, units
-from compactor.cli.lookup import find_partition, find_table
+from compactor.cli.filters import Wanted, entry_options, moment_of, watch_option, watched
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.target import parse_target, partition_names
 from compactor.control import Denial
-from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.model import KINDS, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
+from compactor.metastore.model import KINDS, ForeignEntry, HistoryEntry, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles.worker.failures import StoredFailure
 from compactor.spark.application.tracking import is_application, tracking_url
 
 WAITING = (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANING)
 QUEUE_STATES = [state.value.replace(" ", "-") for state in WAITING]
-HISTORY_STATES = [state.value.replace(" ", "-") for state in QueueState if state not in WAITING]
+_ENDED = [state for state in QueueState if state not in WAITING]
+HISTORY_STATES = [state.value.replace(" ", "-") for state in _ENDED]
+
+
+def _by_age(entry: QueueEntry | ForeignEntry) -> tuple[int, int]:
+    moment = entry.enqueue_ms if isinstance(entry, ForeignEntry) else moment_of(entry)
+    return (moment if moment is not None else 1 << 62, entry.id)
+
+
+_ORDERS: Final[Mapping[str, Callable[[QueueEntry | ForeignEntry], tuple[Any, ...]]]] = {
+    "id": lambda entry: (entry.id,),
+    "age": _by_age,
+    "table": lambda entry: (str(entry.entity), entry.id),
+}
+"""By `--sort`: the id; the time in the state, longest first; the name."""
 
 ENTITY_COLUMNS = (
     OutputColumn("id", "ID", right=True),
@@ -36,15 +49,15 @@ QUEUE_COLUMNS = (
     OutputColumn("kind", "KIND"),
     OutputColumn("state", "STATE"),
     OutputColumn("since_ms", "FOR", right=True, show=units.milliseconds),
-    OutputColumn("pool", "POOL"),
+    OutputColumn("pool", "POOL", less=2),
     OutputColumn("waits", "WAITS FOR", people=False),
     OutputColumn("waits_because", "WAITS BECAUSE"),
-    OutputColumn("broke_down", "BROKE DOWN", programs=False),
+    OutputColumn("broke_down", "BROKE DOWN", programs=False, less=1),
     OutputColumn("failures", "FAILURES", people=False),
     OutputColumn("last_failure", "LAST FAILURE", people=False),
-    OutputColumn("worker", "WORKER"),
-    OutputColumn("highest_write_id", "WRITE ID", right=True),
-    OutputColumn("application", "APPLICATION", programs=False),
+    OutputColumn("worker", "WORKER", less=3),
+    OutputColumn("highest_write_id", "WRITE ID", right=True, less=5),
+    OutputColumn("application", "APPLICATION", programs=False, less=4),
     OutputColumn("job", "JOB", people=False),
     OutputColumn("tracking_url", "TRACKING URL", people=False),
     OutputColumn("message", "MESSAGE"),
@@ -55,8 +68,8 @@ HISTORY_COLUMNS = (
     OutputColumn("state", "STATE"),
     OutputColumn("ended", "ENDED", show=units.clock),
     OutputColumn("duration_ms", "TOOK", right=True, show=units.milliseconds),
-    OutputColumn("highest_write_id", "WRITE ID", right=True),
-    OutputColumn("application", "APPLICATION", programs=False),
+    OutputColumn("highest_write_id", "WRITE ID", right=True, less=5),
+    OutputColumn("application", "APPLICATION", programs=False, less=4),
     OutputColumn("job", "JOB", people=False),
     OutputColumn("tracking_url", "TRACKING URL", people=False),
     OutputColumn("message", "MESSAGE"),
@@ -64,7 +77,7 @@ HISTORY_COLUMNS = (
 
 
 @click.command(cls=Command)
-@click.argument("target", required=False, metavar="[DB.TABLE[/PARTITION]]")
+@entry_options
 @click.option(
     "--state",
     "states",
@@ -72,33 +85,58 @@ HISTORY_COLUMNS = (
     type=click.Choice(QUEUE_STATES),
     help="Only entries in this state; may be repeated.",
 )
+@click.option("--sort", type=click.Choice(list(_ORDERS)), default="id", show_default=True, help="What comes first.")
+@click.option("--limit", type=click.IntRange(1, 1_000_000), help="At most so many entries.")
+@watch_option
 @pass_session
-def queue(session: Session, target: str | None, states: tuple[str, ...]) -> None:
-    """Show what is waiting, being worked on, or ready for cleaning; oldest first."""
-    wanted = _wanted(session, target)
+def queue(
+    session: Session,
+    /,
+    *,
+    states: tuple[str, ...],
+    sort: str,
+    limit: int | None,
+    watch: float | None,
+    **chosen: Any,
+) -> None:
+    """
+    Show what is waiting, being worked on, or ready for cleaning; oldest first.
+
+    The target may be a database, or a pattern such as 'sales.*' or 'sales.orders/dt=2024-*'.
+    """
+    watched(session, watch, lambda: session.output.show(_queue_view(session, _states(states), sort, limit, chosen)))
+
+
+def _queue_view(
+    session: Session, states: list[QueueState], sort: str, limit: int | None, chosen: Mapping[str, Any]
+) -> View:
+    wanted = Wanted.of(session, **chosen)
     database = session.database()
-    wanted_states = _states(states)
-    entries = [entry for entry in Queue(database).entries(*wanted_states) if _fits(entry, wanted)]
-    foreign = [
-        entry
-        for entry in Queue(database).foreign()
-        if _fits(entry, wanted) and (not states or QueueState.from_code(entry.state) in wanted_states)
-    ]
     now = database.read(database.now_ms)
-    denied = control_records.waiting(session, entries)
-    told = control_records.stored_failures(session, entries, denied.values())
-    records: list[Record] = [
-        {**queue_record(entry, now, denied.get(entry.id), told.get(entry.id)), **_tracked(session, entry)}
-        for entry in entries
+    entries: list[QueueEntry | ForeignEntry] = [
+        *wanted.among(Queue(database).entries(*states)),
+        *(
+            entry
+            for entry in wanted.among(Queue(database).foreign())
+            if not states or QueueState.from_code(entry.state) in states
+        ),
     ]
-    records = sorted(
-        [*records, *(_foreign_record(entry, now) for entry in foreign)], key=lambda record: int(str(record["id"]))
-    )
-    session.output.show(View(QUEUE_COLUMNS, records, empty="nothing is queued"))
+    first = sorted(entries, key=_ORDERS[sort])[:limit]
+    known = [entry for entry in first if isinstance(entry, QueueEntry)]
+    denied = control_records.waiting(session, known)
+    told = control_records.stored_failures(session, known, denied.values())
+    records: list[Record] = [
+        _foreign_record(entry, now)
+        if isinstance(entry, ForeignEntry)
+        else {**queue_record(entry, now, denied.get(entry.id), told.get(entry.id)), **_tracked(session, entry)}
+        for entry in first
+    ]
+    left = f"{len(entries) - len(first):,} more; --limit shows them" if len(first) < len(entries) else ""
+    return View(QUEUE_COLUMNS, records, empty="nothing is queued", footer=left)
 
 
 @click.command(cls=Command)
-@click.argument("target", required=False, metavar="[DB.TABLE[/PARTITION]]")
+@entry_options
 @click.option(
     "--state",
     "states",
@@ -106,6 +144,7 @@ def queue(session: Session, target: str | None, states: tuple[str, ...]) -> None
     type=click.Choice(HISTORY_STATES),
     help="Only entries in this state; may be repeated.",
 )
+@click.option("--failed", is_flag=True, help="Only those that failed, were refused, aborted, or didn't initiate.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1_000_000),
@@ -113,16 +152,29 @@ def queue(session: Session, target: str | None, states: tuple[str, ...]) -> None
     show_default=True,
     help="At most so many entries, newest first.",
 )
+@watch_option
 @pass_session
-def history(session: Session, target: str | None, states: tuple[str, ...], limit: int) -> None:
-    """Show finished, failed and refused compactions; newest first."""
-    wanted = _wanted(session, target)
-    entries = Queue(session.database()).history(*_states(states), limit=limit if wanted is None else None)
-    records = [
-        {**history_record(entry), **_tracked(session, entry)}
-        for entry in islice((entry for entry in entries if _fits(entry, wanted)), limit)
+def history(
+    session: Session, /, *, states: tuple[str, ...], failed: bool, limit: int, watch: float | None, **chosen: Any
+) -> None:
+    """
+    Show finished, failed and refused compactions; newest first.
+
+    The target may be a database, or a pattern such as 'sales.*' or 'sales.orders/dt=2024-*'.
+    """
+    wanted_states = [
+        *_states(states),
+        *([state for state in _ENDED if state is not QueueState.SUCCEEDED] if failed else []),
     ]
-    session.output.show(View(HISTORY_COLUMNS, records, empty="no compaction has ended yet"))
+    watched(session, watch, lambda: session.output.show(_history_view(session, wanted_states, limit, chosen)))
+
+
+def _history_view(session: Session, states: list[QueueState], limit: int, chosen: Mapping[str, Any]) -> View:
+    wanted = Wanted.of(session, **chosen)
+    everything = all(value is None for value in chosen.values())
+    entries = Queue(session.database()).history(*states, limit=limit if everything else None)
+    records = [{**history_record(entry), **_tracked(session, entry)} for entry in wanted.among(entries)[:limit]]
+    return View(HISTORY_COLUMNS, records, empty="no compaction has ended yet")
 
 
 def queue_record(
@@ -143,12 +195,7 @@ def queue_record(
         if entry.state is QueueState.INITIATED
         else ("", "")
     )
-    since = {
-        QueueState.INITIATED: entry.enqueue_ms,
-        QueueState.WORKING: entry.start_ms,
-        QueueState.READY_FOR_CLEANING: entry.commit_ms or entry.start_ms,
-    }
-    entered = since.get(entry.state)
+    entered = moment_of(entry)
     return {
         **_common(entry),
         "since_ms": None if entered is None else max(0, now_ms - entered),
@@ -225,45 +272,3 @@ def _common(entry: QueueEntry) -> dict[str, object]:
 
 def _states(words: tuple[str, ...]) -> list[QueueState]:
     return [QueueState(word.replace("-", " ")) for word in words]
-
-
-def _wanted(session: Session, target: str | None) -> Entity | None:
-    """
-    The table or partition to show entries of; None: all.
-
-    A dropped table or partition is found as long as the queue or the history has a row of it.
-
-    Raises:
-        RefusedError: TABLE_MISSING, PARTITION_MISSING: it is neither in the catalog nor in queue or history; with near
-            names.
-    """
-    if target is None:
-        return None
-    wanted = parse_target(target)
-    catalog = Catalog(session.database())
-    table = catalog.find_table(wanted.database, wanted.table)
-    if table is None or wanted.partition is None:
-        entity = Entity(wanted.database, wanted.table, wanted.partition)
-        if table is None and not _has_rows(session, entity):
-            find_table(catalog, wanted)
-        return entity
-    entities = [
-        Entity(wanted.database, wanted.table, name)
-        for name in partition_names(wanted.partition, [key.name for key in table.partition_keys])
-    ]
-    known = next(
-        (entity for entity in entities if entity.partition and catalog.find_partition(table, entity.partition)), None
-    )
-    known = known or next((entity for entity in entities if _has_rows(session, entity)), None)
-    return known or Entity(wanted.database, wanted.table, find_partition(catalog, table, wanted.partition).name)
-
-
-def _has_rows(session: Session, entity: Entity) -> bool:
-    queue = Queue(session.database())
-    return any(_fits(entry, entity) for entry in (*queue.entries(), *queue.history()))
-
-
-def _fits(entry: QueueEntry | ForeignEntry, wanted: Entity | None) -> bool:
-    if wanted is None:
-        return True
-    return entry.entity == wanted or (wanted.partition is None and entry.entity.whole_table() == wanted)

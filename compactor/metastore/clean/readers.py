@@ -62,10 +62,14 @@ class Blocker:
     One reason why cleaning is held back.
 
     The sentence names the transaction with its user, host and age, the lock, or the rule.
+
+    Args:
+        holder: the transaction or lock, where the reason is one.
     """
 
     reason: Reason
     sentence: str
+    holder: OpenTransaction | HeldLock | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,8 @@ class Readers:
         """Transactions that may read the table and began at or before `txn_id`."""
         if txn_id < self.first_reader(entity):
             return []
-        found = [Blocker(Reason.OPEN_TRANSACTION, str(txn)) for txn in self.may_read(entity) if txn.txn_id <= txn_id]
+        reading = self.may_read(entity)
+        found = [Blocker(Reason.OPEN_TRANSACTION, str(txn), txn) for txn in reading if txn.txn_id <= txn_id]
         return found or [Blocker(Reason.OPEN_TRANSACTION, "a transaction below the newest one may be about to open")]
 
     def began_while_open(self, entity: Entity, txn_id: int) -> list[Blocker]:
@@ -157,6 +162,7 @@ class Readers:
             Blocker(
                 Reason.OPEN_TRANSACTION,
                 f"{txn}; when it began, transaction {self.history[txn.txn_id]} may still have been open",
+                txn,
             )
             for txn in found
         ]
@@ -192,8 +198,8 @@ def read_older(
     reading = {lock.txn_id for lock in here}
     may_read = reading | (set(compiling) - locking)
     held = [lock for lock in here if not lock.txn_id and lock_id is not None and lock.lock_id < lock_id]
-    found = [Blocker(Reason.OPEN_TRANSACTION, str(txn)) for txn in opened if txn.txn_id in may_read]
-    return found + [Blocker(Reason.HELD_LOCK, str(lock)) for lock in held]
+    found = [Blocker(Reason.OPEN_TRANSACTION, str(txn), txn) for txn in opened if txn.txn_id in may_read]
+    return found + [Blocker(Reason.HELD_LOCK, str(lock), lock) for lock in held]
 
 
 class MayBeListedError(RetryableError):
@@ -206,7 +212,7 @@ def may_be_listed(lock: HeldLock, left_ms: int) -> Blocker:
 
     Source: Hive's FetchOperator.generateWrappedSplits, which takes a directory that vanishes for empty.
     """
-    return Blocker(Reason.MAY_BE_LISTED, f"{lock} may be listing; waited for at most another {duration(left_ms)}")
+    return Blocker(Reason.MAY_BE_LISTED, f"{lock} may be listing; waited for at most another {duration(left_ms)}", lock)
 
 
 def read_readers(connection: Connection, database: Database) -> Readers:

@@ -404,7 +404,7 @@ class Cleaning:
         left = [lock for lock in readers.locks_on(entry.entity) if lock.lock_id in sight.locks]
         if committed_at is not None:
             left = [lock for lock in left if lock.txn_id <= committed_at]
-        return [Blocker(Reason.HELD_LOCK, str(lock)) for lock in left]
+        return [Blocker(Reason.HELD_LOCK, str(lock), lock) for lock in left]
 
     # Rows
 

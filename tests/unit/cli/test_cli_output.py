@@ -74,3 +74,29 @@ def test_busy_tells_each_change_once_when_piped(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "waiting\nworking\n"
+
+
+def test_a_narrow_terminal_gets_the_columns_that_matter(monkeypatch, capsys):
+    """Names stay whole; what is left out is said, and `wide` shows all. A pipe gets all."""
+    columns = (
+        OutputColumn("name", "NAME"),
+        OutputColumn("worker", "WORKER", less=1),
+        OutputColumn("job", "JOB", less=2),
+        OutputColumn("empty", "EMPTY", less=3),
+    )
+    record = {"name": "sales.orders/dt=2024-01-01", "worker": "edge-7.example.org", "job": "application_17"}
+    for key, value in {"FORCE_COLOR": "1", "TERM": "dumb", "COLUMNS": "50", "LINES": "20"}.items():
+        monkeypatch.setenv(key, value)
+    output_for(Format.TABLE).show(View(columns, [record]))
+    shown = capsys.readouterr()
+    assert "sales.orders/dt=2024-01-01" in shown.out
+    assert "edge-7.example.org" in shown.out
+    assert "application_17" not in shown.out
+    assert shown.err == "left out for want of room: JOB; -o wide shows all\n"
+    output_for(Format.WIDE).show(View(columns, [record]))
+    assert capsys.readouterr().err == ""
+    monkeypatch.delenv("FORCE_COLOR")
+    output_for(Format.TABLE).show(View(columns, [record]))
+    shown = capsys.readouterr()
+    assert "application_17" in shown.out
+    assert shown.err == ""

@@ -103,7 +103,7 @@ def test_a_partition_may_be_written_in_several_ways(shop, spec):
         (["shop.events/day=2024-01-03/path=x y"], 4, "did you mean day=2024-01-02/path=x y"),
         (["shop.events/day=2024-01-01"], 2, "day=…/path=…"),
         (["shop.orders/day=1"], 2, "has no partitions"),
-        (["orders"], 2, "DATABASE.TABLE"),
+        (["orders"], 4, "there is no database orders; a table is written DATABASE.TABLE"),
         (["shop.orders", "--property", "novalue"], 2, "KEY=VALUE"),
         (["shop.orders", "--type", "huge"], 2, "major"),
         (["shop.orders", "--timeout", "5"], 2, "--wait"),

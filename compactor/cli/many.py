@@ -1,0 +1,153 @@
+"""
+Many tables and partitions at once: those of the catalog that fit a pattern and a condition on partition values, and of
+these the ones most in need of a compaction.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+from urllib.parse import unquote
+
+from compactor.cli.inspection import candidates, failing, judge, look, partitions, why_ineligible
+from compactor.cli.lookup import Found, find_table, require_transactional
+from compactor.cli.session import Session
+from compactor.cli.target import DEFAULT_PARTITION, did_you_mean, parse_target
+from compactor.control.scope import fits, is_pattern
+from compactor.errors import RefusedError, UnreachableError, UsageError
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.model import Entity
+from compactor.planning.picker import Pick, Skip
+from compactor.reasons import Reason
+from compactor.roles.initiator.rules import thresholds_from
+from compactor.storage.registry import storage_for
+
+LISTED_AT_ONCE: Final = 16
+_CONDITION: Final = re.compile(r"\s*(\w+)\s*(<=|>=|!=|<>|=|<|>)\s*('[^']*'|\"[^\"]*\"|[^\s'\"<>=!]+)\s*")
+_COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "!=": operator.ne,
+    "<>": operator.ne,
+    "=": operator.eq,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
+Values = Mapping[str, str]
+Condition = Callable[[Values], bool]
+
+
+def condition(text: str) -> Condition:
+    """
+    Read a condition on partition values: `dt < '2024-01-01' and region = eu`.
+
+    Two numbers are compared as numbers, all else as text. A partition without the key, or in Hive's default partition,
+    doesn't meet it.
+
+    Raises:
+        UsageError: the text is no such condition.
+    """
+    tests: list[tuple[str, str, str]] = []
+    for part in re.split(r"\s+and\s+(?=(?:[^'\"]|'[^']*'|\"[^\"]*\")*$)", text.strip(), flags=re.IGNORECASE):
+        found = _CONDITION.fullmatch(part)
+        if found is None:
+            raise UsageError(f"--where: {part!r} is no condition such as dt < '2024-01-01' (several with and)")
+        key, sign, value = found.groups()
+        tests.append((key.lower(), sign, value[1:-1] if value[0] in "'\"" else value))
+
+    def met(values: Values) -> bool:
+        return all(key in values and _compare(values[key], sign, value) for key, sign, value in tests)
+
+    return met
+
+
+def _compare(one: str, sign: str, other: str) -> bool:
+    if _NUMBER.fullmatch(one) and _NUMBER.fullmatch(other):
+        return _COMPARED[sign](float(one), float(other))
+    return _COMPARED[sign](one, other)
+
+
+def values_of(partition: str) -> Values:
+    """The values in a partition's name by lower-case key, unescaped; without those of Hive's default partition."""
+    pairs = (part.partition("=") for part in partition.split("/"))
+    return {key.lower(): unquote(value) for key, _, value in pairs if value != DEFAULT_PARTITION}
+
+
+def chosen(session: Session, pattern: str, where: Condition | None) -> list[Found]:
+    """
+    The transactional tables without partitions, and the partitions of the others, that fit; sorted by name.
+
+    Args:
+        pattern: `sales`, `sales.*`, `sales.orders`, `sales.*/dt=2024-*`; whatever the case of letters.
+        where: also what partition values must meet; then no whole table is chosen.
+
+    Raises:
+        UsageError: the pattern names no tables.
+        RefusedError: TABLE_MISSING, NOT_TRANSACTIONAL: a name without `*` and `?` is no such table's or database's.
+    """
+    names, slash, inside = pattern.strip().replace("`", "").partition("/")
+    database, dot, table = names.partition(".")
+    if not database or (dot and not table) or "." in table or (slash and not inside):
+        raise UsageError(f"{pattern!r} names no tables: write sales, 'sales.*', sales.orders or 'sales.*/dt=2024-*'")
+    catalog = Catalog(session.database())
+    databases = catalog.databases()
+    if not is_pattern(database) and database.lower() not in databases:
+        raise RefusedError(
+            Reason.TABLE_MISSING,
+            f"there is no database {database}{did_you_mean(database.lower(), databases)}{'' if dot else '; a table is written DATABASE.TABLE'}",
+        )
+    if dot and not is_pattern(names):
+        require_transactional(find_table(catalog, parse_target(names)))
+    entities = [
+        Entity(one, name)
+        for one in databases
+        if fits(one, database)
+        for name in catalog.table_names(one)
+        if fits(name, table or "*")
+    ]
+    found: list[Found] = []
+    for facts in catalog.tables_for(entities).values():
+        if not facts.partitioned:
+            found += [] if slash or where is not None else [Found(facts, None)]
+            continue
+        for one in partitions(catalog, facts):
+            name = one.entity.partition or ""
+            if (not slash or fits(name.lower(), inside)) and (where is None or where(values_of(name))):
+                found.append(one)
+    return sorted(found, key=lambda one: str(one.entity))
+
+
+def is_many(target: str) -> bool:
+    """Whether a target stands for more than one table or partition."""
+    return is_pattern(target) or "." not in target.partition("/")[0]
+
+
+def most_in_need(session: Session, among: Sequence[Found], most: int) -> list[tuple[Found, Pick]]:
+    """
+    Those that the Initiator would queue now, most in need first, each with its verdict; lists their directories. What
+    can't be listed isn't among them.
+    """
+    database = session.database()
+    moments = {
+        table.full_name: look(database, table) for table in {one.table.full_name: one.table for one in among}.values()
+    }
+    known, failed = candidates(database), failing(database, session.settings, among)
+    defaults = thresholds_from(session.settings.initiator.thresholds)
+    skips = why_ineligible(session.places, among, database.schema.version)
+
+    def verdict(found: Found, skip: Skip | None) -> Pick | Skip | None:
+        moment, candidate = moments[found.table.full_name], known.get(found.entity)
+        if skip is not None:
+            return skip
+        try:
+            _, state = moment.resolve(storage_for(found.location).list_tree(found.location))
+            return judge(found, state, candidate, moment, defaults, failing=found.entity in failed)
+        except (RefusedError, UnreachableError):
+            return None
+
+    with ThreadPoolExecutor(LISTED_AT_ONCE, thread_name_prefix="listing") as pool:
+        verdicts = list(pool.map(verdict, among, skips))
+    due = [(found, pick) for found, pick in zip(among, verdicts, strict=True) if isinstance(pick, Pick)]
+    return sorted(due, key=lambda item: (-item[1].score, str(item[0].entity)))[:most]

@@ -1,0 +1,128 @@
+"""Choosing entries: by place, pattern, kind, pool, worker and age; and watching them."""
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import update
+
+from compactor.cli import filters
+from compactor.cli.filters import places
+from compactor.errors import UsageError
+from compactor.metastore.model import Entity
+
+PARTITION = "shop.events/day=2024-01-01/path=a%2Fb"
+
+
+@pytest.fixture
+def queued(shop):
+    """Three entries: one of a pool, one that a worker has, one of a partition."""
+    shop.run("enqueue", "shop.orders", "--pool", "night", "--type", "minor")
+    shop.run("enqueue", PARTITION)
+    shop.run("enqueue", "shop.events/day=2024-01-02/path=x y")
+    with shop.open() as database:
+        queue = database.schema.compaction_queue
+        taken = {"cq_state": "w", "cq_worker_id": "edge7-compactor-1", "cq_start": 1}
+        database.write(lambda connection: connection.execute(update(queue).where(queue.c.cq_id == 3).values(taken)))
+    return shop
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        ("", [1, 2, 3]),
+        ("shop", [1, 2, 3]),
+        ("sh*", [1, 2, 3]),
+        ("shop.*", [1, 2, 3]),
+        ("SHOP.ORD*", [1]),
+        ("shop.events", [2, 3]),
+        (PARTITION, [2]),
+        ("shop.e?ents/day=2024-01-0?*", [2, 3]),
+        ("*.*/day=2024-01-02*", [3]),
+        ("other.*", []),
+        ("--pool night", [1]),
+        ("--pool default", [2, 3]),
+        ("--type minor", [1]),
+        ("--worker edge7*", [3]),
+        ("--since 1h", [1, 2]),
+        ("--sort age", [3, 1, 2]),
+        ("--sort table", [2, 3, 1]),
+        ("shop.events --state working", [3]),
+        ("--limit 2", [1, 2]),
+    ],
+)
+def test_what_is_chosen(queued, words, ids):
+    """A database, a pattern, a table, a partition; options narrow it further."""
+    assert [found["id"] for found in queued.json("queue", *words.split())] == ids
+
+
+def test_what_the_limit_leaves_out_is_said(queued):
+    """In one line on stderr."""
+    assert queued.run("queue", "--limit", "1").stderr.endswith("2 more; --limit shows them\n")
+
+
+def test_history_is_chosen_likewise(queued):
+    """`--failed` are those that didn't succeed."""
+    assert queued.run("cancel", "1").exit_code == 0
+    for words, count in (
+        ("", 1),
+        ("--failed", 1),
+        ("--state succeeded", 0),
+        ("shop.e*", 0),
+        ("--since 1min shop.o*", 1),
+    ):
+        assert len(queued.json("history", *words.split())) == count, words
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("queue shpo", "there is no database shpo (did you mean shop?)"),
+        ("queue shop.order", "there is no table shop.order (did you mean shop.orders?)"),
+        ("queue a.b.c*", "'a.b.c*' names no tables"),
+        ("queue sh*/dt=1", "'sh*/dt=1' names no tables"),
+        ("history --since soon", "--since: 'soon' is no length of time"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(shop, words, said):
+    """With the word that is wrong."""
+    result = shop.run(*words.split())
+    assert result.exit_code in {2, 4}
+    assert said in result.stderr
+
+
+@given(st.text("abc", min_size=1, max_size=4), st.text("abc", min_size=1, max_size=4), st.text("ab*?", max_size=5))
+def test_a_pattern_is_of_databases_or_of_tables(database, table, pattern):
+    """`*` finds all; a pattern with a dot looks at both names, one without at the database alone."""
+    entity = Entity(database, table, "dt=1")
+    assert places(None, "*")(entity)
+    assert places(None, "*.*")(entity)
+    assert places(None, f"{database}.*")(entity)
+    assert places(None, f"*.{table}/dt=*")(entity)
+    assert not places(None, f"{database}x.*")(entity)
+    if "*" in pattern or "?" in pattern:
+        by_database, by_table = places(None, pattern)(entity), places(None, f"{pattern}.*")(entity)
+        assert by_database == by_table
+    with pytest.raises(UsageError):
+        places(None, f"{database}*/dt=1")
+
+
+def test_a_listing_is_shown_again(queued, monkeypatch):
+    """Until it is interrupted; between two looks the embedded metastore is free for the daemon."""
+    looks = []
+
+    def sleep(seconds):
+        looks.append(seconds)
+        with queued.open() as database:
+            queue = database.schema.compaction_queue
+            database.write(lambda connection: connection.execute(queue.delete().where(queue.c.cq_id == len(looks))))
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(filters.time, "sleep", sleep)
+    result = queued.run("-o", "json", "queue", "--watch", "0.5")
+    shown = [len(json.loads(part + "]")) for part in result.stdout.split("]\n")[:2]]
+    assert (shown, looks, result.exit_code) == ([3, 2], [0.5, 0.5], 130)
+    assert time.sleep is sleep

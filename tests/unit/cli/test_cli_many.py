@@ -1,0 +1,149 @@
+"""Asking for, and taking back, many compactions at once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.cli.many import condition, values_of
+from compactor.errors import UsageError
+
+PARTITIONS = ["shop.events/day=2024-01-01/path=a%2Fb", "shop.events/day=2024-01-02/path=x y"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["shop"], [*PARTITIONS, "shop.orders"]),
+        (["shop.*"], [*PARTITIONS, "shop.orders"]),
+        (["SHOP.Ev*"], PARTITIONS),
+        (["shop.*/day=2024-01-01*"], PARTITIONS[:1]),
+        (["shop.events", "--where", "day > '2024-01-01'"], PARTITIONS[1:]),
+        (["shop.*", "--where", "day >= 2024-01-01 AND path != 'x y'"], PARTITIONS[:1]),
+        (["*", "--where", "hour = 3"], []),
+    ],
+)
+def test_what_is_asked_for_is_shown_first_and_queued_with_yes(shop, words, expected):
+    """Nothing is queued without --yes; a second time all stands there already, which is nothing to do."""
+    shown = shop.run("enqueue", *words)
+    assert shop.json("queue") == []
+    if not expected:
+        assert (shown.exit_code, shown.stderr) == (3, "nothing fits\n")
+        return
+    count = f"{len(expected)} compaction{'s' * (len(expected) > 1)}"
+    assert (shown.exit_code, shown.stderr) == (0, f"nothing is queued yet: --yes queues {count}\n")
+    told = shop.json("enqueue", *words, "--yes", "--type", "minor", "--pool", "night")
+    assert [(one["entity"], one["accepted"], one["kind"]) for one in told] == [(one, True, "minor") for one in expected]
+    assert {(one["entity"], one["pool"]) for one in shop.json("queue")} == {(one, "night") for one in expected}
+    again = shop.run("enqueue", *words, "--yes")
+    assert (again.exit_code, again.stderr) == (3, f"0 of {count} queued\n")
+
+
+def test_the_worst_are_those_that_are_due_each_with_its_kind(shop):
+    """The shop's orders have thirteen deltas; events' partitions aren't due."""
+    told = shop.json("enqueue", "shop", "--worst", "10", "--yes")
+    assert [(one["entity"], one["kind"], one["accepted"]) for one in told] == [("shop.orders", "major", True)]
+
+
+def test_what_would_be_refused_is_shown_and_not_queued(shop):
+    """A sorted table among others is named with the reason."""
+    with shop.open() as database:
+        schema = database.schema
+        sd_id = database.read(
+            lambda connection: connection.scalar(
+                schema.tbls.select().with_only_columns(schema.tbls.c.sd_id).where(schema.tbls.c.tbl_name == "orders")
+            )
+        )
+        row = {"sd_id": sd_id, "column_name": "id", "order": 1, "integer_idx": 0}
+        database.write(lambda connection: connection.execute(schema.sort_cols.insert().values(row)))
+    told = {one["entity"]: one for one in shop.json("enqueue", "shop.*", "--yes")}
+    assert told["shop.orders"]["refused"] == "sorted-table"
+    assert {one["entity"] for one in shop.json("queue")} == set(PARTITIONS)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("enqueue shop.* --wait", 2, "--wait is for a single compaction"),
+        ("enqueue shop.orders --yes", 2, "--yes is for many"),
+        ("enqueue shpo", 4, "there is no database shpo (did you mean shop?); a table is written DATABASE.TABLE"),
+        ("enqueue shop.order --worst 3", 4, "there is no table shop.order (did you mean shop.orders?)"),
+        ("enqueue shop.plain --where a=1", 4, "shop.plain"),
+        ("enqueue shop.events --where day", 2, "--where: 'day' is no condition"),
+        ("enqueue a.b.c*", 2, "'a.b.c*' names no tables"),
+        ("cancel shop.*", 3, "nothing fits"),
+        ("cancel shop.order", 4, "there is no table shop.order (did you mean shop.orders?)"),
+        ("retry 77", 2, "there is no compaction 77"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(shop, words, code, said):
+    """In one line, and nothing is queued."""
+    result = shop.run(*words.split())
+    assert (result.exit_code, said in result.stderr) == (code, True), result.stderr
+    assert shop.json("queue") == []
+
+
+values = st.text("ab1-", min_size=1, max_size=4)
+
+
+@given(values, values, st.sampled_from(["<", "<=", ">", ">=", "=", "!=", "<>"]))
+def test_conditions_compare_text_as_text(one, other, sign):
+    """Whatever is quoted or not; the opposite sign is true exactly when the sign isn't."""
+    opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "!=", "!=": "=", "<>": "="}[sign]
+    met = condition(f"K {sign} '{other}'")({"k": one})
+    assert condition(f"k{opposite}{other}")({"k": one}) is not met
+    assert not condition(f"k {sign} '{other}'")({"j": one})
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "expected"),
+    [
+        ("hour < 9", {"hour": "10"}, False),
+        ("hour < 9", {"hour": "08"}, True),
+        ("dt >= '2024-01-01' and dt < '2024-02-01'", {"dt": "2024-01-31"}, True),
+        ("a = 'x and y' and b = 1", {"a": "x and y", "b": "1.0"}, True),
+        ('a = "it\'s"', {"a": "it's"}, True),
+    ],
+)
+def test_conditions(text, values, expected):
+    """Numbers are compared as numbers; `and` inside quotes is text."""
+    assert condition(text)(values) is expected
+
+
+@pytest.mark.parametrize("text", ["", "dt", "dt <", "dt < 'x", "dt < 1 or dt > 2", "dt < 1 and", "< 3", "a = b c"])
+def test_what_is_no_condition(text):
+    """Refused instead of chosen by half of it."""
+    with pytest.raises(UsageError, match="is no condition"):
+        condition(text)
+
+
+def test_values_are_as_they_were_before_hive_escaped_them():
+    """And none where Hive had none."""
+    assert values_of("Day=a%2Fb/p=__HIVE_DEFAULT_PARTITION__/q=x=y") == {"day": "a/b", "q": "x=y"}
+
+
+def test_many_are_cancelled_with_yes(shop):
+    """They are shown first; those of other tables stay."""
+    shop.run("enqueue", "shop", "--yes")
+    shown = shop.run("cancel", "shop.ev*")
+    assert (shown.exit_code, shown.stderr) == (0, "nothing is cancelled yet: --yes cancels 2 compactions\n")
+    assert len(shop.json("queue")) == 3
+    told = shop.json("cancel", "shop.ev*", "--yes")
+    assert [(one["entity"], one["message"]) for one in told] == [(one, "taken out of the queue") for one in PARTITIONS]
+    assert [one["entity"] for one in shop.json("queue")] == ["shop.orders"]
+
+
+def test_what_ended_badly_is_asked_for_again(shop):
+    """With its kind, pool and properties; what succeeded, or is queued, isn't."""
+    shop.run("enqueue", "shop.orders", "--type", "minor", "--pool", "night", "--property", "orc.compress=ZSTD")
+    waits = shop.run("retry", "1")
+    assert (waits.exit_code, waits.stderr) == (3, "compaction 1 hasn't ended: it is initiated\n")
+    shop.run("cancel", "1")
+    told = shop.json("retry", "1")
+    assert told["accepted"] is True
+    (entry,) = shop.json("queue")
+    assert (entry["id"], entry["kind"], entry["pool"], entry["properties"]) == (
+        told["id"],
+        "minor",
+        "night",
+        {"orc.compress": "ZSTD"},
+    )

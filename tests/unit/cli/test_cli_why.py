@@ -1,0 +1,166 @@
+"""`compactor why`: each cause once, with what it holds back and what ends it."""
+
+import json
+
+import pytest
+from sqlalchemy import update
+
+from compactor.acid.compaction import CompactionKind
+from compactor.cli.commands.why import cleaning_causes, served_pools, waiting_cause
+from compactor.control import Denial
+from compactor.coordination import Member, SeenMember
+from compactor.daemon.presence import POOLS
+from compactor.demo.rows import CatalogRows, MetastoreLedger
+from compactor.demo.warehouse import Warehouse
+from compactor.metastore.clean.readers import Blocker
+from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry, QueueState
+from compactor.reasons import Reason
+from tests.metastore.actor import Hive
+
+TXN = OpenTransaction(17, "ann", "edge", 0, 0, 3 * 3_600_000)
+LOCK = HeldLock(5, 1, 0, "shop", "orders", None, "a", "r", "bob", "hue", 0)
+
+
+def daemon(*roles, pools=None):
+    extra = {} if pools is None else {POOLS: pools}
+    return SeenMember(Member("i", "h", 1, "1", roles, extra=extra), (), 0)
+
+
+@pytest.mark.parametrize(
+    ("blockers", "denial", "kept", "daemons", "expected"),
+    [
+        (
+            [Blocker(Reason.OPEN_TRANSACTION, "…", TXN)],
+            None,
+            None,
+            [],
+            [("transaction 17 of ann@edge, open for 3 h", "ABORT TRANSACTIONS 17 (in Hive), if its client is gone")],
+        ),
+        (
+            [Blocker(Reason.HELD_LOCK, "…", LOCK), Blocker(Reason.RETENTION, "kept for another 3 s")],
+            None,
+            None,
+            [],
+            [
+                (
+                    "lock 5 (shared read) on shop.orders by bob@hue",
+                    "the end of the query of bob@hue, or hive.txn.timeout without a heartbeat",
+                ),
+                ("files are kept for a while after the commit", "time: cleaner.retention_seconds"),
+            ],
+        ),
+        (
+            [],
+            Denial(Reason.PAUSED, "paused by ann"),
+            "no_cleanup is set for shop.orders",
+            [daemon("cleaner")],
+            [
+                ("paused by ann", "compactor resume (compactor pauses shows what)"),
+                ("no_cleanup is set for shop.orders", "ALTER TABLE … UNSET TBLPROPERTIES ('no_cleanup')"),
+            ],
+        ),
+        ([], None, None, [daemon("worker")], [("no daemon is the Cleaner", "compactor run, with cleaner.enabled")]),
+        *[
+            ([], None, None, daemons, [("nothing: the Cleaner's next cycle removes what was replaced", "time")])
+            for daemons in ([daemon("cleaner")], None)
+        ],
+    ],
+)
+def test_what_holds_back_cleaning(blockers, denial, kept, daemons, expected):
+    """A transaction or a lock is named with what ends it; what is the same for all entries is said once."""
+    causes = cleaning_causes(blockers, denial, kept, daemons)
+    assert [(cause.sentence, cause.remedy) for cause in causes] == expected
+
+
+@pytest.mark.parametrize(
+    ("pool", "denial", "failed", "daemons", "expected"),
+    [
+        ("night", None, ("", ""), [daemon("worker", pools=["default", "day"])], "no worker serves pool night"),
+        (None, None, ("", ""), [daemon("worker", pools=["day"])], "no worker serves pool default"),
+        ("night", None, ("", ""), [daemon("worker", pools=["night"])], "nothing: the next free worker takes it"),
+        ("night", None, ("", ""), [daemon("worker")], "nothing: the next free worker takes it"),
+        ("night", None, ("", ""), [daemon("cleaner")], "no daemon has workers"),
+        ("night", None, ("", ""), None, "nothing: the next free worker takes it"),
+        (None, None, ("unreachable", "Spark is away"), [], "Spark is away"),
+        (None, Denial(Reason.BLACKOUT, "a blackout", 1_700_000_000_000), ("", ""), [], "a blackout"),
+    ],
+)
+def test_what_keeps_an_entry_waiting(pool, denial, failed, daemons, expected):
+    """A pause or window, a failure, a pool that no worker serves; a daemon of an older version doesn't tell its pools."""
+    waiting = QueueEntry(1, Entity("shop", "orders"), CompactionKind.MAJOR, QueueState.INITIATED, pool=pool)
+    cause = waiting_cause(waiting, denial, failed, daemons)
+    assert cause.sentence == expected
+    if denial is not None:
+        assert cause.remedy == "time: until 2023-11-14 22:13:20 UTC"
+
+
+def test_a_daemon_tells_its_pools():
+    """As `describe` writes them; anything else means that it doesn't say."""
+    assert served_pools(daemon(pools=["a", "b"])) == {"a", "b"}
+    assert served_pools(daemon(pools="a")) is None
+
+
+def made_ready(shop, *names):
+    """Compactions of these tables are committed, as far as the queue knows, while the shop's writer is open."""
+    for name in names:
+        assert shop.run("enqueue", name).exit_code == 0
+    with shop.open() as database:
+        queue = database.schema.compaction_queue
+        hive = Hive(database)
+        (highest,) = max(hive.rows(database.schema.txns, "txn_id"))
+        values = {"cq_state": "r", "cq_highest_write_id": 1, "cq_next_txn_id": highest, "cq_commit_time": 1}
+        database.write(lambda connection: connection.execute(update(queue).values(values)))
+
+
+def test_one_transaction_that_holds_back_two_tables_is_shown_once(shop):
+    """With both entries, their bytes, and the statement that ends it; what only waits comes after."""
+    with shop.open() as database:
+        warehouse = Warehouse(shop.root / "warehouse", MetastoreLedger(database), CatalogRows(database))
+        more = warehouse.create_table("other", "more", [("id", "int")])
+        with warehouse.begin() as txn:
+            txn.insert(more, [(1,)])
+    made_ready(shop, "shop.orders", "other.more")
+    shop.run("enqueue", "shop.events", "--partition", "day=2024-01-01/path=a%2Fb", "--pool", "night")
+    first, second = shop.json("why")
+    assert (first["holds"], first["reason"], first["entries"], first["tables"]) == (
+        "cleaning",
+        "open-transaction",
+        2,
+        2,
+    )
+    assert first["cause"].startswith("transaction ")
+    assert first["remedy"].startswith("ABORT TRANSACTIONS ")
+    assert first["since_ms"] > 0
+    assert (second["holds"], second["reason"], second["cause"]) == ("compaction", "no-worker", "no daemon has workers")
+    assert [len(found) for found in map(shop.json, ["why"] * 2)] == [2, 2]
+    narrowed = {
+        target: [(found["entries"], found["holds"]) for found in shop.json("why", target)]
+        for target in ("other", "SHOP.Orders", "shop.events", "shop.events/day=2024-01-01/path=a%2Fb")
+    }
+    assert narrowed == {
+        "other": [(1, "cleaning")],
+        "SHOP.Orders": [(1, "cleaning")],
+        "shop.events": [(1, "compaction")],
+        "shop.events/day=2024-01-01/path=a%2Fb": [(1, "compaction")],
+    }
+
+
+def test_bytes_are_those_that_no_query_reads(shop):
+    """Of the shop's orders an aborted insert lies there; with --measure 0 nothing is listed, and that is said."""
+    made_ready(shop, "shop.orders")
+    (found,) = shop.json("why")
+    assert found["bytes"] > 100
+    result = shop.run("-o", "json", "why", "--measure", "0")
+    assert json.loads(result.stdout)[0]["bytes"] is None
+    shown = shop.run("why", "--measure", "0")
+    assert shown.stderr == "of 1 directory it isn't known how many bytes\n"
+    assert "ABORT TRANSACTIONS" in " ".join(shown.stdout.split())
+
+
+def test_nothing_waits_and_wrong_names(shop):
+    """An empty answer says so; a database or table that isn't there is refused with a near name."""
+    assert shop.run("why").stderr == "nothing waits\n"
+    for wrong, said in (("shpo", "no database shpo (did you mean shop?)"), ("shop.order", "did you mean shop.orders?")):
+        result = shop.run("why", wrong)
+        assert result.exit_code == 4
+        assert said in result.stderr
