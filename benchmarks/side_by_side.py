@@ -21,6 +21,7 @@ from pathlib import Path
 import psycopg
 
 from benchmarks import harness, processes
+from benchmarks.lab import run_once
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.model import Entity
 from compactor.roles.cleaner.cleaner import Cleaner
@@ -136,7 +137,7 @@ class SideBySide:
         work: Callable[[], object]
         clean: Callable[[], object]
         if name == OURS:
-            work, clean = self._worker.run_once, self._cleaner.run_once
+            work, clean = partial(run_once, self._worker), self._cleaner.run_once
             meter = processes.Meter(os.getpid(), without={self._hive.pid})
         else:
             told = MAPREDUCE if name == HIVE else by_queries(self._hive.folder)

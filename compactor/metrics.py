@@ -173,7 +173,7 @@ class Metrics:
         )
         self.given_back_in_a_row = gauge(
             "worker_given_back_in_a_row",
-            "Compactions given back in a row because a service that they need doesn't answer or broke down (0: all is well).",
+            "Compactions given back in a row because a service that they need doesn't answer or broke down, and starts of Spark that failed before a claim (0: all is well).",
         )
         self.unsettled = gauge(
             "worker_unsettled",

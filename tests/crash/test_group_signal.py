@@ -10,6 +10,7 @@ import signal
 import pytest
 
 from benchmarks.processes import below
+from compactor.roles import steps
 from tests.crash.scene import ended, given_back_and_compacted
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(240)]
@@ -22,7 +23,8 @@ def test_a_session_that_is_ended_with_the_daemon_fails_no_entry(scene):
     """
     scene.unhurried()
     process = scene.start(spark=True)
-    scene.until(process, lambda: any(event["event"] == "spark_session.started" for event in scene.events()), "at work")
+    at_work = lambda: any(event.get("step") == steps.WORKER_STATE_STORED for event in scene.events())  # noqa: E731
+    scene.until(process, at_work, "at work")
     for pid in list(below(process.pid)):
         with contextlib.suppress(ProcessLookupError):  # Spark's ends with another
             os.kill(pid, signal.SIGTERM)

@@ -8,11 +8,14 @@ wrote it, from the store.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from compactor.acid.names import DirKind
 from compactor.engine.inputs import InputReader, OpenInputs, require_length
 from compactor.engine.insert_only.formats import FORMATS, JoinOptions
 from compactor.engine.results import Checked, OutputFile, RowCounts
+from compactor.engine.staging.directory import at_once
 from compactor.engine.tasks.directory import own_directory
 from compactor.engine.tasks.memory import trimmed
 from compactor.errors import CorruptFileError, RefusedError, VerificationError
@@ -21,8 +24,12 @@ from compactor.planning.document import FileCopy, FileJoin, InputFile
 from compactor.planning.insert_only.names import names_apart
 from compactor.reasons import Reason
 from compactor.spark.results import checksum
+from compactor.storage.base import Storage
 from compactor.storage.location import join
 from compactor.storage.registry import storage_for
+
+_COPIES: Final = 8
+"""Files that a task copies side by side where the store is remote; on HDFS each holds up to 18 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +86,28 @@ def apart(join: FileJoin, inputs: Sequence[InputFile]) -> tuple[FileCopy, ...]:
 def _carry(task: WholeTask, copies: Sequence[FileCopy]) -> list[OutputFile]:
     storage = storage_for(task.location)
     own, relative = own_directory(storage, task.tasks)
-    carried = []
-    for copy in copies:
-        target = join(own, copy.name)
-        try:
-            storage.link_or_copy(join(task.location, copy.path), target)
-        except FileNotFoundError:
-            raise RefusedError(Reason.INPUT_CHANGED, f"{copy.path} is gone") from None
-        with storage.open_read(target) as reader:
-            require_length(copy.path, reader.size, copy.bytes)
-            file = OutputFile(
-                f"{relative}/{copy.name}",
-                task.directory,
-                task.kind,
-                copy.name,
-                -1,
-                reader.size,
-                checksum(reader),
-                copied_bytes=reader.size,
-            )
-        carried.append(file)
-    return carried
+    count = min(_COPIES, storage.side_by_side)
+    return at_once(count, [partial(_carried, task, storage, own, relative, copy) for copy in copies])
+
+
+def _carried(task: WholeTask, storage: Storage, own: str, relative: str, copy: FileCopy) -> OutputFile:
+    target = join(own, copy.name)
+    try:
+        storage.link_or_copy(join(task.location, copy.path), target)
+    except FileNotFoundError:
+        raise RefusedError(Reason.INPUT_CHANGED, f"{copy.path} is gone") from None
+    with storage.open_read(target) as reader:
+        require_length(copy.path, reader.size, copy.bytes)
+        return OutputFile(
+            f"{relative}/{copy.name}",
+            task.directory,
+            task.kind,
+            copy.name,
+            -1,
+            reader.size,
+            checksum(reader),
+            copied_bytes=reader.size,
+        )
 
 
 def _join(task: WholeTask, planned: FileJoin) -> tuple[OutputFile, Checked]:

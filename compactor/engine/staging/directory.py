@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import (
@@ -25,6 +26,8 @@ from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
 from compactor.storage.location import join
+
+Made = TypeVar("Made")
 
 EVIDENCE_PREFIX = ".evidence-compactor-"
 TASKS = "tasks"
@@ -191,17 +194,17 @@ class Staging:
         return name
 
 
-def at_once(count: int, actions: Sequence[Callable[[], object]]) -> None:
-    """Run all actions, at most `count` at a time; raises the first error once the running actions have ended."""
+def at_once(count: int, actions: Sequence[Callable[[], Made]]) -> list[Made]:
+    """
+    Run all actions, at most `count` at a time, and return what they return, in their order; raises the first error once
+    the running actions have ended.
+    """
     if count <= 1 or len(actions) <= 1:
-        for action in actions:
-            action()
-        return
+        return [action() for action in actions]
     with ThreadPoolExecutor(min(count, len(actions)), thread_name_prefix="staging") as pool:
         started = [pool.submit(action) for action in actions]
         try:
-            for one in started:
-                one.result()
+            return [one.result() for one in started]
         except BaseException:
             for one in started:
                 one.cancel()

@@ -39,6 +39,7 @@ def test_the_plan_says_what_becomes_of_a_stripe(warehouse, going, said, cut):
     assert [origin.checksum is not None for origin in file.origins] == [False, cut]
     predicted = attempt.plan().prediction
     assert (predicted.cut > 0, predicted.recoded > 0) == (said is Cut.YES, said is not Cut.YES)
+    assert attempt.plan().bytes_needed == predicted.written + predicted.cut + predicted.recoded
     assert (predicted.stripes_before, predicted.stripes_after) == (2, 2)
     assert (predicted.files_before, predicted.files_after) == (3, 1)
 

@@ -1,6 +1,7 @@
 """Insert-only tables: small files become one, others are carried over, by name and bucket, in any format."""
 
 import gzip
+import threading
 
 import pytest
 
@@ -9,6 +10,7 @@ from compactor.concat import text
 from compactor.engine.insert_only import tasks
 from compactor.errors import RefusedError, VerificationError
 from compactor.reasons import Reason
+from compactor.storage.local_fs.driver import LocalStorage
 from tests.compacting import Attempt, compact, unchanged
 
 
@@ -51,6 +53,22 @@ def test_files_whose_lines_may_not_stand_for_themselves_are_carried(warehouse, w
     plan = attempt.plan()
     assert [len(output.copies) for output in plan.outputs] == [3]
     assert all(why in copy.reason for copy in plan.outputs[0].copies)
+
+
+def test_files_are_carried_side_by_side_where_the_store_is_remote(warehouse, monkeypatch):
+    """A task copies several files at a time, and reports them in the plan's order."""
+    attempt = Attempt(warehouse, filled(warehouse, "text"))
+    attempt.read_with(serde="com.acme.OwnSerDe")
+    together, right = threading.Barrier(3), LocalStorage.link_or_copy
+
+    def copy(storage, source, target):
+        together.wait(60)
+        right(storage, source, target)
+
+    monkeypatch.setattr(LocalStorage, "side_by_side", 16)
+    monkeypatch.setattr(LocalStorage, "link_or_copy", copy)
+    attempt.stage()
+    assert [file.name for file in attempt.staged.files] == [one.name for one in attempt.plan().outputs[0].copies]
 
 
 def test_a_file_that_is_none_of_its_format_is_carried_with_the_reason(warehouse):
