@@ -68,9 +68,9 @@ def enqueue(
     pool: str | None,
     wait: bool,
     timeout: float | None,
-    where: str | None,
-    worst: int | None,
-    yes: bool,
+    where: str | None = None,
+    worst: int | None = None,
+    yes: bool = False,
 ) -> int:
     """
     Ask for one table or partition to be compacted, as ALTER TABLE … COMPACT does; or for many.
