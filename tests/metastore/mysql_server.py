@@ -246,17 +246,13 @@ class MySQLServer:
                 with contextlib.suppress(pymysql.OperationalError):  # it is gone already
                     cursor.execute("KILL %s", [number])
 
-    def waiting(self, database: str) -> int:
-        """How many connections to a database wait for a lock."""
+    def waiting(self, _database: str) -> int:
+        """How many transactions wait for a row, in all databases together: INNODB_TRX lags behind."""
         if self._watching is None:
             self._watching = pymysql.connect(unix_socket=str(self._socket), user="root", autocommit=True)
         with self._watching.cursor() as cursor:
-            cursor.execute(
-                "SELECT count(*) FROM information_schema.INNODB_TRX t JOIN information_schema.PROCESSLIST p"
-                " ON p.ID = t.trx_mysql_thread_id WHERE t.trx_state = 'LOCK WAIT' AND p.DB = %s",
-                [database],
-            )
-            (found,) = cursor.fetchone()
+            cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'")
+            _, found = cursor.fetchone()
         return int(found)
 
     def deadlocks(self, database: str) -> int:

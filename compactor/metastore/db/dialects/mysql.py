@@ -264,6 +264,14 @@ class _Session(Session):  # type: ignore[misc]  # the driver has no types
     def is_mariadb(self) -> bool:
         return _MARIADB in self.get_server_info()
 
+    def escape(self, obj: Any, mapping: Any = None) -> Any:
+        """
+        A value for a statement. A text that a column of `latin1` can't hold equals nothing there; the server would
+        refuse to compare the two, if the text had no collation of its own.
+        """
+        found = super().escape(obj, mapping)
+        return found if not isinstance(obj, str) or _storable(obj) == obj else f"{found} COLLATE utf8mb4_bin"
+
     def rollback(self) -> None:
         if self.server_status & SERVER_STATUS_IN_TRANS:
             super().rollback()
