@@ -22,6 +22,8 @@ from tests.needs import missing
 
 EVERY = ("sqlite", "postgres-4", "postgres-3", "mariadb-4", "mariadb-3")
 HIVE_4 = ("sqlite", "postgres-4", "mariadb-4")
+LIVED_ON = ("sqlite", "postgres-4", "postgres-3", "mariadb-4")
+"""Those on which the roles live their lives."""
 SHARED = ("postgres-4", "postgres-3", "mariadb-4", "mariadb-3")
 SCHEMAS = {"4": "4.0.0", "3": "3.1.0"}
 """Hive's schema, by the end of the kind of metastore."""
