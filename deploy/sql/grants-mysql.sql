@@ -1,12 +1,15 @@
 -- The least rights that the daemon needs on a Hive metastore in MySQL or MariaDB (schema 3.1 or 4.x). This script reads
--- which of Hive's tables there are, and prints the statements; the second client executes them. Run it as a user who may
--- grant rights, once, and again after an upgrade of Hive or of the daemon:
+-- which of Hive's tables there are, and prints the statements; the second client executes them. Run it as a user who
+-- may grant rights, once, and again after an upgrade of Hive or of the daemon:
 --
 --   mysql -e "CREATE USER 'compactor'@'%' IDENTIFIED BY '…'"
 --   mysql -rN metastore < deploy/sql/grants-mysql.sql | mysql metastore
 --
 -- For another account than 'compactor'@'%' add this option to the first client:
 --   --init-command="SET @account = '''daemon''@''10.1.%'''"
+--
+-- MySQL 8.0.12 was seen to refuse SELECT … FOR UPDATE to a user who has SELECT and UPDATE on the table (error 1143); what
+-- helps there is: GRANT LOCK TABLES ON metastore.* TO 'compactor'@'%'
 --
 -- The daemon reads the catalog and never writes it. It writes the tables of transactions, locks and compactions, as
 -- Hive's own compactor does. SELECT … FOR UPDATE needs the right UPDATE.
@@ -26,17 +29,24 @@ SET @elsewhere = (
 );
 
 SELECT CONCAT(
-  'SIGNAL SQLSTATE ''45000'' SET MESSAGE_TEXT = ''there is no table TXNS of Hive in database ', IFNULL(DATABASE(), '(none)'),
-  ': nothing was granted. ', IFNULL(CONCAT('One is in ', @elsewhere), 'Connect to the database of the metastore'), ''';'
+  'SIGNAL SQLSTATE ''45000'' SET MESSAGE_TEXT = ''there is no table TXNS of Hive in database ',
+  IFNULL(DATABASE(), '(none)'), ': nothing was granted. ',
+  IFNULL(CONCAT('One is in ', @elsewhere), 'Connect to the database of the metastore'), ''';'
 )
 FROM DUAL WHERE @hive = 0;
 
 -- Without ZooKeeper this table holds the members and the control state. The script creates the table, so that the user
 -- needs no right to create tables.
-SELECT 'CREATE TABLE IF NOT EXISTS `COMPACTOR_STATE` (`CS_KEY` varchar(255) NOT NULL PRIMARY KEY, `CS_VALUE` longtext NOT NULL, `CS_VERSION` bigint NOT NULL, `CS_UPDATED` bigint NOT NULL) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;'
+SELECT CONCAT(
+  'CREATE TABLE IF NOT EXISTS `COMPACTOR_STATE` (',
+  '`CS_KEY` varchar(255) NOT NULL PRIMARY KEY, `CS_VALUE` longtext NOT NULL, ',
+  '`CS_VERSION` bigint NOT NULL, `CS_UPDATED` bigint NOT NULL',
+  ') ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;'
+)
 FROM DUAL WHERE @hive > 0;
 
-SELECT CONCAT('GRANT ', wanted.rights, ' ON `', DATABASE(), '`.`', found.TABLE_NAME, '` TO ', IFNULL(@account, '''compactor''@''%'''), ';')
+SET @account = IFNULL(@account, '''compactor''@''%''');
+SELECT CONCAT('GRANT ', wanted.rights, ' ON `', DATABASE(), '`.`', found.TABLE_NAME, '` TO ', @account, ';')
 FROM (
   -- the catalog
   SELECT 'BUCKETING_COLS' AS relation, 'SELECT' AS rights, NULL AS hive
@@ -84,5 +94,5 @@ WHERE @hive > 0 AND IFNULL(wanted.hive, @generation) = @generation
 ORDER BY wanted.relation;
 
 -- the daemon's own table
-SELECT CONCAT('GRANT SELECT, INSERT, UPDATE, DELETE ON `', DATABASE(), '`.`COMPACTOR_STATE` TO ', IFNULL(@account, '''compactor''@''%'''), ';')
+SELECT CONCAT('GRANT SELECT, INSERT, UPDATE, DELETE ON `', DATABASE(), '`.`COMPACTOR_STATE` TO ', @account, ';')
 FROM DUAL WHERE @hive > 0;

@@ -1,7 +1,8 @@
 """
 A MariaDB or MySQL server for tests, in a folder of its own, with databases made from Hive's own schema scripts.
 
-MariaDB is Debian's. MySQL 5.7 comes by Maven, in an artifact made for tests, and is kept below `.tools/`.
+MariaDB is Debian's. MySQL 5.7 comes by Maven, in an artifact made for tests, and is kept below `.tools/`; where the
+variable COMPACTOR_TEST_MYSQL names the folder of another release, that one runs in its place.
 """
 
 import contextlib
@@ -283,6 +284,8 @@ def _programs(product: str) -> tuple[list[str], list[str]]:
 
 
 def _mysql_5() -> Path:
+    if other := os.environ.get("COMPACTOR_TEST_MYSQL"):
+        return Path(other)
     home = PROJECT / ".tools" / "mysql-5.7"
     if (home / "bin" / "mysqld").is_file():
         return home

@@ -12,7 +12,7 @@ _FRESH_SECONDS: Final = 1.0
 
 
 def replace_dead(engine: Engine, driver_error: type[Exception]) -> None:
-    """Replace a connection that doesn't answer when it comes from the pool; `driver_error` is what a question raises."""
+    """Replace a connection that doesn't answer when it comes from the pool; a question raises `driver_error` then."""
 
     @event.listens_for(engine, "checkout")
     def _require_alive(connection: Any, record: Any, _proxy: object) -> None:

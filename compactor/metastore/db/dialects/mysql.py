@@ -1,8 +1,8 @@
 """
 MySQL and MariaDB by PyMySQL.
 
-The driver leaves a connection in autocommit mode; a transaction begins by START TRANSACTION. So a single statement costs
-one round trip. Source: docs/metastore.md, "On MySQL and MariaDB"; Hive's DatabaseProduct.
+The driver leaves a connection in autocommit mode; a transaction begins by START TRANSACTION. So a single statement
+costs one round trip. Source: docs/metastore.md, "MySQL and MariaDB"; Hive's DatabaseProduct.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ _UNABLE: Final = frozenset(
 )
 """No room, memory or connection left; takes no writes; a Galera node outside its cluster (1047)."""
 _ELSEWHERE: Final = frozenset({1047, 1290, 1836})
-"""After these a new connection may reach a server that can: the old primary was made read-only, or its node was cut off."""
+"""After these a new connection may reach a server that can: the old primary is read-only, or its node was cut off."""
 _LOST: Final = frozenset(
     {1053, 1077, 1079, 1080, 1158, 1159, 1160, 1161, 1180, 1927, 2006, 2013, 2014, 2055, 3169, 4031}
 )
@@ -245,7 +245,7 @@ class MySQL(Dialect):
 
 
 def _context(wanted: Mapping[str, Any]) -> ssl.SSLContext:
-    """TLS as the address's `ssl_…` want it: with an authority the server must have a certificate of it, and its name."""
+    """TLS as the address's `ssl_…` want it: where they name an authority, the server needs its certificate and name."""
     known = wanted.get("ca") is not None or wanted.get("capath") is not None
     context = ssl.create_default_context(cafile=wanted.get("ca"), capath=wanted.get("capath"))
     context.check_hostname = known and wanted.get("check_hostname", True)
