@@ -137,7 +137,9 @@ class MetastoreLedger:
         if counter is not None:
             row["txn_id"] = connection.scalar(select(counter.c.ntxn_next).with_for_update())
             connection.execute(update(counter).values(ntxn_next=counter.c.ntxn_next + 1))
-        txn = int(connection.scalar(insert(txns).values(row).returning(txns.c.txn_id)) or 0)
+        key = connection.execute(insert(txns).values(row)).inserted_primary_key
+        assert key is not None
+        txn = int(key[0])
         history = self._schema.min_history_level
         if history is not None:
             lowest = connection.scalar(select(func.min(txns.c.txn_id)).where(txns.c.txn_state == "o"))

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, and_, case, exists, func, not_, or_, select, 
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.compaction_queue.rows import read_history
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, least, maximum, of_entity, same_entity
+from compactor.metastore.db.sql import batches, entity_columns, least, maximum, of_entity, same_entity, told_apart
 from compactor.metastore.model import DEFAULT_CATALOG, KIND_CODES, Candidate, Entity, QueueState
 from compactor.metastore.partition_names import folded, is_plain, spellings
 from compactor.metastore.txn.snapshots import snapshots_for
@@ -213,7 +213,9 @@ class Initiating:
         completed = self._schema.completed_txn_components
         names = entity_columns(completed, "ctc")
         newest = func.max(completed.c.ctc_txnid)
-        query: Any = select(*names, func.max(completed.c.ctc_writeid), newest, func.count()).group_by(*names)
+        query: Any = select(*names, func.max(completed.c.ctc_writeid), newest, func.count()).group_by(
+            *told_apart(names)
+        )
         if first is None or len(also) > _FEW:
             queries = [query]
         else:
@@ -251,7 +253,7 @@ class Initiating:
         covered = (
             select(*names, func.max(queue.c.cq_highest_write_id).label("covered"))
             .where(ready)
-            .group_by(*names)
+            .group_by(*told_apart(names))
             .subquery()
         )
         names = entity_columns(components, "tc")
@@ -267,7 +269,7 @@ class Initiating:
             select(*names, func.count(), func.min(txns.c.txn_started))
             .select_from(origin)
             .where(counts)
-            .group_by(*names)
+            .group_by(*told_apart(names))
         )
         least_count, least_age = aborts
         for database, table, partition, count, oldest in connection.execute(query):
@@ -326,7 +328,7 @@ class Initiating:
         """Entities whose newest compaction didn't initiate or failed: they are looked at again without a new write."""
         history = self._schema.completed_compactions
         names = entity_columns(history, "cc")
-        newest = select(func.max(history.c.cc_id)).group_by(*names)
+        newest = select(func.max(history.c.cc_id)).group_by(*told_apart(names))
         unlucky = history.c.cc_state.in_([QueueState.DID_NOT_INITIATE.code, QueueState.FAILED.code])
         rows = connection.execute(select(*names).where(unlucky, history.c.cc_id.in_(newest)))
         return {Entity(database, table, partition) for database, table, partition in rows}
@@ -341,7 +343,7 @@ class Initiating:
         queue = self._schema.compaction_queue
         names = entity_columns(queue, "cq")
         query: Any = select(*names, queue.c.cq_state, func.max(queue.c.cq_highest_write_id)).group_by(
-            *names, queue.c.cq_state
+            *told_apart(names), queue.c.cq_state
         )
         query = query.where(queue.c.cq_type.not_in([KIND_CODES[kind] for kind in _OF_WHAT_IS_GONE]))
         found: dict[Entity, tuple[QueueState | None, int | None]] = {}
@@ -370,7 +372,7 @@ class Initiating:
         history = self._schema.completed_compactions
         names = entity_columns(history, "cc")
         failures = func.sum(case((history.c.cc_state == QueueState.FAILED.code, 1), else_=0))
-        failed = select(*names).group_by(*names).having(failures >= threshold).subquery()
+        failed = select(*names).group_by(*told_apart(names)).having(failures >= threshold).subquery()
         theirs = select(history.c.cc_id).join(failed, same_entity(history, "cc", failed, "cc"))
         states = history.c.cc_state.in_([state.code for state in _COUNTED])
         forgiven_before = self._database.now_ms(connection) - round(retry_days * 86_400_000) if retry_days > 0 else None

@@ -17,7 +17,7 @@ from compactor.errors import MutexHeldError
 from compactor.metastore.clean.purge import unnoted
 from compactor.metastore.compaction_queue.retention import Retention, expired
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, maximum, same_entity
+from compactor.metastore.db.sql import batches, entity_columns, maximum, same_entity, told_apart
 from compactor.metastore.model import duration
 from compactor.metastore.txn.snapshots import REPLICATION, settle, snapshots_for
 from compactor.metastore.txn.transactions import abort_transactions
@@ -275,8 +275,8 @@ class Housekeeping:
             other = table.alias("other")
             newest = select(*entity_columns(other, "ctc"), func.max(other.c.ctc_writeid).label("newest"))
             updates = newest.where(other.c.ctc_update_delete == "Y")
-            any_later = newest.group_by(*entity_columns(other, "ctc")).subquery("any_later")
-            update_later = updates.group_by(*entity_columns(other, "ctc")).subquery("update_later")
+            any_later = newest.group_by(*told_apart(entity_columns(other, "ctc"))).subquery("any_later")
+            update_later = updates.group_by(*told_apart(entity_columns(other, "ctc"))).subquery("update_later")
             plain = and_(
                 table.c.ctc_update_delete == "N",
                 exists().where(same_entity(any_later, "ctc", table, "ctc"), any_later.c.newest > table.c.ctc_writeid),

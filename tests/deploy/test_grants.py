@@ -60,14 +60,16 @@ class Recorder:
         event.listen(database.engine, "before_cursor_execute", self._note)
 
     def _note(self, _connection, _cursor, statement, *_):
-        text = " ".join(statement.replace('"', "").split()).upper()
+        text = " ".join(statement.replace('"', "").replace("`", "").split()).upper()
         for verb, pattern in (
             ("INSERT", r"INSERT INTO (\w+)"),
             ("UPDATE", r"^UPDATE (\w+)"),
             ("DELETE", r"DELETE FROM (\w+)"),
         ):
             self.used |= {(name, verb) for name in re.findall(pattern, text)}
-        if "FOR UPDATE" in text or "FOR SHARE" in text or text.startswith("LOCK TABLE"):
+        if any(words in text for words in ("FOR UPDATE", "FOR SHARE", "LOCK IN SHARE MODE")) or text.startswith(
+            "LOCK TABLE"
+        ):
             self.used |= {(name, "UPDATE") for name in re.findall(r"(?:FROM|TABLE) (\w+)", text)}
 
 

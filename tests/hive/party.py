@@ -35,6 +35,7 @@ _SETTINGS = {
     "hive.compactor.delta.num.threshold": "1",
     "hive.compactor.abortedtxn.threshold": "0",
 }
+_MYSQL = {"javax.jdo.option.ConnectionUserName": "java", "javax.jdo.option.ConnectionPassword": ""}
 _THREADS = "org.apache.hadoop.hive.ql.txn.compactor"
 """They throw nothing: they log it."""
 _LIMIT_SECONDS = 120
@@ -121,9 +122,10 @@ class Party:
         self.hive_4 = version == "4.0.0"
         home, classpath = built(SOURCE, PROFILES[version], beside=[JUDGE, *([] if self.hive_4 else [STAND_IN])])
         place = urlsplit(url)
+        product = place.scheme.partition("+")[0]
         # Hive 4.0.1 asks "? IS NULL" for a partition, which PostgreSQL refuses unless values are put into the text
-        mode = "?preferQueryMode=simple" if self.hive_4 else ""
-        address = f"jdbc:gate:postgresql://{place.hostname}:{place.port}{place.path}{mode}"
+        mode = "?preferQueryMode=simple" if self.hive_4 and product == "postgresql" else ""
+        address = f"jdbc:gate:{product}://{place.hostname}:{place.port}{place.path}{mode}"
         command = java(f"{home}:{classpath}", heap="512m")
         command[1:1] = [
             "-Dspring.jdbc.getParameterType.ignore=true",
@@ -131,7 +133,12 @@ class Party:
             "-Djava.util.logging.config.file=/dev/null",
         ]
         store = {"hive.metastore.txn.store.impl": "org.apache.hadoop.hive.metastore.txn.CompactionTxnHandler"}
-        command += ["Party", address, *(f"{key}={value}" for key, value in (_SETTINGS | store | settings).items())]
+        user = {} if product == "postgresql" else _MYSQL
+        command += [
+            "Party",
+            address,
+            *(f"{key}={value}" for key, value in (_SETTINGS | store | user | settings).items()),
+        ]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._process = subprocess.Popen(
             command,

@@ -8,13 +8,17 @@ from compactor.metastore.db.database import Database
 from tests.metastore.databases import (  # noqa: F401 - fixtures among them
     EVERY,
     HIVE_4,
+    SHARED,
     client,
     kinds,
+    mariadb,
     metastore,
+    mysql5,
     parties,
     postgres,
     real_client,
     require_schema,
+    server_of,
 )
 
 
@@ -32,25 +36,56 @@ def database_4(request, tmp_path):
         yield found
 
 
-@pytest.fixture(params=kinds(["postgres-3"]))
+@pytest.fixture(params=kinds(["postgres-3", "mariadb-3"]))
 def database_3(request, tmp_path):
     """A metastore of Hive 3.1."""
     with metastore(request.param, request, tmp_path) as found:
         yield found
 
 
-@pytest.fixture(params=kinds(["postgres-4", "postgres-3"]))
+@pytest.fixture(params=kinds(SHARED))
 def shared_database(request, tmp_path):
     """A metastore that others use at the same time: what is claimed about concurrency is tested on these."""
     with metastore(request.param, request, tmp_path) as found:
         yield found
 
 
-@pytest.fixture(params=kinds(["postgres-4"]))
+@pytest.fixture(params=kinds(["postgres-4", "mariadb-4"]))
 def shared_database_4(request, tmp_path):
     """As `shared_database`, of Hive 4."""
     with metastore(request.param, request, tmp_path) as found:
         yield found
+
+
+@pytest.fixture(params=kinds(["postgres-4", "postgres-3"]))
+def postgres_database(request, tmp_path):
+    """A metastore on PostgreSQL: for what only this product has."""
+    with metastore(request.param, request, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(params=kinds(["postgres-4"]))
+def postgres_database_4(request, tmp_path):
+    """As `postgres_database`, of Hive 4."""
+    with metastore(request.param, request, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def postgres_hive_4(postgres_database_4, parties):
+    return client(postgres_database_4, parties)
+
+
+@pytest.fixture
+def server(request, shared_database):
+    """The server of `shared_database`."""
+    return server_of(request, shared_database)
+
+
+@pytest.fixture
+def server_4(request, shared_database_4):
+    """The server of `shared_database_4`."""
+    return server_of(request, shared_database_4)
 
 
 @pytest.fixture

@@ -12,10 +12,6 @@ def message_of(action, kind):
     return line
 
 
-def kill(postgres, database):
+def kill(server, database):
     """Cut every connection of the package to a database, as a failing server or firewall does."""
-    name = str(database).rpartition("/")[2]
-    postgres.sql(
-        "postgres",
-        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'compactor'",
-    )
+    server.cut_off(str(database).rpartition("/")[2])

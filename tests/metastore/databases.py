@@ -1,5 +1,5 @@
 """
-Databases of metastores for tests: embedded SQLite, and PostgreSQL with Hive's own schemas 4.0.0 and 3.1.0.
+Databases of metastores for tests: embedded SQLite, and servers with Hive's own schemas 4.0.0 and 3.1.0.
 
 Fixtures here are imported by the conftest, or the test module, whose tests ask for them; each such place has a server
 of its own.
@@ -15,14 +15,21 @@ from compactor.metastore.db.database import Database
 from tests.hive.java import UnavailableError as NoJavaError
 from tests.hive.party import Party
 from tests.metastore.actor import Hive
+from tests.metastore.mysql_server import mysql_server
 from tests.metastore.real import RealHive
 from tests.metastore.servers import UnavailableError, postgres_server, schema_script
 from tests.needs import missing
 
-EVERY = ("sqlite", "postgres-4", "postgres-3")
-HIVE_4 = ("sqlite", "postgres-4")
-SCHEMAS = {"postgres-4": "4.0.0", "postgres-3": "3.1.0"}
-"""Hive's schema, by the kind of metastore."""
+EVERY = ("sqlite", "postgres-4", "postgres-3", "mariadb-4", "mariadb-3")
+HIVE_4 = ("sqlite", "postgres-4", "mariadb-4")
+LIVED_ON = ("sqlite", "postgres-4", "postgres-3", "mariadb-4")
+"""Those on which the roles live their lives."""
+SHARED = ("postgres-4", "postgres-3", "mariadb-4", "mariadb-3")
+SCHEMAS = {"4": "4.0.0", "3": "3.1.0"}
+"""Hive's schema, by the end of the kind of metastore."""
+SCRIPTS = {"postgres": "postgres", "mariadb": "mysql", "mysql5": "mysql"}
+"""Hive's word for a product, by the beginning of the kind of metastore."""
+MARKS = {"postgres": [pytest.mark.postgres], "mariadb": [pytest.mark.mariadb], "mysql5": [pytest.mark.mariadb]}
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +37,28 @@ def postgres():
     """A PostgreSQL server; tests that need it are skipped, with the reason, where there is none."""
     try:
         server = postgres_server()
+        started = server.__enter__()
+    except UnavailableError as error:
+        missing(str(error))
+    yield started
+    server.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def mariadb():
+    """A MariaDB server; tests that need it are skipped, with the reason, where there is none."""
+    yield from _lent("mariadb")
+
+
+@pytest.fixture(scope="session")
+def mysql5():
+    """A MySQL 5.7 server, likewise."""
+    yield from _lent("mysql5")
+
+
+def _lent(product):
+    try:
+        server = mysql_server(product)
         started = server.__enter__()
     except UnavailableError as error:
         missing(str(error))
@@ -66,7 +95,7 @@ def metastore(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iter
             yield database
         return
     version = require_schema(kind)
-    server = request.getfixturevalue("postgres")
+    server = server_for(request, kind)
     url = server.borrow(version)
     with Database(url) as database:
         yield database
@@ -75,16 +104,29 @@ def metastore(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iter
 
 def require_schema(kind: str) -> str:
     """The version of the schema of that kind; the test is skipped where Hive's script can't be had."""
+    product, _, generation = kind.partition("-")
+    version = SCHEMAS[generation]
     try:
-        schema_script(SCHEMAS[kind])
+        schema_script(version, SCRIPTS[product])
     except UnavailableError as error:
         missing(str(error))
-    return SCHEMAS[kind]
+    return version
 
 
 def kinds(names: Iterable[str]) -> list[object]:
     """Parameters of a fixture or a test: kinds of metastore, with the marks of what they need."""
-    return [pytest.param(name, marks=[pytest.mark.postgres] if name != "sqlite" else []) for name in names]
+    return [pytest.param(name, marks=MARKS.get(name.partition("-")[0], ())) for name in names]
+
+
+def server_for(request: pytest.FixtureRequest, kind: str):
+    """The server of a kind of metastore."""
+    return request.getfixturevalue(kind.partition("-")[0])
+
+
+def server_of(request: pytest.FixtureRequest, database: Database):
+    """The server that a shared database lives on."""
+    servers = (request.getfixturevalue(name) for name in SCRIPTS if name in request.node.name)
+    return next(server for server in servers if server.port == database.engine.url.port)
 
 
 def client(database: Database, parties) -> Hive:

@@ -40,15 +40,15 @@ class UnavailableError(Exception):
     """PostgreSQL, Maven or an archive can't be had here; the message says which."""
 
 
-def schema_script(version: str) -> Path:
+def schema_script(version: str, product: str = "postgres") -> Path:
     """
-    Hive's own PostgreSQL schema script, "3.1.0" or "4.0.0".
+    Hive's own schema script, "3.1.0" or "4.0.0", for PostgreSQL or another product by Hive's word for it.
 
     Raises:
         UnavailableError: there is no Maven, or it can't fetch the archive.
     """
     home = PROJECT / ".tools" / "hive-metastore"
-    script = home / f"hive-schema-{version}.postgres.sql"
+    script = home / f"hive-schema-{version}.{product}.sql"
     if script.is_file():
         return script
     if shutil.which("mvn") is None:
@@ -70,7 +70,7 @@ def _fetch(version: str, home: Path, script: Path) -> None:
     archive = home / file_name
     if done.returncode or not archive.is_file():
         raise UnavailableError(f"Maven can't fetch {artifact}: {' '.join((done.stdout + done.stderr).split())[:300]}")
-    wanted = f"/scripts/metastore/upgrade/postgres/{script.name}"
+    wanted = f"/scripts/metastore/upgrade/{script.suffixes[-2][1:]}/{script.name}"
     with tarfile.open(archive) as members:
         member = next((entry for entry in members if entry.name.endswith(wanted)), None)
         content = members.extractfile(member) if member is not None else None
@@ -113,6 +113,7 @@ class PostgresServer:
         self._numbers = itertools.count(1)
         self._guard: subprocess.Popen[bytes] | None = None
         self._options = ""
+        self._watching: psycopg.Connection[tuple[int]] | None = None
         self.port = 0
 
     def start(self) -> None:
@@ -161,6 +162,8 @@ class PostgresServer:
         self._guard = self._guarded()
 
     def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.close()
         if self._guard is not None:
             self._guard.communicate(b"stopped\n")
         with contextlib.suppress(UnavailableError):
@@ -260,6 +263,30 @@ class PostgresServer:
             host="127.0.0.1", port=self.port, user=USER, dbname=database, autocommit=True
         ) as connection:
             connection.execute(statement)  # type: ignore[call-overload]
+
+    def cut_off(self, database: str) -> None:
+        """End the package's connections to a database."""
+        ours = f"datname = '{database}' AND application_name = 'compactor'"
+        self.sql("postgres", f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}")
+
+    def waiting(self, database: str) -> int:
+        """How many connections to a database wait for a lock."""
+        blocked = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted"
+        if self._watching is None:
+            self._watching = psycopg.connect(
+                host="127.0.0.1", port=self.port, user=USER, dbname="postgres", autocommit=True
+            )
+        row = self._watching.execute(f"{blocked} AND a.datname = '{database}'").fetchone()  # type: ignore[call-overload]
+        assert row is not None
+        return int(row[0])
+
+    def deadlocks(self, database: str) -> int:
+        """How many there were in a database."""
+        with psycopg.connect(host="127.0.0.1", port=self.port, user=USER, dbname="postgres") as connection:
+            query = "SELECT deadlocks FROM pg_stat_database WHERE datname = %s"
+            row = connection.execute(query, [database]).fetchone()
+        assert row is not None
+        return int(row[0])
 
     def _run(self, program: str, *arguments: object) -> None:
         as_account = (

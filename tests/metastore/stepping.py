@@ -6,12 +6,10 @@ engine.
 import queue
 import threading
 
-import psycopg
 from sqlalchemy import event
 
 _LIMIT_SECONDS = 120
 _GLANCE_SECONDS = 0.005
-_BLOCKED = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted AND a.datname = current_database()"
 
 
 class Stepped:
@@ -90,7 +88,7 @@ class InTurn:
         self._call = self._begin.pop(0)(self._call and self._call.result())
 
 
-def interleave(url, calls, turns):
+def interleave(server, database, calls, turns):
     """
     Run calls (`Stepped`, or a gated `tests.hive.party.Pending`) to their ends; returns how many statements were
     ordered.
@@ -98,23 +96,24 @@ def interleave(url, calls, turns):
     A call that waits for a lock of another is passed over until it has it.
 
     Args:
+        server, database: for how many wait for a lock.
         turns: whose statement is next, by position among the calls that stand; used in a circle.
     """
     running, standing, number = list(calls), [], 0
-    with psycopg.connect(url, autocommit=True) as watching:
-        for _ in range(int(_LIMIT_SECONDS / _GLANCE_SECONDS)):
-            for call in list(running):
-                found = call.look(_GLANCE_SECONDS)
-                if found is not None:
-                    running.remove(call)
-                    if found == "stands":
-                        standing.append(call)
-            if not running and not standing:
-                return number
-            blocked = watching.execute(_BLOCKED).fetchone()[0]
-            if standing and len(running) <= blocked:
-                call = standing.pop(turns[number % len(turns)] % len(standing))
-                number += 1
-                running.append(call)
-                call.go()
+    name = str(database).rpartition("/")[2]
+    for _ in range(int(_LIMIT_SECONDS / _GLANCE_SECONDS)):
+        for call in list(running):
+            found = call.look(_GLANCE_SECONDS)
+            if found is not None:
+                running.remove(call)
+                if found == "stands":
+                    standing.append(call)
+        if not running and not standing:
+            return number
+        blocked = server.waiting(name)
+        if standing and len(running) <= blocked:
+            call = standing.pop(turns[number % len(turns)] % len(standing))
+            number += 1
+            running.append(call)
+            call.go()
     raise AssertionError("the calls don't end")

@@ -60,7 +60,6 @@ def test_nothing_is_lost_when_a_cycle_failed(database, hive):
     assert names(initiating.look(completed).candidates) == ["db.new"]
 
 
-@pytest.mark.postgres
 def test_what_ends_while_a_look_is_taken_is_told_by_the_next(shared_database, shared_hive, monkeypatch):
     """A transaction that commits after the commits were read isn't counted among those that had ended."""
     slow = shared_hive.begin()

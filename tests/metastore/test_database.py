@@ -19,12 +19,12 @@ from tests.metastore.servers import GUARDED, PASSWORD
 
 def test_the_schema_is_recognised_by_its_tables(database):
     """
-    Each metastore is taken for the generation it is; on PostgreSQL 3.1 names are lower case, everywhere else quoted
-    upper case.
+    Each metastore is taken for the generation it is; on PostgreSQL 3.1 names are lower case, everywhere else upper case.
     """
     schema = database.schema
     assert schema.version is (LayoutVersion.HIVE_4 if schema.txn_lock_tbl is not None else LayoutVersion.HIVE_3)
-    assert schema.txns.name == ("TXNS" if schema.hive_4 else "txns")
+    lower = not schema.hive_4 and database.dialect.name == "PostgreSQL"
+    assert schema.txns.name == ("txns" if lower else "TXNS")
     assert schema.tbls.name == "TBLS"
     assert ("cq_pool_name" in schema.compaction_queue.c) is schema.hive_4
 

@@ -55,8 +55,7 @@ def test_a_transaction_in_a_transaction_is_an_error_not_a_hang(tmp_path):
         database.write(lambda _: database.write(lambda connection: connection))
 
 
-@pytest.mark.postgres
-def test_a_lost_connection_is_retried_when_nothing_happened(shared_database, postgres):
+def test_a_lost_connection_is_retried_when_nothing_happened(shared_database, server):
     """A connection killed in mid-transaction means the step is made again, once, and takes effect once."""
     counter = shared_database.schema.next_lock_id
     attempts = []
@@ -65,7 +64,7 @@ def test_a_lost_connection_is_retried_when_nothing_happened(shared_database, pos
         attempts.append(1)
         connection.execute(update(counter).values(nl_next=counter.c.nl_next + 1))
         if len(attempts) == 1:
-            kill(postgres, shared_database)
+            kill(server, shared_database)
         connection.execute(select(counter.c.nl_next))
 
     shared_database.write(bump)
@@ -73,8 +72,7 @@ def test_a_lost_connection_is_retried_when_nothing_happened(shared_database, pos
     assert shared_database.read(lambda connection: connection.scalar(select(counter.c.nl_next))) == 2
 
 
-@pytest.mark.postgres
-def test_a_connection_lost_at_commit_leaves_the_outcome_unknown(shared_database, postgres):
+def test_a_connection_lost_at_commit_leaves_the_outcome_unknown(shared_database, server):
     """When the commit finds the connection dead, nobody says whether it happened; a repeatable step is repeated."""
     aux = shared_database.schema.aux_table
     attempts = []
@@ -83,7 +81,7 @@ def test_a_connection_lost_at_commit_leaves_the_outcome_unknown(shared_database,
         attempts.append(1)
         connection.execute(update(aux).where(aux.c.mt_key1 == "x").values(mt_comment="y"))
         if len(attempts) == 1:
-            kill(postgres, shared_database)
+            kill(server, shared_database)
 
     with pytest.raises(OutcomeUnknownError, match="while committing"):
         shared_database.write(put)
@@ -92,7 +90,6 @@ def test_a_connection_lost_at_commit_leaves_the_outcome_unknown(shared_database,
     assert len(attempts) == 2
 
 
-@pytest.mark.postgres
 def test_a_deadlock_is_retried(shared_database):
     """Of two transactions that wait for each other one is rolled back by the server, and made again."""
     aux = shared_database.schema.aux_table
@@ -124,14 +121,13 @@ def test_a_deadlock_is_retried(shared_database):
     assert sorted(results) == ["x", "y"]
 
 
-@pytest.mark.postgres
 def test_other_errors_are_one_line(shared_database):
     """An error of the database that nobody foresaw comes as one line."""
     line = message_of(
         lambda: shared_database.read(lambda connection: connection.execute(text("SELECT nothing FROM nowhere"))),
         CompactorError,
     )
-    assert 'relation "nowhere" does not exist' in line
+    assert "nowhere" in line
 
 
 @pytest.mark.parametrize("connections", [3, 7])
@@ -155,17 +151,16 @@ def test_when_none_is_free_it_is_unreachable(database, monkeypatch, connections)
             assert few.read(few.now_ms)
 
 
-@pytest.mark.postgres
-def test_who_waits_for_a_locked_table_keeps_nobody_from_a_connection(shared_database, monkeypatch):
+def test_who_waits_for_a_locked_table_keeps_nobody_from_a_connection(postgres_database, monkeypatch):
     """
     A table is locked for longer than one waits for a connection, by VACUUM FULL for instance: with one for each, those
     who wait for it get their answer at last.
     """
     monkeypatch.setattr(database_module, "WAIT_SECONDS", 0.2)
     many = 12
-    url = shared_database.engine.url.render_as_string(hide_password=False)
-    queue = shared_database.schema.compaction_queue
-    table = shared_database.engine.dialect.identifier_preparer.format_table(queue)
+    url = postgres_database.engine.url.render_as_string(hide_password=False)
+    queue = postgres_database.schema.compaction_queue
+    table = postgres_database.engine.dialect.identifier_preparer.format_table(queue)
     answers = []
 
     def waiting(connection):
@@ -182,7 +177,7 @@ def test_who_waits_for_a_locked_table_keeps_nobody_from_a_connection(shared_data
             )
             for _ in range(many)
         ]
-        with shared_database.transaction() as vacuum:
+        with postgres_database.transaction() as vacuum:
             vacuum.execute(text(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))
             for thread in threads:
                 thread.start()
@@ -193,32 +188,44 @@ def test_who_waits_for_a_locked_table_keeps_nobody_from_a_connection(shared_data
     assert answers == [[]] * many
 
 
-@pytest.mark.postgres
-@pytest.mark.parametrize(
-    ("state", "kind"),
-    [
-        ("53100", UnreachableError),
-        ("53200", UnreachableError),
-        ("53300", UnreachableError),
-        ("58030", UnreachableError),
-        ("25006", UnreachableError),
-        ("57014", RetryableError),
-        ("22012", CompactorError),
-    ],
-)
-def test_what_the_server_lacks_is_nobodys_fault(shared_database_4, state, kind):
+_LACKING = {
+    "postgres": {
+        UnreachableError: ("53100", "53200", "53300", "58030", "25006"),
+        RetryableError: ("57014",),
+        CompactorError: ("22012",),
+    },
+    "mariadb": {
+        UnreachableError: (1021, 1037, 1040, 1114, 1290, 1836, 1047),
+        RetryableError: (1205, 1213, 1317, 1020),
+        CompactorError: (1365,),
+    },
+}
+"""Errors of a server, by what they are to us."""
+
+
+def raising(product, code):
+    """The statement on which the server fails as told."""
+    if product == "postgres":
+        return f"DO $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = '{code}'; END $$"
+    return f"SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = {code}, MESSAGE_TEXT = 'as told'"
+
+
+@pytest.mark.parametrize("kind", [UnreachableError, RetryableError, CompactorError])
+def test_what_the_server_lacks_is_nobodys_fault(shared_database_4, request, kind):
     """
     Without room, memory or connections, or as a standby, the server is away for what was asked, and a cancelled
     statement may be repeated; a division by zero isn't.
     """
+    product = next(product for product in _LACKING if product in request.node.name)
 
-    def fail():
+    def fail(code):
         with shared_database_4.transaction() as connection:
-            connection.execute(text(f"DO $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = '{state}'; END $$"))
+            connection.execute(text(raising(product, code)))
 
-    with pytest.raises(CompactorError, match="as told") as caught:
-        fail()
-    assert type(caught.value) is kind
+    for code in _LACKING[product][kind]:
+        with pytest.raises(CompactorError, match="as told") as caught:
+            fail(code)
+        assert type(caught.value) is kind
 
 
 def test_a_full_disk_is_nobodys_fault(tmp_path):
@@ -237,8 +244,7 @@ def test_a_full_disk_is_nobodys_fault(tmp_path):
         assert database.read(lambda connection: connection.execute(select(aux.c.mt_key1)).all()) == []
 
 
-@pytest.mark.postgres
-def test_who_goes_on_after_a_loss_is_told_the_same(shared_database, postgres):
+def test_who_goes_on_after_a_loss_is_told_the_same(shared_database, server):
     """
     The connection is lost, and whoever used it overlooks that: the next step, and the commit, say that it was lost and
     that nothing happened.
@@ -247,7 +253,7 @@ def test_who_goes_on_after_a_loss_is_told_the_same(shared_database, postgres):
 
     def lose(connection):
         connection.execute(insert(aux).values(mt_key1="x", mt_key2=0))
-        kill(postgres, shared_database)
+        kill(server, shared_database)
         with contextlib.suppress(DBAPIError):
             connection.execute(select(aux.c.mt_key1))
 
@@ -283,36 +289,33 @@ def test_a_changed_column_type_is_taken_over(altered_database, postgres):
         assert look() == before
 
 
-@pytest.mark.postgres
-def test_statements_stay_prepared(shared_database):
+def test_statements_stay_prepared(postgres_database):
     """Reading makes no connection forget what it has prepared: the server would parse and plan each statement again."""
-    counter = shared_database.schema.next_lock_id
+    counter = postgres_database.schema.next_lock_id
     query = select(counter.c.nl_next)
     for _ in range(12):
-        shared_database.read(lambda connection: connection.scalar(query))
-        shared_database.glance(lambda connection: connection.scalar(query))
+        postgres_database.read(lambda connection: connection.scalar(query))
+        postgres_database.glance(lambda connection: connection.scalar(query))
     prepared = "SELECT count(*) FROM pg_prepared_statements WHERE statement ILIKE '%next_lock_id%'"
-    assert shared_database.glance(lambda connection: connection.scalar(text(prepared))) == 1
+    assert postgres_database.glance(lambda connection: connection.scalar(text(prepared))) == 1
 
 
-@pytest.mark.postgres
-def test_a_glance_leaves_no_transaction_open(shared_database):
+def test_a_glance_leaves_no_transaction_open(postgres_database):
     """Each statement of a glance is a transaction of its own, and what comes next on the connection is one of several."""
 
     def two(connection):
         return [connection.scalar(text("SELECT current_timestamp")) for _ in range(2)]
 
-    first, second = shared_database.glance(two)
+    first, second = postgres_database.glance(two)
     assert first < second
-    first, second = shared_database.read(two)
+    first, second = postgres_database.read(two)
     assert first == second
 
 
-@pytest.mark.postgres
 @pytest.mark.parametrize("look", ["read", "glance"])
-def test_a_connection_that_died_lately_is_replaced(shared_database, postgres, look):
+def test_a_connection_that_died_lately_is_replaced(shared_database, server, look):
     """A connection is used again without a question to the server; when it is dead, the statement is repeated."""
     query = text("SELECT 1")
     for _ in range(3):
         assert getattr(shared_database, look)(lambda connection: connection.scalar(query)) == 1
-        kill(postgres, shared_database)
+        kill(server, shared_database)

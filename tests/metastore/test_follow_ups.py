@@ -111,7 +111,6 @@ def test_nothing_is_noted_where_nothing_follows(database):
     assert queue.follow_ups.noted(history=True) == []
 
 
-@pytest.mark.postgres
 def test_of_many_who_ask_one_does(shared_database):
     """While the Cleaner moves the row into the history, too."""
     for number in range(4):

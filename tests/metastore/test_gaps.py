@@ -13,6 +13,7 @@ from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.txn.allocated_ids import OPENING_MS, SETTLED_MS, HandedOut
 from compactor.metastore.txn.snapshots import snapshots_for
 from compactor.metastore.txn.transactions import Transactions
+from tests.metastore.connections import kill
 
 PAUSE = SETTLED_MS / 1000
 
@@ -98,14 +99,14 @@ def test_a_gap_above_what_was_seen_stays_open(database_4, hive_4, busy):
     assert take(database_4).open == (hole, above)
 
 
-@pytest.mark.postgres
-def test_another_server_makes_forget(shared_database_4):
+def test_another_server_makes_forget(shared_database_4, server_4):
     """After a lost connection a server may answer that never handed out what its predecessor did."""
     known = shared_database_4.handed_out
     known.note(100, 0, 0)
     assert known.settled(PAUSE) == 100
-    with pytest.raises(CompactorError), shared_database_4.transaction() as connection:
-        connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+    with pytest.raises(CompactorError), shared_database_4.transaction() as connection:  # noqa: PT012
+        kill(server_4, shared_database_4)
+        connection.execute(text("SELECT 1"))
     assert known.settled(PAUSE) == 0
 
 
@@ -133,13 +134,12 @@ def test_ids_that_went_back_make_forget():
     assert known.settled(12.1) == 56
 
 
-@pytest.mark.postgres
-def test_no_row_vouches_for_one_that_waited_less(shared_database_4, shared_hive_4):
+def test_no_row_vouches_for_one_that_waited_less(postgres_database_4, postgres_hive_4):
     """
     Two openers waited for the lock table; the one that took the higher id commits first, and its row is as old as its
     wait. Nobody compacts, or forgets, as if the other one were committed: who wants to know waits until it has its row.
     """
-    database, hive = shared_database_4, shared_hive_4
+    database, hive = postgres_database_4, postgres_hive_4
     hive.write()
     url = str(database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False))
     now = "round(extract(epoch from current_timestamp) * 1000)"

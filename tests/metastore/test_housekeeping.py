@@ -285,7 +285,6 @@ def test_the_embedded_database_has_only_us(tmp_path, request):
         assert all(finding.ours for finding in Housekeeping(database).who_does_it().values())
 
 
-@pytest.mark.postgres
 def test_duties_that_are_done_are_not_ours(shared_database_4, shared_hive_4):
     """With nothing overdue, the duties of a shared Hive 4 metastore are left to Hive."""
     shared_hive_4.write()
@@ -293,7 +292,6 @@ def test_duties_that_are_done_are_not_ours(shared_database_4, shared_hive_4):
     assert not any(finding.ours for finding in Housekeeping(shared_database_4).who_does_it().values())
 
 
-@pytest.mark.postgres
 def test_duties_left_undone_are_found(shared_database_4, shared_hive_4):
     """
     What has been due for long and is still there shows that no service does it: each duty is told by its own evidence.
@@ -320,7 +318,6 @@ def test_duties_left_undone_are_found(shared_database_4, shared_hive_4):
     assert "silent" in finding.sentence
 
 
-@pytest.mark.postgres
 def test_hive_3_leaves_two_duties_to_its_initiator(database_3):
     """Whoever replaces 3.1's Initiator must do the two purges that it did."""
     ours = {duty for duty, finding in Housekeeping(database_3).who_does_it().items() if finding.ours}

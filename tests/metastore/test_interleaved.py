@@ -9,7 +9,6 @@ forgotten that has to be compacted; no exclusive lock is held beside another, no
 
 import itertools
 
-import psycopg
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -22,13 +21,14 @@ from compactor.metastore.model import Entity
 from tests.counts import count
 from tests.hive.party import HiveError
 from tests.metastore import hives_steps, our_steps, truths
+from tests.metastore.databases import SHARED, kinds, require_schema, server_for
 from tests.metastore.entries import working
 from tests.metastore.real import RealHive
 from tests.metastore.stepping import InTurn, Stepped, interleave
 from tests.metastore.steps import Step
 from tests.metastore.world import World
 
-pytestmark = [pytest.mark.hive, pytest.mark.postgres]
+pytestmark = pytest.mark.hive
 EXAMPLES = 24
 _WRONG_CALLS = {
     "NoSuchFieldException",
@@ -105,12 +105,12 @@ class Life(RuleBasedStateMachine):
     """Hive's steps and ours on one database."""
 
     lend = None
-    """A context: (URL, database, Hive)."""
+    """A context: (server, database, Hive)."""
 
     def __init__(self):
         super().__init__()
         self.lent = type(self).lend()
-        self.url, self.database, hive = next(self.lent)
+        self.server, self.database, hive = next(self.lent)
         self.world = World(self.database, hive)
         self.sound = True
 
@@ -132,7 +132,7 @@ class Life(RuleBasedStateMachine):
         pending = world.hive.party.begin(*hives.call, session="stepped", gated=True)
         stepped = Stepped(self.database, mine.call)
         count("calls of Hive's TxnHandler beside ours", 2)
-        count("statements of both, interleaved", interleave(self.url, [pending, stepped], turns))
+        count("statements of both, interleaved", interleave(self.server, self.database, [pending, stepped], turns))
         for step, call, errors in ((hives, pending, HiveError), (mine, stepped, CompactorError)):
             try:
                 answer = call.result()
@@ -203,12 +203,13 @@ def life_of(hive_4):
 
 
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("version", ["4.0.0", "3.1.0"])
-def test_both_at_once(version, request, postgres, parties):
+@pytest.mark.parametrize("kind", kinds(SHARED))
+def test_both_at_once(kind, request, parties):
     """Every order of statements that was drawn leaves one view, and a true one."""
 
+    version, server = require_schema(kind), server_for(request, kind)
     life = life_of(version == "4.0.0")
-    life.lend = staticmethod(lambda: _lend(version, postgres, parties))
+    life.lend = staticmethod(lambda: _lend(version, server, parties))
     asked = request.config.getoption("--histories")
     phases = [phase for phase in Phase if phase is not Phase.explain]  # it traces each line
     kept = {
@@ -219,19 +220,22 @@ def test_both_at_once(version, request, postgres, parties):
         **kept, stateful_step_count=12, database=None, suppress_health_check=list(HealthCheck), phases=phases
     )
     run_state_machine_as_test(life, settings=lives)
-    count("deadlocks of the two", _deadlocks(postgres, version))
+    url = server.borrow(version)
+    count("deadlocks of the two", server.deadlocks(url.rpartition("/")[2]))  # all of which both have dealt with
+    server.give_back(version, url)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("version", ["4.0.0", "3.1.0"])
-def test_every_pair(version, postgres, parties):
+@pytest.mark.parametrize("kind", kinds(SHARED))
+def test_every_pair(kind, request, parties):
     """
     Each two steps that may meet, two times on end, in three orders of their statements: what random lives find by
     chance.
     """
+    version, server = require_schema(kind), server_for(request, kind)
     life = life_of(version == "4.0.0")
-    life.lend = staticmethod(lambda: _lend(version, postgres, parties))
+    life.lend = staticmethod(lambda: _lend(version, server, parties))
     hives, our, pairs = steps_of(version == "4.0.0")
     wrong = {}
     for (theirs, ours), drawn, turns in itertools.product(pairs, (0, 1), ([1], [0], [0, 1])):
@@ -245,15 +249,15 @@ def test_every_pair(version, postgres, parties):
     assert not wrong
 
 
-def _lend(version, postgres, parties):
-    url = postgres.borrow(version)
+def _lend(version, server, parties):
+    url = server.borrow(version)
     with Database(url) as database:
-        yield url, database, RealHive(database, parties(version, url))
-    postgres.give_back(version, url)
+        yield server, database, RealHive(database, parties(version, url))
+    server.give_back(version, url)
 
 
 @pytest.mark.timeout(0)
-def test_a_reader_that_lists_while_a_compaction_is_committed(real_hive_4):
+def test_a_reader_that_lists_while_a_compaction_is_committed(real_hive_4, server_4):
     """
     Whoever opens and then takes the compaction for open is among those for whom the Cleaner waits, in whatever order.
     """
@@ -275,25 +279,10 @@ def test_a_reader_that_lists_while_a_compaction_is_committed(real_hive_4):
 
         reader = InTurn(lambda _: begin("openTxns", {"num_txns": 1, "user": "ann", "hostname": "client"}), look)
         ours = Stepped(database, lambda: Queue(database).mark_compacted_and_commit(entry, entry.worker_id, txn_id))
-        interleave(
-            database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False),
-            [reader, ours],
-            turns,
-        )
+        interleave(server_4, database, [reader, ours], turns)
         ours.result()
         sees_it_open = txn_id in reader.result()["open_txns"]
         count("snapshots taken while a compaction was committed")
         assert not sees_it_open or opened[0] <= Queue(database).entry(entry.id).next_txn_id
 
     meet()
-
-
-def _deadlocks(postgres, version):
-    """As the server counts them, all of which both have dealt with."""
-    url = postgres.borrow(version)
-    with psycopg.connect(url) as connection:
-        (found,) = connection.execute(
-            "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-        ).fetchone()
-    postgres.give_back(version, url)
-    return found

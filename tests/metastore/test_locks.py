@@ -105,7 +105,6 @@ def test_held_locks_are_those_that_may_read(database, hive):
     assert [lock.lock_id for lock in locks.held(T)] == [own, whole, other]
 
 
-@pytest.mark.postgres
 def test_ids_are_handed_out_once(shared_database):
     """Locks taken at the same moment get different ids."""
     start = threading.Barrier(5)

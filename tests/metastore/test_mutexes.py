@@ -2,9 +2,8 @@
 
 import threading
 
-import psycopg
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import NullPool, create_engine, select, update
 
 from compactor.errors import OwnershipLostError, RetryableError
 from compactor.metastore.db.database import Database
@@ -45,16 +44,14 @@ def test_a_mutex_keeps_a_value_on_hive_4(database):
     assert database.read(lambda connection: len(connection.execute(select(aux.c.mt_key1)).all())) == 1
 
 
-@pytest.mark.postgres
-def test_the_mutex_is_the_row_that_hive_locks(shared_database, postgres):
+def test_the_mutex_is_the_row_that_hive_locks(shared_database):
     """Hive takes a mutex by locking its row: while it does, we don't get it."""
     with shared_database.mutex("Initiator"):
         pass
-    table = shared_database.engine.dialect.identifier_preparer.format_table(shared_database.schema.aux_table)
-    key = '"MT_KEY1"' if shared_database.schema.hive_4 else "mt_key1"
-    name = str(shared_database).rpartition("/")[2]
-    with psycopg.connect(host="127.0.0.1", port=postgres.port, user="hive", dbname=name) as hive:
-        hive.execute(f"SELECT * FROM {table} WHERE {key} = 'Initiator' FOR UPDATE")
+    aux = shared_database.schema.aux_table
+    row = select(aux).where(aux.c.mt_key1 == "Initiator").with_for_update()
+    with create_engine(shared_database.engine.url, poolclass=NullPool).connect() as hive:
+        hive.execute(row).all()
         with (
             pytest.raises(RetryableError, match="another process"),
             shared_database.mutex("Initiator", wait_seconds=0.1),
@@ -62,8 +59,7 @@ def test_the_mutex_is_the_row_that_hive_locks(shared_database, postgres):
             raise AssertionError
 
 
-@pytest.mark.postgres
-def test_a_lost_mutex_is_noticed(shared_database, postgres):
+def test_a_lost_mutex_is_noticed(shared_database, server):
     """
     The server ended the transaction that held it: whoever asks is told so, before and at the end, and others may have
     it.
@@ -73,7 +69,7 @@ def test_a_lost_mutex_is_noticed(shared_database, postgres):
         shared_database.mutex("Initiator") as mutex,
     ):
         mutex.check()
-        kill(postgres, shared_database)
+        kill(server, shared_database)
         with pytest.raises(OwnershipLostError, match="mutex Initiator is lost"):
             mutex.check()
         with shared_database.mutex("Initiator", wait_seconds=0.1) as next_one:
@@ -81,7 +77,6 @@ def test_a_lost_mutex_is_noticed(shared_database, postgres):
         mutex.check()
 
 
-@pytest.mark.postgres
 def test_a_silent_transaction_is_ended_and_a_mutex_says_something_in_time(shared_database):
     """
     What a stopped process had locked is free after idle_transaction_seconds, though its connection lives; a mutex that

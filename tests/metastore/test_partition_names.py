@@ -28,6 +28,12 @@ STORED = [  # as catalogued, a static partition on 3.1.3, on 4.0.1
 ]
 
 
+def catalogued(database):
+    """The names that the columns hold, which Hive's script for one product makes of latin1."""
+    everywhere = database.dialect.name != "MySQL"
+    return [name for name, *_ in STORED if everywhere or "雪" not in name]
+
+
 def stored(name, database):
     """What a static write to the partition leaves in TXN_COMPONENTS and HIVE_LOCKS."""
     return stored_as(name, hive_4=database.schema.hive_4)[-1]
@@ -45,8 +51,8 @@ def test_what_each_hive_stores(name, on_3, on_4):
 @pytest.mark.hive
 def test_hive_stores_what_is_said_here(shared_database, real_hive):
     """The real handler, asked for a lock on a static partition, notes the write under that name."""
-    real_hive.add_partitions(real_hive.create_table(keys=(("k", "string"),)), [name for name, *_ in STORED])
-    for name, *_ in STORED:
+    real_hive.add_partitions(real_hive.create_table(keys=(("k", "string"),)), catalogued(shared_database))
+    for name in catalogued(shared_database):
         txn_id = real_hive.begin()
         real_hive.touch(txn_id, "db.t", name)
         components = shared_database.schema.txn_components
@@ -60,7 +66,7 @@ def test_our_locks_and_hives_wait_for_each_other(shared_database, real_hive):
     The real handler lets an exclusive lock on a static partition wait for ours; ours is refused while Hive holds one;
     on another partition neither is.
     """
-    names = [name for name, *_ in STORED]
+    names = catalogued(shared_database)
     real_hive.add_partitions(real_hive.create_table(keys=(("k", "string"),)), names)
     locks = Locks(shared_database)
     for name, other in zip(names, names[1:] + names[:1], strict=True):
@@ -97,7 +103,7 @@ def test_plain_names_mean_one_partition(name, plain):
 @pytest.fixture
 def odd(database, hive):
     """A table with partitions whose names are stored otherwise on one of the Hives."""
-    names = [name for name, *_ in STORED]
+    names = catalogued(database)
     hive.add_partitions(hive.create_table(keys=(("k", "string"),)), names)
     return names
 

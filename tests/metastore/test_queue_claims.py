@@ -82,7 +82,6 @@ def test_pools_are_kept_apart(database_4, hive_4):
     assert queue.entry(fresh).state is QueueState.INITIATED
 
 
-@pytest.mark.postgres
 def test_no_entry_is_claimed_twice(shared_database):
     """Six workers claiming at once share a queue of thirty without overlap."""
     Queue(shared_database).enqueue_all([Request(Entity("db", "t", f"p={number}"), MAJOR) for number in range(30)])

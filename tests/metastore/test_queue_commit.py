@@ -126,7 +126,6 @@ def test_a_commit_for_another_transaction_than_the_entrys_is_refused(database_4)
     Queue(database_4).mark_compacted_and_commit(entry, entry.worker_id, new)
 
 
-@pytest.mark.postgres
 @pytest.mark.parametrize("rival", ["revoke", "abort"])
 def test_commit_against_revoke_or_abort_has_one_winner(shared_database_4, rival):
     """
@@ -168,7 +167,6 @@ def one_race(database, entity, rival):
     assert (transactions.state(txn_id) is TxnState.COMMITTED) is outcome["committed"]
 
 
-@pytest.mark.postgres
 def test_a_commit_whose_answer_was_lost_is_looked_up(shared_database, monkeypatch):
     """
     When the connection dies as the commit's answer is due, the tables say whether it happened: here it did, once; and
@@ -180,7 +178,6 @@ def test_a_commit_whose_answer_was_lost_is_looked_up(shared_database, monkeypatc
     assert Queue(shared_database).entry(entry.id).state is QueueState.READY_FOR_CLEANING
 
 
-@pytest.mark.postgres
 def test_a_commit_that_never_arrived_is_made_again(shared_database, monkeypatch):
     """As before, but the commit was lost on its way: it is sent again."""
     entry, txn_id = working(shared_database)

@@ -5,7 +5,7 @@ import threading
 import pytest
 from sqlalchemy import insert
 
-from compactor.errors import UsageError
+from compactor.errors import CompactorError, UsageError
 from compactor.metastore.compaction_queue.properties import decode_properties, encode_properties
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.requests import Request
@@ -59,6 +59,10 @@ def test_properties_come_back(database, properties):
     """
     Properties read back equal those asked for, whatever their characters: lengths count UTF-16 units as Java's do.
     """
+    if not "".join(properties).isascii() and database.dialect.name == "MySQL":
+        with pytest.raises(CompactorError, match="Incorrect string value"):  # Hive's script makes columns of latin1
+            Queue(database).enqueue(T, MAJOR, properties=properties)
+        return
     Queue(database).enqueue(T, MAJOR, properties=properties)
     assert Queue(database).entries()[0].properties == properties
 
@@ -135,7 +139,6 @@ def test_ids_are_hives_counter(database, hive):
     assert hive.queued("db.y") == first + 2
 
 
-@pytest.mark.postgres
 def test_two_who_ask_at_once_queue_one(shared_database):
     """Of many threads asking for the same at the same moment one is accepted."""
     start = threading.Barrier(6)

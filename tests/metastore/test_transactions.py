@@ -273,7 +273,6 @@ def test_stale_history_rows_hold_nothing_back(database, hive):
     assert database.read(lambda connection: connection.scalar(select(schema.min_history_level.c.mhl_txnid))) == txn_id
 
 
-@pytest.mark.postgres
 def test_what_was_committed_never_becomes_open(shared_database_4):
     """
     While many open and end transactions at once, no id that one snapshot counted as committed is open or aborted in a

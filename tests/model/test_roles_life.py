@@ -17,7 +17,7 @@ from compactor.acid.snapshot import data_files, resolve
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.metastore.model import Entity
 from tests import strategies
-from tests.metastore.databases import EVERY, metastore, postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import LIVED_ON, mariadb, metastore, postgres  # noqa: F401 - fixtures among them
 from tests.model.option_sets import play_lives
 from tests.reference.compare import read_table
 from tests.unit.roles.world import World
@@ -34,7 +34,7 @@ class Options:
     partitioned: bool
 
 
-ALL = [Options(*one) for one in itertools.product(EVERY, (False, True), (False, True))]
+ALL = [Options(*one) for one in itertools.product(LIVED_ON, (False, True), (False, True))]
 EVERYTHING = [
     ("insert", (4, 2), 1),
     ("insert", (3,), 1),

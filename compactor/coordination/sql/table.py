@@ -26,7 +26,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.schema import CreateTable
 
 from compactor.coordination.model import ConflictError, Value
 from compactor.errors import CompactorError, RetryableError, UnreachableError
@@ -75,7 +74,8 @@ class StateTable:
             self._there = True
             return
         try:
-            self._database.write(lambda connection: connection.execute(CreateTable(_table, if_not_exists=True)))
+            statement = self._database.dialect.create_table(_table)
+            self._database.write(lambda connection: connection.execute(statement))
         except (UnreachableError, RetryableError):
             raise
         except (CompactorError, IntegrityError):

@@ -16,7 +16,7 @@ from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
 from compactor.metastore.clean.purge import Proof, forget, forget_vanished, note_unnamed, unnoted
 from compactor.metastore.compaction_queue.rows import read_queue
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum, next_number
+from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum, next_number, told_apart
 from compactor.metastore.model import KIND_CODES, Entity, QueueState
 from compactor.metastore.txn.snapshots import snapshots_for
 
@@ -95,7 +95,7 @@ class Aborts:
                 select(func.count(), func.min(txns.c.txn_started))
                 .select_from(origin)
                 .where(txns.c.txn_state == "a")
-                .group_by(*names)
+                .group_by(*told_apart(names))
             )
             groups = [(int(count), int(oldest)) for count, oldest in connection.execute(query)]
             oldest_ms = min((oldest for _, oldest in groups), default=None)
@@ -299,7 +299,7 @@ class Aborts:
             select(*names, count, oldest)
             .select_from(origin)
             .where(txns.c.txn_state == "a")
-            .group_by(*names)
+            .group_by(*told_apart(names))
             .having(due)
             .order_by(oldest)
         )

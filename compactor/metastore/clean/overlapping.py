@@ -14,7 +14,7 @@ from sqlalchemy import Connection, func, or_, select
 from compactor.metastore.clean.purge import only_its
 from compactor.metastore.compaction_queue.rows import labelled, queue_entry
 from compactor.metastore.db.schema import HiveSchema
-from compactor.metastore.db.sql import batches, entity_columns, of_entity
+from compactor.metastore.db.sql import batches, entity_columns, of_entity, told_apart
 from compactor.metastore.model import Entity, QueueEntry, QueueState
 
 _CONDITIONS = 100
@@ -37,7 +37,7 @@ def newest_commits(connection: Connection, schema: HiveSchema, entries: Iterable
     several = [entity for entity, count in Counter(entry.entity for entry in entries).items() if count > 1]
     completed = schema.completed_txn_components
     names = entity_columns(completed, "ctc")
-    query: Any = select(*names, func.max(completed.c.ctc_writeid)).group_by(*names)
+    query: Any = select(*names, func.max(completed.c.ctc_writeid)).group_by(*told_apart(names))
     found: dict[Entity, int] = {}
     for batch in batches(several, _CONDITIONS):
         named = {stored: entity for entity in batch for stored in only_its(connection, schema, entity)}

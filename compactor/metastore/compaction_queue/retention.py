@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.db.schema import HiveSchema
-from compactor.metastore.db.sql import entity_columns
+from compactor.metastore.db.sql import entity_columns, told_apart
 from compactor.metastore.model import KIND_CODES, QueueState
 
 
@@ -63,7 +63,7 @@ def expired(
         table.c.cc_start,
         table.c.cc_end,
     )
-    rows = connection.execute(select(*columns).order_by(*entity_columns(table, "cc"), table.c.cc_id.desc()))
+    rows = connection.execute(select(*columns).order_by(*told_apart(entity_columns(table, "cc")), table.c.cc_id.desc()))
     major, minor = KIND_CODES[CompactionKind.MAJOR], KIND_CODES[CompactionKind.MINOR]
     gone: list[int] = []
     current: tuple[str, str, str | None] | None = None

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, FromClause, String, Table, and_, func, select
 
+from compactor.metastore.db.tables import PartitionName
 from compactor.metastore.model import Entity
 
 T = TypeVar("T")
@@ -55,6 +56,13 @@ def same_entity(left: FromClause, left_prefix: str, right: FromClause, right_pre
 def entity_columns(table: FromClause, prefix: str) -> Sequence[ColumnElement[Any]]:
     """The columns of database, table and partition."""
     return tuple(table.c[f"{prefix}_{part}"] for part in ("database", "table", "partition"))
+
+
+def told_apart(columns: Sequence[ColumnElement[Any]]) -> Sequence[ColumnElement[Any]]:
+    """`entity_columns` for GROUP BY and ORDER BY, which else may take two partitions for one."""
+    return tuple(
+        column.type.told_apart(column) if isinstance(column.type, PartitionName) else column for column in columns
+    )
 
 
 def fitting(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:

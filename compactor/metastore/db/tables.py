@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, DateTime, Integer, LargeBinary, String, Text
+from sqlalchemy import BigInteger, Boolean, ColumnElement, DateTime, Integer, LargeBinary, String, Text
 from sqlalchemy.types import TypeEngine
 
 
@@ -22,6 +22,18 @@ class Need(Enum):
     HIVE_3 = "3.1"
     HIVE_4 = "4.x"
     OPTIONAL = "optional"
+
+
+class PartitionName(String):
+    """The name of a partition as a transaction, a lock or a compaction stores it; NULL stands for the whole table."""
+
+    def told_apart(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        """What GROUP BY and ORDER BY take in place of the column: equal only where every character is."""
+        return column
+
+
+class Remark(String):
+    """A short text for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +81,10 @@ def _text(
     default: str | None = None,
 ) -> ColumnSpec:
     return ColumnSpec(name, String(length) if length else Text(), need, key=key, null=null, default=default)
+
+
+def _partition(name: str) -> ColumnSpec:
+    return ColumnSpec(name, PartitionName(767))
 
 
 def _parameters(name: str, owner: str) -> TableDefinition:
@@ -205,7 +221,7 @@ TRANSACTIONS = (
             _text("TXN_USER", 128, null=False),
             _text("TXN_HOST", 128, null=False),
             _text("TXN_AGENT_INFO", 128),
-            _text("TXN_META_INFO", 128),
+            ColumnSpec("TXN_META_INFO", Remark(128)),
             ColumnSpec("TXN_TYPE", Integer()),
         ),
     ),
@@ -215,7 +231,7 @@ TRANSACTIONS = (
             _number("TC_TXNID", null=False, references="TXNS.TXN_ID"),
             _text("TC_DATABASE", 128, null=False),
             _text("TC_TABLE", 256),
-            _text("TC_PARTITION", 767),
+            _partition("TC_PARTITION"),
             _text("TC_OPERATION_TYPE", 1, null=False),
             _number("TC_WRITEID"),
         ),
@@ -227,7 +243,7 @@ TRANSACTIONS = (
             _number("CTC_TXNID", null=False),
             _text("CTC_DATABASE", 128, null=False),
             _text("CTC_TABLE", 256),
-            _text("CTC_PARTITION", 767),
+            _partition("CTC_PARTITION"),
             ColumnSpec("CTC_TIMESTAMP", DateTime(), null=False, default="CURRENT_TIMESTAMP"),
             _number("CTC_WRITEID"),
             _text("CTC_UPDATE_DELETE", 1, null=False),
@@ -244,7 +260,7 @@ TRANSACTIONS = (
             _number("HL_TXNID", null=False),
             _text("HL_DB", 128, null=False),
             _text("HL_TABLE", 256),
-            _text("HL_PARTITION", 767),
+            _partition("HL_PARTITION"),
             _text("HL_LOCK_STATE", 1, null=False),
             _text("HL_LOCK_TYPE", 1, null=False),
             _number("HL_LAST_HEARTBEAT", null=False),
@@ -261,7 +277,7 @@ TRANSACTIONS = (
             _key("CQ_ID"),
             _text("CQ_DATABASE", 128, null=False),
             _text("CQ_TABLE", 256, null=False),
-            _text("CQ_PARTITION", 767),
+            _partition("CQ_PARTITION"),
             _text("CQ_STATE", 1, null=False),
             _text("CQ_TYPE", 1, null=False),
             _text("CQ_TBLPROPERTIES", 2048),
@@ -293,7 +309,7 @@ TRANSACTIONS = (
             _key("CC_ID"),
             _text("CC_DATABASE", 128, null=False),
             _text("CC_TABLE", 256, null=False),
-            _text("CC_PARTITION", 767),
+            _partition("CC_PARTITION"),
             _text("CC_STATE", 1, null=False),
             _text("CC_TYPE", 1, null=False),
             _text("CC_TBLPROPERTIES", 2048),
@@ -331,7 +347,7 @@ TRANSACTIONS = (
         (
             _text("WS_DATABASE", 128, null=False),
             _text("WS_TABLE", 256, null=False),
-            _text("WS_PARTITION", 767),
+            _partition("WS_PARTITION"),
             _number("WS_TXNID", null=False),
             _number("WS_COMMIT_ID", null=False),
             _text("WS_OPERATION_TYPE", 1, null=False),

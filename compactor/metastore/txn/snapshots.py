@@ -76,6 +76,7 @@ class Snapshots(ABC):
     def __init__(self, database: Database) -> None:
         self._schema = schema = database.schema
         self._now = database.now
+        self._once = database.dialect.once
         self._handed_out = database.handed_out
         # Built once: building a statement costs more than running it.
         mapping, counters, among = schema.txn_to_write_id.c, schema.next_write_id.c, database.dialect.among
@@ -236,8 +237,7 @@ class Hive4Snapshots(Snapshots):
         txns = table.c
         # One clock for the whole statement: an embedded database's goes on from row to row, and one row must not be
         # young in one place and settled in another.
-        clock = select((self._now - SETTLED_MS).label("settled")).cte("clock")
-        settled = select(clock.c.settled).scalar_subquery()
+        settled = self._once(self._now - SETTLED_MS)
         young = txns.txn_started > settled
         newer, older, last = table.alias("newer"), table.alias("older"), table.alias("last")
         first_young = select(func.min(newer.c.txn_id)).where(newer.c.txn_started > settled).scalar_subquery()

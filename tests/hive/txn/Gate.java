@@ -11,7 +11,7 @@ import java.util.Properties;
 import java.util.logging.Logger;
 
 /**
- * A JDBC driver over PostgreSQL's for addresses that begin with "jdbc:gate:", which lets a thread be stopped before each of its statements.
+ * A JDBC driver over PostgreSQL's or MySQL's for addresses that begin with "jdbc:gate:", which lets a thread be stopped before each of its statements.
  *
  * A thread that set a `Stop` is asked before each execution, commit and rollback; all others pass.
  */
@@ -22,7 +22,6 @@ public final class Gate implements Driver {
   }
 
   static final ThreadLocal<Stop> STOP = new ThreadLocal<>();
-  private final Driver driver = new org.postgresql.Driver();
 
   static {
     try {
@@ -37,7 +36,7 @@ public final class Gate implements Driver {
     if (!acceptsURL(url)) {
       return null;
     }
-    Connection connection = driver.connect(plain(url), info);
+    Connection connection = driver(url).connect(plain(url), info);
     return (Connection) proxy(Connection.class, connection, null);
   }
 
@@ -65,6 +64,10 @@ public final class Gate implements Driver {
     });
   }
 
+  private static Driver driver(String url) throws SQLException {
+    return url.startsWith("jdbc:gate:mysql:") ? new com.mysql.cj.jdbc.Driver() : new org.postgresql.Driver();
+  }
+
   private static String plain(String url) {
     return url.replace("jdbc:gate:", "jdbc:");
   }
@@ -76,7 +79,7 @@ public final class Gate implements Driver {
 
   @Override
   public DriverPropertyInfo[] getPropertyInfo(String url, Properties info) throws SQLException {
-    return driver.getPropertyInfo(plain(url), info);
+    return driver(url).getPropertyInfo(plain(url), info);
   }
 
   @Override

@@ -3,7 +3,7 @@
 import pytest
 
 from compactor.roles.worker import metastore_retry
-from tests.metastore.databases import EVERY, kinds, metastore, postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import LIVED_ON, kinds, mariadb, metastore, postgres  # noqa: F401 - fixtures among them
 from tests.unit.roles.world import World
 
 
@@ -23,9 +23,9 @@ def world(tmp_path, request):
         yield World(database, tmp_path)
 
 
-@pytest.fixture(params=kinds(EVERY))
+@pytest.fixture(params=kinds(LIVED_ON))
 def any_world(tmp_path, request):
-    """On each kind of metastore in turn: embedded, PostgreSQL with Hive 4.0's schema, PostgreSQL with Hive 3.1's."""
+    """On each kind of metastore in turn."""
     with metastore(request.param, request, tmp_path) as database:
         yield World(database, tmp_path)
 

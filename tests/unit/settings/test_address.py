@@ -11,8 +11,8 @@ from compactor.metastore.db.dialects.address import mistake, wrong_setting
 from compactor.settings import Settings, load_settings
 
 WRONG = [
-    ("mysql://h/x", "mysql isn't supported; PostgreSQL and SQLite are: postgresql://"),
-    ("oracle://h/x", "oracle isn't supported"),
+    ("oracle://h/x", "oracle isn't supported; PostgreSQL, MySQL and SQLite are: postgresql://"),
+    ("mysql+mysqldb://h/x", "the driver mysqldb isn't used here; write mysql://"),
     ("postgresql+psycopg2://h/x", "the driver psycopg2 isn't used here; write postgresql://"),
     ("sqlite://", "SQLite needs a file, such as sqlite:////"),
     ("sqlite:///", "SQLite needs a file"),
@@ -22,7 +22,9 @@ WRONG = [
     ("postgresql://h:70000/x", "the port is '70000'"),
     ("jdbc:postgresql://h/x", "is a JDBC address; write postgresql://USER@h/x, the password in database.password_file"),
     ("jdbc:postgresql://h:5433/m?user=hive&ssl=true", "is a JDBC address; write postgresql://hive@h:5433/m,"),
-    ("jdbc:mysql://h/x", "is a JDBC address of mysql, which isn't supported"),
+    ("jdbc:mysql://h/x", "is a JDBC address; write mysql://USER@h/x, the password in database.password_file"),
+    ("jdbc:mariadb://h:3307/m?user=hive", "is a JDBC address; write mysql://hive@h:3307/m,"),
+    ("jdbc:oracle:thin:@h:1521/x", "is a JDBC address of oracle, which isn't supported"),
     ("jdbc:derby:;databaseName=metastore_db;create=true", "is a JDBC address of derby, which isn't supported"),
     ("jdbc:sqlite:/var/m.db", "is a JDBC address; write sqlite:////var/m.db"),
     ("nonsense", "is not a database address such as postgresql://"),

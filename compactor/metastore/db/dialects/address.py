@@ -17,7 +17,8 @@ from compactor.settings import Settings
 
 _BY_SCHEME = {scheme: dialect for dialect in DIALECTS for scheme in dialect.schemes}
 _EXAMPLES = " or ".join(dialect.example for dialect in DIALECTS)
-_SUPPORTED = f"{' and '.join(dialect.name for dialect in DIALECTS)} are: {_EXAMPLES}"
+_NAMES = [dialect.name for dialect in DIALECTS]
+_SUPPORTED = f"{', '.join(_NAMES[:-1])} and {_NAMES[-1]} are: {_EXAMPLES}"
 _NO_ADDRESS = f"is not a database address such as {_EXAMPLES}"
 _FORM = re.compile(
     r"^(?P<scheme>[\w.+-]+)://(?:[^:/@]*(?::[^@]*)?@)?(?:\[[^\]]*\]|[^/:?]*)(?::(?P<port>[^/?]*))?(?P<path>/[^?]*)?(?:\?.*)?$",

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam
+from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, select
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
 
 
@@ -78,6 +79,14 @@ class Dialect(ABC):
     @abstractmethod
     def now_ms(self) -> ColumnElement[int]:
         """Milliseconds since 1970 on the database clock, as of the transaction's start where the product says so."""
+
+    def once(self, value: ColumnElement[Any]) -> ColumnElement[Any]:
+        """A value that is computed once in a statement, however often it stands there."""
+        return select(select(value.label("once")).cte("clock").c.once).scalar_subquery()
+
+    def create_table(self, table: Table) -> ExecutableDDLElement:
+        """The statement that makes a table of the compactor's own, unless it is there."""
+        return CreateTable(table, if_not_exists=True)
 
     @abstractmethod
     def share_openers_lock(self, connection: Connection, table: Table) -> None:

@@ -1,8 +1,7 @@
 """PostgreSQL by psycopg 3."""
 
-import time
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import psycopg
 from sqlalchemy import (
@@ -21,14 +20,12 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import DBAPIError, InvalidatePoolError, OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from compactor.metastore.db.dialects.base import Dialect, Failure
+from compactor.metastore.db.dialects.liveness import replace_dead
 
 _CHANNEL = "compactor_queue"
-_USED = "used"
-_FRESH_SECONDS: Final = 1.0
-"""A connection that was used so lately is taken for alive: if it isn't, the transaction is repeated on another one."""
 
 
 class PostgreSQL(Dialect):
@@ -88,18 +85,7 @@ class PostgreSQL(Dialect):
                     cursor.execute("SET default_transaction_read_only = on")
             connection.autocommit = False
 
-        @event.listens_for(engine, "checkout")
-        def _require_alive(connection: Any, record: Any, _proxy: object) -> None:
-            used = record.info.get(_USED)
-            if used is not None and time.monotonic() - used >= _FRESH_SECONDS:
-                try:
-                    engine.dialect.do_ping(connection)
-                except psycopg.Error as error:
-                    raise InvalidatePoolError from error
-
-        @event.listens_for(engine, "checkin")
-        def _note_use(_connection: object, record: Any) -> None:
-            record.info[_USED] = time.monotonic()
+        replace_dead(engine, psycopg.Error)
 
         @event.listens_for(engine, "handle_error")
         def _prepare_anew(context: ExceptionContext) -> None:

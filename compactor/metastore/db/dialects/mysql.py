@@ -1,0 +1,338 @@
+"""
+MySQL and MariaDB by PyMySQL.
+
+The driver leaves a connection in autocommit mode; a transaction begins by START TRANSACTION. So a single statement
+costs one round trip. Source: docs/metastore.md, "MySQL and MariaDB"; Hive's DatabaseProduct.
+"""
+
+import contextlib
+import math
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import pymysql
+from pymysql.connections import Connection as Session
+from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Connection,
+    Engine,
+    MetaData,
+    String,
+    Table,
+    Text,
+    and_,
+    collate,
+    event,
+    func,
+    literal_column,
+    select,
+)
+from sqlalchemy.dialects.mysql import BIT, LONGTEXT
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateTable, ExecutableDDLElement
+from sqlalchemy.sql import operators
+
+from compactor.metastore.db.dialects.base import Dialect, Failure
+from compactor.metastore.db.dialects.liveness import replace_dead
+from compactor.metastore.db.tables import PartitionName, Remark
+
+_LOCK_SECONDS: Final = 60
+_LIMITED = "limited"
+_APART = "apart"
+_MARIADB: Final = "MariaDB"
+
+_CREDENTIALS: Final = frozenset({1044, 1045, 1251, 1698, 1820, 1862, 2059, 3118})
+_UNREACHABLE: Final = frozenset({1049, 1129, 1130, 2002, 2003, 2005, 2012, 2026, 3159})
+_CONFLICT: Final = frozenset({1020, 1205, 1213, 1317, 1412, 1614, 1969, 3024, 3058, 3101, 3572})
+"""
+Deadlock and time-out of a lock; a Galera node's refusal at the commit, which is a deadlock too; a statement cancelled
+by an administrator or a limit; a table altered meanwhile.
+"""
+_UNABLE: Final = frozenset(
+    {1021, 1026, 1030, 1037, 1038, 1040, 1041, 1047, 1114, 1135, 1203, 1206, 1226, 1290, 1792, 1836, 3100}
+)
+"""No room, memory or connection left; takes no writes; a Galera node outside its cluster (1047)."""
+_ELSEWHERE: Final = frozenset({1047, 1290, 1836})
+"""After these a new connection may reach a server that can: the old primary is read-only, or its node was cut off."""
+_LOST: Final = frozenset(
+    {1053, 1077, 1079, 1080, 1158, 1159, 1160, 1161, 1180, 1927, 2006, 2013, 2014, 2055, 3169, 4031}
+)
+_DENIED: Final = frozenset({1142, 1143})
+
+
+class _ExactName(PartitionName):
+    """
+    A partition's name where the column's collation takes `p=a` for `p=A`: each comparison is made twice, by the
+    column's collation, which its index serves, and by every character.
+    """
+
+    class Comparator(PartitionName.Comparator[str]):
+        def operate(self, op: Callable[..., Any], *other: Any, **options: Any) -> ColumnElement[Any]:
+            found: ColumnElement[Any] = super().operate(op, *other, **options)
+            if op in (operators.eq, operators.in_op, operators.is_not_distinct_from):
+                return and_(found, op(_by_character(self.expr), *other, **options))
+            return found
+
+    comparator_factory = Comparator
+
+    def told_apart(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        return _by_character(column)
+
+    def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        return _by_character(column)  # for DISTINCT
+
+
+def _by_character(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    converted = func.convert(column.op("USING")(literal_column("utf8mb4")), type_=String())
+    return collate(converted, "utf8mb4_bin")
+
+
+def _storable(value: str | None) -> str | None:
+    """
+    A text for people, for a column of the character set `latin1`, which is Windows' 1252: other characters become `?`.
+    """
+    return None if value is None else value.encode("cp1252", "replace").decode("cp1252")
+
+
+class _StorableText(Text):
+    def bind_processor(self, dialect: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
+        return _storable
+
+
+class _StorableRemark(Remark):
+    def bind_processor(self, dialect: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
+        return _storable
+
+
+class MySQL(Dialect):
+    """MySQL and MariaDB by PyMySQL, at READ COMMITTED as Hive uses them."""
+
+    name = "MySQL"
+    schemes = ("mysql", "mariadb")
+    driver = "pymysql"
+    example = "mysql://hive@host:3306/metastore"
+    grants_script = "deploy/sql/grants-mysql.sql"
+    apart: ClassVar = {_APART: True}
+    column_types: ClassVar = {
+        Boolean: BIT(1),
+        PartitionName: _ExactName(767),
+        Remark: _StorableRemark(128),
+        Text: _StorableText(),
+    }
+
+    def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
+        return {
+            "pool_use_lifo": True,  # the others may be closed by the server meanwhile
+            "connect_args": {
+                "connect_timeout": max(2, round(connect_timeout_seconds)),
+                "program_name": "compactor",
+                "autocommit": True,
+                "charset": "utf8mb4",
+                # neither the server's setting of quotes nor its silent change of values counts
+                "sql_mode": "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION",
+            },
+        }
+
+    def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:
+        seconds = max(1, round(idle_transaction_seconds))
+
+        @event.listens_for(engine, "do_connect")
+        def _connect(_dialect: object, _record: object, arguments: Any, options: Any) -> "_Session":
+            return _open(arguments, options)
+
+        @event.listens_for(engine, "connect")
+        def _settings(connection: Any, _record: object) -> None:
+            # Only one of the products ends a connection for being silent inside a transaction; the other ends those
+            # that are silent at all, and the pool replaces them.
+            silence = "idle_transaction_timeout" if connection.is_mariadb else "wait_timeout"
+            _run(
+                connection,
+                "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+                f"SET SESSION innodb_lock_wait_timeout = {_LOCK_SECONDS}, SESSION lock_wait_timeout = {_LOCK_SECONDS},"
+                f" SESSION {silence} = {seconds}, SESSION time_zone = '+00:00'",
+                *(["SET SESSION TRANSACTION READ ONLY"] if read_only else []),
+            )
+
+        @event.listens_for(engine, "checkout")
+        def _full_patience(connection: Any, record: Any, _proxy: object) -> None:
+            if record.info.pop(_LIMITED, None):
+                with contextlib.suppress(pymysql.Error):  # a dead connection is found out by the next statement
+                    _run(connection, f"SET SESSION innodb_lock_wait_timeout = {_LOCK_SECONDS}")
+
+        replace_dead(engine, pymysql.Error)
+
+        @event.listens_for(engine, "begin")
+        def _begin(connection: Connection) -> None:
+            options = connection.get_execution_options()
+            if not options.get(_APART) and options.get("isolation_level") != "AUTOCOMMIT":
+                connection.exec_driver_sql("START TRANSACTION")
+
+        @event.listens_for(engine, "handle_error")
+        def _leave_the_server(context: ExceptionContext) -> None:
+            code = _code(context.original_exception)
+            if code in _ELSEWHERE or (code in _LOST and code != 1180):
+                context.is_disconnect = True
+
+    def adopt(self, engine: Engine) -> None:
+        """Does nothing: the server's administrator sets the database up."""
+
+    def create_table(self, table: Table) -> ExecutableDDLElement:
+        # Keys are told apart by every character, and sorted by it, whatever the database's own collation.
+        own = table.to_metadata(MetaData())
+        own.dialect_options["mysql"]["engine"] = "InnoDB"
+        own.dialect_options["mysql"]["charset"] = "utf8mb4"
+        own.dialect_options["mysql"]["collate"] = "utf8mb4_bin"
+        for column in own.columns:
+            if isinstance(column.type, Text):
+                column.type = LONGTEXT()
+        return CreateTable(own, if_not_exists=True)
+
+    def now_ms(self) -> ColumnElement[int]:
+        # The start of the statement, as in Hive: not later than the snapshot that shows a row. The session's time zone
+        # has no hour that comes twice.
+        return literal_column("CAST(ROUND(UNIX_TIMESTAMP(NOW(3)) * 1000) AS SIGNED)", BigInteger)
+
+    def once(self, value: ColumnElement[Any]) -> ColumnElement[Any]:
+        return value  # the clock stands still during a statement
+
+    def share_openers_lock(self, connection: Connection, table: Table) -> None:
+        self._lock(connection, table, read=True)
+
+    def own_openers_lock(self, connection: Connection, table: Table) -> None:
+        self._lock(connection, table, read=False)
+
+    @staticmethod
+    def _lock(connection: Connection, table: Table, *, read: bool) -> None:
+        """Lock the table's only row: LOCK TABLES would end the transaction, and outlive it."""
+        if connection.scalar(select(table.c.txn_lock).with_for_update(read=read)) is None:
+            raise LookupError(f"table {table.name} has lost its only row")
+
+    def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
+        # for the session, in whole seconds; the next user of the connection gets the usual limit again
+        connection.info[_LIMITED] = True
+        seconds = max(1, math.ceil(milliseconds / 1000))
+        connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {seconds}")
+
+    def announce(self, connection: Connection) -> None:
+        """Does nothing: the server has no means for it."""
+
+    def await_announcement(self, connection: Connection, seconds: float) -> bool:  # noqa: ARG002 - no other process can be heard
+        time.sleep(seconds)
+        return False
+
+    def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:
+        return [(table, right) for table, right in wanted if not _may(connection, table, right)]
+
+    def classify(self, error: DBAPIError) -> Failure:
+        code = _code(error.orig)
+        for codes, meaning in (
+            (_CREDENTIALS, Failure.CREDENTIALS),
+            (_UNREACHABLE, Failure.UNREACHABLE),
+            (_CONFLICT, Failure.CONFLICT),
+            (_UNABLE, Failure.UNABLE),
+            (_LOST, Failure.LOST),
+        ):
+            if code in codes:
+                return meaning
+        return Failure.LOST if error.connection_invalidated else Failure.OTHER
+
+
+def _context(wanted: Mapping[str, Any]) -> ssl.SSLContext:
+    """TLS as the address's `ssl_…` want it: where they name an authority, the server needs its certificate and name."""
+    known = wanted.get("ca") is not None or wanted.get("capath") is not None
+    context = ssl.create_default_context(cafile=wanted.get("ca"), capath=wanted.get("capath"))
+    context.check_hostname = known and wanted.get("check_hostname", True)
+    context.verify_mode = ssl.CERT_REQUIRED if known else ssl.CERT_NONE
+    if "cert" in wanted:
+        context.load_cert_chain(wanted["cert"], keyfile=wanted.get("key"))
+    if "cipher" in wanted:
+        context.set_ciphers(wanted["cipher"])
+    return context
+
+
+class _Session(Session):  # type: ignore[misc]  # the driver has no types
+    """A connection that ends only transactions that there are, and notices a server that vanished."""
+
+    @property
+    def is_mariadb(self) -> bool:
+        return _MARIADB in self.get_server_info()
+
+    def escape(self, obj: Any, mapping: Any = None) -> Any:
+        """
+        A value for a statement. A text that a column of `latin1` can't hold equals nothing there; the server would
+        refuse to compare the two, if the text had no collation of its own.
+        """
+        found = super().escape(obj, mapping)
+        return found if not isinstance(obj, str) or _storable(obj) == obj else f"{found} COLLATE utf8mb4_bin"
+
+    def rollback(self) -> None:
+        if self.server_status & SERVER_STATUS_IN_TRANS:
+            super().rollback()
+
+    def commit(self) -> None:
+        if self.server_status & SERVER_STATUS_IN_TRANS:
+            super().commit()
+
+    def notice_silence(self) -> None:
+        """
+        A host that vanished acknowledges nothing: without a limit TCP would repeat what was sent for a quarter of an
+        hour. A slow statement is acknowledged.
+        """
+        if isinstance(self._sock, socket.socket) and self._sock.family != socket.AF_UNIX:
+            seconds = int(self.connect_timeout)
+            for option, value in (
+                (socket.TCP_KEEPIDLE, 30),
+                (socket.TCP_KEEPINTVL, seconds),
+                (socket.TCP_KEEPCNT, 2),
+                (socket.TCP_USER_TIMEOUT, 1000 * seconds),
+            ):
+                self._sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _open(arguments: Any, options: Any) -> _Session:
+    try:
+        if "ssl" in options:
+            options = options | {"ssl": _context(options["ssl"])}
+        session = _Session(*arguments, **options)
+        session.notice_silence()
+    except (OSError, RuntimeError, ValueError) as error:  # a file of certificates, or what the driver can't do
+        raise pymysql.OperationalError(2026, str(error)) from error
+    return session
+
+
+def _may(connection: Connection, table: Table, right: str) -> bool:
+    """Whether the user has a right, from roles too: the server checks it before it explains a statement."""
+    preparer = connection.dialect.identifier_preparer
+    name, column = preparer.format_table(table), preparer.quote(next(iter(table.columns)).name)
+    statement = {
+        "SELECT": f"SELECT {column} FROM {name}",  # noqa: S608 - names from the server's own list
+        "INSERT": f"INSERT INTO {name} () VALUES ()",  # noqa: S608
+        "UPDATE": f"UPDATE {name} SET {column} = 0 WHERE 1 = 0",  # noqa: S608
+        "DELETE": f"DELETE FROM {name} WHERE 1 = 0",  # noqa: S608
+    }[right]
+    try:
+        connection.exec_driver_sql(f"EXPLAIN {statement}").close()
+    except DBAPIError as error:
+        if _code(error.orig) in _DENIED:
+            return False
+        raise
+    return True
+
+
+def _code(error: BaseException | None) -> int | None:
+    """The server's or the driver's number of an error."""
+    first = error.args[0] if error is not None and error.args else None
+    return first if isinstance(first, int) else None
+
+
+def _run(connection: Any, *statements: str) -> None:
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)

@@ -1,0 +1,354 @@
+"""What is peculiar to MySQL and MariaDB: collations, character sets, counts of rows, waits, settings of the server."""
+
+import shutil
+import subprocess
+import threading
+import time
+
+import pymysql
+import pytest
+from sqlalchemy import func, insert, select, text, update
+
+from compactor.acid.compaction import CompactionKind
+from compactor.coordination.sql.table import StateTable
+from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
+from compactor.metastore.candidates import Initiating
+from compactor.metastore.clean.aborts import Aborts
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.retention import Retention
+from compactor.metastore.db.database import Database
+from compactor.metastore.housekeeping import Housekeeping
+from compactor.metastore.model import Entity, QueueState
+from compactor.metastore.txn.transactions import Transactions
+from tests.metastore.actor import Hive
+from tests.metastore.connections import message_of
+from tests.metastore.databases import kinds, metastore, require_schema, server_of
+from tests.metastore.mysql_server import MySQLServer
+from tests.metastore.proofs import proof
+from tests.metastore.servers import GUARDED, PASSWORD, USER
+from tests.needs import missing
+
+LOWER, UPPER = Entity("db", "t", "p=a"), Entity("db", "t", "p=A")
+
+
+@pytest.fixture(params=kinds(["mariadb-4", "mariadb-3", "mysql5-4", "mysql5-3"]))
+def shared_database(request, tmp_path):
+    """Both products and both generations of Hive."""
+    with metastore(request.param, request, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def server(request, shared_database):
+    return server_of(request, shared_database)
+
+
+@pytest.fixture
+def hive(shared_database):
+    """A client without Hive's own statements, which take the two names for one."""
+    hive = Hive(shared_database)
+    hive.add_partitions(hive.create_table(keys=(("p", "string"),)), ["p=a", "p=A"])
+    return hive
+
+
+def test_requests_for_names_that_differ_by_case(shared_database, hive):
+    """Both partitions are queued, found, and ended by themselves, though the queue's collation takes them for one."""
+    queue = Queue(shared_database)
+    assert all(queue.enqueue(entity, CompactionKind.MAJOR).accepted for entity in (LOWER, UPPER))
+    for entity in (LOWER, UPPER):
+        (entry,) = queue.entries(entity=entity)
+        assert entry.entity == entity
+    first = queue.claim("w", "1")
+    queue.mark_failed(first, "no")
+    (failed,) = queue.history(entity=first.entity)
+    assert failed.entity == first.entity
+    assert queue.history(entity=UPPER if first.entity == LOWER else LOWER) == []
+
+
+def test_candidates_whose_names_differ_by_case(shared_database):
+    """The writes of each count by themselves, committed and aborted; names aren't looked up in the empty catalog."""
+    hive = Hive(shared_database)
+    for _ in range(2):
+        hive.write("db.t", "p=a")
+    hive.write("db.t", "p=A")
+    hive.fail_write("db.t", "p=a")
+    found = Initiating(shared_database).candidates()
+    assert {one.entity: (one.commits, one.aborted_count) for one in found} == {LOWER: (2, 1), UPPER: (1, 0)}
+    hive.fail_write("db.t", "p=A")
+    assert {group.entity: group.count for group in Aborts(shared_database).groups(0, -1)} == {LOWER: 1, UPPER: 1}
+
+
+def test_what_is_forgotten_is_of_one_name(shared_database, hive):
+    """Aborted writes of a partition are forgotten, those of the other remembered."""
+    hive.fail_write("db.t", "p=a")
+    _, kept = hive.fail_write("db.t", "p=A")
+    aborts = Aborts(shared_database)
+    tbl_id = shared_database.read(lambda connection: connection.scalar(select(shared_database.schema.tbls.c.tbl_id)))
+    covers_one = proof(shared_database, tbl_id=tbl_id, held=(kept,))
+    groups = [group for group in aborts.groups(0, -1) if group.entity == LOWER]
+    aborts.forget(groups, covers_one)
+    left = {group.entity for group in aborts.groups(0, -1)}
+    assert UPPER in left
+    assert LOWER not in left
+
+
+def test_the_history_of_names_that_differ_by_case(shared_database, hive):
+    """The newest few of each are kept."""
+    for _ in range(3):
+        for name in ("p=a", "p=A"):
+            hive.finished(state="f", partition=name)
+    Housekeeping(shared_database).purge_history(Retention(failed=2))
+    kept = [entry.entity for entry in Queue(shared_database).history(QueueState.FAILED)]
+    assert sorted(map(str, kept)) == sorted(map(str, [LOWER, LOWER, UPPER, UPPER]))
+
+
+def test_a_row_that_is_as_wanted_counts_as_changed(shared_database):
+    """An update counts the rows that it finds: one that changes nothing isn't taken for a lost guard."""
+    counter = shared_database.schema.next_lock_id
+    same = update(counter).values(nl_next=counter.c.nl_next)
+    assert shared_database.write(lambda connection: connection.execute(same).rowcount) == 1
+
+
+def test_characters_that_a_column_cannot_hold(shared_database, hive):
+    """In a message they become question marks; a name with them is refused in one line, and nothing is queued."""
+    queue = Queue(shared_database)
+    queue.enqueue(LOWER, CompactionKind.MAJOR)
+    queue.mark_failed(queue.claim("w", "1"), "file:/w/zażółć/→ is gone … été")
+    (failed,) = queue.history()
+    if shared_database.schema.hive_4:
+        assert failed.error_message == "file:/w/za?ó??/? is gone … été"
+    line = message_of(lambda: queue.enqueue(Entity("db", "t", "p=zażółć"), CompactionKind.MAJOR), CompactorError)
+    assert "Incorrect string value" in line
+    assert queue.entries() == queue.entries(entity=Entity("db", "t", "p=zażółć")) == []
+    assert queue.enqueue(Entity("db", "t", "p=été"), CompactionKind.MAJOR).accepted
+
+
+def test_an_empty_text_is_not_null(shared_database):
+    """It comes back as it was stored."""
+    aux = shared_database.schema.aux_table
+    shared_database.write(
+        lambda connection: connection.execute(insert(aux).values(mt_key1="x", mt_key2=0, mt_comment=""))
+    )
+    assert shared_database.read(lambda connection: connection.scalar(select(aux.c.mt_comment))) == ""
+
+
+def test_a_short_wait_is_not_the_next_ones(shared_database):
+    """A transaction may wait for a short time; the next on its connection waits as long as usual."""
+    query = text("SELECT @@innodb_lock_wait_timeout")
+
+    def short(connection):
+        shared_database.dialect.limit_waiting(connection, 1500)
+        return connection.scalar(query), connection.scalar(text("SELECT connection_id()"))
+
+    def usual(connection):
+        return connection.scalar(query), connection.scalar(text("SELECT connection_id()"))
+
+    (limited, one), (full, other) = shared_database.write(short), shared_database.write(usual)
+    assert (limited, full) == (2, 60)
+    assert one == other
+
+
+def test_a_wait_for_a_row_ends(shared_database):
+    """Who waits for a row in vain is told so after the time that it gave."""
+    counter = shared_database.schema.next_lock_id
+    locked = select(counter.c.nl_next).with_for_update()
+    with shared_database.transaction() as holder:
+        holder.execute(locked)
+        began = time.monotonic()
+        with pytest.raises(RetryableError, match="Lock wait"), shared_database.transaction() as waiting:  # noqa: PT012
+            shared_database.dialect.limit_waiting(waiting, 200)
+            waiting.execute(locked)
+        assert time.monotonic() - began < 10
+
+
+def test_one_statement_is_one_round_trip(shared_database, server):
+    """A glance sends its statement, and neither a commit nor a rollback."""
+    sent = "SHOW GLOBAL STATUS LIKE 'Questions'"
+
+    def questions():
+        with server.connection("mysql") as connection, connection.cursor() as cursor:
+            cursor.execute(sent)
+            return int(cursor.fetchone()[1])
+
+    shared_database.glance(shared_database.now_ms)
+    quiet = [questions(), questions()]
+    for _ in range(10):
+        shared_database.glance(shared_database.now_ms)
+    assert questions() - quiet[1] <= 10 + 4 * (quiet[1] - quiet[0])
+
+
+def test_the_session_is_as_we_want_it(shared_database):
+    """Isolation, time zone and mode don't depend on the server's settings."""
+    query = text("SELECT @@session.time_zone, @@session.sql_mode")
+    zone, mode = shared_database.read(lambda connection: connection.execute(query).one())
+    assert zone == "+00:00"
+    assert mode == "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION"
+    assert shared_database.read(lambda connection: connection.get_isolation_level()) == "READ COMMITTED"
+    skew = time.time() * 1000 - shared_database.read(shared_database.now_ms)
+    assert abs(skew) < 60_000
+
+
+def test_the_table_of_our_own(shared_database):
+    """Keys are told apart by every character; a value may be long."""
+    state = StateTable(shared_database)
+    state.make()
+    state.put("members/a", {"text": "x" * 100_000})
+    state.put("members/A", {"text": ""})
+    assert len(state.read("members/a").data["text"]) == 100_000
+    assert [key for key, _, _ in state.below("members")[1]] == ["members/A", "members/a"]
+    state.remove_silent("member", -1_000_000)
+    assert state.read("members/a") is not None
+    with shared_database.transaction() as connection:
+        connection.execute(text("DROP TABLE COMPACTOR_STATE"))
+
+
+def test_openers_exclude_who_takes_the_table_alone(shared_database):
+    """Openers share the lock; a snapshot waits for them, and they for it."""
+    if not shared_database.schema.hive_4:
+        pytest.skip("Hive 3.1 has no such lock")
+    transactions, dialect = Transactions(shared_database), shared_database.dialect
+    table = shared_database.schema.txn_lock_table
+    results = []
+    with shared_database.transaction() as opener:
+        dialect.share_openers_lock(opener, table)
+        opened = transactions.open_compaction("ann", "edge")  # shared
+        thread = threading.Thread(target=lambda: results.append(transactions.snapshot()))
+        thread.start()
+        thread.join(0.5)
+        assert thread.is_alive()
+    thread.join()
+    assert results[0].open == (opened,)
+
+
+def test_a_lock_table_without_its_row(shared_database):
+    """Where the row that openers lock is gone, nothing goes on as if it were locked."""
+    if not shared_database.schema.hive_4:
+        pytest.skip("Hive 3.1 has no such lock")
+    table = shared_database.schema.txn_lock_table
+    with shared_database.transaction() as connection:
+        connection.execute(table.delete())
+    with pytest.raises(LookupError, match="TXN_LOCK_TBL has lost its only row"):
+        Transactions(shared_database).snapshot()
+
+
+@pytest.mark.parametrize("product", ["mariadb", "mysql5"])
+def test_credentials_and_names(request, product):
+    """A wrong password and a missing database are one line, without the password."""
+    server = request.getfixturevalue(product)
+    url = server.url("mysql", GUARDED)
+    line = message_of(Database(url, password="wrong-password-1").connect, UnreachableError)
+    assert "Access denied" in line
+    assert "wrong-password-1" not in line
+    server.sql("mysql", f"GRANT SELECT ON mysql.* TO '{GUARDED}'@'127.0.0.1'")
+    assert "no Hive metastore tables" in message_of(Database(url, password=PASSWORD).connect, RefusedError)
+    assert "nowhere" in message_of(Database(server.url("nowhere")).connect, UnreachableError)
+    line = message_of(Database("mysql://hive@127.0.0.1:1/x", password="s3cret").connect, UnreachableError)
+    assert "127.0.0.1" in line
+    assert "s3cret" not in line
+    line = message_of(Database(f"{url}?ssl_ca=/nowhere/ca.pem").connect, UnreachableError)
+    assert "No such file" in line
+
+
+def test_a_server_with_other_settings():
+    """Names of tables in lower case, quotes of ANSI, another time zone and isolation, packets of four megabytes."""
+    kind = "mariadb-4"
+    version = require_schema(kind)
+    options = (
+        "--lower-case-table-names=1",
+        "--sql-mode=ANSI_QUOTES,ONLY_FULL_GROUP_BY,NO_BACKSLASH_ESCAPES",
+        "--default-time-zone=-07:00",
+        "--transaction-isolation=SERIALIZABLE",
+        "--max-allowed-packet=4M",
+        "--character-set-server=utf8mb4",
+    )
+    server = MySQLServer("mariadb", *options)
+    try:
+        server.start()
+        with Database(server.create(version)) as database:
+            assert database.schema.txns.name == "txns"
+            queue = Queue(database)
+            queue.enqueue(LOWER, CompactionKind.MAJOR, properties={"a": 'it\'s \\ "quoted" %s'})
+            entry = queue.claim("w", "1")
+            assert entry.properties == {"a": 'it\'s \\ "quoted" %s'}
+            assert entry.entity == LOWER
+            txn_id = Transactions(database).open_compaction("ann", "edge")
+            queue.set_compactor_state(entry, txn_id, 1, "ann")
+            queue.mark_compacted_and_commit(entry, "w", txn_id)
+            assert queue.entry(entry.id).state is QueueState.READY_FOR_CLEANING
+            skew = time.time() * 1000 - database.read(database.now_ms)
+            assert abs(skew) < 60_000
+            count = select(func.count()).select_from(database.schema.compaction_queue)
+            assert database.read(lambda connection: connection.scalar(count)) == 1
+    finally:
+        server.stop()
+
+
+def test_the_driver_asks_for_what_it_lacks(monkeypatch):
+    """What the driver can't do is one line, too."""
+
+    def lacking(*_):
+        raise RuntimeError("'cryptography' package is required")
+
+    monkeypatch.setattr(pymysql.connections.Connection, "connect", lacking)
+    assert "cryptography" in message_of(Database("mysql://hive@127.0.0.1:1/x").connect, UnreachableError)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """An authority of our own, and a certificate of it for the name localhost."""
+    if shutil.which("openssl") is None:
+        missing("openssl isn't installed")
+    folder = tmp_path_factory.mktemp("certificates")
+    folder.chmod(0o755)
+    names = folder / "names"
+    names.write_text("subjectAltName=DNS:localhost\n")
+    for command in (
+        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority",
+        "req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost",
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem",
+    ):
+        subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    for parent in folder.parents[:3]:  # the server's account must get there
+        parent.chmod(parent.stat().st_mode | 0o011)
+    return folder
+
+
+def test_tls(certificates):
+    """
+    The address says how the server is known: by the authority and its name, by the authority alone, or not at all;
+    without a word the connection is encrypted if the server can. One that can't be is refused in one line.
+    """
+    folder = certificates
+    server = MySQLServer("mariadb", f"--ssl-cert={folder}/server.pem", f"--ssl-key={folder}/server.key")
+    version = require_schema("mariadb-4")
+    cipher = text("SELECT variable_value FROM information_schema.session_status WHERE variable_name = 'Ssl_cipher'")
+
+    def encrypted(url):
+        with Database(url) as database:
+            return bool(database.read(lambda connection: connection.scalar(cipher)))
+
+    try:
+        server.start()
+        url = server.create(version)
+        server.sql("mysql", f"CREATE USER '{USER}'@'localhost'; GRANT ALL ON *.* TO '{USER}'@'localhost'")
+        named = url.replace("127.0.0.1", "localhost")
+        assert encrypted(url)
+        assert encrypted(f"{url}?ssl_check_hostname=false")
+        assert encrypted(f"{url}?ssl_ca={folder}/ca.pem&ssl_check_hostname=false")
+        assert encrypted(f"{named}?ssl_ca={folder}/ca.pem")
+        line = message_of(Database(f"{url}?ssl_ca={folder}/ca.pem").connect, UnreachableError)
+        assert "certificate verify failed" in line
+        other = "/etc/ssl/certs/ca-certificates.crt"
+        assert "certificate verify failed" in message_of(Database(f"{named}?ssl_ca={other}").connect, UnreachableError)
+        assert not encrypted(f"{url}?ssl_disabled=true")
+    finally:
+        server.stop()
+
+
+def test_a_server_without_tls(request):
+    """It is refused in one line where the address asks for TLS."""
+    server = request.getfixturevalue("mariadb")
+    line = message_of(Database(f"{server.url('mysql')}?ssl_check_hostname=false").connect, UnreachableError)
+    assert "SSL" in line
