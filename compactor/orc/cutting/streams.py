@@ -124,7 +124,7 @@ class Stream:
         full = (len(self.chunks) - 1) * self.block_size
         fit = all(len(chunk) <= self.block_size + codec.HEADER for chunk in self.chunks[:-1])
         if fit and self.chunks and len(self.content(len(self.chunks) - 1)) == size - full:
-            self._starts = [*range(0, full + 1, self.block_size), size]
+            self._starts = [*(number * self.block_size for number in range(len(self.chunks))), size]
         return self.starts[-1] == size
 
     def content(self, place: int) -> bytes:
@@ -175,13 +175,18 @@ class Stream:
             if read > at:
                 made = Stream.of(b"".join([*pieces, self.content(number)[read - at :]]), self.kind, self.block_size)
                 contents.update(enumerate(made.contents, len(chunks)))
-                starts += (starts[-1] + start for start in made.starts[1:])
+                starts += [starts[-1] + start for start in made.starts[1:]]
                 chunks += made.chunks
             else:
                 if number in self._contents:
                     contents[len(chunks)] = self._contents[number]
                 starts.append(starts[-1] + end - at)
                 chunks.append(self.chunks[number])
+        expected = self.starts[-1] + sum(len(edit.bytes) - (edit.end - edit.start) for edit in edits)
+        if starts[-1] != expected:
+            raise VerificationError(
+                Reason.VERIFICATION_FAILED, f"{self.where} has {starts[-1]} bytes instead of {expected}"
+            )
         return Stream(tuple(chunks), self.kind, self.block_size, self.where, self.room, contents, starts)
 
     def positions(self, offsets: Sequence[int]) -> list[tuple[int, ...]]:

@@ -6,13 +6,14 @@ the statistics of a file that was encoded anew.
 import io
 import zlib
 from decimal import Decimal
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyorc
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
@@ -264,10 +265,20 @@ def test_runs_of_bytes(repeated, others):
 
 
 @settings(max_examples=200)
-@given(st.binary(max_size=600), st.lists(st.tuples(st.integers(1, 80), st.integers(1, 50), st.binary(max_size=60))))
-def test_edits_of_a_stream(data, places):
-    """The stream reads as it should, positions lead to their bytes, and chunks that no edit touches are the same."""
+@given(
+    st.integers(0, 2000),
+    st.binary(min_size=1, max_size=9),
+    st.lists(st.tuples(st.integers(1, 80), st.integers(1, 50), st.binary(max_size=300)), min_size=1),
+)
+@example(256, b"0123456", [(10, 1, bytes(40))])
+@example(256, b"0123456", [(70, 60, bytes(range(200)))])
+def test_edits_of_a_stream(size, some, places):
+    """
+    The stream reads as it should, positions lead to their bytes inside a chunk, however many chunks one becomes, and
+    chunks that no edit touches are the same.
+    """
     edits, expected, at = [], [], 0
+    data = (some * size)[:size]
     for gap, length, made in places:
         if at + gap + length > len(data):
             break
@@ -279,8 +290,10 @@ def test_edits_of_a_stream(data, places):
     packed = b"".join(after.chunks)
     whole = b"".join([*expected, data[at:]])
     assert Stream.read(packed, Compression.ZLIB, 64, "stream").data == after.data == whole
+    assert after.starts == [0, *accumulate(map(len, Stream.read(packed, Compression.ZLIB, 64, "stream").contents))]
     for offset, (start, inside) in zip(range(len(whole)), after.positions(range(len(whole))), strict=True):
-        assert Stream.read(packed[start:], Compression.ZLIB, 64, "stream").data[inside:] == whole[offset:]
+        rest = Stream.read(packed[start:], Compression.ZLIB, 64, "stream")
+        assert (inside < len(rest.contents[0]), rest.data[inside:]) == (True, whole[offset:])
     touched = {place for edit in edits for place in range(edit.start // 64, (edit.end - 1) // 64 + 1)}
     assert [
         chunk for place, chunk in enumerate(before.chunks) if place not in touched and chunk not in after.chunks
@@ -305,6 +318,44 @@ def test_only_chunks_that_are_asked_for_are_inflated(kind):
     assert shorter.has(len(data) - 95)
     longer = Stream((*chunks[:3], b"\x01\x02\0" + bytes(256), *chunks[4:]), kind, 100)
     assert not longer.has(len(data))
+
+
+@pytest.mark.parametrize("gone", [[1000], [1000, 31_007, 31_008], range(500, 390_000, 20_000)])
+@pytest.mark.parametrize("kind", ["zlib", "snappy", "zstd", "uncompressed"])
+def test_every_row_group_is_found_behind_chunks_that_grew(kind, gone):
+    """
+    A progression that lost a value takes more bytes than before, so a full chunk becomes two: the positions of all
+    that follows in the stream move by more than the removed bytes.
+    """
+    numbers = np.cumsum(np.random.default_rng(1).integers(1, 250, 400_000))
+    sink = pa.BufferOutputStream()
+    options = {"compression": kind, "compression_block_size": 65_536, "row_index_stride": 10_000, "stripe_size": 1 << 30}
+    with orc.ORCWriter(sink, **options) as writer:
+        writer.write(pa.table({"t": numbers}))
+    reader, tail = opened(sink.getvalue().to_pybytes())
+    kept = np.ones(len(numbers), np.bool_)
+    kept[list(gone)] = False
+    made = cut(reader, tail, 0, kept)
+    assert made is not None
+    out = MemorySink()
+    splicer = Splicer(out, OutputFormat(tail.tree, tail.compression, tail.block_size or 65_536, stride=tail.stride))
+    splicer.add_stripe(made.reader, made.tail, 0)
+    splicer.finish(None)
+    left = numbers[kept]
+    found = pyorc.Reader(io.BytesIO(out.getvalue()))
+    for place in range(0, len(left), 10_000):
+        found.seek(place)
+        assert next(found) == (int(left[place]),), place
+
+
+def test_a_block_size_may_be_missing_without_compression():
+    """Java writes it only where there is one; texts are cut all the same."""
+    data = plain_file(row_type([("s", "string")]), [(f"text {n}",) for n in range(3000)], compression=0)
+    reader, tail = opened(data)
+    tail.postscript.ClearField("compression_block_size")
+    kept = np.ones(3000, np.bool_)
+    kept[7] = False
+    assert cut(reader, tail, 0, kept) is not None
 
 
 def test_chunks_without_a_removed_value_keep_their_bytes():
