@@ -165,7 +165,8 @@ def _doubles(merged: pb.DoubleStatistics, parts: Sequence[pb.DoubleStatistics]) 
     merged.sum = sum(part.sum for part in parts)
     merged.minimum, merged.maximum = min(part.minimum for part in parts), max(part.maximum for part in parts)
     whole = all(part.HasField("minimum") and part.HasField("maximum") and part.HasField("sum") for part in parts)
-    return whole and not any(math.isnan(number) for part in parts for number in (part.sum, part.minimum, part.maximum))
+    numbers = [number for part in parts for number in (part.sum, part.minimum, part.maximum)]
+    return whole and not any(map(math.isnan, [merged.sum, *numbers]))  # infinite sums of both signs have no sum
 
 
 def _strings(merged: pb.StringStatistics, parts: Sequence[pb.StringStatistics]) -> bool:

@@ -16,7 +16,7 @@ from compactor.handles import RandomReader
 from compactor.parquet import fields, thrift, view, writers
 from compactor.parquet.fields import MAGIC
 from compactor.parquet.row_group import Chunk, RowGroup, packed, shared
-from compactor.parquet.schema import Leaf, Schema, read_schema
+from compactor.parquet.schema import Leaf, Schema, read_schema, type_ordered
 from compactor.parquet.thrift import MalformedError, Span, Struct
 from compactor.reasons import Reason
 
@@ -119,6 +119,7 @@ def _judged(name: str, length: int, begin: int, data: bytes) -> Footer:
         raise MalformedError("it describes no row groups")
     rows, groups = thrift.integer(data, places[fields.FILE_ROWS][1]), tuple(judge.groups)
     family, created_by = _family(data, places), _created_by(data, places)
+    type_ordered(data[slice(*places.get(fields.FILE_COLUMN_ORDERS, (0, 0, 0))[1:])], len(judge.leaves))
     if not judge.leaves:
         return Footer(name, length, rows, (), family, "it has no columns", None, data, places)
     if sum(group.rows for group in groups) != rows:

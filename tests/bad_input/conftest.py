@@ -7,6 +7,7 @@ import pytest
 
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
+from compactor.roles.worker.worker import STARTING
 from tests.spark.conftest import submitter  # noqa: F401 - a fixture
 from tests.unit.roles.world import World
 
@@ -54,7 +55,10 @@ class Scene:
         self.world.settle_time()
         accepted = self.world.enqueue(entity or Entity("db", "t"), kind)
         assert accepted.accepted
-        return self.world.worker().run_once()
+        worker = self.world.worker()
+        while (sentence := worker.run_once()) == STARTING:
+            pass
+        return sentence
 
     def assert_ended(self, state, reason, *words):
         """

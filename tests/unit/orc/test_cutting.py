@@ -329,7 +329,12 @@ def test_every_row_group_is_found_behind_chunks_that_grew(kind, gone):
     """
     numbers = np.cumsum(np.random.default_rng(1).integers(1, 250, 400_000))
     sink = pa.BufferOutputStream()
-    options = {"compression": kind, "compression_block_size": 65_536, "row_index_stride": 10_000, "stripe_size": 1 << 30}
+    options = {
+        "compression": kind,
+        "compression_block_size": 65_536,
+        "row_index_stride": 10_000,
+        "stripe_size": 1 << 30,
+    }
     with orc.ORCWriter(sink, **options) as writer:
         writer.write(pa.table({"t": numbers}))
     reader, tail = opened(sink.getvalue().to_pybytes())

@@ -215,6 +215,7 @@ def test_schemas_that_would_take_the_memory():
 
 @settings(max_examples=300)
 @example(at=730, mask=5, recode=False)
+@example(at=12, mask=12, recode=True)
 @given(st.integers(1, len(FILE)), st.integers(1, 255), st.booleans())
 def test_a_changed_byte_ends_in_one_line_or_a_file(at, mask, recode):
     """Any byte changed, any file cut off: an error of ours, or a footer by which the file can be joined or refused."""
