@@ -60,6 +60,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Draw a partition, and say why it is or isn't due, and what blocks cleaning.",
     ),
     "archive": ("compactor.cli.commands.archive:archive", "Build the Python environment archive for Spark executors."),
+    "doctor": (
+        "compactor.cli.commands.doctor:doctor",
+        "Try what the daemon needs: database, rights, stores, Spark; and say how to mend what fails.",
+    ),
     "config": ("compactor.cli.commands.config:config", "Check or show the settings."),
     "demo": ("compactor.demo.show:demo", "Build a small warehouse and watch the daemon compact it."),
     "completion": ("compactor.cli.commands.completion:completion", "Print the shell's completion script."),

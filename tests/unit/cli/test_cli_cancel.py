@@ -68,7 +68,8 @@ def test_what_has_ended_is_nothing_to_do(shop):
 
 
 @pytest.mark.parametrize(
-    ("args", "said"), [(["99"], "there is no compaction 99"), (["0"], "0 is no id"), (["1", "--timeout", "3"], "--wait only")]
+    ("args", "said"),
+    [(["99"], "there is no compaction 99"), (["0"], "0 is no id"), (["1", "--timeout", "3"], "--wait only")],
 )
 def test_what_cannot_be_meant(shop, args, said):
     """One line, exit 2."""
