@@ -60,6 +60,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Draw a partition, and say why it is or isn't due, and what blocks cleaning.",
     ),
     "archive": ("compactor.cli.commands.archive:archive", "Build the Python environment archive for Spark executors."),
+    "init": (
+        "compactor.cli.commands.init:init",
+        "Write a settings file from Hive's own configuration, in which each value says where it is from.",
+    ),
     "doctor": (
         "compactor.cli.commands.doctor:doctor",
         "Try what the daemon needs: database, rights, stores, Spark; and say how to mend what fails.",
