@@ -59,6 +59,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "compactor.cli.commands.explain:explain",
         "Draw a partition, and say why it is or isn't due, and what blocks cleaning.",
     ),
+    "report": (
+        "compactor.cli.commands.report:report",
+        "Show what is late, what it costs readers, and what stands in the way, over all tables.",
+    ),
+    "simulate": ("compactor.cli.commands.report:simulate", "Show what other thresholds would queue now."),
     "archive": ("compactor.cli.commands.archive:archive", "Build the Python environment archive for Spark executors."),
     "init": (
         "compactor.cli.commands.init:init",
