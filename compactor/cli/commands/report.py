@@ -181,7 +181,7 @@ def as_page(document: Mapping[str, Any]) -> str:
     head = "".join(f"<th>{one}</th>" for one in heads)
     title = f"{html.escape(str(document['target']))}, {units.clock(document['taken'])} UTC"
     return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>compactor: {title}</title><style>
+<html lang="en"><head><meta charset="utf-8"/><title>compactor: {title}</title><style>
 body {{ font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 75em; color: #222; }}
 table {{ border-collapse: collapse; width: 100%; }} td, th {{ padding: .4em .7em; text-align: left; vertical-align: top; }}
 tr + tr td {{ border-top: 1px solid #ddd; }} td:nth-child(3) {{ width: 22em; }}
