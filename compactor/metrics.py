@@ -193,7 +193,9 @@ class Metrics:
             buckets=_JOB_SECONDS,
         )
         self.copied_bytes = counter("copied_bytes_total", "Stripe bytes copied without decoding.")
-        self.recoded_bytes = counter("recoded_bytes_total", "Stripe bytes read, decoded and encoded again.")
+        self.recoded_bytes = counter(
+            "recoded_bytes_total", "Bytes of stripes that were encoded anew, or out of which rows were cut."
+        )
         self.written_bytes = counter("written_bytes_total", "Bytes of published files.")
         self.input_files = counter("input_files_total", "Files read by published compactions.")
         self.output_files = counter("output_files_total", "Files published.")

@@ -85,6 +85,10 @@ class Reason(StrEnum):
     BYTES_BUDGET = "bytes-budget"
     CONTROL_UNKNOWN = "control-unknown"
 
+    # nobody is there to do it
+    NO_WORKER = "no-worker"
+    NO_CLEANER = "no-cleaner"
+
     # the metastore
     UNKNOWN_SCHEMA = "unknown-schema"
 

@@ -22,9 +22,10 @@ from compactor.control import Control, Denial, Drain, Judge, Pause, Scope, Subje
 from compactor.control.configured import zone_of
 from compactor.control.judge import Situation
 from compactor.control.records import HOLDS, Holds
-from compactor.control.scope import ScopeKind, fits, is_pattern
+from compactor.control.scope import DEFAULT_POOL, ScopeKind, fits, is_pattern
 from compactor.control.times import FIRST_YEAR, LAST_YEAR, in_ms, last
-from compactor.coordination import Coordinator, open_coordinator
+from compactor.coordination import Coordinator, SeenMember, open_coordinator
+from compactor.coordination.model import POOLS
 from compactor.errors import CompactorError, RefusedError, UnreachableError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
@@ -261,6 +262,33 @@ def waiting(session: Session, entries: Sequence[QueueEntry]) -> dict[int, Denial
         for entry in initiated
         if (denial := left_to_hive(entry) or decide.waits(subject(entry), working)) is not None
     }
+
+
+def daemons(session: Session) -> list[SeenMember] | None:
+    """The daemons that are alive; None, with a message, where that can't be told."""
+    try:
+        with coordinator(session) as where:
+            return [seen for seen in where.members() if seen.alive]
+    except UnreachableError as error:
+        session.output.say(f"it can't be told which daemons are there: {error}")
+        return None
+    except CompactorError:
+        return []  # no daemon has been here yet
+
+
+def unserved(entry: QueueEntry, alive: Sequence[SeenMember]) -> Denial | None:
+    """That no daemon's workers take entries of this one's pool; a daemon of an older version doesn't tell its pools."""
+    served = [served_pools(seen) for seen in alive if "worker" in seen.member.roles]
+    pool = entry.pool or DEFAULT_POOL
+    if any(pools is None or pool in pools for pools in served):
+        return None
+    return Denial(Reason.NO_WORKER, f"no worker serves pool {pool}" if served else "no daemon has workers")
+
+
+def served_pools(seen: SeenMember) -> frozenset[str] | None:
+    """The pools of a daemon's workers; None: it doesn't say."""
+    pools = seen.member.extra.get(POOLS)
+    return frozenset(map(str, pools)) if isinstance(pools, list) else None
 
 
 def subject(entry: QueueEntry) -> Subject:

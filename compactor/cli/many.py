@@ -1,29 +1,23 @@
 """
-Many tables and partitions at once: those of the catalog that fit a pattern and a condition on partition values, and of
-these the ones most in need of a compaction.
+Many tables and partitions at once: those of the catalog that fit a pattern and a condition on partition values.
 """
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from compactor.cli.inspection import candidates, failing, judge, look, partitions, why_ineligible
+from compactor.cli.inspection import partitions
 from compactor.cli.lookup import Found, find_table, require_transactional
 from compactor.cli.session import Session
 from compactor.cli.target import DEFAULT_PARTITION, did_you_mean, parse_target
 from compactor.control.scope import fits, is_pattern
-from compactor.errors import RefusedError, UnreachableError, UsageError
+from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity
-from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
-from compactor.roles.initiator.rules import thresholds_from
-from compactor.storage.registry import storage_for
 
-LISTED_AT_ONCE: Final = 16
 _CONDITION: Final = re.compile(r"\s*(\w+)\s*(<=|>=|!=|<>|=|<|>)\s*('[^']*'|\"[^\"]*\"|[^\s'\"<>=!]+)\s*")
 _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "<=": operator.le,
@@ -122,32 +116,3 @@ def chosen(session: Session, pattern: str, where: Condition | None) -> list[Foun
 def is_many(target: str) -> bool:
     """Whether a target stands for more than one table or partition."""
     return is_pattern(target) or "." not in target.partition("/")[0]
-
-
-def most_in_need(session: Session, among: Sequence[Found], most: int) -> list[tuple[Found, Pick]]:
-    """
-    Those that the Initiator would queue now, most in need first, each with its verdict; lists their directories. What
-    can't be listed isn't among them.
-    """
-    database = session.database()
-    moments = {
-        table.full_name: look(database, table) for table in {one.table.full_name: one.table for one in among}.values()
-    }
-    known, failed = candidates(database), failing(database, session.settings, among)
-    defaults = thresholds_from(session.settings.initiator.thresholds)
-    skips = why_ineligible(session.places, among, database.schema.version)
-
-    def verdict(found: Found, skip: Skip | None) -> Pick | Skip | None:
-        moment, candidate = moments[found.table.full_name], known.get(found.entity)
-        if skip is not None:
-            return skip
-        try:
-            _, state = moment.resolve(storage_for(found.location).list_tree(found.location))
-            return judge(found, state, candidate, moment, defaults, failing=found.entity in failed)
-        except (RefusedError, UnreachableError):
-            return None
-
-    with ThreadPoolExecutor(LISTED_AT_ONCE, thread_name_prefix="listing") as pool:
-        verdicts = list(pool.map(verdict, among, skips))
-    due = [(found, pick) for found, pick in zip(among, verdicts, strict=True) if isinstance(pick, Pick)]
-    return sorted(due, key=lambda item: (-item[1].score, str(item[0].entity)))[:most]

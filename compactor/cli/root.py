@@ -59,7 +59,20 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "compactor.cli.commands.explain:explain",
         "Draw a partition, and say why it is or isn't due, and what blocks cleaning.",
     ),
+    "report": (
+        "compactor.cli.commands.report:report",
+        "Show what is late, what it costs readers, and what stands in the way, over all tables.",
+    ),
+    "simulate": ("compactor.cli.commands.report:simulate", "Show what other thresholds would queue now."),
     "archive": ("compactor.cli.commands.archive:archive", "Build the Python environment archive for Spark executors."),
+    "init": (
+        "compactor.cli.commands.init:init",
+        "Write a settings file from Hive's own configuration, in which each value says where it is from.",
+    ),
+    "doctor": (
+        "compactor.cli.commands.doctor:doctor",
+        "Try what the daemon needs: database, rights, stores, Spark; and say how to mend what fails.",
+    ),
     "config": ("compactor.cli.commands.config:config", "Check or show the settings."),
     "demo": ("compactor.demo.show:demo", "Build a small warehouse and watch the daemon compact it."),
     "completion": ("compactor.cli.commands.completion:completion", "Print the shell's completion script."),

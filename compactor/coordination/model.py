@@ -11,6 +11,9 @@ from typing import Any, Self
 
 from compactor.errors import CompactorError
 
+POOLS = "pools"
+"""Name of the field of a member's record that has the pools of its workers."""
+
 
 class Role(StrEnum):
     """A role that only one daemon at a time fulfils."""

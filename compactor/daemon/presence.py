@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from compactor.control.scope import DEFAULT_POOL
 from compactor.coordination import Activity, Connection, Member, Role
+from compactor.coordination.model import POOLS
 from compactor.daemon.loop import RoleLoop
 from compactor.metastore.model import QueueEntry
 from compactor.metrics import Metrics, version
@@ -17,8 +18,6 @@ from compactor.roles.services import Services
 from compactor.settings import Settings
 
 _SENTENCE = 200
-POOLS = "pools"
-"""Name of the field of a member's record that has the pools of its workers."""
 
 
 class Board:

@@ -197,6 +197,12 @@ class Catalog:
         query = select(dbs.name).where(dbs.ctlg_name == DEFAULT_CATALOG).order_by(dbs.name)
         return self._database.glance(lambda connection: list(connection.scalars(query)))
 
+    def database_locations(self) -> list[str]:
+        """Where the databases lie, by their names."""
+        dbs = self._schema.dbs.c
+        query = select(dbs.db_location_uri).order_by(dbs.name)
+        return self._database.glance(lambda connection: [found for found in connection.scalars(query) if found])
+
     def database_parameters(self, database: str) -> Mapping[str, str]:
         """The parameters of a database, by its name in any case; empty when the database doesn't exist."""
         dbs = self._schema.dbs.c

@@ -16,7 +16,11 @@ def config() -> None:
 @config.command()
 @pass_session
 def check(session: Session) -> None:
-    """Read the settings file and the COMPACTOR_… variables; say what is wrong, if anything."""
+    """
+    Read the settings file and the COMPACTOR_… variables; say what is wrong, if anything.
+
+    Nothing that they name is tried: `compactor doctor` does that.
+    """
     settings = session.settings
     settings.database.secret()
     source = str(session.config_path) if session.config_path else "defaults and environment"

@@ -10,10 +10,12 @@ from compactor.cli import control_records, units
 from compactor.cli.commands.queue import HISTORY_COLUMNS, history_record
 from compactor.cli.inspection import why_ineligible
 from compactor.cli.lookup import Found, find
-from compactor.cli.many import Condition, chosen, condition, is_many, most_in_need
+from compactor.cli.many import Condition, chosen, condition, is_many
 from compactor.cli.options import POLL_SECONDS, request_options, wait_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
+from compactor.cli.survey import Survey
+from compactor.cli.survey import worst as most_in_need
 from compactor.cli.target import parse_target
 from compactor.control import Denial
 from compactor.errors import CompactorError, UsageError
@@ -147,7 +149,9 @@ def _many(
     if worst is None:
         kinds = [(found, asking.kind, "") for found in among]
     else:
-        kinds = [(found, pick.kind, pick.explanation) for found, pick in most_in_need(session, among, worst)]
+        kinds = [
+            (found, pick.kind, pick.explanation) for found, pick in most_in_need(Survey(session, among).judged(), worst)
+        ]
     if (dropped := _dropped(asking.properties)) is not None:
         session.output.say(f"warning: {dropped}")
     skips = why_ineligible(session.places, [found for found, _, _ in kinds], database.schema.version)

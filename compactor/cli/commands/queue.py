@@ -125,14 +125,17 @@ def _queue_view(
     known = [entry for entry in first if isinstance(entry, QueueEntry)]
     denied = control_records.waiting(session, known)
     told = control_records.stored_failures(session, known, denied.values())
+    left = [one for one in known if one.state is QueueState.INITIATED and one.id not in denied.keys() | told.keys()]
+    if left and (alive := control_records.daemons(session)):
+        denied |= {one.id: denial for one in left if (denial := control_records.unserved(one, alive)) is not None}
     records: list[Record] = [
         _foreign_record(entry, now)
         if isinstance(entry, ForeignEntry)
         else {**queue_record(entry, now, denied.get(entry.id), told.get(entry.id)), **_tracked(session, entry)}
         for entry in first
     ]
-    left = f"{len(entries) - len(first):,} more; --limit shows them" if len(first) < len(entries) else ""
-    return View(QUEUE_COLUMNS, records, empty="nothing is queued", footer=left)
+    more = f"{len(entries) - len(first):,} more; --limit shows them" if len(first) < len(entries) else ""
+    return View(QUEUE_COLUMNS, records, empty="nothing is queued", footer=more)
 
 
 @click.command(cls=Command)

@@ -20,8 +20,7 @@ from compactor.cli.session import Command, Session, pass_session
 from compactor.control import Denial
 from compactor.control.scope import DEFAULT_POOL
 from compactor.coordination import Role, SeenMember
-from compactor.daemon.presence import POOLS
-from compactor.errors import CompactorError, RefusedError, UnreachableError
+from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.readers import Blocker
 from compactor.metastore.clean.ready import Cleaning
@@ -130,7 +129,7 @@ def _view(session: Session, target: str | None, measure: int) -> View:
     database = session.database()
     fits = places(session, target)
     now = database.read(database.now_ms)
-    daemons = _daemons(session)
+    daemons = control_records.daemons(session)
     held: dict[Cause, Held] = {}
     cleaning = [
         (ready.entry, ready.blockers)
@@ -184,7 +183,9 @@ def cleaning_causes(
     if causes:
         return causes
     if daemons is not None and not any(Role.CLEANER.value in seen.member.roles for seen in daemons):
-        return [Cause(_CLEANING, "no-cleaner", "no daemon is the Cleaner", "compactor run, with cleaner.enabled")]
+        return [
+            Cause(_CLEANING, Reason.NO_CLEANER.value, "no daemon is the Cleaner", "compactor run, with cleaner.enabled")
+        ]
     return [Cause(_CLEANING, "", _NEXT_CYCLE, "time")]
 
 
@@ -202,25 +203,15 @@ def waiting_cause(
         return _denied(_COMPACTING, denial)
     if failed[0]:
         return Cause(_COMPACTING, failed[0], failed[1], "its next attempt; see compactor queue")
-    pool = entry.pool or DEFAULT_POOL
-    if daemons is not None:
-        served = [served_pools(seen) for seen in daemons if "worker" in seen.member.roles]
-        if not served:
-            return Cause(_COMPACTING, "no-worker", "no daemon has workers", "compactor run, with worker.threads")
-        if not any(pools is None or pool in pools for pools in served):
-            return Cause(
-                _COMPACTING,
-                "no-worker",
-                f"no worker serves pool {pool}",
-                f"worker.pools: {{{pool}: 1}}; after twelve hours workers without a pool take it",
-            )
+    if daemons is not None and (denied := control_records.unserved(entry, daemons)) is not None:
+        pool = entry.pool or DEFAULT_POOL
+        remedy = (
+            f"worker.pools: {{{pool}: 1}}; after twelve hours workers without a pool take it"
+            if any("worker" in seen.member.roles for seen in daemons)
+            else "compactor run, with worker.threads"
+        )
+        return Cause(_COMPACTING, denied.reason.value, denied.sentence, remedy)
     return Cause(_COMPACTING, "", _FREE_WORKER, "time")
-
-
-def served_pools(seen: SeenMember) -> frozenset[str] | None:
-    """The pools of a daemon's workers; None: a daemon of an older version doesn't say."""
-    pools = seen.member.extra.get(POOLS)
-    return frozenset(map(str, pools)) if isinstance(pools, list) else None
 
 
 def _blocked(blocker: Blocker) -> Cause:
@@ -249,17 +240,6 @@ def _denied(holds: str, denial: Denial) -> Cause:
     until = units.instant(denial.until_ms)
     remedy = _REMEDIES.get(denial.reason) or (f"time: until {units.clock(until)} UTC" if until else "time")
     return Cause(holds, denial.reason.value, denial.sentence, remedy)
-
-
-def _daemons(session: Session) -> list[SeenMember] | None:
-    try:
-        with control_records.coordinator(session) as where:
-            return [seen for seen in where.members() if seen.alive]
-    except UnreachableError as error:
-        session.output.say(f"it can't be told which daemons are there: {error}")
-        return None
-    except CompactorError:
-        return []  # no daemon has been here yet
 
 
 def _found(session: Session, entries: Iterable[QueueEntry]) -> dict[int, Found]:

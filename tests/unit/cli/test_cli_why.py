@@ -6,10 +6,12 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli.commands.why import cleaning_causes, served_pools, waiting_cause
+from compactor.cli.commands.why import cleaning_causes, waiting_cause
+from compactor.cli.control_records import served_pools
 from compactor.control import Denial
 from compactor.coordination import Member, SeenMember
-from compactor.daemon.presence import POOLS
+from compactor.coordination.model import POOLS
+from compactor.coordination.sql.coordinator import DatabaseCoordinator
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.metastore.clean.readers import Blocker
@@ -164,3 +166,19 @@ def test_nothing_waits_and_wrong_names(shop):
         result = shop.run("why", wrong)
         assert result.exit_code == 4
         assert said in result.stderr
+
+
+def test_the_queue_says_that_no_worker_serves_a_pool(shop):
+    """As soon as some daemon is there; the entry of another pool says nothing."""
+    shop.run("enqueue", "shop.orders", "--pool", "night")
+    shop.run("enqueue", "shop.events", "--partition", "day=2024-01-01/path=a%2Fb")
+    assert [one["waits"] for one in shop.json("queue")] == [None, None]
+    with shop.open() as database:
+        coordinator = DatabaseCoordinator(database, 5)
+        coordinator.join(Member("i", "h", 1, "1", ("worker",), extra={POOLS: ["default"]}), ())
+        first, second = shop.json("queue")
+        (cause,) = shop.json("why", "shop.orders")
+        coordinator.close()
+    assert (first["waits"], first["waits_because"]) == ("no-worker", "no worker serves pool night")
+    assert second["waits"] is None
+    assert cause["cause"] == "no worker serves pool night"

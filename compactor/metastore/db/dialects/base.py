@@ -35,6 +35,10 @@ class Dialect(ABC):
     """Schemes of its addresses; the first is SQLAlchemy's."""
     driver: ClassVar[str]
     """SQLAlchemy's name of the driver."""
+    jdbc: ClassVar[tuple[str, ...]] = ()
+    """The product's names in JDBC's addresses."""
+    jdbc_options: ClassVar[str] = ""
+    """How those options of such an address begin that mean the same in ours; empty: none do."""
     example: ClassVar[str]
     """An address, for messages."""
     embedded: ClassVar[bool] = False

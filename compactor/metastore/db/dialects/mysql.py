@@ -117,6 +117,7 @@ class MySQL(Dialect):
     name = "MySQL"
     schemes = ("mysql", "mariadb")
     driver = "pymysql"
+    jdbc = ("mysql", "mariadb")
     example = "mysql://hive@host:3306/metastore"
     grants_script = "deploy/sql/grants-mysql.sql"
     apart: ClassVar = {_APART: True}

@@ -34,6 +34,8 @@ class PostgreSQL(Dialect):
     name = "PostgreSQL"
     schemes = ("postgresql", "postgres")
     driver = "psycopg"
+    jdbc = ("postgresql",)
+    jdbc_options = "ssl"
     example = "postgresql://hive@host:5432/metastore"
     grants_script = "deploy/sql/grants-postgresql.sql"
     at_once = 20_000

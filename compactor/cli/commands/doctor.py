@@ -1,0 +1,307 @@
+"""
+`compactor doctor`: tries what the daemon needs, one thing after the other, and says how to mend what fails.
+
+Nothing is changed but a hidden directory in each store, which is made, renamed and removed.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import click
+
+from compactor.cli import control_records, units
+from compactor.cli.output import OutputColumn, View
+from compactor.cli.session import Code, Command, Session, pass_session
+from compactor.coordination import Role, SeenMember
+from compactor.errors import CompactorError, UnreachableError
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.rights import missing_rights
+from compactor.roles.identity import parse_worker_id
+from compactor.spark.factory import ConfiguredSubmitter
+from compactor.spark.java import require_java
+from compactor.spark.probe import seen_from_here
+from compactor.spark.submitter import JobName
+from compactor.storage.base import Storage
+from compactor.storage.location import join, split
+from compactor.storage.registry import storage_for
+from compactor.words import one_line, plural
+
+
+class Standing(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """
+    One line of the answer.
+
+    Args:
+        remedy: what to do; empty where nothing is wrong.
+    """
+
+    check: str
+    standing: Standing
+    sentence: str
+    remedy: str = ""
+
+
+COLUMNS = (
+    OutputColumn("check", "CHECK"),
+    OutputColumn("standing", "IS"),
+    OutputColumn("sentence", "FOUND"),
+    OutputColumn("remedy", "REMEDY"),
+)
+_CLOCK_SECONDS: Final = 5.0
+_JAVA: Final = 17
+_JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_RECENT: Final = 200
+"""Entries of the history among which Hive's own workers are looked for."""
+
+
+@click.command(cls=Command)
+@click.option("--no-spark", is_flag=True, help="Start no Spark session, which takes longest.")
+@pass_session
+def doctor(session: Session, *, no_spark: bool) -> int:
+    """
+    Try what the daemon needs: database, rights, stores, Spark; and say how to mend what fails.
+
+    Changes nothing but a hidden directory in each store, which is made, renamed and removed. The exit code is 1 when
+    something fails, 0 also with warnings.
+    """
+    with session.output.busy("settings") as tell:
+        findings = list(_examined(session, tell, spark=not no_spark))
+    records = [
+        {"check": one.check, "standing": one.standing.value, "sentence": one.sentence, "remedy": one.remedy or None}
+        for one in findings
+    ]
+    failed = sum(one.standing is Standing.FAILED for one in findings)
+    session.output.show(View(COLUMNS, records, footer=f"{plural(failed, 'check')} failed" if failed else ""))
+    return Code.FAILED if failed else Code.DONE
+
+
+def _examined(session: Session, tell: Callable[[str], None], *, spark: bool) -> Iterator[Finding]:
+    _ = session.settings
+    yield Finding("settings", Standing.OK, f"{session.config_path or 'defaults and environment'} can be read")
+    tell("database")
+    try:
+        began = time.monotonic()
+        database = session.database()
+        found = f"{database}: Hive {database.schema.version.value} schema, answers within"
+        yield Finding("database", Standing.OK, f"{found} {units.seconds(time.monotonic() - began)}")
+    except CompactorError as error:
+        yield Finding(
+            "database", Standing.FAILED, one_line(error), "database.url, its user and password; see docs/operations.md"
+        )
+        yield Finding("rest", Standing.SKIPPED, "nothing else can be tried without the database")
+        return
+    yield from _guarded("rights", lambda: rights(session))
+    yield from _guarded("clock", lambda: clock(session))
+    tell("daemons")
+    yield from _guarded("daemons", lambda: daemons(session))
+    yield from _guarded("Hive", lambda: beside_hive(session))
+    locations = _locations(session)
+    for location in locations:
+        tell(location)
+        yield from _guarded(f"store {location}", lambda location=location: store(location))  # type: ignore[misc]  # a default argument
+    yield from _guarded("port", lambda: port(session))
+    tell("Java")
+    found_java = java()
+    yield found_java
+    if spark and found_java.standing is not Standing.FAILED:
+        tell("Spark starts")
+        yield from _guarded("Spark", lambda: spark_session(session, locations))
+    else:
+        yield Finding("Spark", Standing.SKIPPED, "not started" if not spark else "without Java it can't start")
+
+
+def _guarded(check: str, look: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
+    try:
+        return look()
+    except CompactorError as error:
+        return [Finding(check, Standing.FAILED, one_line(error), "see docs/operations.md")]
+
+
+def rights(session: Session) -> list[Finding]:
+    """One finding for each right that the database's user lacks."""
+    database = session.database()
+    script = database.dialect.grants_script
+    lacking = missing_rights(database)
+    return [
+        Finding("rights", Standing.FAILED, f"{right} is missing", f"run {script} again, as the tables' owner")
+        for right in lacking
+    ] or [Finding("rights", Standing.OK, "all that are needed")]
+
+
+def clock(session: Session) -> list[Finding]:
+    """Whether this machine's clock agrees with the database's, which decides."""
+    database = session.database()
+    before = time.time()
+    theirs = database.read(database.now_ms) / 1000
+    apart = theirs - (before + time.time()) / 2
+    if abs(apart) <= _CLOCK_SECONDS:
+        return [Finding("clock", Standing.OK, f"within {_CLOCK_SECONDS:g} s of the database's")]
+    said = f"the database's clock is {units.seconds(abs(apart))} {'ahead of' if apart > 0 else 'behind'} this machine's"
+    remedy = "synchronise both (NTP): ages and windows go by the database's clock, logs by this machine's"
+    return [Finding("clock", Standing.WARNING, said, remedy)]
+
+
+def daemons(session: Session) -> list[Finding]:
+    """Who coordinates, and which daemons are there."""
+    hosts = session.settings.zookeeper.hosts
+    where = f"ZooKeeper at {hosts}" if hosts is not None else "the database coordinates"
+    try:
+        with control_records.coordinator(session) as found:
+            members = [seen for seen in found.members() if seen.alive]
+    except UnreachableError as error:
+        return [
+            Finding(
+                "daemons", Standing.FAILED, one_line(error), "zookeeper.hosts, or the database's table COMPACTOR_STATE"
+            )
+        ]
+    except CompactorError:
+        members = []  # no daemon has been here yet
+    return judged_members(where, members)
+
+
+def judged_members(where: str, members: Sequence[SeenMember]) -> list[Finding]:
+    """What the daemons that are alive lack together."""
+    if not members:
+        return [Finding("daemons", Standing.WARNING, f"{where}; no daemon runs", "compactor run, or its systemd unit")]
+    versions = sorted({seen.member.version for seen in members})
+    said = f"{where}; {plural(len(members), 'daemon')} of version {' and '.join(versions)}"
+    found = [Finding("daemons", Standing.OK, said)]
+    if len(versions) > 1:
+        found = [Finding("daemons", Standing.WARNING, said, "upgrade the others, too")]
+    roles = {role for seen in members for role in seen.member.roles}
+    for role in [*(role.value for role in Role), "worker"]:
+        if role not in roles:
+            remedy = f"{'worker.threads' if role == 'worker' else f'{role}.enabled'} of one of them"
+            found.append(Finding("daemons", Standing.WARNING, f"none of them is {_named(role)}", remedy))
+    return found
+
+
+def _named(role: str) -> str:
+    return "a worker" if role == "worker" else f"the {role.capitalize()}"
+
+
+def beside_hive(session: Session) -> list[Finding]:
+    """Whether Hive compacts beside: its own workers in the queue and among the latest of the history."""
+    queue = Queue(session.database())
+    recent = [*queue.working(), *queue.history(limit=_RECENT)]
+    theirs = sum(entry.worker_id is not None and parse_worker_id(entry.worker_id) is None for entry in recent)
+    if not theirs:
+        return [Finding("Hive", Standing.OK, "none of the latest compactions was done by Hive's own workers")]
+    said = f"{theirs} of the latest {plural(len(recent), 'compaction')} were done by Hive's own workers"
+    remedy = "hive.compactor.initiator.on=false and hive.compactor.worker.threads=0, unless both are wanted"
+    return [Finding("Hive", Standing.WARNING, said, remedy)]
+
+
+def _locations(session: Session) -> list[str]:
+    """One location of each store: a root that was set by hand, else a database's."""
+    roots = list(session.settings.warehouse.roots)
+    found: dict[tuple[str, str], str] = {}
+    for location in roots or Catalog(session.database()).database_locations():
+        with contextlib.suppress(CompactorError):
+            parts = split(location)
+            found.setdefault((parts.scheme, parts.authority), location)
+    return list(found.values())
+
+
+def store(location: str) -> list[Finding]:
+    """List a location, and write, rename and remove a hidden directory in it."""
+    check, storage = f"store {location}", storage_for(location)
+    if not storage.exists(location):
+        return [Finding(check, Standing.WARNING, "the directory isn't there", "its database, or warehouse.roots")]
+    began = time.monotonic()
+    storage.directories(location)
+    listed = time.monotonic() - began
+    place = join(location, f".compactor-doctor-{secrets.token_hex(4)}")
+    try:
+        _tried(storage, place)
+    finally:
+        for made in (place, f"{place}-renamed"):
+            with contextlib.suppress(CompactorError, OSError):
+                storage.delete_tree(made)
+    how = "written, renamed and removed" if storage.uploads is None else "written and removed"
+    return [Finding(check, Standing.OK, f"listed within {units.seconds(listed)}; {how}")]
+
+
+def _tried(storage: Storage, place: str) -> None:
+    storage.mkdir(place)
+    with storage.create(join(place, "file")) as sink:
+        sink.write(b"compactor doctor")
+    with storage.open_read(join(place, "file")) as reader:
+        if reader.read_at(0, 100) != b"compactor doctor":
+            raise CompactorError(f"{place}/file isn't read as it was written")
+    if storage.uploads is None:
+        storage.rename_noreplace(place, f"{place}-renamed")
+
+
+def port(session: Session) -> list[Finding]:
+    """Whether the port of the HTTP server is free, or one of ours has it."""
+    http = session.settings.http
+    if not http.enabled:
+        return [Finding("port", Standing.SKIPPED, "http.enabled is false")]
+    with socket.socket(socket.AF_INET6 if ":" in http.host else socket.AF_INET) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((http.host, http.port))
+        except OSError as error:
+            said = f"{http.host}:{http.port} can't be taken ({os.strerror(error.errno or 0)})"
+            return [Finding("port", Standing.WARNING, said, "right where a daemon runs here already; else http.port")]
+    return [Finding("port", Standing.OK, f"{http.host}:{http.port} is free")]
+
+
+def java() -> Finding:
+    """Which Java Spark would run on."""
+    try:
+        path = require_java()
+        said = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    except (UnreachableError, OSError, subprocess.TimeoutExpired) as error:
+        return Finding("Java", Standing.FAILED, one_line(error), "install Java 17 or newer, or set JAVA_HOME")
+    found = _JAVA_VERSION.search(said)
+    if found is None or int(found[1]) < _JAVA:
+        remedy = f"Java {_JAVA} or newer, or JAVA_HOME"
+        return Finding("Java", Standing.FAILED, f"{path} is {one_line(said)[:80] or 'of no known version'}", remedy)
+    return Finding("Java", Standing.OK, f"{path}, version {found[1]}")
+
+
+def spark_session(session: Session, locations: Sequence[str]) -> list[Finding]:
+    """Start Spark as the daemon does, and let a task look at each store."""
+    settings = session.settings
+    submitter = ConfiguredSubmitter(settings)
+    master = settings.spark.master
+    began = time.monotonic()
+    try:
+        while not submitter.warm_up(1.0):
+            pass
+        started = units.seconds(time.monotonic() - began)
+        job = JobName(f"{settings.host_name}-compactor-doctor", f"doctor.{secrets.token_hex(4)}")
+        answers = submitter.run(job, seen_from_here, list(locations))
+    except CompactorError as error:
+        return [Finding("Spark", Standing.FAILED, one_line(error), "spark.master, spark.conf; see docs/spark.md")]
+    finally:
+        submitter.stop()
+    found = [Finding("Spark", Standing.OK, f"a session on {master} started within {started}")]
+    for location, why in zip(locations, answers, strict=True):
+        standing = Standing.OK if why is None else Standing.FAILED
+        said = f"executors see {location}" if why is None else f"executors don't see {location}: {why}"
+        remedy = "" if why is None else "configuration and rights of the store on the executors; docs/spark.md"
+        found.append(Finding("Spark", standing, said, remedy))
+    return found

@@ -1,0 +1,79 @@
+"""`compactor init`: writes a settings file from Hive's own configuration, or from the address of its database."""
+
+import os
+from pathlib import Path
+
+import click
+
+from compactor.cli import hive_site
+from compactor.cli.output import OutputColumn, View
+from compactor.cli.session import Command, Session, pass_session
+from compactor.errors import SettingsError, UsageError
+
+COLUMNS = (
+    OutputColumn("key", "SETTING"),
+    OutputColumn("value", "VALUE"),
+    OutputColumn("source", "FROM"),
+)
+
+
+@click.command(cls=Command)
+@click.option(
+    "--hive-site",
+    "site",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Hive's hive-site.xml; core-site.xml and metastore-site.xml beside it are read, too.",
+)
+@click.option("--metastore", metavar="URL", help="The address of the metastore's database, instead of Hive's files.")
+@click.option(
+    "--to", type=click.Path(path_type=Path), default="compactor.yaml", show_default=True, help="The file to write."
+)
+@click.option("--password-file", type=click.Path(path_type=Path), help="Write the password of hive-site.xml there.")
+@pass_session
+def init(session: Session, *, site: Path | None, metastore: str | None, to: Path, password_file: Path | None) -> None:
+    """
+    Write a settings file from Hive's own configuration, in which each value says where it is from.
+
+    Nothing is overwritten. `compactor doctor` then tries what the file names.
+    """
+    found = _found(site, metastore, password_file)
+    if password_file is not None:
+        if found.password is None:
+            raise UsageError("--password-file: no file of Hive's holds the password")
+        _write(password_file, f"{found.password}\n", secret=True)
+    _write(to, _text(found))
+    session.config_path = to
+    session.read_settings()
+    for note in found.notes:
+        session.output.say(f"note: {note}")
+    records = [{"key": one.key, "value": one.value, "source": one.source} for one in found.taken]
+    session.output.show(View(COLUMNS, records, footer=f"written to {to}; next: compactor --config {to} doctor"))
+
+
+def _found(site: Path | None, metastore: str | None, password_file: Path | None) -> hive_site.Found:
+    if (site is None) == (metastore is None):
+        raise UsageError("say where the metastore is: --hive-site FILE or --metastore URL")
+    if site is None:
+        taken = hive_site.Taken("database.url", str(metastore), "--metastore")
+        return hive_site.Found((taken,), (), None)
+    beside = [site.parent / name for name in hive_site.FILES if name != site.name and (site.parent / name).is_file()]
+    order = {name: number for number, name in enumerate(hive_site.FILES)}
+    files = sorted([*beside, site], key=lambda path: order.get(path.name, 1))
+    return hive_site.settings_of(hive_site.read(files), password_file)
+
+
+def _text(found: hive_site.Found) -> str:
+    return hive_site.as_yaml(found.taken, found.notes)
+
+
+def _write(path: Path, text: str, *, secret: bool = False) -> None:
+    try:
+        with os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644), "w", encoding="utf-8"
+        ) as file:
+            file.write(text)
+    except FileExistsError:
+        raise SettingsError(f"{path} is there already: remove it, or name another file") from None
+    except OSError as error:
+        raise SettingsError(f"{path} can't be written: {error.strerror}") from None

@@ -1,0 +1,304 @@
+"""
+Settings from Hive's own configuration: what hive-site.xml, metastore-site.xml and core-site.xml say, in our keys.
+
+Reads the files' text; opens no database. Source: Hive's MetastoreConf and HiveConf for names and units.
+"""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+from compactor.errors import SettingsError
+from compactor.metastore.db.dialects import DIALECTS
+
+FILES: Final = ("core-site.xml", "hive-site.xml", "metastore-site.xml", "hivemetastore-site.xml")
+"""Read in this order, as Hive does: a later file's value counts."""
+_UNITS: Final = {
+    "ms": 0.001,
+    "msec": 0.001,
+    "s": 1.0,
+    "sec": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+}
+_TIME: Final = re.compile(r"(\d+)\s*([a-z]*)")
+_VARIABLE: Final = re.compile(r"\$\{([^}$\s]+)\}")
+_JDBC: Final = re.compile(
+    r"jdbc:(?P<product>[a-z]+):(?://(?P<server>[^/?;]*)/(?P<database>[^?;]*)(?:\?(?P<options>.*))?)?",
+    re.IGNORECASE | re.DOTALL,
+)
+_PRODUCTS: Final = {name: dialect for dialect in DIALECTS for name in dialect.jdbc}
+PASSWORD: Final = ("javax.jdo.option.ConnectionPassword",)
+_URL: Final = ("javax.jdo.option.ConnectionURL",)
+_USER: Final = ("javax.jdo.option.ConnectionUserName",)
+_CREDENTIALS: Final = "hadoop.security.credential.provider.path"
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property of Hive's configuration, with the file it stands in."""
+
+    name: str
+    value: str
+    file: str
+
+    @property
+    def source(self) -> str:
+        return f"{self.file}: {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One setting of ours: its key, its value as YAML, and where it is from."""
+
+    key: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """
+    What a configuration says.
+
+    Args:
+        notes: sentences for the operator, about what can't be taken over or must be changed in Hive.
+        password: as it stands in the files; None where it doesn't.
+    """
+
+    taken: tuple[Taken, ...]
+    notes: tuple[str, ...]
+    password: str | None
+
+
+def read(paths: Sequence[Path]) -> dict[str, Property]:
+    """
+    The properties of some files by name; those of later files count.
+
+    Raises:
+        SettingsError: a file can't be read, or isn't a Hadoop configuration.
+    """
+    found: dict[str, Property] = {}
+    for path in paths:
+        try:
+            root = ET.parse(path).getroot()  # noqa: S314 - the administrator's own file
+        except OSError as error:
+            raise SettingsError(f"{path} can't be read: {error.strerror}") from None
+        except ET.ParseError as error:
+            raise SettingsError(f"{path} isn't XML: {error}") from None
+        if root.tag != "configuration":
+            raise SettingsError(f"{path} is no configuration of Hadoop's: it begins with <{root.tag}>")
+        for item in root.iter("property"):
+            name, value = (item.findtext("name") or "").strip(), (item.findtext("value") or "").strip()
+            if name:
+                found[name] = Property(name, value, path.name)
+    return {name: Property(name, _expanded(one.value, found), one.file) for name, one in found.items()}
+
+
+def _expanded(value: str, known: Mapping[str, Property]) -> str:
+    """`${name}` replaced by that property; what isn't known stays, as in Hadoop."""
+    for _ in range(20):
+        replaced = _VARIABLE.sub(lambda found: known[found[1]].value if found[1] in known else found[0], value)
+        if replaced == value:
+            break
+        value = replaced
+    return value
+
+
+def seconds(text: str, unit: str = "s") -> float:
+    """
+    A length of time as Hive writes it: `300s`, `5min`, `12h`; a number alone has the property's own unit.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _TIME.fullmatch(text.strip().lower())
+    said = (found[2] or unit) if found is not None else ""
+    factor = _UNITS.get(said, _UNITS.get(said.removesuffix("s")))
+    if found is None or factor is None:
+        raise ValueError(f"{text!r} is no length of time")
+    return int(found[1]) * factor
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if value < 1e6 else str(round(value))
+
+
+def _in_seconds(unit: str = "s") -> Callable[[str], str]:
+    return lambda text: _number(seconds(text, unit))
+
+
+def _in_hours(unit: str) -> Callable[[str], str]:
+    return lambda text: _number(seconds(text, unit) / 3600)
+
+
+def _whole(text: str) -> str:
+    return str(int(text))
+
+
+def _fraction(text: str) -> str:
+    return _number(float(text))
+
+
+def _in_days(text: str) -> str:
+    return _number(seconds(text, "d") / 86400)
+
+
+def _both(name: str) -> tuple[str, ...]:
+    """The metastore's own name of a property, which counts, and Hive's older one."""
+    return f"metastore.{name}", f"hive.{name}"
+
+
+_SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]]] = {
+    "txn.timeout_seconds": (_both("txn.timeout"), _in_seconds()),
+    "initiator.interval_seconds": (("hive.compactor.check.interval",), _in_seconds()),
+    "initiator.thresholds.delta_count": (("hive.compactor.delta.num.threshold",), _whole),
+    "initiator.thresholds.delta_ratio": (("hive.compactor.delta.pct.threshold",), _fraction),
+    "initiator.thresholds.aborted_count": (("hive.compactor.abortedtxn.threshold",), _whole),
+    "initiator.thresholds.aborted_age_hours": (("hive.compactor.aborted.txn.time.threshold",), _in_hours("h")),
+    "initiator.failed_threshold": (_both("compactor.initiator.failed.compacts.threshold"), _whole),
+    "initiator.failed_retry_days": (_both("compactor.initiator.failed.retry.time"), _in_days),
+    "worker.timeout_hours": (("hive.compactor.worker.timeout",), _in_hours("s")),
+    "worker.run_as": (_both("compactor.run.as.user"), str),
+    "cleaner.interval_seconds": (("hive.compactor.cleaner.run.interval",), _in_seconds("ms")),
+    "cleaner.retry_attempts": (("hive.compactor.cleaner.retry.maxattempts",), _whole),
+    "cleaner.retry_seconds": (("hive.compactor.cleaner.retry.retention.time",), _in_seconds()),
+    "housekeeper.history.succeeded": (_both("compactor.history.retention.succeeded"), _whole),
+    "housekeeper.history.failed": (_both("compactor.history.retention.failed"), _whole),
+    "housekeeper.history.did_not_initiate": (
+        (*_both("compactor.history.retention.did.not.initiate"), *_both("compactor.history.retention.attempted")),
+        _whole,
+    ),
+    "housekeeper.history.refused": (_both("compactor.history.retention.refused"), _whole),
+    "housekeeper.history.timeout_days": (_both("compactor.history.retention.timeout"), _in_days),
+}
+_DELAY: Final = "hive.compactor.delayed.cleanup.enabled"
+_RETENTION: Final = "hive.compactor.cleaner.retention.time.seconds"
+
+
+def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Found:
+    """
+    Our settings that a configuration tells.
+
+    Args:
+        password_file: where the password will stand; None: nowhere yet.
+
+    Raises:
+        SettingsError: it names no database, or one of a product that isn't supported.
+    """
+
+    def first(names: Sequence[str]) -> Property | None:
+        return next((found[name] for name in names if name in found and found[name].value), None)
+
+    notes: list[str] = []
+    url = first(_URL)
+    if url is None:
+        raise SettingsError(f"no file names the database of the metastore ({_URL[-1]}); name it by --metastore")
+    taken = [Taken("database.url", _address(url, first(_USER), notes), url.source)]
+    password = first(PASSWORD)
+    if password_file is not None:
+        taken.append(Taken("database.password_file", str(password_file), "--password-file"))
+    elif password is not None:
+        notes.append(
+            f"the password stands in {password.source}: --password-file FILE writes it there, or put it into a file and name that by database.password_file"
+        )
+    elif (provider := first((_CREDENTIALS,))) is not None:
+        notes.append(
+            f"the password is in a credential store ({provider.source} = {provider.value}), as {PASSWORD[-1]}: ask who put it there, and name a file with it by database.password_file"
+        )
+    wanted = dict(_SETTINGS)
+    if _DELAY in found and found[_DELAY].value.lower() == "true":
+        wanted["cleaner.retention_seconds"] = ((_RETENTION,), _in_seconds())
+    for key, (names, convert) in wanted.items():
+        if (one := first(names)) is None:
+            continue
+        try:
+            taken.append(Taken(key, convert(one.value), one.source))
+        except ValueError:
+            notes.append(f"{one.source} = {one.value} isn't understood: {key} stays as delivered")
+    if (quorum := first(("hive.zookeeper.quorum",))) is not None:
+        notes.append(
+            f"several daemons elect their leaders by ZooKeeper where zookeeper.hosts names it: {_hosts(quorum.value, found)}"
+        )
+    return Found(tuple(taken), (*notes, *_clashes(found)), password.value if password is not None else None)
+
+
+def _hosts(quorum: str, found: Mapping[str, Property]) -> str:
+    port = found["hive.zookeeper.client.port"].value if "hive.zookeeper.client.port" in found else "2181"
+    return ",".join(host if ":" in host else f"{host}:{port}" for host in map(str.strip, quorum.split(",")) if host)
+
+
+def _address(url: Property, user: Property | None, notes: list[str]) -> str:
+    given = _JDBC.fullmatch(url.value)
+    dialect = _PRODUCTS.get(given["product"].lower()) if given is not None else None
+    if given is None or dialect is None or given["server"] is None:
+        served = " and ".join(one.name for one in DIALECTS if one.jdbc)
+        raise SettingsError(f"{url.source} is {url.value}: {served} are served")
+    options = dict(parse_qsl(given["options"] or ""))
+    same = dialect.jdbc_options
+    kept = {name: value for name, value in options.items() if same and name.startswith(same)}
+    if not same and options.get("useSSL", "").lower() == "true":
+        notes.append(
+            "the metastore reaches its database by TLS (useSSL=true): database.url needs the options of docs/metastore.md"
+        )
+    name = user.value if user is not None else options.get("user", "")
+    whom = f"{quote(name, safe='')}@" if name else ""
+    query = f"?{urlencode(kept)}" if kept else ""
+    return f"{dialect.schemes[0]}://{whom}{given['server']}/{given['database']}{query}"
+
+
+def _clashes(found: Mapping[str, Property]) -> list[str]:
+    """What Hive does beside, as far as these files tell."""
+    on = [
+        (role, found[name])
+        for role in ("initiator", "cleaner")
+        for name in _both(f"compactor.{role}.on")
+        if name in found
+    ]
+    threads = [found[name] for name in _both("compactor.worker.threads") if name in found]
+    return [
+        *(
+            f"{one.source} is true: set it to false, or Hive's {role.capitalize()} works beside this daemon's"
+            for role, one in on
+            if one.value.lower() == "true"
+        ),
+        *(
+            f"{one.source} is {one.value}: set it to 0, or Hive's workers share the queue with this daemon's"
+            for one in threads
+            if one.value not in {"", "0", "-1"}
+        ),
+    ]
+
+
+def as_yaml(taken: Sequence[Taken], notes: Sequence[str]) -> str:
+    """A settings file in which each value says where it is from."""
+    lines = ["# Settings of compactor. config/compactor.yaml explains every key; those left out stay as delivered."]
+    lines += [f"# {note}" for note in notes]
+    open_keys: list[str] = []
+    for one in sorted(taken, key=lambda one: one.key.split(".")[:-1]):
+        *above, last = one.key.split(".")
+        common = 0
+        while common < min(len(above), len(open_keys)) and above[common] == open_keys[common]:
+            common += 1
+        for depth in range(common, len(above)):
+            lines.append(f"{'  ' * depth}{above[depth]}:")
+        open_keys = above
+        indent = "  " * len(above)
+        lines += [f"{indent}# {one.source}", f"{indent}{last}: {_quoted(one.value)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(value: str) -> str:
+    return (
+        value
+        if re.fullmatch(r"-?\d+(\.\d+)?|[A-Za-z/][\w./:@?=&%-]*[\w/]", value)
+        else "'" + value.replace("'", "''") + "'"
+    )

@@ -1,0 +1,183 @@
+"""`compactor doctor`: each thing that the daemon needs is tried, and what fails comes with its remedy."""
+
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from compactor.cli.commands import doctor
+from compactor.cli.commands.doctor import Standing
+from compactor.coordination import Member, SeenMember
+from compactor.errors import UnreachableError
+from compactor.metastore.compaction_queue.queue import Queue
+
+
+def found(shop, *words):
+    """The findings by check; and the exit code."""
+    result = shop.run("-o", "tsv", "doctor", *words)
+    lines = [line.split("\t") for line in result.stdout.splitlines()[1:]]
+    return {line[0]: line[1:] for line in lines}, result.exit_code
+
+
+@pytest.fixture
+def free(shop):
+    """No port is fixed."""
+    with shop.config.open("a", encoding="utf-8") as file:
+        file.write("http:\n  port: 0\n")
+    return shop
+
+
+def test_all_is_well(free):
+    """Of an embedded metastore without a daemon; nothing is left in the store, and nothing in the metastore."""
+    before = sorted(str(path) for path in (free.root / "warehouse").rglob("*"))
+    checks, code = found(free, "--no-spark")
+    standings = {check.split()[0]: line[0] for check, line in checks.items()}
+    assert standings == {
+        "settings": "ok",
+        "database": "ok",
+        "rights": "ok",
+        "clock": "ok",
+        "daemons": "warning",
+        "Hive": "ok",
+        "store": "ok",
+        "port": "ok",
+        "Java": "ok",
+        "Spark": "skipped",
+    }
+    assert code == 0
+    assert "listed within" in next(line[1] for check, line in checks.items() if check.startswith("store"))
+    assert sorted(str(path) for path in (free.root / "warehouse").rglob("*")) == before
+    assert checks["daemons"][1:] == ["the database coordinates; no daemon runs", "compactor run, or its systemd unit"]
+
+
+def test_without_the_database_nothing_else_is_tried(shop):
+    """One line for it, one that says so; the exit code tells."""
+    (shop.root / "metastore.db").unlink()
+    checks, code = found(shop)
+    assert [line[0] for line in checks.values()] == ["ok", "failed", "skipped"]
+    assert "no such file" in checks["database"][1]
+    assert code == 1
+
+
+def test_a_store_that_cant_be_written(free, monkeypatch):
+    """The store's own words, and where to read on; what was made is taken away."""
+
+    def refuse(*_):
+        raise UnreachableError("the NameNode is in safe mode")
+
+    monkeypatch.setattr(doctor, "_tried", refuse)
+    checks, code = found(free, "--no-spark")
+    (store,) = [line for check, line in checks.items() if check.startswith("store")]
+    assert store[:2] == ["failed", "the NameNode is in safe mode"]
+    assert code == 1
+    monkeypatch.undo()
+    with free.open() as database:
+        dbs = database.schema.dbs
+        database.write(lambda connection: connection.execute(dbs.update().values(db_location_uri="/nowhere/at/all")))
+    checks, code = found(free, "--no-spark")
+    assert checks["store /nowhere/at/all"][:2] == ["warning", "the directory isn't there"]
+    assert code == 0
+
+
+def test_a_port_that_another_has(shop):
+    """It may be a daemon of ours."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.listen()
+        port = other.getsockname()[1]
+        with shop.config.open("a", encoding="utf-8") as file:
+            file.write(f"http:\n  host: 127.0.0.1\n  port: {port}\n")
+        checks, _ = found(shop, "--no-spark")
+    assert checks["port"][0] == "warning"
+    assert f"127.0.0.1:{port} can't be taken" in checks["port"][1]
+
+
+@pytest.mark.parametrize(
+    ("apart", "standing", "said"),
+    [(0, "ok", ""), (-3600, "warning", "1 h behind"), (90, "warning", "1 min 30 s ahead of")],
+)
+def test_clocks(apart, standing, said):
+    """A few seconds are no matter."""
+    database = SimpleNamespace(read=lambda _: (doctor.time.time() + apart) * 1000, now_ms=None)
+    (one,) = doctor.clock(SimpleNamespace(database=lambda: database))
+    assert one.standing.value == standing
+    assert said in one.sentence
+
+
+def member(*roles, version="1.0"):
+    return SeenMember(Member("i", "h", 1, version, roles), (), 0)
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ([member("initiator", "cleaner", "housekeeper", "worker")], ["1 daemon of version 1.0"]),
+        (
+            [member("initiator", "cleaner", "housekeeper"), member("worker", version="1.1")],
+            ["2 daemons of version 1.0 and 1.1"],
+        ),
+        ([member("worker")], ["1 daemon", "none of them is the Initiator", "the Cleaner", "the Housekeeper"]),
+        ([member("initiator", "cleaner", "housekeeper")], ["1 daemon", "none of them is a worker"]),
+    ],
+)
+def test_what_daemons_lack_together(members, expected):
+    """A role that none has, versions that differ."""
+    findings = doctor.judged_members("here", members)
+    assert len(findings) == len(expected)
+    assert all(part in one.sentence for part, one in zip(expected, findings, strict=True))
+    assert (findings[0].standing is Standing.WARNING) == ("and" in expected[0])
+
+
+def test_hives_own_workers_are_noticed(free):
+    """Two compactors beside each other are seldom wanted."""
+    free.run("enqueue", "shop.orders")
+    with free.open() as database:
+        assert Queue(database).claim("hive-host-42", "4.0.1") is not None
+    checks, _ = found(free, "--no-spark")
+    assert checks["Hive"][0] == "warning"
+    assert "1 of the latest 1 compaction" in checks["Hive"][1]
+
+
+@pytest.mark.parametrize(
+    ("says", "standing"),
+    [('openjdk version "17.0.1"', "ok"), ('java version "1.8.0_292"', "failed"), ("what", "failed")],
+)
+def test_java(tmp_path, monkeypatch, says, standing):
+    """Its version, however it is written."""
+    home = tmp_path / "bin"
+    home.mkdir()
+    (home / "java").write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    (home / "java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert doctor.java().standing.value == standing
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    assert doctor.java().standing is Standing.FAILED
+
+
+@pytest.mark.spark
+def test_spark_is_started_and_sees_the_store(free):
+    """As the daemon's session, with a task that looks at each store."""
+    with free.config.open("a", encoding="utf-8") as file:
+        file.write("spark:\n  master: local[1]\n")
+    result = free.json("doctor")
+    said = [one["sentence"] for one in result if one["check"] == "Spark"]
+    assert said[0].startswith("a session on local[1] started within")
+    assert said[1].startswith("executors see ")
+
+
+def test_spark_that_doesnt_start(free, monkeypatch):
+    """Its reason, and the settings to look at."""
+
+    class Away:
+        def __init__(self, settings):
+            self.stopped = False
+
+        def warm_up(self, seconds):
+            raise UnreachableError("no ResourceManager")
+
+        def stop(self):
+            pass
+
+    monkeypatch.setattr(doctor, "ConfiguredSubmitter", Away)
+    checks, code = found(free)
+    assert checks["Spark"] == ["failed", "no ResourceManager", "spark.master, spark.conf; see docs/spark.md"]
+    assert code == 1

@@ -1,0 +1,194 @@
+"""`compactor init`: Hive's own configuration in our keys, each value with where it is from."""
+
+import stat
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.cli.hive_site import Taken, as_yaml, read, seconds, settings_of
+from compactor.cli.root import cli
+from compactor.errors import SettingsError
+from compactor.settings import load_settings
+
+URL = {"javax.jdo.option.ConnectionURL": "jdbc:postgresql://db:5432/metastore"}
+
+
+def site(folder, properties, name="hive-site.xml"):
+    path = folder / name
+    items = "".join(
+        f"<property><name>{key}</name><value>{value}</value></property>" for key, value in properties.items()
+    )
+    path.write_text(f"<?xml version='1.0'?><configuration>{items}</configuration>", encoding="utf-8")
+    return path
+
+
+def taken(tmp_path, **properties):
+    found = settings_of(read([site(tmp_path, URL | properties)]), None)
+    return {one.key: one.value for one in found.taken}, found.notes
+
+
+def run(*args):
+    return CliRunner().invoke(cli, [str(arg) for arg in args])
+
+
+@pytest.mark.parametrize(
+    ("jdbc", "user", "expected"),
+    [
+        ("jdbc:postgresql://db/metastore", "hive", "postgresql://hive@db/metastore"),
+        ("jdbc:postgresql://a:1,b:2/m?sslmode=require&amp;x=1", "h@i", "postgresql://h%40i@a:1,b:2/m?sslmode=require"),
+        ("jdbc:mysql://db:3306/hive?createDatabaseIfNotExist=true", "hive", "mysql://hive@db:3306/hive"),
+        ("jdbc:mariadb://db/hive?user=ann", None, "mysql://ann@db/hive"),
+    ],
+)
+def test_addresses(tmp_path, jdbc, user, expected):
+    """As the metastore's, without the driver's own options."""
+    more = {} if user is None else {"javax.jdo.option.ConnectionUserName": user}
+    assert taken(tmp_path, **{"javax.jdo.option.ConnectionURL": jdbc}, **more)[0]["database.url"] == expected
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"hive.txn.timeout": "300s", "metastore.txn.timeout": "10min"}, {"txn.timeout_seconds": "600"}),
+        ({"hive.compactor.delta.num.threshold": "5"}, {"initiator.thresholds.delta_count": "5"}),
+        ({"hive.compactor.delta.pct.threshold": "0.25"}, {"initiator.thresholds.delta_ratio": "0.25"}),
+        ({"hive.compactor.aborted.txn.time.threshold": "2d"}, {"initiator.thresholds.aborted_age_hours": "48"}),
+        ({"hive.compactor.worker.timeout": "86400"}, {"worker.timeout_hours": "24"}),
+        ({"hive.compactor.cleaner.run.interval": "5000ms"}, {"cleaner.interval_seconds": "5"}),
+        ({"hive.compactor.cleaner.run.interval": "5000"}, {"cleaner.interval_seconds": "5"}),
+        ({"metastore.compactor.initiator.failed.retry.time": "3"}, {"initiator.failed_retry_days": "3"}),
+        ({"hive.compactor.cleaner.retention.time.seconds": "60s"}, {}),
+        (
+            {
+                "hive.compactor.cleaner.retention.time.seconds": "60s",
+                "hive.compactor.delayed.cleanup.enabled": "true",
+            },
+            {"cleaner.retention_seconds": "60"},
+        ),
+        ({"a": "7", "hive.compactor.history.retention.failed": "${a}"}, {"housekeeper.history.failed": "7"}),
+    ],
+)
+def test_settings_in_hives_units(tmp_path, properties, expected):
+    """The metastore's own name counts before the older one; variables are replaced."""
+    found, _ = taken(tmp_path, **properties)
+    assert {key: value for key, value in found.items() if not key.startswith("database")} == expected
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({"hive.compactor.initiator.on": "true"}, "set it to false, or Hive's Initiator works beside"),
+        ({"metastore.compactor.worker.threads": "4"}, "is 4: set it to 0"),
+        ({"hive.txn.timeout": "soon"}, "hive-site.xml: hive.txn.timeout = soon isn't understood"),
+        ({"javax.jdo.option.ConnectionPassword": "secret"}, "--password-file FILE"),
+        ({"hadoop.security.credential.provider.path": "jceks://hdfs/x"}, "credential store"),
+        ({"hive.zookeeper.quorum": "a,b:1", "hive.zookeeper.client.port": "9"}, "zookeeper.hosts names it: a:9,b:1"),
+        ({"javax.jdo.option.ConnectionURL": "jdbc:mysql://d/h?useSSL=true"}, "needs the options of docs/metastore.md"),
+    ],
+)
+def test_what_must_be_said(tmp_path, properties, said):
+    """What can't be taken over, or runs beside; never the password itself."""
+    _, notes = taken(tmp_path, **properties)
+    assert sum(said in note for note in notes) == 1
+    assert "secret" not in " ".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<configuration/>", "no file names the database of the metastore"),
+        ("<other/>", "is no configuration of Hadoop's"),
+        ("<configuration>", "isn't XML"),
+        (None, "can't be read"),
+        ("jdbc:derby:;databaseName=metastore_db;create=true", "PostgreSQL and MySQL are served"),
+        ("jdbc:oracle:thin:@//db:1521/x", "PostgreSQL and MySQL are served"),
+        ("nonsense", "PostgreSQL and MySQL are served"),
+    ],
+)
+def test_files_that_tell_nothing(tmp_path, text, said):
+    """One line, and nothing is written."""
+    path = tmp_path / "hive-site.xml"
+    if text is not None and not text.startswith("<"):
+        site(tmp_path, {"javax.jdo.option.ConnectionURL": text})
+    elif text is not None:
+        path.write_text(text, encoding="utf-8")
+    result = run("init", "--hive-site", path, "--to", tmp_path / "made.yaml")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "made.yaml").exists()
+
+
+def test_a_settings_file_is_made(tmp_path):
+    """From all files beside each other; with the password apart, for its owner only; nothing is overwritten."""
+    password = {"javax.jdo.option.ConnectionPassword": "pa ss"}
+    hive = site(tmp_path, URL | password | {"hive.txn.timeout": "300s", "hive.compactor.delta.num.threshold": "5"})
+    site(tmp_path, {"hive.txn.timeout": "100s", "metastore.compactor.initiator.on": "true"}, "metastore-site.xml")
+    made, secret = tmp_path / "made.yaml", tmp_path / "password"
+    result = run("init", "--hive-site", hive, "--to", made, "--password-file", secret)
+    assert result.exit_code == 0, result.stderr
+    assert "metastore.compactor.initiator.on is true" in result.stderr
+    assert result.stderr.endswith(f"written to {made}; next: compactor --config {made} doctor\n")
+    text = made.read_text(encoding="utf-8")
+    assert "pa ss" not in text
+    assert "# metastore-site.xml: hive.txn.timeout\n  timeout_seconds: 100\n" in text
+    settings = load_settings(made, {})
+    assert settings.database.secret() == "pa ss"
+    assert (settings.txn.timeout_seconds, settings.initiator.thresholds.delta_count) == (100, 5)
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    again = run("init", "--hive-site", hive, "--to", made)
+    assert again.exit_code == 2
+    assert f"{made} is there already" in again.stderr
+    assert made.read_text(encoding="utf-8") == text
+
+
+def test_an_address_alone_is_enough(tmp_path):
+    """For who has no files of Hive's."""
+    made = tmp_path / "made.yaml"
+    assert run("init", "--metastore", "postgresql://hive@db/m", "--to", made).exit_code == 0
+    assert load_settings(made, {}).database.url == "postgresql://hive@db/m"
+    for wrong in ([], ["--metastore", "x", "--hive-site", "y"]):
+        assert "say where the metastore is" in run("init", *wrong, "--to", tmp_path / "b").stderr
+    assert (
+        "holds the password"
+        in run(
+            "init", "--metastore", "postgresql://h@d/m", "--to", tmp_path / "b", "--password-file", tmp_path / "p"
+        ).stderr
+    )
+
+
+words = st.text("ab_", min_size=1, max_size=4)
+
+
+@given(st.dictionaries(st.tuples(words, words) | st.tuples(words, words, words), st.text("a'#:${ }1", max_size=6)))
+def test_every_value_is_read_as_it_was_written(values):
+    """Whatever characters it has, at every depth."""
+    keys = {".".join(key): value for key, value in values.items()}
+    keys = {key: value for key, value in keys.items() if not any(other.startswith(f"{key}.") for other in keys)}
+    parsed = yaml.load(as_yaml([Taken(*item, "there") for item in keys.items()], ["note"]), yaml.BaseLoader) or {}
+    for key, value in keys.items():
+        found = parsed
+        for part in key.split("."):
+            found = found[part]
+        assert found == value
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["ms", "s", "sec", "min", "h", "d", "days", "hours", " seconds"]))
+def test_lengths_of_time(count, unit):
+    """With and without a plural's s; a number alone has the property's unit."""
+    if unit.strip() == "seconds":
+        with pytest.raises(ValueError, match="is no length of time"):
+            seconds(f"{count}{unit}")
+        return
+    factor = {"m": 60, "s": 1, "h": 3600, "d": 86400}[unit[0]] if unit != "ms" else 0.001
+    assert seconds(f"{count}{unit}") == pytest.approx(count * factor)
+    assert seconds(str(count), "h") == count * 3600
+
+
+def test_what_cant_be_read_says_why(tmp_path):
+    """As the settings' own errors do."""
+    with pytest.raises(SettingsError, match="can't be read: No such file"):
+        read([tmp_path / "none.xml"])

@@ -1,0 +1,98 @@
+"""`compactor report` and `compactor simulate`: what is late, and what other thresholds would queue."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from compactor.cli.commands.report import as_page, sentences
+
+
+def test_the_shop(shop):
+    """One table that is due, two partitions that aren't; its plan says what a compaction leaves."""
+    told = shop.json("report")
+    assert (told["tables"], told["partitions"], told["unreadable"]) == (2, 3, 0)
+    assert (told["due_major"], told["due_minor"]) == (1, 0)
+    assert told["files"] == told["small_files"] == 15
+    assert told["open_transactions"] == 1
+    assert told["aborted"] == 1
+    (worst,) = told["worst"]
+    assert (worst["entity"], worst["kind"], worst["files"], worst["files_after"]) == ("shop.orders", "major", 13, 1)
+    assert worst["refused"] is None
+    assert shop.json("queue") == []
+    shown = shop.run("report", "shop.events").stdout
+    assert "1 table, 2 directories: queries open 2 files" in shown
+    assert "0 compactions due" in shown
+
+
+def test_a_page_to_show(shop):
+    """Whole HTML with the figures; names are escaped; a place that can't be written is said."""
+    page = shop.root / "report.html"
+    result = shop.run("report", "--html", str(page))
+    assert result.exit_code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "shop.orders" in text
+    assert "http" not in text.replace("http-equiv", "")
+    wrong = shop.run("report", "--html", str(shop.root / "none" / "x.html"))
+    assert wrong.exit_code == 2
+    assert "--html" in wrong.stderr
+
+
+def test_names_cant_break_the_page():
+    """Whatever a partition is called; a plan that was refused shows why."""
+    worst = {
+        "entity": "a.b/k=<script>alert(1)</script>&",
+        "kind": "major",
+        "files": 3,
+        "files_after": None,
+        "bytes": 10,
+        "recoded_bytes": None,
+        "seconds": None,
+        "refused": "sorted-table: <x>",
+        "explanation": "",
+    }
+    zeros = dict.fromkeys(
+        ("due_major", "due_minor", "tables", "partitions", "files", "bytes", "directories", "small_files"), 0
+    )
+    more = dict.fromkeys(("obsolete_bytes", "aborted", "open_transactions", "unreadable"), 2)
+    document = {"target": "<*>", "taken": "2024-01-01T00:00:00.000Z", "oldest_open_ms": 5000, "worst": [worst]}
+    page = as_page({**document, **zeros, **more})
+    text = "".join(ET.fromstring(page).itertext())  # well-formed
+    assert "<script>" not in page
+    assert "a.b/k=<script>alert(1)</script>&" in text
+    assert "sorted-table: <x>" in text
+    assert any("the oldest for 5.0 s" in sentence for sentence in sentences({**document, **zeros, **more}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "due", "more", "fewer"),
+    [
+        (["initiator.thresholds.delta_count=100", "delta_ratio=1000"], [], 0, 1),
+        (["delta_count=0"], ["shop.orders"], 0, 0),
+        (["delta_count=5"], ["shop.orders"], 0, 0),
+    ],
+)
+def test_other_thresholds(shop, changes, due, more, fewer):
+    """Beside those that apply; nothing is queued."""
+    words = [word for change in changes for word in ("--set", change)]
+    now, then = shop.json("simulate", *words)
+    assert (now["thresholds"], now["due_major"], now["entities"]) == ("as they are", 1, ["shop.orders"])
+    assert (then["entities"], then["more"], then["fewer"]) == (due, more, fewer)
+    assert shop.json("queue") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--set", "delta_count"], "isn't KEY=VALUE with one of initiator.thresholds.delta_count"),
+        (["--set", "cleaner.threads=3"], "isn't KEY=VALUE"),
+        (["--set", "delta_count=many"], "delta_count=many has a value that is none"),
+        (["--set", "delta_count=-1"], "has a value that is none"),
+        ([], "--set"),
+    ],
+)
+def test_thresholds_that_are_none(shop, words, said):
+    """One line."""
+    result = shop.run("simulate", *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
