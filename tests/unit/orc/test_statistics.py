@@ -119,6 +119,17 @@ def test_nan_leaves_no_range():
     assert not merge_column([fine, poisoned], Kind.DOUBLE).HasField("doubles")
 
 
+def test_infinite_sums_of_both_signs_have_no_sum():
+    """They would make a NaN, which nothing may be compared with."""
+    parts = []
+    for total in (math.inf, -math.inf):
+        one = pb.ColumnStatistics(number_of_values=2)
+        one.doubles.minimum, one.doubles.maximum, one.doubles.sum = -1.7e308, 1.7e308, total
+        parts.append(one)
+    assert not merge_column(parts, Kind.DOUBLE).HasField("doubles")
+    assert merge_column(parts[:1] * 2, Kind.DOUBLE).doubles.sum == math.inf
+
+
 def text(low=None, high=None, lower=None, upper=None):
     column = pb.ColumnStatistics(number_of_values=1)
     for name, value in (("minimum", low), ("maximum", high), ("lower_bound", lower), ("upper_bound", upper)):
