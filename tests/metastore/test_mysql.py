@@ -38,6 +38,13 @@ def shared_database(request, tmp_path):
         yield found
 
 
+@pytest.fixture(params=kinds(["mariadb-4", "mysql5-4"]))
+def database_4(request, tmp_path):
+    """Both products, with the lock table of Hive 4."""
+    with metastore(request.param, request, tmp_path) as found:
+        yield found
+
+
 @pytest.fixture
 def server(request, shared_database):
     return server_of(request, shared_database)
@@ -202,14 +209,12 @@ def test_the_table_of_our_own(shared_database):
         connection.execute(text("DROP TABLE COMPACTOR_STATE"))
 
 
-def test_openers_exclude_who_takes_the_table_alone(shared_database):
+def test_openers_exclude_who_takes_the_table_alone(database_4):
     """Openers share the lock; a snapshot waits for them, and they for it."""
-    if not shared_database.schema.hive_4:
-        pytest.skip("Hive 3.1 has no such lock")
-    transactions, dialect = Transactions(shared_database), shared_database.dialect
-    table = shared_database.schema.txn_lock_table
+    transactions, dialect = Transactions(database_4), database_4.dialect
+    table = database_4.schema.txn_lock_table
     results = []
-    with shared_database.transaction() as opener:
+    with database_4.transaction() as opener:
         dialect.share_openers_lock(opener, table)
         opened = transactions.open_compaction("ann", "edge")  # shared
         thread = threading.Thread(target=lambda: results.append(transactions.snapshot()))
@@ -220,15 +225,13 @@ def test_openers_exclude_who_takes_the_table_alone(shared_database):
     assert results[0].open == (opened,)
 
 
-def test_a_lock_table_without_its_row(shared_database):
+def test_a_lock_table_without_its_row(database_4):
     """Where the row that openers lock is gone, nothing goes on as if it were locked."""
-    if not shared_database.schema.hive_4:
-        pytest.skip("Hive 3.1 has no such lock")
-    table = shared_database.schema.txn_lock_table
-    with shared_database.transaction() as connection:
+    table = database_4.schema.txn_lock_table
+    with database_4.transaction() as connection:
         connection.execute(table.delete())
     with pytest.raises(LookupError, match="TXN_LOCK_TBL has lost its only row"):
-        Transactions(shared_database).snapshot()
+        Transactions(database_4).snapshot()
 
 
 @pytest.mark.parametrize("product", ["mariadb", "mysql5"])
