@@ -235,7 +235,7 @@ def test_from_nothing_to_a_pair(site, machine):
     install_program(first)
     stranger = machine("too-early")
     install_program(stranger)
-    with pytest.raises(AssertionError, match=r"error: .*(?i:permission denied)"):
+    with pytest.raises(AssertionError, match=r"failed .*(?i:permission denied)"):
         settle(stranger)
     (files,) = shell(3)
     first.follow(files)
