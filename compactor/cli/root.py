@@ -63,7 +63,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "compactor.cli.commands.report:report",
         "Show what is late, what it costs readers, and what stands in the way, over all tables.",
     ),
-    "simulate": ("compactor.cli.commands.report:simulate", "Show what other thresholds would queue now."),
+    "simulate": ("compactor.cli.commands.simulate:simulate", "Show what other thresholds would queue now."),
     "archive": ("compactor.cli.commands.archive:archive", "Build the Python environment archive for Spark executors."),
     "init": (
         "compactor.cli.commands.init:init",

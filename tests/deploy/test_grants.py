@@ -5,6 +5,7 @@ is used.
 
 import re
 from contextlib import ExitStack
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -91,6 +92,26 @@ class Least(World):
         super().configure(**({"housekeeper": {"enabled": "always"}} | sections))
 
 
+def live_with(admin_url: str, least_url: str, tmp_path: Path) -> Recorder:
+    """What a user wrote during random lives of tables under every role, the watch and the table of members."""
+    with ExitStack() as stack:
+        admin, theirs = stack.enter_context(Database(admin_url)), stack.enter_context(Database(least_url))
+        recorder = Recorder(theirs)
+        world = Least(admin, theirs, tmp_path)
+        life = Life(world, EVERYTHING, partitioned=True)
+        life.live()
+        life.end()
+        QueueMetrics(world.services).run_once()
+        Recovery(world.services).give_back_claims_of_the_dead()
+        state = StateTable(theirs)
+        state.make()
+        state.put("members/test", {"a": 1})
+        state.put("members/test", {"a": 2})
+        assert state.read("members/test") is not None
+        state.remove_silent("members", 0)
+    return recorder
+
+
 def granted(url: str, role: str) -> set[tuple[str, str]]:
     with psycopg.connect(url) as connection:
         query = "SELECT upper(table_name), privilege_type FROM information_schema.role_table_grants WHERE grantee = %s"
@@ -121,21 +142,7 @@ def test_a_whole_life_with_these_rights_and_none_to_spare(metastore, tmp_path):
     every right to write was used, or is used seldom.
     """
     url, role, least = metastore
-    with ExitStack() as stack:
-        admin, theirs = stack.enter_context(Database(url)), stack.enter_context(Database(least))
-        recorder = Recorder(theirs)
-        world = Least(admin, theirs, tmp_path)
-        life = Life(world, EVERYTHING, partitioned=True)
-        life.live()
-        life.end()
-        QueueMetrics(world.services).run_once()
-        Recovery(world.services).give_back_claims_of_the_dead()
-        state = StateTable(theirs)
-        state.make()
-        state.put("members/test", {"a": 1})
-        state.put("members/test", {"a": 2})
-        assert state.read("members/test") is not None
-        state.remove_silent("members", 0)
+    recorder = live_with(url, least, tmp_path)
     rights = granted(url, role)
     tables = {name for name, _ in rights}
     used = {(name, right) for name, right in recorder.used if name in tables}  # the rest are words of SQL

@@ -4,7 +4,6 @@ which is used.
 """
 
 import re
-from contextlib import ExitStack
 
 import pymysql
 import pytest
@@ -18,13 +17,10 @@ from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.rights import missing_rights
 from compactor.metastore.txn.transactions import Transactions
-from compactor.roles.housekeeper.recovery import Recovery
-from compactor.roles.queue_metrics import QueueMetrics
 from compactor.settings import Settings
 from tests.deploy.service import DEPLOY
-from tests.deploy.test_grants import SELDOM, WRITES, Least, Recorder
+from tests.deploy.test_grants import SELDOM, WRITES, live_with
 from tests.metastore.databases import kinds, mariadb, mysql5, require_schema, server_for  # noqa: F401 - fixtures
-from tests.model.test_roles_life import EVERYTHING, Life
 from tests.unit.roles.world import Inline
 
 pytestmark = [pytest.mark.deploy, pytest.mark.mariadb, pytest.mark.timeout(280)]
@@ -67,22 +63,7 @@ def test_a_whole_life_with_these_rights_and_none_to_spare(metastore, tmp_path):
     every right to write was used, or is used seldom.
     """
     server, name, user = metastore
-    with ExitStack() as stack:
-        admin = stack.enter_context(Database(server.url(name)))
-        theirs = stack.enter_context(Database(server.url(name, user)))
-        recorder = Recorder(theirs)
-        world = Least(admin, theirs, tmp_path)
-        life = Life(world, EVERYTHING, partitioned=True)
-        life.live()
-        life.end()
-        QueueMetrics(world.services).run_once()
-        Recovery(world.services).give_back_claims_of_the_dead()
-        state = StateTable(theirs)
-        state.make()
-        state.put("members/test", {"a": 1})
-        state.put("members/test", {"a": 2})
-        assert state.read("members/test") is not None
-        state.remove_silent("members", 0)
+    recorder = live_with(server.url(name), server.url(name, user), tmp_path)
     rights = granted(server, name, user)
     tables = {one for one, _ in rights}
     used = {(one, right) for one, right in recorder.used if one in tables}  # the rest are words of SQL
