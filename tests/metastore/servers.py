@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,10 +96,44 @@ def _version(initdb: Path) -> float:
     return float(initdb.parts[-3])
 
 
-class PostgresServer:
+class Lending(ABC):
+    """A server that lends databases of Hive's schema, and empties one instead of making the next."""
+
+    def __init__(self) -> None:
+        self._emptying: dict[str, str] = {}  # by the schema's version
+        self._idle: dict[str, list[str]] = {}
+
+    @abstractmethod
+    def create(self, version: str | None = None) -> str:
+        """The URL of a new database: of Hive's schema "3.1.0" or "4.0.0", or empty."""
+
+    @abstractmethod
+    def sql(self, database: str, statements: str) -> None:
+        """Run statements in a database."""
+
+    def borrow(self, version: str) -> str:
+        """
+        As `create`, but perhaps one that was used before and is as new again; for those who leave its tables as they
+        are.
+        """
+        idle = self._idle.setdefault(version, [])
+        return idle.pop() if idle else self.create(version)
+
+    def give_back(self, version: str, url: str) -> None:
+        """Empty a borrowed database for the next one: much cheaper than making one."""
+        self.empty(version, url)
+        self._idle[version].append(url)
+
+    def empty(self, version: str, url: str) -> None:
+        """Make a borrowed database as new again."""
+        self.sql(url.rpartition("/")[2], self._emptying[version])
+
+
+class PostgresServer(Lending):
     """One running server; `create` makes a fresh database and returns its URL."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._bin = _binaries()
         self._account = "postgres" if os.geteuid() == 0 else getpass.getuser()
         if os.geteuid() == 0:
@@ -108,8 +143,6 @@ class PostgresServer:
                 raise UnavailableError("PostgreSQL doesn't run as root, and there is no user postgres") from None
         self._home = Path(tempfile.mkdtemp(prefix="compactor-postgres-"))
         self._data = self._home / "data"
-        self._templates: dict[str, str] = {}
-        self._idle: dict[str, list[str]] = {}
         self._numbers = itertools.count(1)
         self._guard: subprocess.Popen[bytes] | None = None
         self._options = ""
@@ -182,32 +215,15 @@ class PostgresServer:
         self.sql("postgres", f"CREATE DATABASE {name} TEMPLATE {self._template(version)}")
         return self.url(name)
 
-    def borrow(self, version: str) -> str:
-        """
-        As `create`, but perhaps one that was used before and is as new again; for those who leave its tables as they
-        are.
-        """
-        idle = self._idle.setdefault(version, [])
-        return idle.pop() if idle else self.create(version)
-
-    def give_back(self, version: str, url: str) -> None:
-        """Empty a borrowed database for the next one: much cheaper than making one."""
-        self.empty(version, url)
-        self._idle[version].append(url)
-
-    def empty(self, version: str, url: str) -> None:
-        """Make a borrowed database as new again."""
-        self.sql(url.rpartition("/")[2], self._templates[version])
-
     def _template(self, version: str) -> str:
         template = "hive_" + version.replace(".", "_")
-        if version not in self._templates:
+        if version not in self._emptying:
             self.sql("postgres", f"CREATE DATABASE {template}")
             self.load(template, schema_script(version).read_text(encoding="utf-8"))
-            self._templates[version] = self._emptying(template)
+            self._emptying[version] = self._how_to_empty(template)
         return template
 
-    def _emptying(self, template: str) -> str:
+    def _how_to_empty(self, template: str) -> str:
         """The statements that bring every table of a database back to what its schema script left in it."""
         statements = ["SET session_replication_role = replica"]
         with psycopg.connect(host="127.0.0.1", port=self.port, user=USER, dbname=template) as connection:
@@ -258,11 +274,11 @@ class PostgresServer:
         if done.returncode:
             raise RuntimeError(f"psql: {done.stderr}")
 
-    def sql(self, database: str, statement: str) -> None:
+    def sql(self, database: str, statements: str) -> None:
         with psycopg.connect(
             host="127.0.0.1", port=self.port, user=USER, dbname=database, autocommit=True
         ) as connection:
-            connection.execute(statement)  # type: ignore[call-overload]
+            connection.execute(statements)  # type: ignore[call-overload]
 
     def cut_off(self, database: str) -> None:
         """End the package's connections to a database."""
