@@ -289,3 +289,45 @@ def test_the_directory_of_a_failed_ctas_goes(living):
     assert hold.met()
     hold.release()
     until(lambda: not (living.hive.warehouse / "r.db" / "c").exists(), "removed")
+
+
+def test_a_reader_of_a_dropped_partition_reads_on_beside_our_cleaner(living):
+    """
+    Hive 4's own Cleaner takes the directory from under readers while the DROP's transaction is open: it waits for
+    readers only where an entry says until which one, and that is written at the commit
+    (`TxnHandler.updateWSCommitIdAndCleanUpMetadata`). Ours waits for that transaction.
+    """
+    if living.hive.version == "3":
+        return  # its DROP PARTITION waits for readers
+    lockless = "hive.acid.lockless.reads.enabled"
+    sessions = ((living.hive, "main"), (living.readers, "held reader"))
+    for server, session in sessions:
+        server.sql(f"set {lockless}=true", session=session)
+    try:
+        living.hive.sql(f"create table r.p (id int) partitioned by (p int) {ACID}")
+        for cleaned_by in ("ours", "Hive's"):
+            living.hive.sql("insert into r.p partition(p=1) values (1)")
+            time.sleep(1.5)  # nothing but the reader and the DROP may be in the way
+            opening = living.readers.hold("open", r"/r\.db/p\.v\d+/p=1/.*bucket_")
+            reading = living.readers.begin("select id from r.p", "held reader")
+            until(lambda: reading.done() or opening.met(), "listed")  # noqa: B023 - called in this turn
+            dropping = living.hive.hold("create", r"/r\.db/p\.v\d+/p=1/.*_metadata_acid")
+            dropped = living.hive.begin("alter table r.p drop partition (p=1)")
+            until(lambda: dropped.done() or dropping.met(), "before the base of the DROP")  # noqa: B023
+            try:
+                assert dropping.met()
+                if cleaned_by == "ours":
+                    time.sleep(3)
+                    opening.release()
+                    assert reading.result()["rows"] == [["1"]]
+                else:
+                    living.compactor.cycle("cleaner")
+                    opening.release()
+                    assert reading.result()["rows"] == []
+            finally:
+                opening.release()
+                dropping.release()
+                dropped.result()
+    finally:
+        for server, session in sessions:
+            server.sql(f"set {lockless}=false", session=session)
