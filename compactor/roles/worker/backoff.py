@@ -5,7 +5,8 @@ When entries that were given back are retried, when anything may be claimed, and
 An entry is given back because a service or store that it needs is unreachable, or its work broke down:
 
 - What is unreachable may be needed by all entries (Spark, the metastore). After each entry given back in a row, the
-  process claims nothing for a while, twice as long each time.
+  process claims nothing from its compaction pool for a while, twice as long each time. Not from any pool: then one
+  whose entries are given back within a moment could begin the next pause before others had looked.
 - When one store is known to be unreachable, only entries on that store wait: each by itself and, as soon as they are
   known to lie there, all together. One after the other finds out whether the store is back.
 - The entry itself waits longer, and gets its next turn by `claim_order`.
@@ -85,9 +86,18 @@ class _Aside:
 
 
 @dataclass(slots=True)
-class _Store:
+class _Pause:
+    """After something was found unreachable; whoever began before it, and ends during it, tells nothing new."""
+
     until: float = 0.0
     times: int = 0
+
+    def found_away(self, now: float) -> bool:
+        """Begin, or go on for longer; returns whether that is news."""
+        if news := now >= self.until:
+            self.times += 1
+            self.until = now + pause_after(self.times)
+        return news
 
 
 class Backoff:
@@ -103,11 +113,11 @@ class Backoff:
         self._lock = threading.Lock()
         self._rotation = ClaimOrder()
         self._aside: dict[int, _Aside] = {}
-        self._stores: dict[str, _Store] = {}
+        self._stores: dict[str, _Pause] = {}
+        self._pools: dict[str | None, _Pause] = {}
+        self._spark = _Pause()
         self._unsettled: dict[object, str] = {}
-        self._until = 0.0
         self._why = ""
-        self._pauses = 0
         self._compacted: float | None = None
         self._forgot = clock()
         self.in_a_row = 0
@@ -119,8 +129,13 @@ class Backoff:
             aside = self._aside.get(entry.id)
             return aside is None or aside.broke_down + 1 < ATTEMPTS
 
-    def given_back(self, entry: QueueEntry, error: Exception) -> None:
-        """Record that this entry goes back into the queue because of this error."""
+    def given_back(self, entry: QueueEntry, error: Exception, pool: str | None = None) -> None:
+        """
+        Record that this entry goes back into the queue because of this error.
+
+        Args:
+            pool: from which it was claimed.
+        """
         with self._lock:
             now = self.clock()
             aside = self._set_aside(entry, now)
@@ -128,16 +143,12 @@ class Backoff:
             aside.broke_down += not isinstance(error, UnreachableError | SessionEndedError)
             aside.store = error.store if isinstance(error, UnreachableError) else None
             self.in_a_row += 1
-            if aside.store is None:
-                self._pauses += (
-                    now >= self._until
-                )  # an entry that was claimed before the pause began, and ends during it, tells nothing new
-                self._until = now + pause_after(self._pauses)
-            elif (
-                now >= (store := self._stores.setdefault(aside.store, _Store())).until
-            ):  # nor does an entry that is claimed for the first time meanwhile
-                store.times += 1
-                store.until = now + pause_after(store.times)
+            pause = (
+                self._pools.setdefault(pool, _Pause())
+                if aside.store is None
+                else self._stores.setdefault(aside.store, _Pause())
+            )
+            pause.found_away(now)
             self._why = f"compaction {entry.id} of {entry.entity} was given back: {' '.join(str(error).split())}"
 
     def leave(self, entry: QueueEntry, why: Exception) -> int:
@@ -185,11 +196,8 @@ class Backoff:
         begins with that: it doesn't where another worker has just found out the same.
         """
         with self._lock:
-            now = self.clock()
-            if first := now >= self._until:
+            if first := self._spark.found_away(self.clock()):
                 self.in_a_row += 1
-                self._pauses += 1
-                self._until = now + pause_after(self._pauses)
                 self._why = " ".join(str(error).split())
             return first
 
@@ -222,10 +230,10 @@ class Backoff:
             due = {number: aside.tried for number, aside in self._aside.items() if self._due(aside) <= now}
             return self._rotation.looks(pool, self._aside.keys() - due.keys(), due)
 
-    def pause(self) -> str | None:
-        """Why nothing is claimed now; None if entries may be claimed."""
+    def pause(self, pool: str | None) -> str | None:
+        """Why nothing is claimed from this pool now; None if entries may be claimed."""
         with self._lock:
-            left = self._until - self.clock()
+            left = max(self._spark.until, self._pools.get(pool, _Pause()).until) - self.clock()
             return f"{self._why}; next try in {left:.0f} s" if self.in_a_row and left > 0 else None
 
     def nothing_else(self, still_ours: Callable[[int], bool]) -> str | None:
@@ -286,7 +294,7 @@ class Backoff:
         with self._lock:
             told = list(self._unsettled.values())
             lately = self._compacted is not None and self.clock() - self._compacted < 2 * LONGEST_SECONDS
-            if self.in_a_row and (self._pauses or not lately):
+            if self.in_a_row and (self._pools or self._spark.times or not lately):
                 told.insert(0, f"{self.in_a_row} given back in a row, the latest: {self._why}")
             return "; ".join(told) or None
 
@@ -308,7 +316,8 @@ class Backoff:
         return aside
 
     def _all_is_well(self) -> None:
-        self.in_a_row, self._pauses, self._until = 0, 0, 0.0
+        self.in_a_row, self._spark = 0, _Pause()
+        self._pools.clear()
 
 
 def pause_after(times: int) -> float:

@@ -90,12 +90,12 @@ class Worker:
         if self._continuing.go_on():
             self._services.emptiness.over()
         settings = self._services.settings.worker
-        if (why := self._settling.full() or self._services.backoff.pause()) is not None:
+        pool = self._claims_from
+        if (why := self._settling.full() or self._services.backoff.pause(pool)) is not None:
             return f"{WAITING}: {why}"
         judge = self._services.control.judge()
         if (closed := judge.closed()) is not None:
             return f"{WAITING}: {closed.sentence}"
-        pool = self._pool or settings.pool
         if self._services.emptiness.is_known(self.worker_id, pool, settings.poll_seconds):
             return self._idle()
         if (starts := self._spark_starts(pool, judge)) is not None:
@@ -111,6 +111,10 @@ class Worker:
             return f"{WAITING}: {why}"
         self._services.emptiness.found(self.worker_id, pool)
         return self._idle()
+
+    @property
+    def _claims_from(self) -> str | None:
+        return self._pool or self._services.settings.worker.pool
 
     def _spark_starts(self, pool: str | None, judge: Judge) -> str | None:
         """
@@ -303,7 +307,7 @@ class Worker:
                 ):
                     outcome, word, again = "given-back", "given back", True
                     queue.give_back(entry)
-                    backoff.given_back(entry, error)
+                    backoff.given_back(entry, error, self._claims_from)
                 case RetryableError() | OutcomeUnknownError():
                     outcome, word, message = "failed", "failed", f"{message} ({ATTEMPTS} times in a row)"
                     queue.mark_failed(entry, message)

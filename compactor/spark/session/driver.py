@@ -7,6 +7,7 @@ the connection. The daemon ends a driver that falls silent.
 """
 
 import contextlib
+import logging
 import os
 import signal
 import socketserver
@@ -16,6 +17,7 @@ import warnings
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from py4j import java_gateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -41,6 +43,7 @@ class Driver:
         self._stop = threading.Event()
         self._jobs: dict[int, SparkJob] = {}
         socketserver.BaseServer.handle_error = _lost  # type: ignore[assignment]  # of any arguments
+        logging.getLogger().addFilter(_is_not_of_a_lost_jvm)
         threading.Thread(target=self._listen, name="daemon", daemon=True).start()
         self._spark = SparkSession.builder.config(conf=SparkConf().setAll(list(conf.items())))
 
@@ -131,6 +134,11 @@ def _lost(*_: object) -> None:
     Say nothing when the connection of PySpark's accumulators breaks: the JVM has died, which ends this session, and the
     standard library would print a traceback among the daemon's log lines.
     """
+
+
+def _is_not_of_a_lost_jvm(record: logging.LogRecord) -> bool:
+    """Py4J logs a traceback on the root logger when the JVM dies while it answers; of that our own error tells."""
+    return record.pathname != str(java_gateway.__file__)
 
 
 def _wait_for_jvm() -> None:

@@ -25,6 +25,15 @@ def long_enough(model, tries):
 @example([*[Waiting(fails=10**9)] * 2, Waiting()], [])
 @example([*[Waiting(fails=10**9)] * 4, Waiting()], [None])
 @example([*[Waiting(store="hdfs://a")] * 4, Waiting()], [None])
+@example(
+    [
+        Waiting(seconds=0.0),
+        Waiting(waits=True, seconds=4.0),
+        *[Waiting(fails=10**9, pool="etl", seconds=0.0)] * 2,
+        Waiting(seconds=0.0),
+    ],
+    [],
+)
 @example([*[Waiting(fails=10**9)] * 3, Waiting(fails=1), Waiting(fails=2), Waiting()], [])
 def test_whatever_can_be_compacted_gets_its_turn(entries, more):
     """
@@ -187,3 +196,16 @@ def test_a_round_that_two_workers_begin_at_once_is_begun_once():
     tried[1] = rotation.found(None, one[-1])
     tried[2] = rotation.found(None, other[-1])
     assert rotation.looks(None, (), tried)[1:] == (QueueLook(among=frozenset({1, 2}), round_over=tried[1]),)
+
+
+def test_a_pool_that_always_fails_does_not_hold_up_another(at, backoff):
+    """Each pool finds out for itself what is away; a pool whose tries end at once would else begin every pause."""
+    backoff.given_back(row(1), UnreachableError("no ResourceManager"), "etl")
+    assert backoff.pause("etl") is not None
+    assert backoff.pause(None) is None
+    backoff.given_back(row(2), UnreachableError("no ResourceManager"))
+    assert backoff.pause(None) is not None
+    at[0] += 5
+    assert backoff.cannot_begin(UnreachableError("no Java"))
+    assert backoff.pause("etl") is not None
+    assert backoff.pause("night") is not None

@@ -66,7 +66,7 @@ class Model:
             )
 
     def claim(self, pool: str | None) -> int | None:
-        if self.backoff.pause() is not None:
+        if self.backoff.pause(pool) is not None:
             return None
 
         def take(without, among):
@@ -96,9 +96,9 @@ class Model:
         if entry.store is not None and self.now < self.back:
             error = UnreachableError(f"{entry.store} is away")
             error.store = entry.store
-            self.backoff.given_back(row(number), error)
+            self.backoff.given_back(row(number), error, entry.pool)
         elif self.tries[number] <= entry.fails:
-            self.backoff.given_back(row(number), UnreachableError("no ResourceManager"))
+            self.backoff.given_back(row(number), UnreachableError("no ResourceManager"), entry.pool)
         elif entry.waits:
             self.backoff.leave(row(number), UnreachableError("no room"))
         else:
