@@ -82,7 +82,7 @@ lock: ## resolve the dependencies again (pyproject.toml -> *.lock)
 
 proto: ## compile the ORC message definitions again
 	@$(SETUP) lint
-	compactor/orc/proto/make-protobuf
+	compactor/orc/format/proto/make-protobuf
 
 clean: ## remove everything that the other targets made
 	rm -rf $(VENV) .tools build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

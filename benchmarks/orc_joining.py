@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyarrow import orc as arrow_orc
 
 from benchmarks import harness, tables
+from compactor.orc.format.tail import read_tail
 from compactor.orc.joining import Piece, check, join
-from compactor.orc.tail import read_tail
 from compactor.storage.local_fs.files import LocalReader, LocalWriter
 
 FILES, FILE_BYTES, TOGETHER = 16, 32 << 20, 8

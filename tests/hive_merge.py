@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyorc
 
-from compactor.orc.converters import CONVERTERS
+from compactor.orc.reading.converters import CONVERTERS
 
 
 def join_files(inputs: Sequence[Path], target: Path) -> bool:

@@ -2,7 +2,7 @@
 Hive's column types as trees, and their spelling.
 
 Pure. The same tree describes a table's columns (from the metastore's strings) and an ORC file's types
-(`compactor.orc.schema`).
+(`compactor.orc.format.schema`).
 Source: Hive's TypeInfoUtils.TypeInfoParser; the type kinds of the ORC specification.
 """
 

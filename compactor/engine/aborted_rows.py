@@ -20,8 +20,8 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.engine.inputs import open_input
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.log import get_logger
-from compactor.orc.keys import read_keys, stripe_bounds
-from compactor.orc.tail import Tail, read_tail
+from compactor.orc.events.keys import read_keys, stripe_bounds
+from compactor.orc.format.tail import Tail, read_tail
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
 

@@ -2,7 +2,7 @@
 Compares two directories of one table: rows that only one of them has, and how many common rows differ, by column.
 
 Both are read in the order of ROW__IDs, one batch of each at a time; hashes of values are compared
-(`compactor.orc.digest`).
+(`compactor.orc.digests.digest`).
 """
 
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from compactor.acid.row_id import RowKey
 from compactor.engine.reading import PartitionReading
-from compactor.orc.digest import RowHashes, column_paths, key_hashes
-from compactor.orc.digest_values import struct_of
-from compactor.orc.key_columns import KeyColumns, keys_up_to
-from compactor.orc.lanes import Lanes
+from compactor.orc.digests.digest import RowHashes, column_paths, key_hashes
+from compactor.orc.digests.digest_values import struct_of
+from compactor.orc.digests.lanes import Lanes
+from compactor.orc.format.key_columns import KeyColumns, keys_up_to
 from compactor.orc.merge import merged
 
 

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from compactor.acid.row_id import decode_bucket
 from compactor.engine.inputs import open_input
 from compactor.handles import RandomReader
-from compactor.orc.deletes import DeleteEvents
-from compactor.orc.event_share import Share
-from compactor.orc.event_windows import event_windows
-from compactor.orc.keys import StripeBounds, stripe_bounds
-from compactor.orc.tail import Tail
+from compactor.orc.events.deletes import DeleteEvents
+from compactor.orc.events.event_share import Share
+from compactor.orc.events.event_windows import event_windows
+from compactor.orc.events.keys import StripeBounds, stripe_bounds
+from compactor.orc.format.tail import Tail
 from compactor.planning.facts import DeleteFacts, Hit, StripeFacts
 from compactor.planning.segments import SegmentSource, one_bucket
 from compactor.storage.base import Storage

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compactor.engine.results import Origin, counted
-from compactor.orc.digest import Digest
+from compactor.orc.digests.digest import Digest
 
 NOTE: Final = "compactor.digest"
 _VERSION: Final = 1

@@ -19,8 +19,8 @@ from compactor.engine.results import Checked, OutputFile
 from compactor.engine.tasks.buckets import run_task
 from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, DeleteTask, work_of
 from compactor.engine.verify.at_once import run_and_verify
-from compactor.orc.output import compatible
-from compactor.orc.tail import Tail
+from compactor.orc.format.tail import Tail
+from compactor.orc.writing.output import compatible
 from compactor.planning.document import Action, CompactionPlan, DeleteScope, FileRole
 from compactor.planning.format import choose_format
 from compactor.planning.plan import plan, prepare

@@ -19,14 +19,14 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
-from compactor.orc.consistency import check_key_statistics
 from compactor.orc.cutting.stripe import removable
-from compactor.orc.keys import stripe_bounds
+from compactor.orc.events.keys import stripe_bounds
+from compactor.orc.format.statistics import value_bytes
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.format.zones import stripe_zone
+from compactor.orc.reading.consistency import check_key_statistics
 from compactor.orc.rows import ROW_COLUMN
-from compactor.orc.schema_evolution import conversion, widens_float
-from compactor.orc.statistics import value_bytes
-from compactor.orc.tail import Tail, read_tail
-from compactor.orc.zones import stripe_zone
+from compactor.orc.writing.schema_evolution import conversion, widens_float
 from compactor.planning.document import FileRole, InputFile
 from compactor.planning.facts import FileFacts, StripeFacts
 from compactor.reasons import Reason

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from compactor.acid.types import acid_type, row_type
-from compactor.orc.codec import Compression
-from compactor.orc.output import OutputFormat
+from compactor.orc.format.codec import Compression
+from compactor.orc.writing.output import OutputFormat
 from compactor.planning.document import FormatSpec
 
 

@@ -23,9 +23,9 @@ from compactor.engine.output_format import output_format
 from compactor.engine.tasks.delete_windows import BucketEvents
 from compactor.errors import RefusedError
 from compactor.orc.cutting.stripe import stripe_checksum
-from compactor.orc.digest import Digest, Digester
-from compactor.orc.output import OutputFormat
+from compactor.orc.digests.digest import Digest, Digester
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, Synthetic
+from compactor.orc.writing.output import OutputFormat
 from compactor.planning.document import FileRole, FormatSpec, InputFile
 from compactor.planning.facts import TableSpec
 from compactor.planning.plan import prepare

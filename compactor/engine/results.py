@@ -23,7 +23,7 @@ from compactor.acid.names import (
 )
 from compactor.acid.originals import encode_originals
 from compactor.acid.row_id import RowKey
-from compactor.orc.digest import NO_DIGEST, Digest
+from compactor.orc.digests.digest import NO_DIGEST, Digest
 from compactor.planning.document import CompactionPlan, FileRole
 
 

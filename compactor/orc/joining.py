@@ -18,19 +18,19 @@ import pyarrow as pa
 from compactor.acid.types import Kind
 from compactor.errors import RefusedError, VerificationError
 from compactor.handles import RandomReader, Sink
-from compactor.orc.arrow import arrow_type, check_recodable, has_nested, settled
-from compactor.orc.copied import difference
-from compactor.orc.digest import Digest, Digester
-from compactor.orc.encode import Encoder
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.output import DEFAULT_BLOCK, DEFAULT_STRIPE, OutputFormat, common_calendar, compatible
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.single_stripe import BATCH_ROWS, batch_rows, read_batches
-from compactor.orc.splice import Splicer
-from compactor.orc.statistics import value_bytes
-from compactor.orc.tail import Tail, read_stripe_footer, read_tail
-from compactor.orc.writer_choice import check_map_keys, check_nanoseconds, check_unions, needs_pyorc
-from compactor.orc.zones import stripe_zone
+from compactor.orc.digests.digest import Digest, Digester
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.statistics import value_bytes
+from compactor.orc.format.tail import Tail, read_stripe_footer, read_tail
+from compactor.orc.format.zones import stripe_zone
+from compactor.orc.reading.arrow import arrow_type, check_recodable, has_nested, settled
+from compactor.orc.reading.single_stripe import BATCH_ROWS, batch_rows, read_batches
+from compactor.orc.writing.copied import difference
+from compactor.orc.writing.encode import Encoder
+from compactor.orc.writing.output import DEFAULT_BLOCK, DEFAULT_STRIPE, OutputFormat, common_calendar, compatible
+from compactor.orc.writing.splice import Splicer
+from compactor.orc.writing.writer_choice import check_map_keys, check_nanoseconds, check_unions, needs_pyorc
 from compactor.reasons import Reason
 
 _BLOCK_STEP: Final = 1 << 16

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from compactor.acid.row_id import RowKey
 from compactor.errors import RefusedError
-from compactor.orc.chunks import ArrowRows, Chunk, PythonRows
-from compactor.orc.key_columns import KeyColumns, keys_up_to
+from compactor.orc.format.key_columns import KeyColumns, keys_up_to
+from compactor.orc.reading.chunks import ArrowRows, Chunk, PythonRows
+from compactor.orc.reading.single_stripe import BATCH_ROWS
 from compactor.orc.rows import SourceRows
-from compactor.orc.single_stripe import BATCH_ROWS
 from compactor.reasons import Reason
 
 _LOWEST = RowKey(-(1 << 63), -(1 << 31), -(1 << 63))

@@ -19,19 +19,19 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind
 from compactor.handles import Sink
 from compactor.orc import small_stripes
-from compactor.orc.arrow import arrow_type
-from compactor.orc.chunks import ArrowRows, PythonRows
 from compactor.orc.cutting.stripe import MISSING, CutStripe, cut
-from compactor.orc.digest import Digester
-from compactor.orc.encode import Encoder
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.keys import INSERT, read_keys
+from compactor.orc.digests.digest import Digester
+from compactor.orc.events.keys import INSERT, read_keys
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.statistics import value_bytes
 from compactor.orc.merge import merged
-from compactor.orc.output import OutputFormat, common_calendar, compatible
+from compactor.orc.reading.arrow import arrow_type
+from compactor.orc.reading.chunks import ArrowRows, PythonRows
+from compactor.orc.reading.single_stripe import BATCH_ROWS
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, Synthetic, kept_rows
-from compactor.orc.single_stripe import BATCH_ROWS
-from compactor.orc.splice import FileSummary, Splicer
-from compactor.orc.statistics import value_bytes
+from compactor.orc.writing.encode import Encoder
+from compactor.orc.writing.output import OutputFormat, common_calendar, compatible
+from compactor.orc.writing.splice import FileSummary, Splicer
 
 __all__ = [
     "MadeStripes",

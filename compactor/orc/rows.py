@@ -19,22 +19,22 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
-from compactor.orc.arrow import arrow_type, check_recodable, has_nested
-from compactor.orc.chunks import ArrowRows, Chunk, PythonRows
-from compactor.orc.consistency import DecodedKeys
-from compactor.orc.converters import CONVERTERS
-from compactor.orc.deletes import DeleteEvents, visible
-from compactor.orc.digest import Digester
-from compactor.orc.digest_values import struct_of
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.keys import INSERT, key_columns, stripe_bounds
-from compactor.orc.map_entries import DecodedMaps
-from compactor.orc.output import OutputFormat
-from compactor.orc.schema_evolution import Conversion, conversion
-from compactor.orc.single_stripe import batch_rows, read_batches, stripe_image
-from compactor.orc.tail import Tail
-from compactor.orc.writer_choice import check_map_keys, check_nanoseconds, check_unions, needs_pyorc
-from compactor.orc.zones import stripe_zone
+from compactor.orc.digests.digest import Digester
+from compactor.orc.digests.digest_values import struct_of
+from compactor.orc.events.deletes import DeleteEvents, visible
+from compactor.orc.events.keys import INSERT, key_columns, stripe_bounds
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.tail import Tail
+from compactor.orc.format.zones import stripe_zone
+from compactor.orc.reading.arrow import arrow_type, check_recodable, has_nested
+from compactor.orc.reading.chunks import ArrowRows, Chunk, PythonRows
+from compactor.orc.reading.consistency import DecodedKeys
+from compactor.orc.reading.converters import CONVERTERS
+from compactor.orc.reading.map_entries import DecodedMaps
+from compactor.orc.reading.single_stripe import batch_rows, read_batches, stripe_image
+from compactor.orc.writing.output import OutputFormat
+from compactor.orc.writing.schema_evolution import Conversion, conversion
+from compactor.orc.writing.writer_choice import check_map_keys, check_nanoseconds, check_unions, needs_pyorc
 from compactor.reasons import Reason
 
 ROW_COLUMN: Final = 6

@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from compactor.acid.types import Kind
 from compactor.errors import RefusedError
-from compactor.orc.chunks import Chunk
-from compactor.orc.consistency import DecodedKeys
-from compactor.orc.digest import Digester
-from compactor.orc.output import OutputFormat
+from compactor.orc.digests.digest import Digester
+from compactor.orc.format.statistics import value_bytes
+from compactor.orc.format.tail import Tail, read_stripe_footer
+from compactor.orc.format.zones import zone_of
+from compactor.orc.reading.chunks import Chunk
+from compactor.orc.reading.consistency import DecodedKeys
+from compactor.orc.reading.single_stripe import BATCH_ROWS, FoundStripe, batches_of, image_of_several
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
-from compactor.orc.single_stripe import BATCH_ROWS, FoundStripe, batches_of, image_of_several
-from compactor.orc.statistics import value_bytes
-from compactor.orc.tail import Tail, read_stripe_footer
-from compactor.orc.writer_choice import needs_pyorc
-from compactor.orc.zones import zone_of
+from compactor.orc.writing.output import OutputFormat
+from compactor.orc.writing.writer_choice import needs_pyorc
 
 _SMALL_BYTES: Final = 64 << 10
 _SMALL_ROWS: Final = 1 << 10

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compactor.handles import MemoryReader
-from compactor.orc.codec import Compression, compress_section, decompress_section
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.tail import read_tail
+from compactor.orc.format.codec import Compression, compress_section, decompress_section
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.tail import read_tail
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pytest
 
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import CompactorError, CorruptFileError
-from compactor.orc.consistency import check_key_statistics
-from compactor.orc.tail import read_tail
+from compactor.orc.format.tail import read_tail
+from compactor.orc.reading.consistency import check_key_statistics
 from compactor.reasons import Reason
 from compactor.storage.local_fs.files import LocalReader
 from tests.bad_input import damage

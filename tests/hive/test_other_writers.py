@@ -9,7 +9,7 @@ import pytest
 
 from compactor.acid.types import to_hive_string
 from compactor.errors import CompactorError, RefusedError
-from compactor.orc.tail import read_tail
+from compactor.orc.format.tail import read_tail
 from compactor.reasons import Reason
 from compactor.storage.local_fs.files import LocalReader
 from tests.compacting import compact_directory

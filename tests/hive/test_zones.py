@@ -7,11 +7,11 @@ import pytest
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.types import acid_type, parse_hive_type
 from compactor.errors import RefusedError
-from compactor.orc.output import OutputFormat
+from compactor.orc.format.tail import read_tail
+from compactor.orc.format.zones import stripe_zone
 from compactor.orc.recode import Synthetic, recode
 from compactor.orc.rows import StripeSource
-from compactor.orc.tail import read_tail
-from compactor.orc.zones import stripe_zone
+from compactor.orc.writing.output import OutputFormat
 from compactor.reasons import Reason
 from compactor.storage.local_fs.files import LocalReader, LocalWriter
 from tests.compacting import compact_directory

@@ -16,13 +16,13 @@ import pyorc
 from pyspark.sql import SparkSession
 
 from compactor.acid.types import HiveType
-from compactor.orc.codec import Compression
 from compactor.orc.cutting import stripe
 from compactor.orc.cutting.stripe import cut
-from compactor.orc.output import OutputFormat
-from compactor.orc.recompress import recompress
-from compactor.orc.splice import Splicer
-from compactor.orc.tail import read_tail
+from compactor.orc.format.codec import Compression
+from compactor.orc.format.tail import read_tail
+from compactor.orc.writing.output import OutputFormat
+from compactor.orc.writing.recompress import recompress
+from compactor.orc.writing.splice import Splicer
 from compactor.storage.local_fs.files import LocalReader, LocalWriter
 from tests.unit.orc.files import opened, plain_file
 

@@ -21,7 +21,7 @@ from compactor.engine.digest_note import Note
 from compactor.engine.reading import PartitionReading, ReadSnapshot, highest_write_id
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
-from compactor.orc.digest import Digest, column_paths, differences
+from compactor.orc.digests.digest import Digest, column_paths, differences
 from compactor.planning.document import InputFile
 from compactor.planning.facts import TableSpec
 from compactor.reasons import Reason

@@ -11,7 +11,7 @@ from compactor.concat import avro, text
 from compactor.errors import RefusedError
 from compactor.handles import RandomReader, Sink
 from compactor.orc import joining as orc
-from compactor.orc.tail import Tail, read_tail
+from compactor.orc.format.tail import Tail, read_tail
 from compactor.parquet import joining as parquet
 from compactor.parquet.checking import check as parquet_check
 from compactor.parquet.footer import Footer, read_footer

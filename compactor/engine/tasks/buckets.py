@@ -24,14 +24,14 @@ from compactor.engine.tasks.directory import own_directory
 from compactor.engine.tasks.memory import trimmed
 from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, DeleteTask, Work
 from compactor.errors import CorruptFileError
-from compactor.orc.deletes import DeleteEvents, visible
-from compactor.orc.digest import Digest, Digester
-from compactor.orc.keys import read_keys
-from compactor.orc.output import OutputFormat
+from compactor.orc.digests.digest import Digest, Digester
+from compactor.orc.events.deletes import DeleteEvents, visible
+from compactor.orc.events.keys import read_keys
+from compactor.orc.format.tail import read_tail
 from compactor.orc.recode import MadeStripes, recode_into, write_delete_events
 from compactor.orc.rows import RowFilter, StripeSource, Synthetic
-from compactor.orc.splice import FileSummary, Splicer
-from compactor.orc.tail import read_tail
+from compactor.orc.writing.output import OutputFormat
+from compactor.orc.writing.splice import FileSummary, Splicer
 from compactor.planning.document import Action, Cut, DeleteScope, FileRole, Segment
 from compactor.planning.document import together as runs_of
 from compactor.reasons import Reason

@@ -14,11 +14,11 @@ import numpy.typing as npt
 from compactor.acid.row_id import RowKey
 from compactor.engine.delete_files import DeleteFiles
 from compactor.engine.inputs import open_input
-from compactor.orc.deletes import DeleteEvents
-from compactor.orc.event_share import Share
-from compactor.orc.key_columns import KeyColumns
+from compactor.orc.events.deletes import DeleteEvents
+from compactor.orc.events.event_share import Share
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.tail import read_tail
 from compactor.orc.rows import StripeSource
-from compactor.orc.tail import read_tail
 from compactor.planning.document import InputFile
 from compactor.storage.base import Storage
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey
 from compactor.engine.results import RowCounts
-from compactor.orc.digest import NO_DIGEST, Digest
+from compactor.orc.digests.digest import NO_DIGEST, Digest
 from compactor.orc.recode import MadeStripes
 from compactor.planning.document import (
     Action,

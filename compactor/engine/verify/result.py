@@ -17,7 +17,7 @@ from compactor.engine.results import Checked, Manifest, ManifestFile, OutputFile
 from compactor.engine.staging.directory import Staging
 from compactor.engine.tasks.specs import work_of
 from compactor.engine.verify.stripes import VerifyTask, different, verify_stripes
-from compactor.orc.digest import Digest, differences
+from compactor.orc.digests.digest import Digest, differences
 from compactor.planning.document import CompactionPlan, FileRole
 from compactor.spark.results import checksum
 from compactor.spark.submitter import JobName, Submitter

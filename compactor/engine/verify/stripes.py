@@ -19,15 +19,15 @@ from compactor.engine.tasks.delete_windows import BucketEvents, Span
 from compactor.engine.tasks.memory import trimmed
 from compactor.engine.tasks.specs import Work
 from compactor.errors import RefusedError, VerificationError
-from compactor.orc.copied import difference
 from compactor.orc.cutting.stripe import stripe_checksum
-from compactor.orc.deletes import DeleteEvents, visible
-from compactor.orc.digest import Digest, Digester
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.keys import DELETE, INSERT, acid_stats, read_keys, stripe_bounds
+from compactor.orc.digests.digest import Digest, Digester
+from compactor.orc.events.deletes import DeleteEvents, visible
+from compactor.orc.events.keys import DELETE, INSERT, acid_stats, read_keys, stripe_bounds
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.schema import same_layout
+from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
-from compactor.orc.schema import same_layout
-from compactor.orc.tail import Tail, read_tail
+from compactor.orc.writing.copied import difference
 from compactor.planning.document import DeleteScope
 from compactor.reasons import Reason
 from compactor.storage.base import ReadHandle, Storage

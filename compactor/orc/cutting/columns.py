@@ -28,7 +28,7 @@ from compactor.orc.cutting.runs import (
     runs_of,
 )
 from compactor.orc.cutting.streams import Edit, Stream
-from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.format.proto import orc_pb2 as pb
 
 PRESENT, DATA, LENGTH, DICTIONARY, SECONDARY = 0, 1, 2, 3, 5
 _DIRECT, _DIRECT_2, _DICTIONARY_2 = 0, 2, 3

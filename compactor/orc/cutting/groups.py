@@ -19,8 +19,8 @@ import pyarrow as pa
 from compactor.acid.types import Kind
 from compactor.orc.cutting.columns import Column, Mask, UnknownEncodingError
 from compactor.orc.cutting.values import DIGITS, statistics_of
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.statistics import merge_column
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.statistics import merge_column
 
 _DECIMAL_DIGITS: Final = 38
 _INT64: Final = range(-(1 << 63), 1 << 63)

@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyarrow import orc
 
 from compactor.acid.types import Kind
-from compactor.orc.codec import Compression
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.single_stripe import image_of
-from compactor.orc.tail import CPP_WRITER, Tail
+from compactor.orc.format.codec import Compression
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.tail import CPP_WRITER, Tail
+from compactor.orc.reading.single_stripe import image_of
 
 Pieces = Sequence[bytes]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from compactor.errors import VerificationError
-from compactor.orc import codec
-from compactor.orc.codec import Compression
+from compactor.orc.format import codec
+from compactor.orc.format.codec import Compression
 from compactor.reasons import Reason
 
 

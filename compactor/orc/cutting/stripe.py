@@ -14,19 +14,19 @@ from google.protobuf.message import DecodeError
 from isal import isal_zlib
 
 from compactor.handles import PiecesReader, RandomReader
-from compactor.orc import codec
 from compactor.orc.cutting.columns import Column, Cut, UnknownEncodingError, cut_column
 from compactor.orc.cutting.groups import Groups
 from compactor.orc.cutting.proof import DifferentError
 from compactor.orc.cutting.runs import MOST_VALUES
 from compactor.orc.cutting.streams import Room, Stream, TooLargeError
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.keys import stripe_bounds
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.statistics import merge_column
-from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
-from compactor.orc.writer_choice import needs_pyorc
-from compactor.orc.zones import TIMESTAMPS, UTC, zone_of
+from compactor.orc.events.keys import stripe_bounds
+from compactor.orc.format import codec
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.statistics import merge_column
+from compactor.orc.format.tail import MAGIC, Tail, read_stripe_footer
+from compactor.orc.format.zones import TIMESTAMPS, UTC, zone_of
+from compactor.orc.writing.writer_choice import needs_pyorc
 
 _ROW_INDEX: Final = 6
 _DATA: Final = range(_ROW_INDEX)

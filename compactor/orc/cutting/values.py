@@ -10,8 +10,8 @@ from math import isnan
 from typing import Any, Final
 
 from compactor.acid.types import Kind
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.zones import TIMESTAMPS
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.zones import TIMESTAMPS
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _NANOS_A_MILLI: Final = 1_000_000

@@ -7,7 +7,7 @@ from compactor.acid.names import METADATA_FILE, VERSION_FILE
 from compactor.acid.row_id import encode
 from compactor.demo.files import write_acid
 from compactor.errors import RefusedError
-from compactor.orc.tail import read_tail
+from compactor.orc.format.tail import read_tail
 from compactor.planning.document import Action, DeleteScope
 from compactor.reasons import Reason
 from compactor.storage.local_fs.driver import LocalStorage

@@ -17,10 +17,11 @@ from compactor.engine.tasks.delete_windows import Written
 from compactor.engine.tasks.specs import work_of
 from compactor.engine.verify.stripes import VerifyTask
 from compactor.errors import CompactorError, VerificationError
-from compactor.orc import recode, splice
-from compactor.orc.chunks import ArrowRows
-from compactor.orc.encode import Encoder
-from compactor.orc.tail import read_tail
+from compactor.orc import recode
+from compactor.orc.format.tail import read_tail
+from compactor.orc.reading.chunks import ArrowRows
+from compactor.orc.writing import splice
+from compactor.orc.writing.encode import Encoder
 from compactor.planning.document import Action
 from compactor.storage.local_fs.driver import LocalStorage
 from compactor.storage.local_fs.files import LocalReader

@@ -10,8 +10,8 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, acid_type, row_type, to_hive_string
 from compactor.errors import RefusedError
 from compactor.handles import MemoryReader, RandomReader
-from compactor.orc.converters import CONVERTERS
-from compactor.orc.tail import Tail, read_tail
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.reading.converters import CONVERTERS
 
 ROW = row_type([("id", "int"), ("v", "string")])
 Event = tuple[int, int, int, int, int, Any]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.errors import CorruptFileError, RefusedError
-from compactor.orc.codec import Compression, check_supported, compress_section, decompress_section
+from compactor.orc.format.codec import Compression, check_supported, compress_section, decompress_section
 from compactor.reasons import Reason
 from tests.unit.orc.files import refusal
 

@@ -20,19 +20,19 @@ from pyarrow import orc
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind, row_type
 from compactor.errors import RefusedError
-from compactor.orc.codec import Compression
 from compactor.orc.cutting import columns, stripe
 from compactor.orc.cutting.runs import decoded_bytes, decoded_integers, encoded_bytes, encoded_integers, integer_runs
 from compactor.orc.cutting.streams import Edit, Stream
 from compactor.orc.cutting.stripe import cut
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.keys import read_keys
-from compactor.orc.output import OutputFormat
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.single_stripe import batches_of, image_of
-from compactor.orc.splice import Splicer
-from compactor.orc.tail import read_stripe_footer
-from compactor.orc.writer_choice import needs_pyorc
+from compactor.orc.events.keys import read_keys
+from compactor.orc.format.codec import Compression
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.tail import read_stripe_footer
+from compactor.orc.reading.single_stripe import batches_of, image_of
+from compactor.orc.writing.output import OutputFormat
+from compactor.orc.writing.splice import Splicer
+from compactor.orc.writing.writer_choice import needs_pyorc
 from tests import strategies
 from tests.unit.orc.files import MemorySink, acid_file, insert, opened, plain_file, rows_of
 from tests.unit.orc.test_recompress import STRIDE, compressed, encoded, reached

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowKey, encode
 from compactor.errors import CorruptFileError
-from compactor.orc.consistency import check_key_statistics
-from compactor.orc.deletes import DeleteEvents, DeleteHit, visible
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.keys import stripe_bounds
+from compactor.orc.events.deletes import DeleteEvents, DeleteHit, visible
+from compactor.orc.events.keys import stripe_bounds
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.reading.consistency import check_key_statistics
 from tests import strategies
 from tests.unit.orc.files import acid_file, delete, insert, opened
 
@@ -130,7 +130,7 @@ def test_spilled_events_leave_no_file_behind(tmp_path):
 
 def test_a_large_run_is_searched_in_blocks(monkeypatch):
     """More events than a block, and more rows than events: the same answer."""
-    monkeypatch.setattr("compactor.orc.deletes._BLOCK", 16)
+    monkeypatch.setattr("compactor.orc.events.deletes._BLOCK", 16)
     keys = [RowKey(1 + number // 100, encode(0, 0), number) for number in range(1000)]
     events = DeleteEvents.of(columns(keys[::3]))
     assert events.mask(columns(keys)).tolist() == [number % 3 == 0 for number in range(1000)]

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import parse_hive_type, row_type
 from compactor.errors import RefusedError
-from compactor.orc.digest import Digest, Digester, column_paths, differences
-from compactor.orc.digest_values import struct_of
-from compactor.orc.encode import Encoder
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.lanes import hash_bytes, mixed
-from compactor.orc.output import OutputFormat
+from compactor.orc.digests.digest import Digest, Digester, column_paths, differences
+from compactor.orc.digests.digest_values import struct_of
+from compactor.orc.digests.lanes import hash_bytes, mixed
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.tail import Tail
 from compactor.orc.recode import RowFilter, recode, recode_into
 from compactor.orc.rows import RowTally, SourceRows, StripeSource
-from compactor.orc.splice import Splicer
-from compactor.orc.tail import Tail
+from compactor.orc.writing.encode import Encoder
+from compactor.orc.writing.output import OutputFormat
+from compactor.orc.writing.splice import Splicer
 from tests import strategies
 from tests.unit.orc.files import MemorySink, acid_file, insert, opened
 from tests.unit.orc.test_recode import deletes

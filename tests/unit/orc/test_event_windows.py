@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowKey, decode_bucket
 from compactor.acid.types import acid_type
-from compactor.orc.deletes import DeleteEvents
-from compactor.orc.event_share import Share
-from compactor.orc.event_windows import event_windows
-from compactor.orc.output import OutputFormat
-from compactor.orc.splice import Splicer
+from compactor.orc.events.deletes import DeleteEvents
+from compactor.orc.events.event_share import Share
+from compactor.orc.events.event_windows import event_windows
+from compactor.orc.writing.output import OutputFormat
+from compactor.orc.writing.splice import Splicer
 from tests import strategies
 from tests.unit.orc.files import ROW, MemorySink, acid_file, delete, opened
 
@@ -71,7 +71,7 @@ def test_stripes_outside_the_share_are_not_read(monkeypatch):
     """Their statistics tell: a task reads the events of its own rows, not of the whole bucket."""
     near, far = files([(RowKey(1, 536870912, row), 5) for row in (*range(10), *range(1000, 1010))], 10)
     read = []
-    from compactor.orc import deletes
+    from compactor.orc.events import deletes
 
     real = deletes.read_keys
     monkeypatch.setattr(

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.row_id import RowKey
-from compactor.orc.deletes import DeleteEvents
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.keys import acid_stats, last_key, parse_key_index, read_keys, stripe_bounds
-from compactor.orc.output import OutputFormat, compatible
+from compactor.orc.events.deletes import DeleteEvents
+from compactor.orc.events.keys import acid_stats, last_key, parse_key_index, read_keys, stripe_bounds
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.statistics import merge_statistics
+from compactor.orc.format.tail import read_tail
 from compactor.orc.recode import recode
 from compactor.orc.rows import StripeSource
-from compactor.orc.splice import Splicer
-from compactor.orc.statistics import merge_statistics
-from compactor.orc.tail import read_tail
+from compactor.orc.writing.output import OutputFormat, compatible
+from compactor.orc.writing.splice import Splicer
 from compactor.storage.local_fs.files import LocalReader
 from tests.fixtures import hive
 from tests.unit.orc.files import MemorySink, opened, rows_of

@@ -15,8 +15,8 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, row_type
 from compactor.errors import VerificationError
 from compactor.handles import MemoryReader
+from compactor.orc.format.tail import read_stripe_footer, read_tail
 from compactor.orc.joining import Joined, Piece, check, family_of, join, why_copied, why_whole
-from compactor.orc.tail import read_stripe_footer, read_tail
 from tests import strategies
 from tests.unit.orc.files import MemorySink, acid_file, insert, named, opened, plain_file, rows_of
 

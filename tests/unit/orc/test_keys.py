@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowKey
 from compactor.errors import CorruptFileError
-from compactor.orc.key_columns import KeyColumns, keys_up_to
-from compactor.orc.keys import acid_stats, format_key_index, last_key, parse_key_index, read_keys, stripe_bounds
-from compactor.orc.single_stripe import read_batches, stripe_image
-from compactor.orc.tail import KEY_INDEX
+from compactor.orc.events.keys import acid_stats, format_key_index, last_key, parse_key_index, read_keys, stripe_bounds
+from compactor.orc.format.key_columns import KeyColumns, keys_up_to
+from compactor.orc.format.tail import KEY_INDEX
+from compactor.orc.reading.single_stripe import read_batches, stripe_image
 from tests import strategies
 from tests.unit.orc.files import ROW, acid_file, insert, opened, plain_file, rows_of
 
@@ -135,7 +135,7 @@ def test_a_stripe_too_large_for_memory_is_read_where_it_is(monkeypatch):
     events = [insert(RowKey(1, BUCKET, n), (n, f"value {n}")) for n in range(5000)]
     reader, tail = opened(acid_file(events))
     small = list(read_batches(reader, tail, 0, rows=1000))
-    monkeypatch.setattr("compactor.orc.single_stripe._IN_MEMORY", 10)
+    monkeypatch.setattr("compactor.orc.reading.single_stripe._IN_MEMORY", 10)
     large = list(read_batches(reader, tail, 0, rows=1000))
     assert [batch.to_pylist() for batch in large] == [batch.to_pylist() for batch in small]
     assert sum(batch.num_rows for batch in large) == 5000

@@ -14,17 +14,17 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, Kind, acid_type, row_type
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc import recode as recoding
-from compactor.orc.codec import Compression
-from compactor.orc.consistency import check_key_statistics
-from compactor.orc.deletes import DeleteEvents
-from compactor.orc.digest import Digester
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.keys import format_key_index, parse_key_index
-from compactor.orc.output import OutputFormat
+from compactor.orc.digests.digest import Digester
+from compactor.orc.events.deletes import DeleteEvents
+from compactor.orc.events.keys import format_key_index, parse_key_index
+from compactor.orc.format.codec import Compression
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.tail import KEY_INDEX, read_stripe_footer
+from compactor.orc.reading.consistency import check_key_statistics
 from compactor.orc.recode import RowFilter, Synthetic, recode, recode_into, write_delete_events
 from compactor.orc.rows import StripeSource
-from compactor.orc.splice import Splicer
-from compactor.orc.tail import KEY_INDEX, read_stripe_footer
+from compactor.orc.writing.output import OutputFormat
+from compactor.orc.writing.splice import Splicer
 from compactor.reasons import Reason
 from tests import strategies
 from tests.unit.orc.files import ROW, MemorySink, acid_file, delete, insert, opened, plain_file, rows_of
@@ -215,7 +215,7 @@ def test_stripes_end_where_they_are_full():
 
 def test_the_memory_of_dictionaries_ends_a_stripe(monkeypatch):
     """Rows of low-cardinality text compress to nothing, but their dictionary entries are held until the stripe ends."""
-    monkeypatch.setattr("compactor.orc.encode._DICTIONARY_GUARD", 8 * 70_000)
+    monkeypatch.setattr("compactor.orc.writing.encode._DICTIONARY_GUARD", 8 * 70_000)
     _, result = run([source(many(200_000))])
     assert result.summary.stripes == 2
     assert sum(result.summary.stripe_rows) == 200_000
@@ -226,7 +226,7 @@ def test_the_writers_memory_ends_a_stripe(monkeypatch):
     Texts that shrink to a tenth: when the writer flushes because its buffers are full, the stripe ends there, and no
     row is lost.
     """
-    monkeypatch.setattr("compactor.orc.encode._STREAM_BUFFER", 1)
+    monkeypatch.setattr("compactor.orc.writing.encode._STREAM_BUFFER", 1)
     file = acid_file([insert(RowKey(1, BUCKET, n), (n, f"{n * 40503:x}{'y' * 80}")) for n in range(150_000)])
     made, result = run([source(file)], OutputFormat(acid_type(ROW), stripe_bytes=4 << 20))
     assert len(made) < 4 << 20
@@ -349,7 +349,7 @@ def test_row_ids_go_on_from_batch_to_batch(monkeypatch, value):
     An original file of several stripes, each decoded some rows at a time: numbered from its first row to its last,
     whoever decodes them.
     """
-    monkeypatch.setattr("compactor.orc.single_stripe.BATCH_ROWS", 4)
+    monkeypatch.setattr("compactor.orc.reading.single_stripe.BATCH_ROWS", 4)
     tree = row_type([("id", "int"), ("t", "timestamp")])
     sink = MemorySink()
     splicer = Splicer(sink, OutputFormat(tree))
@@ -392,7 +392,7 @@ def test_rows_that_cant_be_are_corruption(events, words):
 @pytest.mark.parametrize("again", [3, 2])
 def test_disorder_between_two_batches_is_noticed(monkeypatch, again):
     """Rows that are decoded some at a time: the first of a batch lies above the last of the one before."""
-    monkeypatch.setattr("compactor.orc.single_stripe.BATCH_ROWS", 4)
+    monkeypatch.setattr("compactor.orc.reading.single_stripe.BATCH_ROWS", 4)
     file = acid_file([insert(RowKey(1, BUCKET, row), (row, "x")) for row in (0, 1, 2, 3, again, 5, 6)])
     with pytest.raises(CorruptFileError, match="isn't sorted"):
         run([source(file)])

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from compactor.acid.types import Kind, row_type
 from compactor.errors import VerificationError
 from compactor.orc import recompress as recompressing
-from compactor.orc.codec import Compression
-from compactor.orc.converters import CONVERTERS
-from compactor.orc.output import OutputFormat
-from compactor.orc.recompress import recompress
-from compactor.orc.splice import Splicer
-from compactor.orc.tail import read_stripe_footer
+from compactor.orc.format.codec import Compression
+from compactor.orc.format.tail import read_stripe_footer
+from compactor.orc.reading.converters import CONVERTERS
+from compactor.orc.writing.output import OutputFormat
+from compactor.orc.writing.recompress import recompress
+from compactor.orc.writing.splice import Splicer
 from tests import strategies
 from tests.unit.orc.files import MemorySink, opened, plain_file, rows_of
 

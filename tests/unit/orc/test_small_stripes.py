@@ -11,15 +11,15 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, row_type
 from compactor.errors import CorruptFileError
 from compactor.orc import small_stripes
-from compactor.orc.codec import Compression
-from compactor.orc.deletes import DeleteEvents
-from compactor.orc.digest import Digester
-from compactor.orc.output import OutputFormat
-from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.digests.digest import Digester
+from compactor.orc.events.deletes import DeleteEvents
+from compactor.orc.format.codec import Compression
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.tail import Tail
 from compactor.orc.recode import RowFilter, recode_into
 from compactor.orc.rows import StripeSource
-from compactor.orc.splice import Splicer
-from compactor.orc.tail import Tail
+from compactor.orc.writing.output import OutputFormat
+from compactor.orc.writing.splice import Splicer
 from tests import strategies
 from tests.unit.orc.files import ROW, MemorySink, acid_file, delete, insert, opened, refusal, rows_of
 

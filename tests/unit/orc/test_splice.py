@@ -11,11 +11,11 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, row_type
 from compactor.errors import CorruptFileError, RefusedError, VerificationError
 from compactor.handles import MemoryReader
-from compactor.orc.codec import Compression
-from compactor.orc.keys import acid_stats, parse_key_index, stripe_bounds
-from compactor.orc.output import OutputFormat, common_calendar, compatible
-from compactor.orc.splice import Splicer
-from compactor.orc.tail import Tail, read_tail
+from compactor.orc.events.keys import acid_stats, parse_key_index, stripe_bounds
+from compactor.orc.format.codec import Compression
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.writing.output import OutputFormat, common_calendar, compatible
+from compactor.orc.writing.splice import Splicer
 from compactor.storage.local_fs.files import LocalReader, LocalWriter
 from tests import strategies
 from tests.unit.orc.files import ROW, MemorySink, acid_file, delete, insert, opened, plain_file, rows_of

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, Kind, row_type
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.statistics import merge_column, merge_statistics, value_bytes
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.statistics import merge_column, merge_statistics, value_bytes
 from tests import strategies
 from tests.unit.orc.files import acid_file, insert, opened, plain_file
 

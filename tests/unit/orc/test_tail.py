@@ -8,8 +8,8 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import row_type
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import MemoryReader
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.tail import read_stripe_footer, read_tail
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.tail import read_stripe_footer, read_tail
 from compactor.reasons import Reason
 from tests.unit.orc.files import acid_file, insert, opened, plain_file, refusal
 

@@ -4,9 +4,9 @@ import pytest
 
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, parse_hive_type
-from compactor.orc.deletes import DeleteEvents
-from compactor.orc.output import OutputFormat
+from compactor.orc.events.deletes import DeleteEvents
 from compactor.orc.recode import write_delete_events
+from compactor.orc.writing.output import OutputFormat
 from tests.unit.orc.files import MemorySink, acid_file, delete, opened, rows_of
 
 BUCKET = 536870912

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from compactor.acid.types import ACID_NAMES, HiveType, Kind
 from compactor.errors import CorruptFileError
-from compactor.orc.proto import orc_pb2 as pb
+from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.reasons import Reason
 
 

@@ -15,10 +15,10 @@ from typing import Final
 from compactor.acid.types import Kind
 from compactor.errors import VerificationError
 from compactor.handles import MemoryReader
-from compactor.orc import codec
-from compactor.orc.codec import Compression
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
+from compactor.orc.format import codec
+from compactor.orc.format.codec import Compression
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.tail import MAGIC, Tail, read_stripe_footer
 from compactor.reasons import Reason
 
 _PRESENT, _DATA, _LENGTH, _SECONDARY, _ROW_INDEX = 0, 1, 2, 5, 6

@@ -18,14 +18,14 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, Kind, to_hive_string
 from compactor.errors import RefusedError
 from compactor.handles import MemoryReader
-from compactor.orc.codec import Compression
-from compactor.orc.converters import CONVERTERS
-from compactor.orc.output import OutputFormat
-from compactor.orc.recompress import recompress
-from compactor.orc.single_stripe import BATCH_ROWS, column_name
-from compactor.orc.splice import Splicer
-from compactor.orc.tail import MAGIC, read_tail
-from compactor.orc.zones import TIMESTAMPS, UTC, in_zone
+from compactor.orc.format.codec import Compression
+from compactor.orc.format.tail import MAGIC, read_tail
+from compactor.orc.format.zones import TIMESTAMPS, UTC, in_zone
+from compactor.orc.reading.converters import CONVERTERS
+from compactor.orc.reading.single_stripe import BATCH_ROWS, column_name
+from compactor.orc.writing.output import OutputFormat
+from compactor.orc.writing.recompress import recompress
+from compactor.orc.writing.splice import Splicer
 from compactor.reasons import Reason
 
 _DICTIONARY_THRESHOLD: Final = 0.8
@@ -77,7 +77,7 @@ class Encoder:
 
     def begin(self, zone: str) -> None:
         """
-        Set the time zone (`compactor.orc.zones`) of the timestamps in the following rows. A stripe has one zone, so a
+        Set the time zone (`compactor.orc.format.zones`) of the timestamps in the following rows. A stripe has one zone, so a
         change finishes the current stripe.
         """
         if zone != self.zone:

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError
-from compactor.orc.arrow import arrow_type
-from compactor.orc.output import positional
-from compactor.orc.schema import same_layout
+from compactor.orc.format.schema import same_layout
+from compactor.orc.reading.arrow import arrow_type
+from compactor.orc.writing.output import positional
 from compactor.reasons import Reason
 
 _DIGITS: Final[Mapping[Kind, int]] = {Kind.BYTE: 3, Kind.SHORT: 5, Kind.INT: 10, Kind.LONG: 19}

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from compactor.acid.row_id import RowKey, decode_buckets
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.keys import stripe_bounds
-from compactor.orc.tail import Tail
+from compactor.orc.events.keys import stripe_bounds
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.tail import Tail
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ One stripe of a file, as a small ORC file of its own that Arrow's and pyorc's re
 The single-stripe file holds the chosen columns' data streams, without indexes, under a new footer; those in ZLIB are
 decompressed, unless they are large. Field names are replaced by column ids (`c7` is column 7 of the source), so no name
 in a table can confuse a reader. The file's time zone is always UTC, also where the stripe's differs
-(`compactor.orc.zones`).
+(`compactor.orc.format.zones`).
 Source: the ORC specification, "Stripes".
 """
 
@@ -21,12 +21,12 @@ from pyarrow import dataset
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError
 from compactor.handles import PiecesReader, RandomReader, ReaderFile
-from compactor.orc import codec
-from compactor.orc.codec import Compression
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.statistics import value_bytes
-from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
-from compactor.orc.zones import TIMESTAMPS, UTC
+from compactor.orc.format import codec
+from compactor.orc.format.codec import Compression
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.statistics import value_bytes
+from compactor.orc.format.tail import MAGIC, Tail, read_stripe_footer
+from compactor.orc.format.zones import TIMESTAMPS, UTC
 from compactor.reasons import Reason
 
 BATCH_ROWS: Final = 1 << 16

@@ -15,14 +15,14 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError, VerificationError
 from compactor.handles import RandomReader, Sink
-from compactor.orc import codec
-from compactor.orc.keys import ACID_STATS, ACID_VERSION, StripeBounds, format_key_index, last_key, stripe_bounds
-from compactor.orc.output import OutputFormat, common_calendar, compatible
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.schema import types_of
-from compactor.orc.statistics import merge_statistics
-from compactor.orc.tail import CPP_WRITER, JAVA_WRITER, KEY_INDEX, MAGIC, Tail, read_stripe_footer
-from compactor.orc.zones import may_follow, zone_of
+from compactor.orc.events.keys import ACID_STATS, ACID_VERSION, StripeBounds, format_key_index, last_key, stripe_bounds
+from compactor.orc.format import codec
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.schema import types_of
+from compactor.orc.format.statistics import merge_statistics
+from compactor.orc.format.tail import CPP_WRITER, JAVA_WRITER, KEY_INDEX, MAGIC, Tail, read_stripe_footer
+from compactor.orc.format.zones import may_follow, zone_of
+from compactor.orc.writing.output import OutputFormat, common_calendar, compatible
 from compactor.reasons import Reason
 
 ACID_FORMAT_VERSION: Final = b"2"

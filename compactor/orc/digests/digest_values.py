@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from compactor.acid.types import HiveType, Kind, to_hive_string
 from compactor.errors import RefusedError
-from compactor.orc.arrow import arrow_type
-from compactor.orc.chunks import ArrowRows, PythonRows
+from compactor.orc.reading.arrow import arrow_type
+from compactor.orc.reading.chunks import ArrowRows, PythonRows
 from compactor.reasons import Reason
 
 _TIMESTAMPS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.acid.types import HiveType, Kind
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.lanes import Bools, Lanes, folded, hash_bytes, hash_wide, mixed
+from compactor.orc.digests.lanes import Bools, Lanes, folded, hash_bytes, hash_wide, mixed
+from compactor.orc.format.key_columns import KeyColumns
 
 _WRAP: Final = 1 << 64
 _NULL: Final = np.uint64(0xB492B66FBE98F273)

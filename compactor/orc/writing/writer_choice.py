@@ -5,7 +5,7 @@ Arrow keeps timestamps as 64-bit nanoseconds: it can't read timestamps outside 1
 1970 that have a fraction with negative nanoseconds, which Hive's reader rejects. Each stripe's statistics decide; where
 they leave the question open, the stripe's timestamps alone are decoded.
 
-Statistics hold local times, while decoding yields the stored seconds as if they were UTC (`compactor.orc.zones`). Zones
+Statistics hold local times, while decoding yields the stored seconds as if they were UTC (`compactor.orc.format.zones`). Zones
 have moved by up to a day, so values within two days of a border are left to decoding.
 """
 
@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.schema import column_ids
-from compactor.orc.single_stripe import read_batches
-from compactor.orc.tail import Tail, read_stripe_footer
-from compactor.orc.zones import timestamp_columns
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.schema import column_ids
+from compactor.orc.format.tail import Tail, read_stripe_footer
+from compactor.orc.format.zones import timestamp_columns
+from compactor.orc.reading.single_stripe import read_batches
 from compactor.reasons import Reason
 
 _PRESENT_STREAM: Final = 0

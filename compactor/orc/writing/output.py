@@ -11,10 +11,10 @@ from typing import Final
 
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError
-from compactor.orc.codec import Compression
-from compactor.orc.keys import stripe_bounds
-from compactor.orc.schema import column_ids, is_acid_tree, same_layout
-from compactor.orc.tail import Tail
+from compactor.orc.events.keys import stripe_bounds
+from compactor.orc.format.codec import Compression
+from compactor.orc.format.schema import column_ids, is_acid_tree, same_layout
+from compactor.orc.format.tail import Tail
 from compactor.reasons import Reason
 
 DEFAULT_BLOCK: Final = 256 << 10
@@ -44,7 +44,7 @@ class OutputFormat:
         stripe_rows: about the most rows of a recoded stripe; None: as many as fill `stripe_bytes`.
         bloom_columns: names of top-level table columns that get Bloom filters in recoded stripes.
         bloom_fpp: rate of false positives of the Bloom filters.
-        one_zone: timestamps of different time zones may not share the file (`compactor.orc.zones.may_follow`).
+        one_zone: timestamps of different time zones may not share the file (`compactor.orc.format.zones.may_follow`).
     """
 
     types: HiveType

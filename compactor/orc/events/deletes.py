@@ -20,10 +20,10 @@ import numpy.typing as npt
 from compactor.acid.row_id import RowKey, decode_buckets
 from compactor.errors import CorruptFileError
 from compactor.handles import RandomReader
-from compactor.orc.event_share import EVERYTHING, Share
-from compactor.orc.key_columns import KeyColumns, search_keys
-from compactor.orc.keys import DELETE, StripeBounds, read_keys
-from compactor.orc.tail import Tail
+from compactor.orc.events.event_share import EVERYTHING, Share
+from compactor.orc.events.keys import DELETE, StripeBounds, read_keys
+from compactor.orc.format.key_columns import KeyColumns, search_keys
+from compactor.orc.format.tail import Tail
 from compactor.reasons import Reason
 
 IN_MEMORY_EVENTS: Final = 4_000_000

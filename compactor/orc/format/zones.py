@@ -14,10 +14,10 @@ from typing import Final
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import CorruptFileError
 from compactor.handles import MemoryReader, RandomReader
-from compactor.orc import codec
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.schema import column_ids
-from compactor.orc.tail import MAGIC, Tail, read_stripe_footer
+from compactor.orc.format import codec
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.schema import column_ids
+from compactor.orc.format.tail import MAGIC, Tail, read_stripe_footer
 from compactor.reasons import Reason
 
 UTC: Final = "GMT"

@@ -1,7 +1,7 @@
 """
 The end of an ORC file: postscript, footer, and the statistics of each stripe.
 
-Reads and checks; only `compactor.orc.splice` writes. Distrusts what it reads: every inconsistency is a CorruptFileError
+Reads and checks; only `compactor.orc.writing.splice` writes. Distrusts what it reads: every inconsistency is a CorruptFileError
 that says what is wrong and where.
 Source: the ORC specification, "File tail"; docs/orc.md.
 """
@@ -18,10 +18,10 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
-from compactor.orc import codec
-from compactor.orc.codec import Compression
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.schema import is_acid_tree, tree_of
+from compactor.orc.format import codec
+from compactor.orc.format.codec import Compression
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.schema import is_acid_tree, tree_of
 from compactor.reasons import Reason
 
 MAGIC: Final = b"ORC"

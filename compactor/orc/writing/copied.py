@@ -5,7 +5,7 @@ Source: docs/compaction.md, "Verification".
 """
 
 from compactor.handles import RandomReader, same_ends
-from compactor.orc.tail import Tail
+from compactor.orc.format.tail import Tail
 
 
 def difference(  # noqa: PLR0917 - a stripe of two files: reader, tail, number

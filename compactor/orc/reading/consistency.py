@@ -14,9 +14,9 @@ import numpy as np
 
 from compactor.acid.row_id import RowKey
 from compactor.errors import CorruptFileError
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.tail import Tail
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.tail import Tail
 from compactor.reasons import Reason
 
 _NAMES: Final = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError
-from compactor.orc.single_stripe import column_name
+from compactor.orc.reading.single_stripe import column_name
 from compactor.reasons import Reason
 
 _PLAIN: Final = {

@@ -11,11 +11,11 @@ from typing import Any, Final
 from compactor.acid.row_id import RowKey
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
-from compactor.orc.consistency import DecodedKeys
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.single_stripe import BATCH_ROWS, read_batches
-from compactor.orc.tail import Tail
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.tail import Tail
+from compactor.orc.reading.consistency import DecodedKeys
+from compactor.orc.reading.single_stripe import BATCH_ROWS, read_batches
 from compactor.reasons import Reason
 
 ACID_STATS: Final = "hive.acid.stats"

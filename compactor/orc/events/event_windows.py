@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from compactor.acid.row_id import RowKey
 from compactor.handles import RandomReader
-from compactor.orc.deletes import DeleteEvents, read_events
-from compactor.orc.event_share import EVERYTHING, Share
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.keys import DELETE
-from compactor.orc.tail import Tail
+from compactor.orc.events.deletes import DeleteEvents, read_events
+from compactor.orc.events.event_share import EVERYTHING, Share
+from compactor.orc.events.keys import DELETE
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.tail import Tail
 
 
 def event_windows(

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.orc.arrow import settled
-from compactor.orc.key_columns import KeyColumns
-from compactor.orc.zones import UTC
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.zones import UTC
+from compactor.orc.reading.arrow import settled
 
 _MANY_SLICES: Final = 1024
 _MANY_NESTED_SLICES: Final = 16

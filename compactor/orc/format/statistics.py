@@ -15,8 +15,8 @@ from decimal import Decimal, InvalidOperation, localcontext
 from typing import Final
 
 from compactor.acid.types import Kind
-from compactor.orc.proto import orc_pb2 as pb
-from compactor.orc.tail import Tail
+from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.tail import Tail
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _DECIMAL_DIGITS: Final = 38

@@ -14,8 +14,8 @@ import pyarrow as pa
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError
 from compactor.handles import RandomReader
-from compactor.orc.single_stripe import read_batches
-from compactor.orc.tail import Tail
+from compactor.orc.format.tail import Tail
+from compactor.orc.reading.single_stripe import read_batches
 from compactor.reasons import Reason
 
 

@@ -1,0 +1,1 @@
+"""Digests of values, by which what was written is compared with what was read."""

@@ -1,0 +1,1 @@
+"""Keys of rows, and the delete events that name them."""
