@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from compactor.acid.types import Kind, row_type
 from compactor.errors import VerificationError
-from compactor.orc import recompress as recompressing
 from compactor.orc.format.codec import Compression
 from compactor.orc.format.tail import read_stripe_footer
 from compactor.orc.reading.converters import CONVERTERS
+from compactor.orc.writing import recompress as recompressing
 from compactor.orc.writing.output import OutputFormat
 from compactor.orc.writing.recompress import recompress
 from compactor.orc.writing.splice import Splicer
