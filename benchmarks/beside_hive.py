@@ -28,6 +28,7 @@ from tests.metastore.servers import postgres_server
 ROWS = 4_000_000
 ROUNDS = 5
 MANY = 200
+PARTITIONS, DELTAS = 60, 10
 COLUMNS = ", ".join(f"`{name}` {kind}" for name, kind in tables.ORDINARY.columns)
 ACID = "stored as orc tblproperties ('transactional'='true')"
 SAME = "select count(*), sum(hash(ROW__ID.writeid, ROW__ID.bucketid, ROW__ID.rowid, {columns})) from {table}"
@@ -41,6 +42,7 @@ BARS = {
     "every_stripe": {"commit": 3.5, "cpu": 2.0},
     "minor_4": {"commit": 2.5},
     "minor_200": {"commit": 5.0},
+    "many_small": {"commit": 3.0},
 }
 READING = 1.02
 
@@ -88,6 +90,12 @@ def cases(hive: HiveServer, both: SideBySide, rows: int) -> Iterator[tuple[str, 
         hive.sql(f"create table {name} (id int, v string) {ACID}")
         hive.sql(*(f"insert into {name} values ({number}, 'v{number}')" for number in range(count)))
         yield name, both.run(name, CompactionKind.MINOR, SAME.format(columns="id, v", table=name), {})
+    hive.sql(f"create table many_small (id int, v string) partitioned by (p int) {ACID}")
+    values = ", ".join(f"({number}, 'v{number}', {number})" for number in range(PARTITIONS))
+    hive.sql(*[f"insert into many_small partition (p) values {values}"] * DELTAS)
+    names = [f"p={number}" for number in range(PARTITIONS)]
+    same = SAME.format(columns="id, v, p", table="many_small")
+    yield "many_small", both.run_many("many_small", names, CompactionKind.MINOR, same)
 
 
 def results(name: str, sides: dict[str, Side]) -> list[harness.Result]:

@@ -12,7 +12,8 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +24,7 @@ import psycopg
 from benchmarks import harness, processes
 from benchmarks.lab import run_once
 from compactor.acid.compaction import CompactionKind
-from compactor.metastore.model import Entity
+from compactor.metastore.model import Entity, QueueState
 from compactor.roles.cleaner.cleaner import Cleaner
 from compactor.roles.services import Services
 from compactor.roles.worker.worker import Worker
@@ -35,6 +36,7 @@ MAPREDUCE = {"mapreduce.local.map.tasks.maximum": "2"}
 HIVE, HIVE_ON_TEZ, OURS = "Hive", "Hive on Tez", "ours"
 ENDED = 'select "CC_STATE", "CC_START", "CC_COMMIT_TIME", "CC_ERROR_MESSAGE" from "COMPLETED_COMPACTIONS" where "CC_ID" = %s'
 YOUNG_SECONDS = 1.2
+WORKERS = 4
 TEZ_ROUNDS = 3
 """Queries on Tez take longest, and no bar has them as its peer."""
 
@@ -130,6 +132,67 @@ class SideBySide:
         shutil.rmtree(place)
         (self._aside / table / OURS).rename(place)
         return sides
+
+    def run_many(self, table: str, partitions: Sequence[str], kind: CompactionKind, rows: str) -> dict[str, Side]:
+        """
+        Compact many partitions by both in turn. Hive's worker takes one after the other, for two jobs in one JVM lose
+        rows: its times from claim to commit are added up. Of our four workers it is the time from the first claim to
+        the last commit.
+
+        Args:
+            rows: as for `run`.
+
+        Raises:
+            RuntimeError: a compaction didn't end well, or a result holds other rows.
+        """
+        before, place = self._aside / table / "before", self._hive.warehouse / table
+        sides = {name: Side() for name in (HIVE, OURS)}
+        _link(place, before)
+        expected = self._hive.rows(rows)
+        for number in range(self._rounds + 1):
+            for name in sorted(sides, reverse=bool(number % 2)):
+                turn = self._turn_of_many(table, partitions, kind, name)
+                if number:
+                    sides[name].turns.append(turn)
+                if (found := self._hive.rows(rows)) != expected:
+                    raise RuntimeError(f"{table}: {name} made {found} of {expected}")
+                shutil.rmtree(place)
+                _link(before, place)
+        return sides
+
+    def _turn_of_many(self, table: str, partitions: Sequence[str], kind: CompactionKind, name: str) -> dict[str, float]:
+        os.sync()
+        queue = self._services.queue
+        entries = [queue.enqueue(Entity("default", table, one), kind).id for one in partitions]
+        ours = name == OURS
+        with processes.Meter(*((os.getpid(), {self._hive.pid}) if ours else (self._hive.pid,))) as meter:
+            if ours:
+                with ThreadPoolExecutor(WORKERS) as pool:
+                    list(pool.map(self._work_until_empty, range(WORKERS)))
+            else:
+                for _ in entries:
+                    self._hive.cycle("worker", MAPREDUCE)
+        time.sleep(YOUNG_SECONDS)
+        if ours:
+            self._cleaner.run_once()
+        else:
+            self._hive.cycle("cleaner")
+        with psycopg.connect(self._hive.database) as connection:
+            ended = [connection.execute(ENDED, (entry,)).fetchone() for entry in entries]
+        times = [(row[1], row[2]) for row in ended if row is not None and row[0] == "s"]
+        if len(times) < len(entries):
+            raise RuntimeError(f"{table}: by {name} {len(times)} of {len(entries)} ended well; {self._hive.said()}")
+        took = (
+            max(commit for _, commit in times) - min(start for start, _ in times)
+            if ours
+            else sum(commit - start for start, commit in times)
+        )
+        return {"commit": took / 1000, "cpu": meter.seconds, "peak": meter.peak}
+
+    def _work_until_empty(self, number: int) -> None:
+        worker = Worker(self._services, number)
+        while self._services.queue.entries(QueueState.INITIATED):
+            run_once(worker)
 
     def _turn(self, table: str, kind: CompactionKind, name: str) -> dict[str, float]:
         os.sync()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli import control_records
+from compactor.cli import completing, control_records
 from compactor.cli.lookup import find_partition, find_table
 from compactor.cli.session import Session
 from compactor.cli.target import did_you_mean, parse_target, partition_names
@@ -41,7 +41,7 @@ def entry_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice([kind.value for kind in CompactionKind], case_sensitive=False),
             help="Only compactions of this kind.",
         ),
-        click.argument("target", required=False, metavar=METAVAR),
+        click.argument("target", required=False, metavar=METAVAR, shell_complete=completing.tables),
     ):
         command = option(command)
     return command

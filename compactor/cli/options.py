@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from compactor.acid.compaction import CompactionKind
+from compactor.cli import completing
 from compactor.errors import UsageError
 
 Decorated = Callable[..., Any]
@@ -36,7 +37,7 @@ def _together(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decora
 
 
 target_options = _together(
-    click.argument("target", metavar="DB.TABLE[/PARTITION]"),
+    click.argument("target", metavar="DB.TABLE[/PARTITION]", shell_complete=completing.tables),
     click.option(
         "--partition", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are."
     ),

@@ -6,6 +6,7 @@ Also defines the exit codes of the command line, as docs/cli.md lists them; a `C
 (`CompactorError.exit_code`).
 """
 
+import math
 import os
 from enum import IntEnum
 from functools import cached_property
@@ -68,11 +69,14 @@ class Session:
         if database is not None:
             database.close()
 
-    def database(self, *, write: bool = False) -> "Database":
+    def database(self, *, write: bool = False, patience_seconds: float = math.inf) -> "Database":
         """
         The metastore, connected on first use.
 
         Without `write` the connection is read-only, and a running daemon may keep using an embedded database.
+
+        Args:
+            patience_seconds: how long to wait for it, if that is less than the settings say.
 
         Raises:
             SettingsError, UnreachableError, RefusedError: as `Database.connect` says.
@@ -86,7 +90,7 @@ class Session:
                 settings.url,
                 password=settings.secret(),
                 read_only=not write,
-                connect_timeout_seconds=settings.connect_timeout_seconds,
+                connect_timeout_seconds=min(settings.connect_timeout_seconds, patience_seconds),
             ).connect()
         return self._database
 
@@ -120,8 +124,12 @@ class Session:
         from compactor.metastore.db.dialects.address import wrong_setting
         from compactor.settings import load_settings
 
-        env = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
-        return load_settings(self.config_path, env, wrong_setting)
+        return load_settings(self.config_path, settings_variables(), wrong_setting)
+
+
+def settings_variables() -> dict[str, str]:
+    """The environment without what is the command line's own."""
+    return {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
 
 
 def quiet_log() -> None:
@@ -134,7 +142,7 @@ def quiet_log() -> None:
 pass_session = click.make_pass_decorator(Session)
 
 
-def _session(ctx: click.Context) -> Session:
+def session_of(ctx: click.Context) -> Session:
     """The session of this run, made by the first call and closed with the outermost command."""
     root = ctx.find_root()
     if root.obj is None:
@@ -149,14 +157,14 @@ def _choose_config(ctx: click.Context, parameter: click.Parameter, value: Path |
     Choose the settings file: `--config` wins over COMPACTOR_CONFIG wherever it stands, since the group and the command
     both read the variable.
     """
-    session = _session(ctx)
+    session = session_of(ctx)
     given = parameter.name is not None and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     if value is not None and (given or session.config_path is None):
         session.config_path = value
 
 
 def _choose_output(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    session = _session(ctx)
+    session = session_of(ctx)
     if value is not None:
         session.form = Format(value)
 

@@ -56,6 +56,29 @@ def load_settings(
     return settings
 
 
+def sources(path: Path | None, env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """
+    Where values are set: the file, or the name of a variable, by key path; what isn't among them is a default.
+
+    Raises:
+        SettingsError: as `load_settings`, where file or variables can't be read.
+    """
+    env = os.environ if env is None else env
+    variables = _variables(env)
+    found = dict.fromkeys(leaves(_read_yaml(path)), str(path)) if path is not None else {}
+    for key in leaves(_Environment(Settings, env)()):
+        found[key] = next(name for above, name in variables.items() if f"{key}.".startswith(f"{above}."))
+    return found
+
+
+def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """The values that aren't mappings themselves, by key path."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= leaves(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
+    return found
+
+
 class _Environment(EnvSettingsSource):
     """Reads nested variables as pydantic-settings does, from a given mapping."""
 

@@ -5,7 +5,7 @@ import time
 
 import click
 
-from compactor.cli import units
+from compactor.cli import completing, units
 from compactor.cli.filters import places
 from compactor.cli.options import POLL_SECONDS, wait_options
 from compactor.cli.output import OutputColumn, Record, View
@@ -29,7 +29,7 @@ HIGHEST_ID = (1 << 63) - 1
 
 
 @click.command(cls=Command)
-@click.argument("what", metavar="ID|PATTERN")
+@click.argument("what", metavar="ID|PATTERN", shell_complete=completing.queued)
 @wait_options("Wait until the worker has stopped; the exit code tells whether it could.")
 @click.option("--yes", is_flag=True, help="Cancel many; without it they are only shown.")
 @pass_session

@@ -1,11 +1,10 @@
 """`compactor config`: checks the settings, and shows them as they apply."""
 
-from collections.abc import Iterator, Mapping
-
 import click
 
 from compactor.cli.output import OutputColumn, View
-from compactor.cli.session import Group, Session, pass_session
+from compactor.cli.session import Group, Session, pass_session, settings_variables
+from compactor.settings.load import leaves, sources
 
 
 @click.group(cls=Group)
@@ -36,20 +35,18 @@ def check(session: Session) -> None:
 @config.command()
 @pass_session
 def show(session: Session) -> None:
-    """Show every setting as it applies: defaults, file and environment together; secrets hidden."""
-    shown = session.settings.shown()
-    records = [{"key": key, "value": value} for key, value in _leaves(shown)]
-    columns = (OutputColumn("key", "KEY"), OutputColumn("value", "VALUE", show=_plain))
+    """Show every setting as it applies, and where each is set: file, variable or default; secrets hidden."""
+    shown, found = session.settings.shown(), sources(session.config_path, settings_variables())
+    records = [
+        {"key": key, "value": value, "source": found.get(key, "default")} for key, value in leaves(shown).items()
+    ]
+    columns = (
+        OutputColumn("key", "KEY"),
+        OutputColumn("value", "VALUE", show=_plain),
+        OutputColumn("source", "SET BY"),
+    )
     session.output.show(View(columns, records, document=shown))
 
 
 def _plain(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _leaves(values: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", value

@@ -3,6 +3,7 @@
 import click
 
 from compactor.cli import control_records, units
+from compactor.cli.filters import watch_option, watched
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.coordination import Role, SeenMember
@@ -29,17 +30,22 @@ COLUMNS = (
 
 
 @click.command(cls=Command)
+@watch_option
 @pass_session
-def members(session: Session) -> None:
+def members(session: Session, *, watch: float | None) -> None:
     """
     Show the daemons of this metastore: which one leads what, and what each is doing.
 
     Without ZooKeeper no leader is elected beforehand: the leader of a role is then the daemon that did its latest cycle, and daemons
     that went without a word are shown as gone.
     """
-    with control_records.coordinator(session) as where:
-        records = [member_record(seen) for seen in where.members()]
-    session.output.show(View(COLUMNS, records, empty="no daemon is there"))
+
+    def show() -> None:
+        with control_records.coordinator(session) as where:
+            records = [member_record(seen) for seen in where.members()]
+        session.output.show(View(COLUMNS, records, empty="no daemon is there"))
+
+    watched(session, watch, show)
 
 
 def member_record(seen: SeenMember) -> Record:

@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli import units
+from compactor.cli import completing, units
 from compactor.cli.commands.plan import make_plan
 from compactor.cli.drawing import Totals
 from compactor.cli.lookup import Found
@@ -44,7 +44,7 @@ _WORST: Final = 10
 
 
 @click.command(cls=Command)
-@click.argument("target", required=False, default="*", metavar="[DB[.TABLE]|PATTERN]")
+@click.argument("target", required=False, default="*", metavar="[DB[.TABLE]|PATTERN]", shell_complete=completing.tables)
 @click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with pictures.")
 @pass_session
 def report(session: Session, *, target: str, page: Path | None) -> None:

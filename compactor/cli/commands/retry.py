@@ -2,6 +2,7 @@
 
 import click
 
+from compactor.cli import completing
 from compactor.cli.commands.enqueue import COLUMNS
 from compactor.cli.output import View
 from compactor.cli.session import Code, Command, Session, pass_session
@@ -11,7 +12,7 @@ from compactor.metastore.model import HistoryEntry, QueueState
 
 
 @click.command(cls=Command)
-@click.argument("number", metavar="ID", type=click.IntRange(1, (1 << 63) - 1))
+@click.argument("number", metavar="ID", type=click.IntRange(1, (1 << 63) - 1), shell_complete=completing.ended_badly)
 @pass_session
 def retry(session: Session, *, number: int) -> int:
     """

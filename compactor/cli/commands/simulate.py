@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli import units
+from compactor.cli import completing, units
 from compactor.cli.many import chosen
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
@@ -54,7 +54,7 @@ def _changes(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> 
 
 
 @click.command(cls=Command)
-@click.argument("target", required=False, default="*", metavar="[DB[.TABLE]|PATTERN]")
+@click.argument("target", required=False, default="*", metavar="[DB[.TABLE]|PATTERN]", shell_complete=completing.tables)
 @click.option(
     "--set", "changes", multiple=True, required=True, callback=_changes, metavar="KEY=VALUE", help="A threshold to try."
 )

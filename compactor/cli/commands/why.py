@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from compactor.acid.children import ListedDir
-from compactor.cli import control_records, units
+from compactor.cli import completing, control_records, units
 from compactor.cli.filters import METAVAR, moment_of, places, watch_option, watched
 from compactor.cli.inspection import CatalogMoment, look
 from compactor.cli.lookup import Found
@@ -105,7 +105,7 @@ class Held:
 
 
 @click.command(cls=Command)
-@click.argument("target", required=False, metavar=METAVAR)
+@click.argument("target", required=False, metavar=METAVAR, shell_complete=completing.tables)
 @click.option(
     "--measure",
     type=click.IntRange(0, 1_000_000),

@@ -179,6 +179,27 @@ def test_config_from_the_environment(config):
     assert "worker.threads\t5" in result.stdout
 
 
+def test_each_setting_says_what_it_is_set_by(tmp_path):
+    """The file, a variable (also one for a whole section), or the default; of two the one that counts."""
+    path = tmp_path / "compactor.yaml"
+    path.write_text(
+        "database:\n  url: postgresql://hive@db/metastore\nspark:\n  conf:\n    a.b: 1\n    c: 2\n"
+        "worker:\n  threads: 3\n",
+        encoding="utf-8",
+    )
+    variables = {"COMPACTOR_WORKER__THREADS": "5", "COMPACTOR_SPARK__CONF": '{"c": "3"}'}
+    result = CliRunner(env=variables).invoke(cli, ["--config", str(path), "-o", "tsv", "config", "show"])
+    assert result.exit_code == 0, result.stderr
+    said = {
+        key: (value, source) for key, value, source in (line.split("\t") for line in result.stdout.splitlines()[1:])
+    }
+    assert said["database.url"] == ("postgresql://hive@db/metastore", str(path))
+    assert said["worker.threads"] == ("5", "COMPACTOR_WORKER__THREADS")
+    assert said["worker.poll_seconds"][1] == "default"
+    assert said["spark.conf.a.b"] == ("1", str(path))
+    assert said["spark.conf.c"] == ("3", "COMPACTOR_SPARK__CONF")
+
+
 @pytest.mark.parametrize("before", [True, False], ids=["before the command", "after it"])
 def test_config_on_the_command_line_wins_against_the_environment(config, tmp_path, before):
     """As in the systemd unit, whose environment file may still name another one."""

@@ -1,0 +1,70 @@
+"""
+What a shell completes beside commands and options: tables and partitions of the catalog, ids of the queue.
+
+A TAB starts a process and asks the metastore once. What can't be asked completes to nothing: no message would be read.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from compactor.cli.session import Session, session_of
+from compactor.errors import CompactorError
+
+_SECONDS: Final = 2.0
+"""A TAB waits no longer for a database that doesn't answer."""
+_MOST: Final = 200
+
+Completing = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _quietly(names: Callable[[Session, str], Iterable[str]]) -> Completing:
+    """Those that begin with what was typed, whatever the case of letters; none when they can't be asked."""
+
+    def complete(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
+        session = session_of(ctx)
+        try:
+            session.database(patience_seconds=_SECONDS)
+            fitting = [name for name in names(session, typed) if name.lower().startswith(typed.lower())]
+        except (CompactorError, OSError):
+            return []
+        return [CompletionItem(name) for name in sorted(fitting)[:_MOST]]
+
+    return complete
+
+
+def _tables(session: Session, typed: str) -> list[str]:
+    from compactor.metastore.catalog import Catalog
+
+    catalog = Catalog(session.database())
+    database, dot, rest = typed.partition(".")
+    if not dot:
+        return [f"{name}." for name in catalog.databases()]
+    database = database.lower()
+    table, slash, _ = rest.partition("/")
+    if not slash:
+        return [f"{database}.{name}" for name in catalog.table_names(database)]
+    facts = catalog.find_table(database, table.lower())
+    return [] if facts is None else [f"{facts.full_name}/{name}" for name in catalog.partition_names(facts)]
+
+
+def _queued(session: Session, _: str) -> list[str]:
+    from compactor.metastore.compaction_queue.queue import Queue
+
+    return [str(entry.id) for entry in Queue(session.database()).entries()]
+
+
+def _ended_badly(session: Session, _: str) -> list[str]:
+    from compactor.metastore.compaction_queue.queue import Queue
+    from compactor.metastore.model import QueueState
+
+    found = Queue(session.database()).history(limit=_MOST)
+    return [str(entry.id) for entry in found if entry.state is not QueueState.SUCCEEDED]
+
+
+tables = _quietly(_tables)
+"""`DB.`, `DB.TABLE`, `DB.TABLE/PARTITION`, as far as is typed."""
+queued = _quietly(_queued)
+ended_badly = _quietly(_ended_badly)
