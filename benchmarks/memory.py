@@ -45,7 +45,7 @@ def run() -> list[harness.Result]:
             peaks[name] = harness.in_child("benchmarks.compaction", "once", str(folder), str(source), "2")["peak"]
             source.unlink()
     return [
-        harness.at_most("memory/4gb", peaks["4 GB"] / GIB, 1, "GiB"),
+        harness.at_most("memory/4gb", peaks["4 GB"] / GIB, 0.5, "GiB"),
         harness.at_most(
             "memory/4gb-against-1gb",
             peaks["4 GB"] / peaks["1 GB"],

@@ -151,14 +151,18 @@ def recode_into(
             waiting.append(replace(source, stripes=(*(waiting.pop().chosen if same else ()), *source.chosen)))
             continue
         encode()
-        stripe, last = made
-        stripe.tail.footer.calendar = calendar
-        splicer.add_stripe(stripe.reader, stripe.tail, 0, last)
-        parts.append(MadeStripes(stripe.tail.rows, stripe.checksum))
+        parts.append(_add(splicer, *made, calendar))
+        made = None  # before the next stripe is read
         if progress is not None:
-            progress(stripe.tail.rows)
+            progress(parts[-1].rows)
     encode()
     return Recoded(tally.rows_in, splicer.rows - before, tally.deleted, tally.aborted, tuple(parts))
+
+
+def _add(splicer: Splicer, stripe: CutStripe, last: RowKey, calendar: int) -> MadeStripes:
+    stripe.tail.footer.calendar = calendar
+    splicer.add_stripe(stripe.reader, stripe.tail, 0, last)
+    return MadeStripes(stripe.tail.rows, stripe.checksum)
 
 
 def _encode(
@@ -220,7 +224,9 @@ def _cut(
             last = keys.key(int(np.flatnonzero(masks[-1])[-1]))
     if last is None or missing * MISSING > seen.rows_in:
         return None
-    made = cut(reader, tail, index, np.concatenate(masks), KeyColumns.concat(read))
+    whole = KeyColumns.concat(read)
+    read.clear()
+    made = cut(reader, tail, index, np.concatenate(masks), whole)
     if made is None:
         return None
     tally.add(seen)

@@ -1,6 +1,7 @@
 """
 A compressed stream with some bytes replaced: chunks that no edit touches stay compressed as they are, and aren't
-inflated unless their content is needed.
+inflated unless their content is needed. A stream without compression is taken in chunks too, so that only those that
+an edit touches are copied.
 
 Source: the ORC specification, "Compression".
 """
@@ -9,11 +10,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from typing import Final
 
 from compactor.errors import VerificationError
 from compactor.orc.format import codec
 from compactor.orc.format.codec import Compression
 from compactor.reasons import Reason
+
+_PIECE: Final = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class Stream:
     A stream in its chunks; each is inflated when its content is asked for.
 
     Args:
-        chunks: compressed, each with its header; without compression one piece.
+        chunks: compressed, each with its header; without compression just pieces.
         kind: how it is compressed.
         block_size: most bytes of a chunk's content.
         where: file, stripe and column, for messages.
@@ -81,8 +85,10 @@ class Stream:
         Raises:
             CorruptFileError: a header is invalid.
         """
-        chunks = (packed,) if kind is Compression.NONE else tuple(codec.chunks(packed, where))
-        return Stream(chunks, kind, block_size, where, room)
+        if kind is Compression.NONE:
+            pieces = tuple(packed[at : at + _PIECE] for at in range(0, len(packed), _PIECE))
+            return Stream(pieces, kind, _PIECE, where, room)
+        return Stream(tuple(codec.chunks(packed, where)), kind, block_size, where, room)
 
     @staticmethod
     def of(data: bytes, kind: Compression, block_size: int) -> "Stream":
@@ -114,7 +120,8 @@ class Stream:
     def starts(self) -> list[int]:
         """Where the content of each chunk begins in the stream, and the stream's end."""
         if self._starts is None:
-            self._starts = [0, *accumulate(map(len, self.contents))]
+            stored = self.kind is Compression.NONE
+            self._starts = [0, *accumulate(map(len, self.chunks if stored else self.contents))]
         return self._starts
 
     def has(self, size: int) -> bool:
@@ -122,7 +129,9 @@ class Stream:
         Whether the stream has so many bytes. If all chunks but the last must be full then, only that one is inflated.
         """
         full = (len(self.chunks) - 1) * self.block_size
-        fit = all(len(chunk) <= self.block_size + codec.HEADER for chunk in self.chunks[:-1])
+        fit = self.kind is not Compression.NONE and all(
+            len(chunk) <= self.block_size + codec.HEADER for chunk in self.chunks[:-1]
+        )
         if fit and self.chunks and len(self.content(len(self.chunks) - 1)) == size - full:
             self._starts = [*(number * self.block_size for number in range(len(self.chunks))), size]
         return self.starts[-1] == size

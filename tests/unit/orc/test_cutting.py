@@ -20,7 +20,7 @@ from pyarrow import orc
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind, row_type
 from compactor.errors import RefusedError
-from compactor.orc.cutting import columns, stripe
+from compactor.orc.cutting import columns, streams, stripe
 from compactor.orc.cutting.runs import decoded_bytes, decoded_integers, encoded_bytes, encoded_integers, integer_runs
 from compactor.orc.cutting.streams import Edit, Stream
 from compactor.orc.cutting.stripe import cut
@@ -44,6 +44,14 @@ KINDS = (
     Compression.SNAPPY,
     Compression.LZ4,
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_pieces():
+    """Streams without compression have many pieces in files as small as these."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "_PIECE", 64)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -262,6 +270,20 @@ def test_runs_of_bytes(repeated, others):
     assert (decoded_bytes(data, len(values)) == values).all()
     assert decoded_bytes(data, len(values) + 1) is None
     assert (found.starts[-1], found.firsts[-1]) == (len(data), len(values))
+
+
+def test_without_compression_only_pieces_with_an_edit_are_copied():
+    """A stripe of any size then takes hardly more memory than its bytes."""
+    data = bytes(range(256))
+    before = Stream.read(memoryview(data), Compression.NONE, 0, "stream")
+    after = before.edited([Edit(100, 101), Edit(130, 130, b"xyz")])
+    assert after.data == data[:100] + data[101:130] + b"xyz" + data[130:]
+    assert [chunk in before.chunks and isinstance(chunk, memoryview) for chunk in after.chunks] == [
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 @settings(max_examples=200)
