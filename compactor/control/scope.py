@@ -115,8 +115,11 @@ class ScopeFilter:
 
 
 def in_pool(subject: Subject, pool: str) -> bool:
-    """Whether the subject belongs to a pool of this name; subjects without a pool belong to DEFAULT_POOL."""
-    return subject.pool == pool or (pool == DEFAULT_POOL and subject.pool is None)
+    """
+    Whether the subject belongs to a pool of this name, whatever the case of letters: to some databases, and so to the
+    workers, `etl` and `ETL` are one. Subjects without a pool belong to DEFAULT_POOL.
+    """
+    return (subject.pool or DEFAULT_POOL).lower() == pool.lower()
 
 
 def is_pattern(name: str) -> bool:

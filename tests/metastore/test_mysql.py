@@ -1,6 +1,8 @@
 """What is peculiar to MySQL and MariaDB: collations, character sets, counts of rows, waits, settings of the server."""
 
+import contextlib
 import shutil
+import socketserver
 import subprocess
 import threading
 import time
@@ -10,11 +12,15 @@ import pytest
 from sqlalchemy import func, insert, select, text, update
 
 from compactor.acid.compaction import CompactionKind
+from compactor.control.judge import Judge, Situation
+from compactor.control.records import Holds, Pause
+from compactor.control.scope import Scope
 from compactor.coordination.sql.table import StateTable
 from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.requests import Request
 from compactor.metastore.compaction_queue.retention import Retention
 from compactor.metastore.db.database import Database
 from compactor.metastore.housekeeping import Housekeeping
@@ -128,6 +134,30 @@ def test_characters_that_a_column_cannot_hold(shared_database, hive):
     assert "Incorrect string value" in line
     assert queue.entries() == queue.entries(entity=Entity("db", "t", "p=zażółć")) == []
     assert queue.enqueue(Entity("db", "t", "p=été"), CompactionKind.MAJOR).accepted
+
+
+def test_a_pool_that_a_column_cannot_hold_is_no_others_trouble(shared_database, hive):
+    """It is a table's property, which may be wider: all of a cycle's requests are one transaction."""
+    queue = Queue(shared_database)
+    requests = [Request(LOWER, CompactionKind.MAJOR, pool="池", run_as="żaneta"), Request(UPPER, CompactionKind.MAJOR)]
+    assert [answer.accepted for answer in queue.enqueue_all(requests)] == [True, True]
+    if shared_database.schema.hive_4:
+        assert [entry.pool for entry in queue.entries()] == ["?", None]
+        assert queue.claim("w", "1", "池").entity == LOWER
+    assert queue.claim("w", "1").entity == (UPPER if shared_database.schema.hive_4 else LOWER)
+
+
+def test_pools_that_differ_by_case_are_one(database_4):
+    """To the database, so to workers; a blackout of either name holds both."""
+    queue = Queue(database_4)
+    queue.enqueue(LOWER, CompactionKind.MAJOR, pool="ETL")
+    queue.enqueue(Entity("db", "u"), CompactionKind.MAJOR, pool="etl")
+    for held in ("etl", "ETL"):
+        holds = Holds((Pause(Scope.parse(f"pool:{held}"), "x", "ann", 0),))
+        gate = Judge(Situation(now_ms=1, holds=holds)).gate()
+        assert [queue.claim("w", "1", pool, gate=gate) for pool in ("etl", "ETL")] == [None, None]
+    free = Judge(Situation(now_ms=1, holds=Holds(()))).gate()
+    assert [queue.claim("w", "1", "Etl", gate=free).id for _ in range(2)] == [1, 2]
 
 
 def test_an_empty_text_is_not_null(shared_database):
@@ -284,6 +314,53 @@ def test_a_server_with_other_settings():
             assert database.read(lambda connection: connection.scalar(count)) == 1
     finally:
         server.stop()
+
+
+@contextlib.contextmanager
+def answering(answer):
+    """A port at which whoever connects gets these bytes; None: the connection is closed."""
+    held = []
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self):
+            if answer is not None:
+                held.append(self.request.dup())  # stays open
+                self.request.sendall(answer)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+        for one in held:
+            one.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        None,
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"\0\0\0\0",
+        b"\x05\0\0\0\x0a5.7\0",
+        b"\x13\0\0\0\xff\x29\x23#HY000no backend",
+    ],
+    ids=["silent", "closed", "ssh", "empty", "cut off", "a proxy without a server"],
+)
+def test_what_answers_but_is_no_server_is_unreachable(answer):
+    """Within the time for connecting, and in one line."""
+    with answering(answer) as port:
+        database = Database(f"mysql://hive@127.0.0.1:{port}/x", connect_timeout_seconds=2)
+        began = time.monotonic()
+        message_of(database.connect, UnreachableError)
+        assert time.monotonic() - began < 60
+
+
+def test_a_statement_may_take_longer_than_connecting(database_4):
+    """The time limit ends when the session is there."""
+    url = database_4.engine.url.set(drivername="mysql").render_as_string(hide_password=False)
+    with Database(url, connect_timeout_seconds=2) as database:
+        assert database.read(lambda connection: connection.scalar(text("SELECT SLEEP(3)"))) == 0
 
 
 def test_the_driver_asks_for_what_it_lacks(monkeypatch):

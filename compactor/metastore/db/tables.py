@@ -33,7 +33,7 @@ class PartitionName(String):
 
 
 class Remark(String):
-    """A short text for people."""
+    """A short text in which a character that can't be stored may be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ TRANSACTIONS = (
             _text("CQ_WORKER_ID", 128),
             _number("CQ_ENQUEUE_TIME", _NEW),
             _number("CQ_START"),
-            _text("CQ_RUN_AS", 128),
+            ColumnSpec("CQ_RUN_AS", Remark(128)),
             _number("CQ_HIGHEST_WRITE_ID"),
             ColumnSpec("CQ_META_INFO", LargeBinary()),
             _text("CQ_HADOOP_JOB_ID", 32),
@@ -297,7 +297,7 @@ TRANSACTIONS = (
             _text("CQ_WORKER_VERSION", 128, _NEW),
             _number("CQ_CLEANER_START", _NEW),
             _number("CQ_RETRY_RETENTION", _NEW, null=False, default="0"),
-            _text("CQ_POOL_NAME", 128, _NEW),
+            ColumnSpec("CQ_POOL_NAME", Remark(128), _NEW),
             ColumnSpec("CQ_NUMBER_OF_BUCKETS", Integer(), Need.OPTIONAL),
             _text("CQ_ORDER_BY", 4000, Need.OPTIONAL),
         ),
@@ -317,7 +317,7 @@ TRANSACTIONS = (
             _number("CC_ENQUEUE_TIME", _NEW),
             _number("CC_START"),
             _number("CC_END"),
-            _text("CC_RUN_AS", 128),
+            ColumnSpec("CC_RUN_AS", Remark(128)),
             _number("CC_HIGHEST_WRITE_ID"),
             ColumnSpec("CC_META_INFO", LargeBinary()),
             _text("CC_HADOOP_JOB_ID", 32),
@@ -328,7 +328,7 @@ TRANSACTIONS = (
             _text("CC_INITIATOR_ID", 128, _NEW),
             _text("CC_INITIATOR_VERSION", 128, _NEW),
             _text("CC_WORKER_VERSION", 128, _NEW),
-            _text("CC_POOL_NAME", 128, _NEW),
+            ColumnSpec("CC_POOL_NAME", Remark(128), _NEW),
             ColumnSpec("CC_NUMBER_OF_BUCKETS", Integer(), Need.OPTIONAL),
             _text("CC_ORDER_BY", 4000, Need.OPTIONAL),
         ),

@@ -9,6 +9,7 @@ import contextlib
 import math
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
@@ -48,7 +49,7 @@ _LIMITED = "limited"
 _APART = "apart"
 _MARIADB: Final = "MariaDB"
 
-_CREDENTIALS: Final = frozenset({1044, 1045, 1251, 1698, 1820, 1862, 2059, 3118})
+_CREDENTIALS: Final = frozenset({1044, 1045, 1251, 1698, 1820, 1862, 2059, 3118, 4151})
 _UNREACHABLE: Final = frozenset({1049, 1129, 1130, 2002, 2003, 2005, 2012, 2026, 3159})
 _CONFLICT: Final = frozenset({1020, 1205, 1213, 1317, 1412, 1614, 1969, 3024, 3058, 3101, 3572})
 """
@@ -56,10 +57,13 @@ Deadlock and time-out of a lock; a Galera node's refusal at the commit, which is
 by an administrator or a limit; a table altered meanwhile.
 """
 _UNABLE: Final = frozenset(
-    {1021, 1026, 1030, 1037, 1038, 1040, 1041, 1047, 1114, 1135, 1203, 1206, 1226, 1290, 1792, 1836, 3100}
+    {1021, 1026, 1030, 1037, 1038, 1040, 1041, 1047, 1114, 1135, 1203, 1206, 1226, 1290, 1792, 1836, 3032, 3100, 9001}
 )
-"""No room, memory or connection left; takes no writes; a Galera node outside its cluster (1047)."""
-_ELSEWHERE: Final = frozenset({1047, 1290, 1836})
+"""
+No room, memory or connection left; takes no writes; off line (3032); a Galera node outside its cluster (1047); a proxy
+without a server (9001).
+"""
+_ELSEWHERE: Final = frozenset({1047, 1290, 1836, 3032, 9001})
 """After these a new connection may reach a server that can: the old primary is read-only, or its node was cut off."""
 _LOST: Final = frozenset(
     {1053, 1077, 1079, 1080, 1158, 1159, 1160, 1161, 1180, 1927, 2006, 2013, 2014, 2055, 3169, 4031}
@@ -129,10 +133,13 @@ class MySQL(Dialect):
     }
 
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
+        seconds = max(2, round(connect_timeout_seconds))
         return {
             "pool_use_lifo": True,  # the others may be closed by the server meanwhile
             "connect_args": {
-                "connect_timeout": max(2, round(connect_timeout_seconds)),
+                "connect_timeout": seconds,
+                "read_timeout": seconds,  # until the session is there: see `settled`
+                "write_timeout": seconds,
                 "program_name": "compactor",
                 "autocommit": True,
                 "charset": "utf8mb4",
@@ -160,6 +167,7 @@ class MySQL(Dialect):
                 f" SESSION {silence} = {seconds}, SESSION time_zone = '+00:00'",
                 *(["SET SESSION TRANSACTION READ ONLY"] if read_only else []),
             )
+            connection.settled()
 
         @event.listens_for(engine, "checkout")
         def _full_patience(connection: Any, record: Any, _proxy: object) -> None:
@@ -281,6 +289,10 @@ class _Session(Session):  # type: ignore[misc]  # the driver has no types
         if self.server_status & SERVER_STATUS_IN_TRANS:
             super().commit()
 
+    def settled(self) -> None:
+        """From now on an answer may take as long as a statement does."""
+        self._read_timeout = self._write_timeout = None
+
     def notice_silence(self) -> None:
         """
         A host that vanished acknowledges nothing: without a limit TCP would repeat what was sent for a quarter of an
@@ -298,13 +310,25 @@ class _Session(Session):  # type: ignore[misc]  # the driver has no types
 
 
 def _open(arguments: Any, options: Any) -> _Session:
+    """
+    Connect. A server that says nothing, ends the connection or doesn't speak MySQL's protocol is one that can't be
+    reached.
+    """
     try:
         if "ssl" in options:
             options = options | {"ssl": _context(options["ssl"])}
         session = _Session(*arguments, **options)
         session.notice_silence()
+    except pymysql.Error as error:
+        if (code := _code(error)) is None or code in _LOST:
+            raise pymysql.OperationalError(
+                2003, f"no session came about: {error.args[-1] if error.args else error}"
+            ) from error
+        raise
     except (OSError, RuntimeError, ValueError) as error:  # a file of certificates, or what the driver can't do
         raise pymysql.OperationalError(2026, str(error)) from error
+    except (LookupError, struct.error) as error:
+        raise pymysql.OperationalError(2003, f"what answers there doesn't speak MySQL's protocol ({error})") from error
     return session
 
 
