@@ -20,9 +20,9 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 HIDDEN = "********"
 _PRIORITIES = {"CRITICAL": 2, "ERROR": 3, "WARNING": 4, "INFO": 6, "DEBUG": 7}
 """Syslog priorities by the names of logging's levels."""
-_SECRET_KEY = re.compile(r"password|passwd|secret|token|credential|access_?key", re.IGNORECASE)
+_SECRET_KEY = re.compile(r"password|passwd|secret|token|credential|(?:access|account)[._]?key", re.IGNORECASE)
 _SECRET_TEXT = (
-    (re.compile(r"(://[^:/@\s]*:)[^@\s/]+@"), rf"\1{HIDDEN}@"),
+    (re.compile(r"(://[^:/@\s]*:)[^\s/]+@"), rf"\1{HIDDEN}@"),
     (
         re.compile(
             r"(?i)\b((?:[a-z0-9_.]*)(?:password|passwd|secret|token)\s*[=:]\s*)(?:'[^']*'|\"[^\"]*\"|[^\s&,;'\"]+)"

@@ -2,9 +2,14 @@
 What a shell completes beside commands and options: tables and partitions of the catalog, ids of the queue.
 
 A TAB starts a process and asks the metastore once. What can't be asked completes to nothing: no message would be read.
+Nor is a name offered that means something to a shell, which puts it on the command line as it is: whoever may write a
+partition's value could run commands.
 """
 
-from collections.abc import Callable, Iterable
+import contextlib
+import re
+import signal
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import click
@@ -16,6 +21,8 @@ from compactor.errors import CompactorError
 _SECONDS: Final = 2.0
 """A TAB waits no longer for a database that doesn't answer."""
 _MOST: Final = 200
+_PLAIN: Final = re.compile(r"[\w.=/:%+,@-]+")
+"""Characters that no shell interprets."""
 
 Completing = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -26,13 +33,31 @@ def _quietly(names: Callable[[Session, str], Iterable[str]]) -> Completing:
     def complete(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
         session = session_of(ctx)
         try:
-            session.database(patience_seconds=_SECONDS)
-            fitting = [name for name in names(session, typed) if name.lower().startswith(typed.lower())]
+            with _at_most(_SECONDS):
+                session.database(patience_seconds=_SECONDS)
+                found = list(names(session, typed))
         except (CompactorError, OSError):
             return []
+        fitting = [name for name in found if name.lower().startswith(typed.lower()) and _PLAIN.fullmatch(name)]
         return [CompletionItem(name) for name in sorted(fitting)[:_MOST]]
 
     return complete
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Give up on a statement that waits for somebody's lock."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _tables(session: Session, typed: str) -> list[str]:

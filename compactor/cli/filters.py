@@ -13,10 +13,11 @@ import click
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records
 from compactor.cli.lookup import find_partition, find_table
+from compactor.cli.many import partition_fits
 from compactor.cli.session import Session
 from compactor.cli.target import did_you_mean, parse_target, partition_names
 from compactor.control.scope import DEFAULT_POOL, fits, is_pattern
-from compactor.errors import RefusedError, UsageError
+from compactor.errors import RefusedError, UnreachableError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
@@ -92,18 +93,19 @@ class Wanted:
         return [entry for entry in entries if self.place(entry.entity) and self._is_like(entry)]
 
     def _is_like(self, entry: QueueEntry | ForeignEntry) -> bool:
-        if self.worker is not None and not fits((entry.worker_id or "").lower(), self.worker):
+        if self.worker is not None and (not entry.worker_id or not fits(entry.worker_id.lower(), self.worker)):
             return False
         if isinstance(entry, ForeignEntry):
             return self.kind is None and self.pool is None and self._is_since(entry.enqueue_ms)
         if self.kind is not None and entry.kind.value != self.kind:
             return False
-        if self.pool is not None and self.pool != (entry.pool or DEFAULT_POOL):
+        if self.pool is not None and self.pool.lower() != (entry.pool or DEFAULT_POOL).lower():
             return False
         return self._is_since(entry.end_ms if isinstance(entry, HistoryEntry) else moment_of(entry))
 
     def _is_since(self, moment_ms: int | None) -> bool:
-        return self.since_ms is None or (moment_ms is not None and moment_ms >= self.since_ms)
+        """Hive 3.1 doesn't note when an entry was queued: what may be since then is shown."""
+        return self.since_ms is None or moment_ms is None or moment_ms >= self.since_ms
 
 
 def moment_of(entry: QueueEntry) -> int | None:
@@ -134,6 +136,8 @@ def places(session: Session, target: str | None) -> Callable[[Entity], bool]:
     if is_pattern(target):
         return _by_pattern(target)
     name = target.strip().replace("`", "").lower()
+    if not name:
+        raise UsageError("an empty name is no database's: leave it out for all")
     if "." not in name:
         databases = Catalog(session.database()).databases()
         if name not in databases:
@@ -155,7 +159,7 @@ def _by_pattern(pattern: str) -> Callable[[Entity], bool]:
 
     def is_asked_for(entity: Entity) -> bool:
         named = fits(entity.full_name if "." in tables else entity.database, tables)
-        return named and (not slash or fits((entity.partition or "").lower(), partitions))
+        return named and (not slash or partition_fits(entity.partition or "", partitions))
 
     return is_asked_for
 
@@ -199,12 +203,17 @@ watch_option = click.option(
 
 
 def watched(session: Session, seconds: float | None, show: Callable[[], None]) -> None:
-    """Show an answer once, or again and again; the metastore is left alone in between."""
+    """
+    Show an answer once, or again and again; the metastore is left alone in between, and asked again when it was away.
+    """
     while True:
-        if seconds is not None:
-            click.clear()
-        show()
         if seconds is None:
+            show()
             return
+        click.clear()
+        try:
+            show()
+        except UnreachableError as error:
+            session.output.say(f"error: {error}")
         session.close()
         time.sleep(seconds)

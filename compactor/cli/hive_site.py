@@ -29,6 +29,8 @@ _UNITS: Final = {
     "d": 86400.0,
     "day": 86400.0,
 }
+_LONGEST: Final = 1 << 16
+"""Characters of a value; one that refers to others any number of times would grow without an end."""
 _TIME: Final = re.compile(r"(\d+)\s*([a-z]*)")
 _VARIABLE: Final = re.compile(r"\$\{([^}$\s]+)\}")
 _JDBC: Final = re.compile(
@@ -92,7 +94,7 @@ def read(paths: Sequence[Path]) -> dict[str, Property]:
             root = ET.parse(path).getroot()  # noqa: S314 - the administrator's own file
         except OSError as error:
             raise SettingsError(f"{path} can't be read: {error.strerror}") from None
-        except ET.ParseError as error:
+        except (ET.ParseError, LookupError, ValueError) as error:  # an encoding that isn't known
             raise SettingsError(f"{path} isn't XML: {error}") from None
         if root.tag != "configuration":
             raise SettingsError(f"{path} is no configuration of Hadoop's: it begins with <{root.tag}>")
@@ -107,7 +109,7 @@ def _expanded(value: str, known: Mapping[str, Property]) -> str:
     """`${name}` replaced by that property; what isn't known stays, as in Hadoop."""
     for _ in range(20):
         replaced = _VARIABLE.sub(lambda found: known[found[1]].value if found[1] in known else found[0], value)
-        if replaced == value:
+        if replaced == value or len(replaced) > _LONGEST:
             break
         value = replaced
     return value
@@ -241,7 +243,10 @@ def _address(url: Property, user: Property | None, notes: list[str]) -> str:
     dialect = _PRODUCTS.get(given["product"].lower()) if given is not None else None
     if given is None or dialect is None or given["server"] is None:
         served = " and ".join(one.name for one in DIALECTS if one.jdbc)
-        raise SettingsError(f"{url.source} is {url.value}: {served} are served")
+        product = (
+            url.value.split(":")[1] if url.value.lower().startswith("jdbc:") and url.value.count(":") > 1 else "none"
+        )
+        raise SettingsError(f"{url.source} is an address of {product}: {served} are served")
     options = dict(parse_qsl(given["options"] or ""))
     same = dialect.jdbc_options
     kept = {name: value for name, value in options.items() if same and name.startswith(same)}
@@ -249,10 +254,11 @@ def _address(url: Property, user: Property | None, notes: list[str]) -> str:
         notes.append(
             "the metastore reaches its database by TLS (useSSL=true): database.url needs the options of docs/metastore.md"
         )
-    name = user.value if user is not None else options.get("user", "")
+    whose, _, server = given["server"].rpartition("@")  # with a password, which isn't taken over
+    name = user.value if user is not None else options.get("user", whose.partition(":")[0])
     whom = f"{quote(name, safe='')}@" if name else ""
     query = f"?{urlencode(kept)}" if kept else ""
-    return f"{dialect.schemes[0]}://{whom}{given['server']}/{given['database']}{query}"
+    return f"{dialect.schemes[0]}://{whom}{server}/{given['database']}{query}"
 
 
 def _clashes(found: Mapping[str, Property]) -> list[str]:

@@ -5,6 +5,8 @@ Many tables and partitions at once: those of the catalog that fit a pattern and 
 import operator
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -30,7 +32,20 @@ _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
 Values = Mapping[str, str]
-Condition = Callable[[Values], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Tests of partition values by key, all of which must hold."""
+
+    tests: tuple[tuple[str, str, str], ...]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return frozenset(key for key, _, _ in self.tests)
+
+    def __call__(self, values: Values) -> bool:
+        return all(key in values and _compare(values[key], sign, value) for key, sign, value in self.tests)
 
 
 def condition(text: str) -> Condition:
@@ -50,16 +65,12 @@ def condition(text: str) -> Condition:
             raise UsageError(f"--where: {part!r} is no condition such as dt < '2024-01-01' (several with and)")
         key, sign, value = found.groups()
         tests.append((key.lower(), sign, value[1:-1] if value[0] in "'\"" else value))
-
-    def met(values: Values) -> bool:
-        return all(key in values and _compare(values[key], sign, value) for key, sign, value in tests)
-
-    return met
+    return Condition(tuple(tests))
 
 
 def _compare(one: str, sign: str, other: str) -> bool:
     if _NUMBER.fullmatch(one) and _NUMBER.fullmatch(other):
-        return _COMPARED[sign](float(one), float(other))
+        return _COMPARED[sign](Decimal(one), Decimal(other))
     return _COMPARED[sign](one, other)
 
 
@@ -102,15 +113,25 @@ def chosen(session: Session, pattern: str, where: Condition | None) -> list[Foun
         if fits(name, table or "*")
     ]
     found: list[Found] = []
+    keys: set[str] = set()
     for facts in catalog.tables_for(entities).values():
         if not facts.partitioned:
             found += [] if slash or where is not None else [Found(facts, None)]
             continue
+        keys |= {key.name.lower() for key in facts.partition_keys}
         for one in partitions(catalog, facts):
             name = one.entity.partition or ""
-            if (not slash or fits(name.lower(), inside)) and (where is None or where(values_of(name))):
+            if (not slash or partition_fits(name, inside)) and (where is None or where(values_of(name))):
                 found.append(one)
+    if where is not None and (unknown := where.keys - keys):
+        has = f"keys of these tables: {', '.join(sorted(keys))}" if keys else "these tables have no partitions"
+        raise UsageError(f"--where: no partition has {' or '.join(sorted(unknown))}; {has}")
     return sorted(found, key=lambda one: str(one.entity))
+
+
+def partition_fits(name: str, pattern: str) -> bool:
+    """Whether a partition's name fits a pattern, its values escaped as Hive escapes them or as they are."""
+    return fits(name.lower(), pattern) or fits(unquote(name).lower(), pattern)
 
 
 def is_many(target: str) -> bool:

@@ -129,3 +129,9 @@ def worst(surveyed: Sequence[Surveyed], most: int) -> list[tuple[Found, Pick]]:
     """Those that are due, most in need first, each with its verdict."""
     due = [(one.found, one.verdict) for one in surveyed if isinstance(one.verdict, Pick)]
     return sorted(due, key=lambda item: (-item[1].score, str(item[0].entity)))[:most]
+
+
+def listed(tell: Callable[[str], None], of: int) -> Callable[[int], None]:
+    """Tells how many directories were listed: about twenty times, for where there is no terminal each is a line."""
+    step = max(1, of // 20)
+    return lambda done: tell(f"{done:,} of {of:,} listed") if done % step == 0 else None

@@ -41,7 +41,7 @@ def cancel(session: Session, *, what: str, wait: bool, timeout: float | None, ye
     aborted. What is committed stays. A database, a table or a pattern ('sales.*') stands for all that are initiated or
     worked on: they are shown, and cancelled with --yes.
     """
-    if not what.isdecimal():
+    if not (what.isascii() and what.isdecimal()):
         if wait:
             raise UsageError("--wait is for a single compaction")
         return _many(session, what, yes=yes)
@@ -105,6 +105,9 @@ def _many(session: Session, what: str, *, yes: bool) -> int:
                 done += cancelled is not None
             except CompactorError as error:
                 message = str(error)
+            except KeyboardInterrupt:
+                session.output.say(f"{done:,} of {plural(len(entries), 'compaction')} cancelled")
+                raise
         records.append(_record(entry, message))
     count = plural(len(entries), "compaction")
     footer = f"{done:,} of {count} cancelled" if yes else f"nothing is cancelled yet: --yes cancels {count}"

@@ -4,6 +4,7 @@ import click
 
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Group, Session, pass_session, settings_variables
+from compactor.log import hide
 from compactor.settings.load import leaves, sources
 
 
@@ -37,6 +38,7 @@ def check(session: Session) -> None:
 def show(session: Session) -> None:
     """Show every setting as it applies, and where each is set: file, variable or default; secrets hidden."""
     shown, found = session.settings.shown(), sources(session.config_path, settings_variables())
+    shown["spark"]["conf"] = hide(shown["spark"]["conf"])
     records = [
         {"key": key, "value": value, "source": found.get(key, "default")} for key, value in leaves(shown).items()
     ]

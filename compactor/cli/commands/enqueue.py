@@ -40,6 +40,9 @@ COLUMNS = (
 MANY_COLUMNS = (*COLUMNS[:-1], OutputColumn("refused", "REFUSED"), COLUMNS[-1])
 
 
+_NO_POOLS = "Hive 3.1 knows no pools: --pool is dropped"
+
+
 def _named(_: click.Context, __: click.Parameter, pool: str | None) -> str | None:
     if pool is not None and not pool.strip():
         raise click.BadParameter(f"{pool!r} is no name")
@@ -92,7 +95,8 @@ def enqueue(
     database = session.database(write=True)
     found = find(Catalog(database), wanted)
     require_eligible(session.places, found.place, database.schema.version, CompactionKind(kind))
-    warnings = [warning for warning in (found.kept, _dropped(properties)) if warning is not None]
+    pooled = _NO_POOLS if pool is not None and not database.schema.hive_4 else None
+    warnings = [warning for warning in (found.kept, _dropped(properties), pooled) if warning is not None]
     for warning in warnings:
         session.output.say(f"warning: {warning}")
     asked = Queue(database).enqueue(
@@ -166,9 +170,12 @@ def _many(
         )
         for found, kind, _ in wanted
     ]
+    if asking.pool is not None and not database.schema.hive_4:
+        session.output.say(f"warning: {_NO_POOLS}")
     answers = (
         dict(zip((one.entity for one in requests), Queue(database).enqueue_all(requests), strict=True)) if yes else {}
     )
+    kinds_there = {entry.id: entry.kind.value for entry in Queue(database).entries()} if answers else {}
     records: list[Record] = []
     for (found, kind, because), skip in zip(kinds, skips, strict=True):
         answer = answers.get(found.entity)
@@ -177,7 +184,7 @@ def _many(
             {
                 "id": answer.id if answer is not None else None,
                 "entity": str(found.entity),
-                "kind": kind.value,
+                "kind": (answer is not None and kinds_there.get(answer.id)) or kind.value,
                 "state": answer.state.value if answer is not None else None,
                 "accepted": answer.accepted if answer is not None else None,
                 "refused": skip.reason.value if skip is not None else None,

@@ -9,6 +9,8 @@ from compactor.cli import hive_site
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.errors import SettingsError, UsageError
+from compactor.metastore.db.dialects.address import mistake
+from compactor.settings.database import hide_password
 
 COLUMNS = (
     OutputColumn("key", "SETTING"),
@@ -37,14 +39,23 @@ def init(session: Session, *, site: Path | None, metastore: str | None, to: Path
 
     Nothing is overwritten. `compactor doctor` then tries what the file names.
     """
+    password_file = password_file.absolute() if password_file is not None else None
+    if password_file == to.absolute():
+        raise UsageError("--to and --password-file name the same file")
     found = _found(site, metastore, password_file)
-    if password_file is not None:
-        if found.password is None:
-            raise UsageError("--password-file: no file of Hive's holds the password")
-        _write(password_file, f"{found.password}\n", secret=True)
+    if password_file is not None and found.password is None:
+        raise UsageError("--password-file: no file of Hive's holds the password")
     _write(to, _text(found))
-    session.config_path = to
-    session.read_settings()
+    try:
+        if password_file is not None:
+            _write(password_file, f"{found.password}\n", secret=True)
+        session.config_path = to
+        session.read_settings()
+    except SettingsError as error:
+        to.unlink()  # nor is anything left of what isn't right
+        if password_file is not None and not isinstance(error, _NotWrittenError):
+            password_file.unlink()
+        raise
     for note in found.notes:
         session.output.say(f"note: {note}")
     records = [{"key": one.key, "value": one.value, "source": one.source} for one in found.taken]
@@ -55,6 +66,12 @@ def _found(site: Path | None, metastore: str | None, password_file: Path | None)
     if (site is None) == (metastore is None):
         raise UsageError("say where the metastore is: --hive-site FILE or --metastore URL")
     if site is None:
+        if hide_password(str(metastore)) != metastore:
+            raise UsageError(
+                "--metastore: a password doesn't belong there; name a file with it by database.password_file"
+            )
+        if (wrong := mistake(str(metastore))) is not None:
+            raise UsageError(f"--metastore: {wrong}")
         taken = hive_site.Taken("database.url", str(metastore), "--metastore")
         return hive_site.Found((taken,), (), None)
     beside = [site.parent / name for name in hive_site.FILES if name != site.name and (site.parent / name).is_file()]
@@ -67,6 +84,10 @@ def _text(found: hive_site.Found) -> str:
     return hive_site.as_yaml(found.taken, found.notes)
 
 
+class _NotWrittenError(SettingsError):
+    """A file is there already, or can't be made."""
+
+
 def _write(path: Path, text: str, *, secret: bool = False) -> None:
     try:
         with os.fdopen(
@@ -74,6 +95,6 @@ def _write(path: Path, text: str, *, secret: bool = False) -> None:
         ) as file:
             file.write(text)
     except FileExistsError:
-        raise SettingsError(f"{path} is there already: remove it, or name another file") from None
+        raise _NotWrittenError(f"{path} is there already: remove it, or name another file") from None
     except OSError as error:
-        raise SettingsError(f"{path} can't be written: {error.strerror}") from None
+        raise _NotWrittenError(f"{path} can't be written: {error.strerror}") from None

@@ -113,14 +113,11 @@ def _queue_view(
     wanted = Wanted.of(session, **chosen)
     database = session.database()
     now = database.read(database.now_ms)
-    entries: list[QueueEntry | ForeignEntry] = [
-        *wanted.among(Queue(database).entries(*states)),
-        *(
-            entry
-            for entry in wanted.among(Queue(database).foreign())
-            if not states or QueueState.from_code(entry.state) in states
-        ),
+    there: list[QueueEntry | ForeignEntry] = [
+        *Queue(database).entries(*states),
+        *(entry for entry in Queue(database).foreign() if not states or QueueState.from_code(entry.state) in states),
     ]
+    entries = wanted.among(there)
     first = sorted(entries, key=_ORDERS[sort])[:limit]
     known = [entry for entry in first if isinstance(entry, QueueEntry)]
     denied = control_records.waiting(session, known)
@@ -135,7 +132,12 @@ def _queue_view(
         for entry in first
     ]
     more = f"{len(entries) - len(first):,} more; --limit shows them" if len(first) < len(entries) else ""
-    return View(QUEUE_COLUMNS, records, empty="nothing is queued", footer=more)
+    return View(
+        QUEUE_COLUMNS,
+        records,
+        empty="nothing that fits is queued" if there or states else "nothing is queued",
+        footer=more,
+    )
 
 
 @click.command(cls=Command)
@@ -177,7 +179,8 @@ def _history_view(session: Session, states: list[QueueState], limit: int, chosen
     everything = all(value is None for value in chosen.values())
     entries = Queue(session.database()).history(*states, limit=limit if everything else None)
     records = [{**history_record(entry), **_tracked(session, entry)} for entry in wanted.among(entries)[:limit]]
-    return View(HISTORY_COLUMNS, records, empty="no compaction has ended yet")
+    empty = "no compaction has ended yet" if everything and not states else "no compaction that fits has ended"
+    return View(HISTORY_COLUMNS, records, empty=empty)
 
 
 def queue_record(

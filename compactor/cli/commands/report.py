@@ -21,7 +21,7 @@ from compactor.cli.lookup import Found
 from compactor.cli.many import chosen
 from compactor.cli.output import OutputColumn, Record, View, table
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.survey import SMALL_FILE, Survey, Surveyed, worst
+from compactor.cli.survey import SMALL_FILE, Survey, Surveyed, listed, worst
 from compactor.errors import CompactorError, SettingsError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.txn.transactions import Transactions
@@ -32,12 +32,12 @@ from compactor.words import plural
 WORST_COLUMNS = (
     OutputColumn("entity", "TABLE"),
     OutputColumn("kind", "DUE FOR"),
-    OutputColumn("score", "SCORE", right=True, show=lambda value: f"{float(str(value)):.2f}"),
+    OutputColumn("score", "SCORE", right=True, show=lambda value: f"{float(str(value)):.2f}", less=5),
     OutputColumn("files", "FILES NOW", right=True, show=units.number),
-    OutputColumn("files_after", "THEN", right=True, show=units.number),
-    OutputColumn("bytes", "SIZE", right=True, show=units.size),
-    OutputColumn("recoded_bytes", "WRITTEN ANEW", right=True, show=units.size),
-    OutputColumn("seconds", "TAKES", right=True, show=lambda value: units.about(float(str(value)))),
+    OutputColumn("files_after", "THEN", right=True, show=units.number, less=2),
+    OutputColumn("bytes", "SIZE", right=True, show=units.size, less=3),
+    OutputColumn("recoded_bytes", "WRITTEN ANEW", right=True, show=units.size, less=6),
+    OutputColumn("seconds", "TAKES", right=True, show=lambda value: units.about(float(str(value))), less=4),
     OutputColumn("explanation", "WHY"),
 )
 _WORST: Final = 10
@@ -55,7 +55,7 @@ def report(session: Session, *, target: str, page: Path | None) -> None:
     """
     among = chosen(session, target, None)
     with session.output.busy(f"listing {plural(len(among), 'directory', 'directories')}") as tell:
-        surveyed = Survey(session, among, lambda done: tell(f"{done:,} of {len(among):,} listed")).judged()
+        surveyed = Survey(session, among, listed(tell, len(among))).judged()
         first = worst(surveyed, _WORST)
         records = []
         for found, pick in first:

@@ -15,7 +15,7 @@ from compactor.cli import completing, units
 from compactor.cli.many import chosen
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.survey import Survey, Surveyed
+from compactor.cli.survey import Survey, Surveyed, listed
 from compactor.errors import UsageError
 from compactor.planning.picker import Pick
 from compactor.roles.initiator.rules import thresholds_from
@@ -74,7 +74,7 @@ def simulate(session: Session, *, target: str, changes: tuple[_Change, ...]) -> 
         ) from None
     among = chosen(session, target, None)
     with session.output.busy(f"listing {plural(len(among), 'directory', 'directories')}") as tell:
-        survey = Survey(session, among, lambda done: tell(f"{done:,} of {len(among):,} listed"))
+        survey = Survey(session, among, listed(tell, len(among)))
     before, after = survey.judged(), survey.judged(thresholds_from(other))
     said = ", ".join(f"{one.key} {one.value}" for one in changes)
     records = [_simulated("as they are", before, before), _simulated(said, after, before)]

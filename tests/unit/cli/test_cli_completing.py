@@ -1,9 +1,26 @@
 """What a TAB offers: tables, partitions and ids of a real embedded metastore; nothing where it can't be asked."""
 
+import shlex
+import time
+
 import pytest
 from click.shell_completion import ShellComplete
+from hypothesis import given
+from hypothesis import strategies as st
 
+from compactor.cli import completing
 from compactor.cli.root import cli
+from compactor.cli.session import Session
+from compactor.metastore.catalog import Catalog
+
+
+class AnyContext:
+    """A run whose metastore isn't asked."""
+
+    def find_root(self):
+        return self
+
+    obj = type("Anything", (Session,), {"database": lambda *_, **__: None})()
 
 
 def offered(config, *words):
@@ -20,7 +37,8 @@ def offered(config, *words):
         ("sh", ["shop."]),
         ("SHOP.O", ["shop.orders"]),
         ("shop.", ["shop.events", "shop.orders"]),
-        ("shop.events/day=2024-01-02", ["shop.events/day=2024-01-02/path=x y"]),
+        ("shop.events/day=2024-01-01", ["shop.events/day=2024-01-01/path=a%2Fb"]),
+        ("shop.events/day=2024-01-02", []),
         ("shop.none/", []),
         ("nobody.", []),
     ],
@@ -28,6 +46,22 @@ def offered(config, *words):
 def test_tables_and_partitions(shop, typed, names):
     """As far as is typed, whatever the case of letters."""
     assert offered(shop.config, "explain", typed) == offered(shop.config, "why", typed) == names
+
+
+@given(st.text("ab$(`;&|<>\"' \\\n*?!~#{}[]=/%:", min_size=1))
+def test_what_a_shell_would_run_is_not_offered(value):
+    """It would stand on the command line as it is, in double quotes too."""
+    offered_names = completing._quietly(lambda *_: [value])(AnyContext(), None, "")
+    assert [item.value for item in offered_names] in ([], [value])
+    if offered_names:
+        assert shlex.quote(value) == value or set(value) <= set("ab=/%:")
+
+
+def test_a_statement_that_waits_is_given_up(shop, monkeypatch):
+    """Somebody may have locked the table: a TAB waits two seconds."""
+    monkeypatch.setattr(completing, "_SECONDS", 0.2)
+    monkeypatch.setattr(Catalog, "databases", lambda _: time.sleep(60))
+    assert offered(shop.config, "explain", "sh") == []
 
 
 def test_ids(shop):

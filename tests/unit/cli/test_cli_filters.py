@@ -1,6 +1,7 @@
 """Choosing entries: by place, pattern, kind, pool, worker and age; and watching them."""
 
 import json
+import shlex
 import time
 
 import pytest
@@ -10,7 +11,8 @@ from sqlalchemy import update
 
 from compactor.cli import filters
 from compactor.cli.filters import places
-from compactor.errors import UsageError
+from compactor.cli.session import Session
+from compactor.errors import UnreachableError, UsageError
 from compactor.metastore.model import Entity
 
 PARTITION = "shop.events/day=2024-01-01/path=a%2Fb"
@@ -47,6 +49,8 @@ def queued(shop):
         ("--type minor", [1]),
         ("--worker edge7*", [3]),
         ("--since 1h", [1, 2]),
+        ("--worker *", [3]),
+        ("--pool NIGHT", [1]),
         ("--sort age", [3, 1, 2]),
         ("--sort table", [2, 3, 1]),
         ("shop.events --state working", [3]),
@@ -107,6 +111,48 @@ def test_a_pattern_is_of_databases_or_of_tables(database, table, pattern):
         assert by_database == by_table
     with pytest.raises(UsageError):
         places(None, f"{database}*/dt=1")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("queue --pool nope", "nothing that fits is queued"),
+        ("queue --state working shop.orders", "nothing that fits is queued"),
+        ("history", "no compaction has ended yet"),
+        ("history --failed", "no compaction that fits has ended"),
+        ("queue ''", "an empty name is no database's"),
+    ],
+)
+def test_an_empty_answer_says_of_what(queued, words, said):
+    """Nothing there is other than nothing that fits."""
+    assert said in queued.run(*shlex.split(words)).stderr
+
+
+def test_what_has_no_time_may_be_since_then(queued):
+    """Hive 3.1 doesn't note when an entry was queued."""
+    with queued.open() as database:
+        queue = database.schema.compaction_queue
+        database.write(lambda connection: connection.execute(update(queue).values(cq_enqueue_time=None)))
+    assert [found["id"] for found in queued.json("queue", "--since", "1h")] == [1, 2]
+
+
+def test_watching_goes_on_when_the_metastore_is_back(queued, monkeypatch, capsys):
+    """What can't be reached for a moment is said, and asked again."""
+    looks = []
+
+    def show():
+        looks.append(1)
+        if len(looks) == 1:
+            raise UnreachableError("away")
+
+    def sleep(_):
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(filters.time, "sleep", sleep)
+    with pytest.raises(KeyboardInterrupt), Session() as session:
+        filters.watched(session, 1, show)
+    assert "error: away\n" in capsys.readouterr().err
 
 
 def test_a_listing_is_shown_again(queued, monkeypatch):

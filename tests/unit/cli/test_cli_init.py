@@ -106,6 +106,8 @@ def test_what_must_be_said(tmp_path, properties, said):
         ("jdbc:derby:;databaseName=metastore_db;create=true", "PostgreSQL and MySQL are served"),
         ("jdbc:oracle:thin:@//db:1521/x", "PostgreSQL and MySQL are served"),
         ("nonsense", "PostgreSQL and MySQL are served"),
+        ("<?xml version='1.0' encoding='nonsense'?><configuration/>", "isn't XML"),
+        ("<?xml version='1.0' encoding='utf-7'?><configuration/>", "isn't XML"),
     ],
 )
 def test_files_that_tell_nothing(tmp_path, text, said):
@@ -192,3 +194,75 @@ def test_what_cant_be_read_says_why(tmp_path):
     """As the settings' own errors do."""
     with pytest.raises(SettingsError, match="can't be read: No such file"):
         read([tmp_path / "none.xml"])
+
+
+@pytest.mark.parametrize(
+    "jdbc",
+    [
+        "jdbc:oracle:thin:scott/s3cret@//db:1521/x",
+        "jdbc:sqlserver://db;user=a;password=s3cret",
+        "jdbc:postgresql://bob:s3cret@db:5432/meta",
+        "s3cret:nonsense",
+    ],
+)
+def test_no_password_of_an_address_is_told_or_written(tmp_path, jdbc):
+    """Neither in a message nor in the file; whose it is, is."""
+    made = tmp_path / "made.yaml"
+    result = run("init", "--hive-site", site(tmp_path, {"javax.jdo.option.ConnectionURL": jdbc}), "--to", made)
+    assert "s3cret" not in result.output
+    assert result.exit_code == (0 if made.exists() else 2)
+    if made.exists():
+        assert "postgresql://bob@db:5432/meta" in made.read_text(encoding="utf-8")
+        assert "s3cret" not in made.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:s3cret@db/x",
+        "postgresql://u@db/x?password=s3cret",
+        "postgresql://u@db:s3cret/x",
+        "oracle://db/x",
+    ],
+)
+def test_an_address_that_is_not_taken_leaves_nothing(tmp_path, url):
+    """It is judged before a file is made."""
+    result = run("init", "--metastore", url, "--to", tmp_path / "made.yaml")
+    assert (result.exit_code, list(tmp_path.iterdir()), "s3cret" in result.output) == (2, [], False)
+
+
+@pytest.mark.parametrize(
+    ("there", "to", "secret"),
+    [
+        ("made.yaml", "made.yaml", "pw"),
+        ("pw", "made.yaml", "pw"),
+        (None, "made.yaml", "nowhere/pw"),
+        (None, "nowhere/made.yaml", "pw"),
+        (None, "same", "same"),
+    ],
+)
+def test_both_files_are_made_or_neither(tmp_path, there, to, secret):
+    """So that the corrected command works, and a password lies nowhere by chance."""
+    path = site(tmp_path, URL | {"javax.jdo.option.ConnectionPassword": "s3cret"})
+    if there is not None:
+        (tmp_path / there).write_text("before", encoding="utf-8")
+    before = {found: found.read_text(encoding="utf-8") for found in tmp_path.iterdir()}
+    result = run("init", "--hive-site", path, "--to", tmp_path / to, "--password-file", tmp_path / secret)
+    assert result.exit_code == 2
+    assert {found: found.read_text(encoding="utf-8") for found in tmp_path.iterdir()} == before
+
+
+def test_the_password_is_found_from_any_directory(tmp_path, monkeypatch):
+    """Its file is named as a whole: the daemon begins elsewhere."""
+    path = site(tmp_path, URL | {"javax.jdo.option.ConnectionPassword": "s3cret"})
+    monkeypatch.chdir(tmp_path)
+    assert run("init", "--hive-site", path, "--to", "made.yaml", "--password-file", "pw").exit_code == 0
+    monkeypatch.chdir("/")
+    assert load_settings(tmp_path / "made.yaml", {}).database.secret() == "s3cret"
+
+
+def test_variables_do_not_grow_without_end(tmp_path):
+    """Each doubles the next: a value ends at its longest."""
+    doubled = {f"v{number}": f"${{v{number + 1}}}${{v{number + 1}}}" for number in range(60)}
+    found = read([site(tmp_path, URL | doubled | {"v60": "x" * 100})])
+    assert len(found["v0"].value) < 1 << 20

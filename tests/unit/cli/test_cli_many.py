@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from compactor.cli.many import condition, values_of
 from compactor.errors import UsageError
+from compactor.metastore.compaction_queue.queue import Queue
 
 PARTITIONS = ["shop.events/day=2024-01-01/path=a%2Fb", "shop.events/day=2024-01-02/path=x y"]
 
@@ -19,7 +20,9 @@ PARTITIONS = ["shop.events/day=2024-01-01/path=a%2Fb", "shop.events/day=2024-01-
         (["shop.*/day=2024-01-01*"], PARTITIONS[:1]),
         (["shop.events", "--where", "day > '2024-01-01'"], PARTITIONS[1:]),
         (["shop.*", "--where", "day >= 2024-01-01 AND path != 'x y'"], PARTITIONS[:1]),
-        (["*", "--where", "hour = 3"], []),
+        (["*", "--where", "day = 3"], []),
+        (["shop.*/day=*/path=a/*"], PARTITIONS[:1]),
+        (["shop.*/day=*/path=A%2f*"], PARTITIONS[:1]),
     ],
 )
 def test_what_is_asked_for_is_shown_first_and_queued_with_yes(shop, words, expected):
@@ -71,6 +74,9 @@ def test_what_would_be_refused_is_shown_and_not_queued(shop):
         ("enqueue shop.events --where day", 2, "--where: 'day' is no condition"),
         ("enqueue a.b.c*", 2, "'a.b.c*' names no tables"),
         ("cancel shop.*", 3, "nothing fits"),
+        ("enqueue shop.* --where hour=3", 2, "no partition has hour; keys of these tables: day, path"),
+        ("enqueue shop.orders --where hour=3", 2, "no partition has hour; these tables have no partitions"),
+        ("cancel ٣", 4, "there is no database ٣"),
         ("cancel shop.order", 4, "there is no table shop.order (did you mean shop.orders?)"),
         ("retry 77", 2, "there is no compaction 77"),
     ],
@@ -102,6 +108,8 @@ def test_conditions_compare_text_as_text(one, other, sign):
         ("dt >= '2024-01-01' and dt < '2024-02-01'", {"dt": "2024-01-31"}, True),
         ("a = 'x and y' and b = 1", {"a": "x and y", "b": "1.0"}, True),
         ('a = "it\'s"', {"a": "it's"}, True),
+        ("a = 9007199254740993", {"a": "9007199254740992"}, False),
+        ("a = 20240101123456789.0", {"a": "20240101123456789"}, True),
     ],
 )
 def test_conditions(text, values, expected):
@@ -130,6 +138,36 @@ def test_many_are_cancelled_with_yes(shop):
     told = shop.json("cancel", "shop.ev*", "--yes")
     assert [(one["entity"], one["message"]) for one in told] == [(one, "taken out of the queue") for one in PARTITIONS]
     assert [one["entity"] for one in shop.json("queue")] == ["shop.orders"]
+
+
+def test_what_cant_be_compacted_is_not_asked_for_again(shop):
+    """By the same judgement as when it is asked for by name: its partition may have gone since."""
+    shop.run("enqueue", PARTITIONS[0])
+    shop.run("cancel", "1")
+    with shop.open() as database:
+        rows = database.schema.partitions
+        gone = rows.delete().where(rows.c.part_name.like("day=2024-01-01%"))
+        database.write(lambda connection: connection.execute(gone))
+    result = shop.run("retry", "1")
+    assert (result.exit_code, "has no partition" in result.stderr) == (4, True), result.stderr
+    assert shop.json("queue") == []
+
+
+def test_what_was_cancelled_is_told_when_interrupted(shop, monkeypatch):
+    """Each is cancelled by itself."""
+    shop.run("enqueue", "shop", "--yes")
+    cancel, left = Queue.cancel, [2]
+
+    def interrupted(*args):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return cancel(*args)
+
+    monkeypatch.setattr(Queue, "cancel", interrupted)
+    result = shop.run("cancel", "shop", "--yes")
+    assert (result.exit_code, "2 of 3 compactions cancelled\n" in result.stderr) == (130, True)
+    assert len(shop.json("queue")) == 1
 
 
 def test_what_ended_badly_is_asked_for_again(shop):

@@ -179,6 +179,41 @@ def test_config_from_the_environment(config):
     assert "worker.threads\t5" in result.stdout
 
 
+def test_secrets_of_sparks_configuration_are_hidden(config):
+    """By the names that their keys have, and inside of values."""
+    secrets = {
+        "spark.hadoop.fs.s3a.secret.key": "hunter2",
+        "spark.hadoop.fs.s3a.access.key": "hunter2",
+        "spark.ssl.keyPassword": "hunter2",
+        "spark.executorEnv.API_TOKEN": "hunter2",
+        "spark.hadoop.fs.azure.account.key.x": "hunter2",
+        "spark.driver.extraJavaOptions": "-Djavax.net.ssl.trustStorePassword=hunter2 -Xmx1g",
+        "spark.executor.cores": "2",
+    }
+    for form in ("tsv", "json"):
+        result = CliRunner(env={"COMPACTOR_SPARK__CONF": json.dumps(secrets)}).invoke(
+            cli, ["-o", form, "--config", config, "config", "show"]
+        )
+        assert result.exit_code == 0, result.stderr
+        assert "hunter2" not in result.output
+        assert "-Xmx1g" in result.output
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://hive:top@hunter2@127.0.0.1:1/x",
+        "postgresql://hive@127.0.0.1:hunter2/x",
+        "postgresql://a:b/hunter2@h/x",
+    ],
+)
+def test_no_message_holds_a_password_of_an_address(url):
+    """Also where it holds an @ or a /, or stands in the wrong place."""
+    result = CliRunner(env={"COMPACTOR_DATABASE__URL": url}).invoke(cli, ["queue"])
+    assert result.exit_code in {2, 5}
+    assert "hunter2" not in result.output
+
+
 def test_each_setting_says_what_it_is_set_by(tmp_path):
     """The file, a variable (also one for a whole section), or the default; of two the one that counts."""
     path = tmp_path / "compactor.yaml"

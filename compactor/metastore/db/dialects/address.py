@@ -21,7 +21,7 @@ _NAMES = [dialect.name for dialect in DIALECTS]
 _SUPPORTED = f"{', '.join(_NAMES[:-1])} and {_NAMES[-1]} are: {_EXAMPLES}"
 _NO_ADDRESS = f"is not a database address such as {_EXAMPLES}"
 _FORM = re.compile(
-    r"^(?P<scheme>[\w.+-]+)://(?:[^:/@]*(?::[^@]*)?@)?(?:\[[^\]]*\]|[^/:?]*)(?::(?P<port>[^/?]*))?(?P<path>/[^?]*)?(?:\?.*)?$",
+    r"^(?P<scheme>[\w.+-]+)://(?:[^:/@]*(?::[^@]*)?@)?(?P<host>\[[^\]]*\]|[^/:?]*)(?::(?P<port>[^/?]*))?(?P<path>/[^?]*)?(?:\?.*)?$",
     re.DOTALL,
 )
 
@@ -76,9 +76,11 @@ def mistake(url: str) -> str | None:
         if not path or path == ":memory:":
             return f"{dialect.name} needs a file, such as {dialect.example}; an in-memory database would be gone with the process"
         return None
+    if "@" in found["host"]:
+        return "has several @: write %40 for one in a user's name or password"
     port = found["port"]
     if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-        return f"the port is {port!r}; a number from 1 to 65535 is wanted, as in {dialect.example}"
+        return f"what follows the host's colon is no port: a number from 1 to 65535 is wanted, as in {dialect.example}"
     return None
 
 
