@@ -228,6 +228,7 @@ def test_the_session_is_as_we_want_it(shared_database):
 def test_the_table_of_our_own(shared_database):
     """Keys are told apart by every character; a value may be long."""
     state = StateTable(shared_database)
+    assert state.below("members")[1] == []  # no daemon has run yet
     state.make()
     state.put("members/a", {"text": "x" * 100_000})
     state.put("members/A", {"text": ""})

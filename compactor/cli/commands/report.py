@@ -64,7 +64,9 @@ def report(session: Session, *, target: str, page: Path | None) -> None:
     document = {"target": target, **_summary(session, surveyed), "worst": records}
     if page is not None:
         try:
-            page.write_text(as_page(document), encoding="utf-8")
+            beside = page.with_name(f".{page.name}.new")
+            beside.write_text(as_page(document), encoding="utf-8")
+            beside.replace(page)
         except OSError as error:
             raise SettingsError(f"--html {page} can't be written: {error.strerror}") from None
         session.output.say(f"written to {page}")

@@ -106,7 +106,8 @@ class StateTable:
 
     def below(self, prefix: str) -> tuple[int, list[tuple[str, Mapping[str, Any], int]]]:
         """The database clock, and (key, value, time of its last write) of all keys below `prefix/`; times in ms."""
-        self.require()
+        if not self._there and not self._exists():
+            return self._database.read(self._database.now_ms), []  # no daemon has run yet
         start, end = f"{prefix}/", f"{prefix}0"  # "0" is the character after "/"
 
         def look(connection: Connection) -> tuple[int, list[tuple[str, Mapping[str, Any], int]]]:
