@@ -18,10 +18,20 @@ from compactor.parquet.checking import check
 from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import Piece, join
 from compactor.storage.local_fs.files import LocalReader, LocalWriter
+from tests.hive.server.hive import hive_server
+from tests.metastore.servers import postgres_server
 
 TEXTS = [f"{word} {number}" for number in range(400) for word in ("berth", "quay", "mole", "pier", "dock")]
 TARGET = 256 << 20
 SMALL, SMALL_BYTES = 10_000, 50 << 10
+HIVE_COLUMNS = (
+    "id bigint, `user` bigint, kind string, place string, address string, note string, code string, `at` timestamp, "
+    "day date, price decimal(19, 0), weight double, `share` float, `count` int, level int, good boolean"
+)
+HIVE_SCAN = (
+    "select count(*), sum(id), sum(`user`), max(kind), max(place), max(address), max(note), max(code), max(`at`), "
+    "max(day), sum(price), max(weight), max(`share`), sum(`count`), sum(level), max(good) from {}"
+)
 
 
 def table(rows: int, seed: int) -> pa.Table:
@@ -211,10 +221,30 @@ def small(folder: Path) -> list[harness.Result]:
     detail = f"joined {mine:.2f} s, coalesced {theirs:.2f} s"
     results.append(harness.at_most("parquet_joining/scanned", mine / theirs, 1.05, "x Spark's", detail))
     spark.stop()
-    return results
+    return [*results, scanned_by_hive(folder)]
+
+
+def scanned_by_hive(folder: Path) -> harness.Result:
+    """Time of Hive's scan of all columns, of the joined files and of those that Spark made."""
+    with postgres_server() as postgres, hive_server("4", postgres, memory="4g") as hive:
+        for name in ("coalesced", "joined"):
+            hive.sql(
+                f"create external table {name} ({HIVE_COLUMNS}) stored as parquet location 'file://{folder / name}'"
+            )
+
+        def scan(name: str) -> tuple[float, object]:
+            rows: list[object] = []
+            took = harness.seconds(lambda: rows.extend(hive.rows(HIVE_SCAN.format(name))))
+            return took, rows
+
+        if scan("coalesced")[1] != scan("joined")[1]:
+            raise RuntimeError("Hive reads other rows in the joined files")
+        theirs, mine = harness.alternate(lambda: scan("coalesced")[0], lambda: scan("joined")[0], rounds=5)
+    detail = f"joined {mine:.2f} s, coalesced {theirs:.2f} s"
+    return harness.at_most("parquet_joining/scanned_by_hive", mine / theirs, 1.05, "x Spark's", detail)
 
 
 def run() -> list[harness.Result]:
-    """Measure the three bars."""
+    """Measure the four bars."""
     with harness.scratch() as folder:
         return [*large(folder), *small(folder)]
