@@ -1,8 +1,8 @@
 """
 Which compactions a pause, window or budget covers: all, or those of a pool, a database, or tables that fit a pattern.
 
-Pure. In patterns `*` stands for any number of characters and `?` for one. Names are
-compared in lower case, those of pools too.
+Pure. In patterns `*` stands for any number of characters and `?` for one. Names are compared in
+lower case, those of pools too.
 """
 
 import re

@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource
 from compactor.errors import SettingsError
 from compactor.settings.database import hide_password, password_in
 from compactor.settings.mistakes import PREFIX, plain, section_of, sentence, set_at, similar
-from compactor.settings.model import Settings
+from compactor.settings.model import Settings, leaves
 
 OTHER_VARIABLES = ("COMPACTOR_CONFIG", "COMPACTOR_OUTPUT", "COMPACTOR_DEBUG")
 """Variables that start with the same prefix, but belong to the command line."""
@@ -68,14 +68,6 @@ def sources(path: Path | None, env: Mapping[str, str] | None = None) -> dict[str
     found = dict.fromkeys(leaves(_read_yaml(path)), str(path)) if path is not None else {}
     for key in leaves(_Environment(Settings, env)()):
         found[key] = next(name for above, name in variables.items() if f"{key}.".startswith(f"{above}."))
-    return found
-
-
-def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """The values that aren't mappings themselves, by key path."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= leaves(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
     return found
 
 

@@ -168,7 +168,7 @@ class Settings(BaseSettings):
 
     def changes(self, other: Self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Keys that differ in `other`: (those that a running daemon can take over, those that need a restart)."""
-        mine, theirs = dict(_leaves(self.model_dump())), dict(_leaves(other.model_dump()))
+        mine, theirs = leaves(self.model_dump()), leaves(other.model_dump())
         different = [key for key in sorted(mine.keys() | theirs.keys()) if mine.get(key) != theirs.get(key)]
         fixed = tuple(
             key for key in different if any(key == stop or key.startswith(f"{stop}.") for stop in self.RESTART)
@@ -189,10 +189,13 @@ class Settings(BaseSettings):
         return other.model_copy(update=kept)
 
 
-def _leaves(value: object, path: str = "") -> list[tuple[str, object]]:
-    if isinstance(value, Mapping) and value:
-        return [leaf for key, item in value.items() for leaf in _leaves(item, f"{path}.{key}" if path else str(key))]
-    return [(path, value)]
+def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """The values below sections and mappings by key path; an empty mapping is a value."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        below = isinstance(value, Mapping) and value
+        found |= leaves(value, f"{above}{key}.") if below else {f"{above}{key}": value}
+    return found
 
 
 def _plain_values(value: object) -> object:

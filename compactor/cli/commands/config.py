@@ -5,7 +5,8 @@ import click
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Group, Session, pass_session, settings_variables
 from compactor.log import hide
-from compactor.settings.load import leaves, sources
+from compactor.settings.load import sources
+from compactor.settings.model import leaves
 
 
 @click.group(cls=Group)
@@ -40,7 +41,9 @@ def show(session: Session) -> None:
     shown, found = session.settings.shown(), sources(session.config_path, settings_variables())
     shown["spark"]["conf"] = hide(shown["spark"]["conf"])
     records = [
-        {"key": key, "value": value, "source": found.get(key, "default")} for key, value in leaves(shown).items()
+        {"key": key, "value": value, "source": found.get(key, "default")}
+        for key, value in leaves(shown).items()
+        if value != {}
     ]
     columns = (
         OutputColumn("key", "KEY"),

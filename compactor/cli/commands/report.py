@@ -6,6 +6,7 @@ It only looks, and needs no daemon.
 
 import html
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,11 +64,13 @@ def report(session: Session, *, target: str, page: Path | None) -> None:
             records.append(_worst_record(session, found, pick, surveyed))
     document = {"target": target, **_summary(session, surveyed), "worst": records}
     if page is not None:
+        beside = page.with_name(f".{page.name}.new")
         try:
-            beside = page.with_name(f".{page.name}.new")
             beside.write_text(as_page(document), encoding="utf-8")
             beside.replace(page)
         except OSError as error:
+            with suppress(OSError):
+                beside.unlink()
             raise SettingsError(f"--html {page} can't be written: {error.strerror}") from None
         session.output.say(f"written to {page}")
     session.output.show(View(WORST_COLUMNS, records, document=document, picture=lambda: _picture(document, records)))

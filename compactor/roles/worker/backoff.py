@@ -87,7 +87,10 @@ class _Aside:
 
 @dataclass(slots=True)
 class _Pause:
-    """After something was found unreachable; whoever began before it, and ends during it, tells nothing new."""
+    """
+    The wait after a service or store was found unreachable. An entry that was claimed before it, and ends during it,
+    tells nothing new.
+    """
 
     until: float = 0.0
     times: int = 0
