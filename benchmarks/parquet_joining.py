@@ -176,6 +176,7 @@ def small(folder: Path) -> list[harness.Result]:
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "4g")
+        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # as in the source; INT96 by default
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

@@ -1,5 +1,6 @@
 """
-Reads the facts that a plan needs about its inputs: their tails, in parallel, and what the tails say.
+Reads the facts that a plan needs about its inputs: their tails, in parallel where a store answers slowly, and what the
+tails say.
 
 `OpenInputs` keeps few files open for a task that joins thousands of deltas: it keeps all tails, and closes the file that
 was used least recently.
@@ -10,13 +11,14 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.types import HiveType, Kind
+from compactor.engine.staging.directory import at_once
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
 from compactor.orc.cutting.stripe import removable
@@ -180,7 +182,8 @@ def read_tails(storage: Storage, location: str, files: Sequence[InputFile], *, z
     """
     if not files:
         return []
-    several = -(-len(files) // (_TURNS * READERS))
+    count = min(READERS, storage.side_by_side)
+    several = -(-len(files) // (_TURNS * count))
     groups = [files[start : start + several] for start in range(0, len(files), several)]
     failed = threading.Event()
 
@@ -191,8 +194,7 @@ def read_tails(storage: Storage, location: str, files: Sequence[InputFile], *, z
             failed.set()
             raise
 
-    with ThreadPoolExecutor(min(READERS, len(groups)), thread_name_prefix="tails") as pool:
-        return [one for found in pool.map(read, groups) for one in found]
+    return [one for found in at_once(count, [partial(read, group) for group in groups]) for one in found]
 
 
 def _read_file(storage: Storage, location: str, file: InputFile, *, zones: bool) -> ReadFile:

@@ -9,6 +9,7 @@ import time
 import types
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from compactor.errors import CancelledError, RefusedError, RetryableError, UnreachableError
@@ -362,6 +363,28 @@ def test_a_session_that_is_stopped_leaves_no_files(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir())
     found.stop()
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("hsperfdata")] == []
+
+
+@pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Spark has these sockets since 4.1")
+def test_tasks_are_reached_by_sockets_of_a_directory_that_only_this_user_enters(submitter):
+    """Over TCP each task would wait 40 ms for a delayed acknowledgement."""
+    (found,) = submitter.run(name("22.a"), jobs.spoken_over, [1])
+    ((family, folder),) = found
+    assert family == "AF_UNIX"
+    assert Path(folder).name.startswith("compactor-spark-")
+    assert Path(folder).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_whose_name_is_too_long_for_a_socket(monkeypatch, tmp_path):
+    """Linux takes 107 bytes."""
+    long = tmp_path / ("x" * 70)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    other = SparkSubmitter(settings(spark={"master": "local[1]"}))
+    try:
+        assert other.run(name("22.b"), jobs.double, [1]) == [2]
+    finally:
+        other.stop()
 
 
 def test_an_operators_java_options_come_last():

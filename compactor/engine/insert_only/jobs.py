@@ -5,7 +5,6 @@ Planning reads the footers or headers of small files on the driver.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
@@ -13,6 +12,7 @@ from compactor.engine.inputs import READERS, open_input, require_length
 from compactor.engine.insert_only.formats import FORMATS, JoinableFormat, JoinOptions
 from compactor.engine.insert_only.tasks import WholeTask, run_whole
 from compactor.engine.results import Checked, OutputFile
+from compactor.engine.staging.directory import at_once
 from compactor.errors import RefusedError
 from compactor.log import get_logger
 from compactor.planning.document import CompactionPlan, FileCopy, InputFile
@@ -43,9 +43,9 @@ def plan_insert_only(storage: Storage, selection: Selection, location: str, size
 
 
 def _facts(storage: Storage, location: str, files: Sequence[InputFile], kind: JoinableFormat) -> dict[str, WholeFacts]:
-    with ThreadPoolExecutor(min(READERS, len(files)), thread_name_prefix="files") as pool:
-        found = pool.map(partial(_facts_of, storage, location, kind), files)
-        return {file.path: known for file, known in zip(files, found, strict=True)}
+    asked = [partial(_facts_of, storage, location, kind, file) for file in files]
+    found = at_once(min(READERS, storage.side_by_side), asked)
+    return {file.path: known for file, known in zip(files, found, strict=True)}
 
 
 def _facts_of(storage: Storage, location: str, kind: JoinableFormat, file: InputFile) -> WholeFacts:

@@ -103,15 +103,6 @@ class Queue:
         """The id of the entry that `claim` would take now, or None."""
         return self._claims.claimable(pool, without=without, among=among, gate=gate)
 
-    def set_run_as(self, entry: QueueEntry, user: str) -> None:
-        """
-        Note the user that the compaction runs as.
-
-        Raises:
-            OwnershipLostError: the entry is in another state or with another worker.
-        """
-        self._guarded(entry, {"cq_run_as": user})
-
     def set_job_id(self, entry: QueueEntry, job_id: str) -> None:
         """
         Note the Spark job or application, cut to the column's 32 characters; a user's request to stop stays.

@@ -372,11 +372,7 @@ class Attempt:
 
     def _run_as(self, storage: Storage, location: str) -> str:
         wanted = self.entry.run_as or self._services.settings.worker.run_as
-        if not wanted:
-            wanted = storage.owner(location)
-        if self.entry.run_as is None:
-            self._asked(lambda: self._services.queue.set_run_as(self.entry, wanted))
-        return wanted
+        return wanted or storage.owner(location)
 
     def _asked(self, ask: Callable[[], T]) -> T:
         """The metastore's answer; see `metastore_retry`."""

@@ -56,6 +56,12 @@ _COMPILER: Final = "-XX:TieredStopAtLevel=1"
 The JVM compiles its code quickly instead of well: it only schedules, the rows are in Python, and the better compiler
 costs more than the first thousand small jobs.
 """
+_SOCKET_DIRECTORY_BYTES: Final = 64
+"""
+The longest name of a directory for the sockets between Spark's JVM and its Python workers; Linux takes 107 bytes with
+the socket's own name. Over TCP, which Spark uses otherwise, each task waits 40 ms for a delayed acknowledgement: Spark
+writes its input in small pieces. Spark has these sockets since 4.1 (SPARK-51688).
+"""
 _LOGGERS: Final = {"org.apache.spark.api.python.PythonGatewayServer": "fatal"}
 """
 A failed task comes back as an error of `compactor.errors`; its Java stack trace on standard error wouldn't help. An
@@ -319,6 +325,11 @@ class DriverProcess:
             wanted |= {
                 "spark.kerberos.principal": self._spark.principal,
                 "spark.kerberos.keytab": str(self._spark.keytab),
+            }
+        if self._spark.local and len(os.fsencode(self._files)) <= _SOCKET_DIRECTORY_BYTES:
+            wanted |= {
+                "spark.python.unix.domain.socket.enabled": "true",
+                "spark.python.unix.domain.socket.dir": str(self._files),
             }
         wanted |= self._spark.conf
         if self._spark.master == "yarn":
