@@ -33,9 +33,9 @@ def crash_once(marker):
 def spoken_over(_):
     """The kinds of the connected sockets of this process, and the directory of the other end, if any."""
     found = set()
-    for handle in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(handle))) as one:
-            found.add((one.family.name, os.path.dirname(one.getsockname()) if one.family == socket.AF_UNIX else ""))
+    for handle in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(handle.name))) as one:
+            found.add((one.family.name, str(Path(one.getsockname()).parent) if one.family == socket.AF_UNIX else ""))
     return sorted(found)
 
 
