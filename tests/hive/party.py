@@ -22,7 +22,7 @@ from tests.hive.java import built, java
 SOURCE = Path(__file__).parent / "txn"
 JUDGE = SOURCE.with_name("judge") / "Judge.java"
 STAND_IN = SOURCE / "hive3" / "Hive.java"
-PROFILES = {"3.1.0": "hive3", "4.0.0": "hive4"}
+PROFILES = {"3.1.0": "hive3", "4.0.0": "hive4", "4.3.0": "hive4"}
 """By the version of the schema."""
 _SETTINGS = {
     "javax.jdo.option.ConnectionUserName": "hive",
@@ -110,7 +110,7 @@ class Party:
     The JVM. Use as a context manager.
 
     Args:
-        version: of the schema, "3.1.0" or "4.0.0": Hive 3.1.3 or 4.0.1.
+        version: of the schema, "3.1.0", "4.0.0" or "4.3.0": Hive 3.1.3, else 4.0.1.
         url: of the database, as `tests.metastore.servers` gives it.
         settings: Hive's, by name.
 
@@ -119,7 +119,7 @@ class Party:
     """
 
     def __init__(self, version, url, **settings):
-        self.hive_4 = version == "4.0.0"
+        self.hive_4 = version != "3.1.0"
         home, classpath = built(SOURCE, PROFILES[version], beside=[JUDGE, *([] if self.hive_4 else [STAND_IN])])
         place = urlsplit(url)
         product = place.scheme.partition("+")[0]

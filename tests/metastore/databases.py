@@ -1,5 +1,5 @@
 """
-Databases of metastores for tests: embedded SQLite, and servers with Hive's own schemas 4.0.0 and 3.1.0.
+Databases of metastores for tests: embedded SQLite, and servers with Hive's own schemas 4.0.0 and 3.1.0, and with 4.3.0.
 
 Fixtures here are imported by the conftest, or the test module, whose tests ask for them; each such place has a server
 of its own.
@@ -17,15 +17,15 @@ from tests.hive.party import Party
 from tests.metastore.actor import Hive
 from tests.metastore.mysql_server import mysql_server
 from tests.metastore.real import RealHive
-from tests.metastore.servers import UnavailableError, postgres_server, schema_script
+from tests.metastore.servers import UnavailableError, postgres_server, schema_statements
 from tests.needs import missing
 
-EVERY = ("sqlite", "postgres-4", "postgres-3", "mariadb-4", "mariadb-3")
-HIVE_4 = ("sqlite", "postgres-4", "mariadb-4")
+EVERY = ("sqlite", "postgres-4", "postgres-3", "mariadb-4.3", "mariadb-3")
+HIVE_4 = ("sqlite", "postgres-4", "mariadb-4.3")
 LIVED_ON = ("sqlite", "postgres-4", "postgres-3", "mariadb-4")
 """Those on which the roles live their lives."""
-SHARED = ("postgres-4", "postgres-3", "mariadb-4", "mariadb-3")
-SCHEMAS = {"4": "4.0.0", "3": "3.1.0"}
+SHARED = ("postgres-4.3", "postgres-3", "mariadb-4", "mariadb-3")
+SCHEMAS = {"4": "4.0.0", "4.3": "4.3.0", "3": "3.1.0"}
 """Hive's schema, by the end of the kind of metastore."""
 SCRIPTS = {"postgres": "postgres", "mariadb": "mysql", "mysql5": "mysql"}
 """Hive's word for a product, by the beginning of the kind of metastore."""
@@ -107,7 +107,7 @@ def require_schema(kind: str) -> str:
     product, _, generation = kind.partition("-")
     version = SCHEMAS[generation]
     try:
-        schema_script(version, SCRIPTS[product])
+        schema_statements(version, SCRIPTS[product])
     except UnavailableError as error:
         missing(str(error))
     return version

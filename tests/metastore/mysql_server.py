@@ -32,7 +32,7 @@ from tests.metastore.servers import (
     USER,
     Lending,
     UnavailableError,
-    schema_script,
+    schema_statements,
 )
 from tests.ports import free_port
 
@@ -171,11 +171,11 @@ class MySQLServer(Lending):
         return f"mysql://{user}@127.0.0.1:{self.port}/{database}"
 
     def create(self, version: str | None = None) -> str:
-        """The URL of a new database: of Hive's schema "3.1.0" or "4.0.0", or empty."""
+        """The URL of a new database: of Hive's schema "3.1.0", "4.0.0" or "4.3.0", or empty."""
         name = f"metastore_{next(self._numbers)}"
         self.sql("mysql", f"CREATE DATABASE {name} CHARACTER SET latin1")
         if version is not None:
-            self.load(name, schema_script(version, "mysql").read_text(encoding="utf-8"))
+            self.load(name, schema_statements(version, "mysql"))
             if version not in self._emptying:
                 self._emptying[version] = self._how_to_empty(name)
         return self.url(name)

@@ -31,6 +31,18 @@ ARCHIVES = {
         "hive-standalone-metastore-server-4.0.1-bin.tar.gz",
     ),
 }
+LATER = {
+    "4.3.0": (
+        "CREATE UNIQUE INDEX `TXN_STATE_IDX` ON `TXNS` (`TXN_STATE`, `TXN_ID`)",
+        "ALTER TABLE `HIVE_LOCKS` ADD COLUMN `HL_CATALOG` varchar(128) NOT NULL DEFAULT 'hive'",
+        "ALTER TABLE `MATERIALIZATION_REBUILD_LOCKS` ADD COLUMN `MRL_CAT_NAME` varchar(128) NOT NULL DEFAULT 'hive'",
+        "UPDATE `VERSION` SET `SCHEMA_VERSION` = '4.3.0'",
+    ),
+}
+"""
+What releases after 4.0.0 changed in tables that the compactor uses; Maven doesn't have their archives. 4.1 brought the
+index (HIVE-28828), 4.2 nothing, 4.3 the columns.
+"""
 COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 USER = "hive"
 GUARDED = "guarded"
@@ -62,6 +74,20 @@ def schema_script(version: str, product: str = "postgres") -> Path:
         if not script.is_file():
             _fetch(version, home, script)
     return script
+
+
+def schema_statements(version: str, product: str = "postgres") -> str:
+    """
+    The statements that make an empty metastore: Hive's script, or that of 4.0.0 and what `LATER` adds.
+
+    Raises:
+        UnavailableError: as `schema_script`.
+    """
+    if version not in LATER:
+        return schema_script(version, product).read_text(encoding="utf-8")
+    changes = ";\n".join(LATER[version])
+    quoted = changes.replace("`", '"') if product == "postgres" else changes
+    return f"{schema_statements('4.0.0', product)}\n{quoted};\n"
 
 
 def _fetch(version: str, home: Path, script: Path) -> None:
@@ -105,7 +131,7 @@ class Lending(ABC):
 
     @abstractmethod
     def create(self, version: str | None = None) -> str:
-        """The URL of a new database: of Hive's schema "3.1.0" or "4.0.0", or empty."""
+        """The URL of a new database: of Hive's schema "3.1.0", "4.0.0" or "4.3.0", or empty."""
 
     @abstractmethod
     def sql(self, database: str, statements: str) -> None:
@@ -207,7 +233,7 @@ class PostgresServer(Lending):
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
     def create(self, version: str | None = None) -> str:
-        """The URL of a new database: of Hive's schema "3.1.0" or "4.0.0", or empty."""
+        """The URL of a new database: of Hive's schema "3.1.0", "4.0.0" or "4.3.0", or empty."""
         name = f"metastore_{next(self._numbers)}"
         if version is None:
             self.sql("postgres", f"CREATE DATABASE {name}")
@@ -219,7 +245,7 @@ class PostgresServer(Lending):
         template = "hive_" + version.replace(".", "_")
         if version not in self._emptying:
             self.sql("postgres", f"CREATE DATABASE {template}")
-            self.load(template, schema_script(version).read_text(encoding="utf-8"))
+            self.load(template, schema_statements(version))
             self._emptying[version] = self._how_to_empty(template)
         return template
 

@@ -375,6 +375,16 @@ def test_tasks_are_reached_by_sockets_of_a_directory_that_only_this_user_enters(
     assert Path(folder).stat().st_mode & 0o777 == 0o700
 
 
+def test_nothing_is_printed_beside_the_log(capfd):
+    """Neither Java's remarks nor what a Python worker prints whose JVM ends: all of it goes through the log."""
+    other = SparkSubmitter(settings(spark={"master": "local[1]"}))
+    assert other.run(name("23.a"), jobs.double, [1]) == [2]
+    other.stop()
+    printed = capfd.readouterr()
+    lines = (printed.out + printed.err).splitlines()
+    assert [line for line in lines if "spark_session." not in line and "spark_process.printed" not in line] == []
+
+
 def test_a_directory_whose_name_is_too_long_for_a_socket(monkeypatch, tmp_path):
     """Linux takes 107 bytes."""
     long = tmp_path / ("x" * 70)

@@ -35,6 +35,7 @@ from compactor.spark.conf import POOLS, as_user, common_conf, executor_python, l
 from compactor.spark.java import require_java
 from compactor.spark.results import Counted
 from compactor.spark.session.messages import Cancel, Done, NotStarted, Progress, Run, Started, Stop
+from compactor.spark.session.printed import messages, says_something
 from compactor.spark.submitter import JobName
 from compactor.storage.registry import configured
 
@@ -115,6 +116,7 @@ class DriverProcess:
         self._calls: dict[int, _Call] = {}
         self._lock, self._sending = threading.Lock(), threading.Lock()
         self._settled, self._over = threading.Event(), threading.Event()
+        self._ending = False
         self.key = f"session-{secrets.token_hex(6)}"
         self.application: str | None = None
         """Id of the session's Spark application; None before the session is there."""
@@ -129,6 +131,7 @@ class DriverProcess:
                 for back in (self._connection.close, self._process.wait, self._process.kill):  # the last one first
                     undo.callback(back)
                 threading.Thread(target=self._listen, name="spark-driver", daemon=True).start()
+                threading.Thread(target=self._relay, name="spark-printed", daemon=True).start()
                 undo.pop_all()
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
             raise UnreachableError(self._cannot(f"its driver can't be started: {error}")) from error
@@ -207,6 +210,7 @@ class DriverProcess:
         End the driver and everything that belongs to it: in order when the session lives, within half a minute in any
         state.
         """
+        self._ending = True
         limit = threading.Timer(STOP_SECONDS, self._kill)  # sending may block where the driver doesn't read
         limit.start()
         if self.alive:
@@ -253,6 +257,16 @@ class DriverProcess:
             _log.info("yarn_applications.ended", applications=ended)
         self._over.set()
 
+    def _relay(self) -> None:
+        """Log what the driver, its JVM and Python workers print, until all of them have ended."""
+        assert self._process.stdout is not None
+        with self._process.stdout as printed:
+            for message in messages(printed):
+                if says_something(message) and not self._ending:
+                    _log.warning("spark_process.printed", text=message)
+                else:
+                    _log.debug("spark_process.printed", text=message)
+
     def _speaks(self) -> bool:
         """Wait for a message; False: the session is there, and its driver is silent."""
         if self.application is None:
@@ -292,7 +306,7 @@ class DriverProcess:
             if self._process.returncode is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _spawn(self) -> "tuple[subprocess.Popen[bytes], Connection[Any, Any]]":
+    def _spawn(self) -> "tuple[subprocess.Popen[str], Connection[Any, Any]]":
         ours, theirs = socket.socketpair()
         for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # also in the middle of a message
             ours.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", int(SILENT_SECONDS), 0))
@@ -302,6 +316,10 @@ class DriverProcess:
                 [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())],
                 env=environment | {"PYSPARK_PYTHON": executor_python(self._spark)},
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="backslashreplace",
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
