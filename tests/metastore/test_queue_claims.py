@@ -57,6 +57,18 @@ def test_unknown_kinds_are_left_alone(database, hive):
     ]
 
 
+@pytest.mark.parametrize("code", ["I", "A", "\u00e1"])
+def test_a_letter_is_no_other_of_another_case(database, hive, code):
+    """MySQL's own comparison takes `A` and `\u00e1` for `a`: a type or state of a later Hive would be ours."""
+    typed, standing = hive.queued(type=code), hive.queued("db.x", state=code)
+    mine = Queue(database).enqueue(Entity("db", "y"), MAJOR).id
+    queue = Queue(database)
+    assert queue.claim("compactor-edge-1", "1").id == mine
+    assert queue.claim("compactor-edge-1", "1") is None
+    assert [entry.id for entry in queue.entries()] == [mine]
+    assert [entry.id for entry in queue.foreign()] == [typed, standing]
+
+
 def test_what_our_workers_cannot_do_is_left_to_hives(database, hive):
     """A rebalance is neither claimed nor refused: Hive's own workers may be running beside ours."""
     number = hive.queued(type="r")

@@ -32,6 +32,10 @@ class PartitionName(String):
         return column
 
 
+class Code(String):
+    """A letter by which Hive tells types and states apart; upper case is another one than lower case."""
+
+
 class Remark(String):
     """A short text in which a character that can't be stored may be replaced."""
 
@@ -278,8 +282,8 @@ TRANSACTIONS = (
             _text("CQ_DATABASE", 128, null=False),
             _text("CQ_TABLE", 256, null=False),
             _partition("CQ_PARTITION"),
-            _text("CQ_STATE", 1, null=False),
-            _text("CQ_TYPE", 1, null=False),
+            ColumnSpec("CQ_STATE", Code(1), null=False),
+            ColumnSpec("CQ_TYPE", Code(1), null=False),
             _text("CQ_TBLPROPERTIES", 2048),
             _text("CQ_WORKER_ID", 128),
             _number("CQ_ENQUEUE_TIME", _NEW),

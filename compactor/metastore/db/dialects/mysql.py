@@ -42,7 +42,7 @@ from sqlalchemy.sql import operators
 
 from compactor.metastore.db.dialects.base import Dialect, Failure
 from compactor.metastore.db.dialects.liveness import replace_dead
-from compactor.metastore.db.tables import PartitionName, Remark
+from compactor.metastore.db.tables import Code, PartitionName, Remark
 
 _LOCK_SECONDS: Final = 60
 _LIMITED = "limited"
@@ -71,20 +71,25 @@ _LOST: Final = frozenset(
 _DENIED: Final = frozenset({1142, 1143})
 
 
+class _ExactComparator(String.Comparator[str]):
+    """
+    Compares twice where the column's collation takes `p=a` for `p=A`: by that collation, which its index serves, and by
+    every character.
+    """
+
+    def operate(self, op: Callable[..., Any], *other: Any, **options: Any) -> ColumnElement[Any]:
+        found: ColumnElement[Any] = super().operate(op, *other, **options)
+        if op in (operators.eq, operators.in_op, operators.is_not_distinct_from):
+            return and_(found, op(_by_character(self.expr), *other, **options))
+        return found
+
+
+class _ExactCode(Code):
+    comparator_factory = _ExactComparator
+
+
 class _ExactName(PartitionName):
-    """
-    A partition's name where the column's collation takes `p=a` for `p=A`: each comparison is made twice, by the
-    column's collation, which its index serves, and by every character.
-    """
-
-    class Comparator(PartitionName.Comparator[str]):
-        def operate(self, op: Callable[..., Any], *other: Any, **options: Any) -> ColumnElement[Any]:
-            found: ColumnElement[Any] = super().operate(op, *other, **options)
-            if op in (operators.eq, operators.in_op, operators.is_not_distinct_from):
-                return and_(found, op(_by_character(self.expr), *other, **options))
-            return found
-
-    comparator_factory = Comparator
+    comparator_factory = _ExactComparator
 
     def told_apart(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
         return _by_character(column)
@@ -127,6 +132,7 @@ class MySQL(Dialect):
     apart: ClassVar = {_APART: True}
     column_types: ClassVar = {
         Boolean: BIT(1),
+        Code: _ExactCode(1),
         PartitionName: _ExactName(767),
         Remark: _StorableRemark(128),
         Text: _StorableText(),
