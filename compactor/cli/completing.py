@@ -1,5 +1,6 @@
 """
-What a shell completes beside commands and options: tables and partitions of the catalog, ids of the queue.
+What a shell completes beside commands and options: tables and partitions of the catalog, ids and pools of the queue,
+hosts whose workers the queue and the history name.
 
 A TAB starts a process and asks the metastore once. What can't be asked completes to nothing: no message would be read.
 Nor is a name offered that means something to a shell, which puts it on the command line as it is: whoever may write a
@@ -89,7 +90,28 @@ def _ended_badly(session: Session, _: str) -> list[str]:
     return [str(entry.id) for entry in found if entry.state is not QueueState.SUCCEEDED]
 
 
+def _pools(session: Session, _: str) -> set[str]:
+    from compactor.metastore.compaction_queue.queue import Queue
+
+    worker = session.settings.worker
+    queued = (entry.pool for entry in Queue(session.database()).entries())
+    return {*worker.pools, *(pool for pool in (worker.pool, *queued) if pool)}
+
+
+def _hosts(session: Session, _: str) -> set[str]:
+    from compactor.metastore.compaction_queue.queue import Queue
+    from compactor.roles.identity import parse_worker_id
+
+    queue = Queue(session.database())
+    workers = (parse_worker_id(entry.worker_id) for entry in (*queue.working(), *queue.history(limit=_MOST)))
+    return {session.settings.host_name, *(worker.host for worker in workers if worker is not None)}
+
+
 tables = _quietly(_tables)
 """`DB.`, `DB.TABLE`, `DB.TABLE/PARTITION`, as far as is typed."""
 queued = _quietly(_queued)
 ended_badly = _quietly(_ended_badly)
+named_pools = _quietly(_pools)
+pools = _quietly(lambda session, typed: {"default", *_pools(session, typed)})
+"""With `default`, where that stands for entries without a pool."""
+hosts = _quietly(_hosts)

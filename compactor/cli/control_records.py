@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from compactor.cli import units
+from compactor.cli import completing, units
 from compactor.cli.lookup import find_table
 from compactor.cli.output import OutputColumn, Record
 from compactor.cli.session import Session, quiet_log
@@ -65,7 +65,9 @@ def scope_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--all", "everything", is_flag=True, help="The whole cluster."),
         click.option("--table", metavar="PATTERN", help="DB.TABLE; * stands for any characters, ? for one."),
         click.option("--database", metavar="D", help="A database; may be a pattern, too."),
-        click.option("--pool", metavar="P", help="A pool; `default`: entries without one."),
+        click.option(
+            "--pool", metavar="P", shell_complete=completing.pools, help="A pool; `default`: entries without one."
+        ),
     ):
         command = option(command)
     return command

@@ -35,7 +35,12 @@ def entry_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--since", metavar="LENGTH", help="Only of the last 30min, 2h or 1d12h: enqueued, or ended, then."
         ),
         click.option("--worker", metavar="PATTERN", help="Only of workers whose name fits; * and ? stand for others."),
-        click.option("--pool", metavar="P", help="Only of this pool; `default`: entries without one."),
+        click.option(
+            "--pool",
+            metavar="P",
+            shell_complete=completing.pools,
+            help="Only of this pool; `default`: entries without one.",
+        ),
         click.option(
             "--type",
             "kind",

@@ -2,7 +2,7 @@
 
 import click
 
-from compactor.cli import control_records
+from compactor.cli import completing, control_records
 from compactor.cli.output import View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.cli.target import did_you_mean
@@ -19,7 +19,7 @@ _HOST_LIMIT = 64
 
 
 @click.command(cls=Command)
-@click.argument("host")
+@click.argument("host", shell_complete=completing.hosts)
 @click.option("--reason", default="", help="Shown wherever the drain is shown.")
 @click.option("--undo", is_flag=True, help="Its workers may claim again.")
 @pass_session

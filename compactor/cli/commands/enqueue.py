@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import click
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli import control_records, units
+from compactor.cli import completing, control_records, units
 from compactor.cli.commands.queue import HISTORY_COLUMNS, history_record
 from compactor.cli.inspection import why_ineligible
 from compactor.cli.lookup import Found, find
@@ -53,7 +53,12 @@ def _named(_: click.Context, __: click.Parameter, pool: str | None) -> str | Non
 
 @click.command(cls=Command)
 @request_options
-@click.option("--pool", callback=_named, help="The pool whose workers take it; else the table's or database's own.")
+@click.option(
+    "--pool",
+    callback=_named,
+    shell_complete=completing.named_pools,
+    help="The pool whose workers take it; else the table's or database's own.",
+)
 @wait_options("Wait until it has ended or is ready for cleaning; the exit code tells the outcome.")
 @click.option(
     "--where", metavar="CONDITION", help="Of many: only partitions of which it is true: \"dt < '2024-01-01'\"."

@@ -12,6 +12,8 @@ from compactor.cli import completing
 from compactor.cli.root import cli
 from compactor.cli.session import Session
 from compactor.metastore.catalog import Catalog
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.roles.identity import Identity
 
 
 class AnyContext:
@@ -72,6 +74,20 @@ def test_ids(shop):
     shop.json("cancel", number)
     assert offered(shop.config, "cancel", "") == []
     assert offered(shop.config, "retry", "") == [number]
+
+
+def test_pools_and_hosts(shop):
+    """Pools of the settings and of what is queued; this host, and those whose workers the queue or the history name."""
+    with shop.config.open("a", encoding="utf-8") as config:
+        config.write("worker: {pools: {night: 2}}\n")
+    shop.json("enqueue", "shop.orders", "--pool", "etl")
+    for command in (["queue"], ["history"], ["pause"]):
+        assert offered(shop.config, *command, "--pool", "") == ["default", "etl", "night"]
+    assert offered(shop.config, "enqueue", "shop.orders", "--pool", "") == ["etl", "night"]
+    assert offered(shop.config, "drain", "") == ["edge1"]
+    with shop.open() as database:
+        assert Queue(database).claim(Identity("edge2", "ann").worker_id(1), "1", pool="etl") is not None
+    assert offered(shop.config, "drain", "e") == ["edge1", "edge2"]
 
 
 @pytest.mark.parametrize("settings", ["database:\n  url: postgresql://hive@127.0.0.1:1/none\n", "databse: {}\n", None])
