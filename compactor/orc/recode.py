@@ -174,7 +174,7 @@ def _encode(
 ) -> None:
     """Append the rows of sources as stripes that are encoded anew."""
     output = splicer.output
-    encoder = Encoder(splicer, _bytes_per_row(sources, output), calendar, _even_rows(sources, output.stripe_rows))
+    encoder = Encoder(splicer, _bytes_per_row(sources, output), calendar, output.stripe_rows)
     pending = _Pending(encoder)
     for chunk in merged(readers):
         pending.begin(chunk.zone)
@@ -338,14 +338,6 @@ def _may_overlap(sources: Sequence[StripeSource]) -> bool:
         ranges.append(found)
     ranges.sort()
     return any(later[0] <= earlier[1] for earlier, later in pairwise(ranges))
-
-
-def _even_rows(sources: Sequence[StripeSource], most: int | None) -> int | None:
-    """Rows of each stripe, so that none of them is small and none has more than about a quarter above `most`."""
-    if most is None:
-        return None
-    total = sum(source.tail.stripes[stripe].number_of_rows for source in sources for stripe in source.chosen)
-    return max(1, -(-total // max(1, (4 * total + 3 * most) // (4 * most))))
 
 
 def _bytes_per_row(sources: Sequence[StripeSource], output: OutputFormat) -> float | None:

@@ -276,7 +276,7 @@ class FormatSpec:
 
     Args:
         stripe_bytes: size of a recoded stripe in the writer's memory.
-        stripe_rows: about the most rows of a recoded stripe; None: as many as fill `stripe_bytes`.
+        stripe_rows: most rows of a recoded stripe; None: as many as fill `stripe_bytes`.
     """
 
     codec: str = "zlib"

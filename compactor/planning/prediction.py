@@ -96,6 +96,6 @@ def _encoded(segments: Sequence[Segment], output: FormatSpec, stripes: StripeSiz
     if not segments:
         return 0
     if (most := output.stripe_rows) is not None:
-        return max(1, (4 * sum(segment.rows for segment in segments) + 3 * most) // (4 * most))
+        return max(1, -(-sum(segment.rows for segment in segments) // most))
     size = sum(stripes[segment.path, number] for segment in segments for number in segment.stripes)
     return max(1, -(-size // output.stripe_bytes))

@@ -41,7 +41,7 @@ class OutputFormat:
             (HIVE-20604).
         stripe_bytes: size of recoded stripes in the writer's memory, as `orc.stripe.size` counts it: encoded, and not
             compressed; where Arrow's writer compresses (Snappy, ZSTD), compressed.
-        stripe_rows: about the most rows of a recoded stripe; None: as many as fill `stripe_bytes`.
+        stripe_rows: most rows of a recoded stripe; None: as many as fill `stripe_bytes`.
         bloom_columns: names of top-level table columns that get Bloom filters in recoded stripes.
         bloom_fpp: rate of false positives of the Bloom filters.
         one_zone: timestamps of different time zones may not share the file (`compactor.orc.format.zones.may_follow`).

@@ -12,8 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
+import pymysql
 import yaml
 
 from tests.hive.server.hive import HiveServer
@@ -41,7 +44,6 @@ class Beside:
 
     def __init__(self, hive: HiveServer, folder: Path) -> None:
         self.hive, self.log, self._config = hive, folder / "daemon.log", folder / "compactor.yaml"
-        self._catalog = psycopg.connect(hive.database, autocommit=True)
         self._told: list[dict[str, dict[str, object]]] = []
         self._write()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {
@@ -115,22 +117,20 @@ class Beside:
             for one in self.events()
             if table in str(one.get("table", "")).split(".")
         ]
-        with psycopg.connect(self.hive.database) as connection:
-            rows = [
-                f"{name}: {row}"
-                for name in ("compaction_queue", "completed_compactions", "txns", "min_history_level", "hive_locks")
-                if name != "min_history_level" or self.hive.version == "4"
-                for row in connection.execute(f"select * from {self._name(name)} order by 1 desc limit 12").fetchall()
-            ]
+        rows = [
+            f"{name}: {row}"
+            for name in ("compaction_queue", "completed_compactions", "txns", "min_history_level", "hive_locks")
+            if name != "min_history_level" or self.hive.version == "4"
+            for row in self._ask(f"select * from {self._name(name)} order by 1 desc limit 12")
+        ]
         return "\n".join(["the daemon:", *told[-30:], "the metastore:", *rows])
 
     def waiting(self) -> int:
         """Entries that no worker has finished, or no cleaner."""
-        with psycopg.connect(self.hive.database) as connection:
-            row = connection.execute(
-                f"select count(*) from {self._name('compaction_queue')} where {self._name('cq_state')} in ('i', 'w', 'r')"
-            ).fetchone()
-        return int(row[0]) if row else 0
+        ((number,),) = self._ask(
+            f"select count(*) from {self._name('compaction_queue')} where {self._name('cq_state')} in ('i', 'w', 'r')"
+        )
+        return int(number)
 
     def finished(self) -> Counter[str]:
         """
@@ -143,18 +143,17 @@ class Beside:
                 : 4 if self.hive.version == "4" else 3
             ]
         )
-        with psycopg.connect(self.hive.database) as connection:
-            rows = connection.execute(f"select {names} from {self._name('completed_compactions')}").fetchall()
-        return Counter(_ended(*row) for row in rows)
+        return Counter(_ended(*row) for row in self._ask(f"select {names} from {self._name('completed_compactions')}"))
 
     def location(self, database: str, table: str) -> Path | None:
         """Where the catalog has a table."""
-        row = self._catalog.execute(
+        rows = self._ask(
             'select "LOCATION" from "SDS" s join "TBLS" t on t."SD_ID" = s."SD_ID" join "DBS" d on d."DB_ID" = t."DB_ID"'
             ' where d."NAME" = %s and t."TBL_NAME" = %s',
-            (database.lower(), table.lower()),
-        ).fetchone()
-        return None if row is None else _path(row[0])
+            database.lower(),
+            table.lower(),
+        )
+        return _path(rows[0][0]) if rows else None
 
     def requests(self, databases: tuple[str, ...], *, ended: bool) -> list[Path]:
         """
@@ -165,9 +164,8 @@ class Beside:
             if ended
             else ("COMPACTION_QUEUE", "CQ_TBLPROPERTIES", "CQ_DATABASE")
         )
-        rows = self._catalog.execute(
-            'select "{1}" from "{0}" where "{2}" = any(%s)'.format(*names), (list(databases),)
-        ).fetchall()
+        listed = ", ".join(["%s"] * len(databases))
+        rows = self._ask('select "{1}" from "{0}" where "{2}" in ({3})'.format(*names, listed), *databases)
         found = (re.search(r"8:location\d+:(.*)", row[0] or "") for row in rows)
         return [_path(one[1]) for one in found if one]
 
@@ -178,29 +176,25 @@ class Beside:
     def catalogued(self, place: Path) -> bool:
         """Whether a table or partition is there."""
         used = 'select 1 from "SDS" where "LOCATION" = %s and ("SD_ID" in (select "SD_ID" from "TBLS") or "SD_ID" in (select "SD_ID" from "PARTITIONS"))'
-        return self._catalog.execute(used, (f"file:{place}",)).fetchone() is not None
+        return bool(self._ask(used, f"file:{place}"))
 
     def locks(self, table: str) -> set[str]:
         """Types of the locks on a table, as HIVE_LOCKS has them: "e" exclusive, "x" exclusive write, "r" shared …"""
         names = [self._name(name) for name in ("hl_lock_type", "hive_locks", "hl_table")]
-        with psycopg.connect(self.hive.database) as connection:
-            rows = connection.execute("select {} from {} where {} = %s".format(*names), (table,)).fetchall()
-        return {kind for (kind,) in rows}
+        return {kind for (kind,) in self._ask("select {} from {} where {} = %s".format(*names), table)}
 
     def open_transactions(self) -> list[int]:
         """Those of others."""
         txns = self._name("txns")
-        with psycopg.connect(self.hive.database) as connection:
-            rows = connection.execute(
-                f"select {self._name('txn_id')} from {txns} where {self._name('txn_state')} = 'o' and {self._name('txn_host')} <> 'ours'"
-            ).fetchall()
+        rows = self._ask(
+            f"select {self._name('txn_id')} from {txns} where {self._name('txn_state')} = 'o' and {self._name('txn_host')} <> 'ours'"
+        )
         return [int(txn) for (txn,) in rows]
 
     def age_transactions(self) -> None:
         """A minute goes by for all transactions: nothing that has ended is too young to be purged."""
         started = self._name("txn_started")
-        with psycopg.connect(self.hive.database) as connection:
-            connection.execute(f"update {self._name('txns')} set {started} = {started} - 60000")
+        self._ask(f"update {self._name('txns')} set {started} = {started} - 60000")
 
     def settle(self, seconds: float) -> bool:
         """Wait until nothing is queued, or so long."""
@@ -213,7 +207,6 @@ class Beside:
 
     def stop(self) -> None:
         """By TERM; by KILL where that takes too long."""
-        self._catalog.close()
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(PATIENCE)
@@ -221,8 +214,29 @@ class Beside:
             self._process.kill()
             self._process.wait()
 
+    def _ask(self, statement: str, *values: object) -> list[tuple]:
+        """The rows of one statement, in a transaction of its own."""
+        with contextlib.closing(_connected(self.hive.database)) as connection, connection.cursor() as cursor:
+            cursor.execute(statement, values or None)
+            return list(cursor.fetchall()) if cursor.description else []
+
     def _name(self, name: str) -> str:
         return name if self.hive.version == "3" else f'"{name.upper()}"'
+
+
+def _connected(url: str) -> Any:
+    """A connection that commits each statement, on which names stand in double quotes."""
+    place = urlsplit(url)
+    if place.scheme == "postgresql":
+        return psycopg.connect(url, autocommit=True)
+    return pymysql.connect(
+        host=place.hostname,
+        port=place.port or 3306,
+        user=place.username,
+        database=place.path[1:],
+        autocommit=True,
+        init_command="SET sql_mode = 'ANSI_QUOTES'",
+    )
 
 
 def _path(location: str) -> Path:

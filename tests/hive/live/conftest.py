@@ -20,7 +20,7 @@ from tests.hive.live.steps import choose
 from tests.hive.live.world import ASCII_VALUES, VALUES, Step, World
 from tests.hive.server.hive import HiveServer, hive_server
 from tests.hive.server.jars import UnavailableError
-from tests.metastore.databases import postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import mariadb, postgres  # noqa: F401 - fixtures
 from tests.needs import missing
 
 SHRINK_SECONDS = 240.0
@@ -137,23 +137,27 @@ class Pair:
 
 
 @pytest.fixture(scope="session")
-def pair(postgres, tmp_path_factory):  # noqa: F811
-    """Gives the server of a release, "3" or "4", with our daemon beside it; one release runs at a time."""
-    running: dict[str, tuple[Pair, ExitStack]] = {}
+def pair(request, tmp_path_factory):
+    """
+    Gives the server of a release, "3" or "4", on a database, "postgres" or "mariadb", with our daemon beside it; one
+    runs at a time.
+    """
+    running: dict[tuple[str, str], tuple[Pair, ExitStack]] = {}
 
-    def started(version: str) -> Pair:
-        if version not in running:
+    def started(version: str, product: str = "postgres") -> Pair:
+        which = version, product
+        if which not in running:
             for _, stack in running.values():
                 stack.close()
             running.clear()
-            stack, folder = ExitStack(), tmp_path_factory.mktemp(f"hive-{version}-")
+            stack, folder = ExitStack(), tmp_path_factory.mktemp(f"hive-{version}-{product}-")
             try:
-                hive = stack.enter_context(hive_server(version, postgres))
+                hive = stack.enter_context(hive_server(version, request.getfixturevalue(product)))
             except UnavailableError as error:
                 missing(str(error))
             second, third = stack.enter_context(hive.second()), stack.enter_context(hive.second())
-            running[version] = Pair(hive, second, third, stack.enter_context(beside(hive, folder)), folder), stack
-        return running[version][0]
+            running[which] = Pair(hive, second, third, stack.enter_context(beside(hive, folder)), folder), stack
+        return running[which][0]
 
     yield started
     for _, stack in running.values():

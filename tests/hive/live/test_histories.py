@@ -60,6 +60,17 @@ def test_hive_4_beside_both(pair, length, ascii_values):
         manifests.release()
 
 
+@pytest.mark.mariadb
+@pytest.mark.xdist_group("hive-3")
+def test_hive_4_on_mariadb(pair, length, ascii_values):
+    """Hive 4.0.1 with its metastore on MariaDB, in Latin 1 as people have it; our daemon alone compacts."""
+    seed, statements, hours = length
+    found = pair("4", "mariadb").histories(
+        "on MariaDB, beside our daemon", seed + 4000, statements // 5, hours, values=ascii_values
+    )
+    _alone(found)
+
+
 @pytest.mark.xdist_group("hive-3")
 def test_hive_3_beside_our_daemon(pair, length):
     """Hive 3.1.3, our daemon alone compacts."""

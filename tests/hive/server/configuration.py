@@ -1,6 +1,7 @@
 """What a Hive server of tests is told: `hive-site.xml`, its log, the options of its JVM."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
 _OPENED = {
@@ -52,8 +53,12 @@ logger.dn.level = ERROR
 logger.conf.name = org.apache.hadoop.hive.conf
 logger.conf.level = ERROR
 """
+_DRIVERS = {
+    "postgresql": ("org.postgresql.Driver", "?preferQueryMode=simple", "hive", "hive"),
+    "mysql": ("com.mysql.cj.jdbc.Driver", "", "java", ""),
+}
+"""By product: Hive's driver, the options of its address, user and password."""
 _ALWAYS = {
-    "javax.jdo.option.ConnectionDriverName": "org.postgresql.Driver",
     "hive.metastore.schema.verification": "true",
     "datanucleus.schema.autoCreateAll": "false",
     "hive.metastore.event.db.notification.api.auth": "false",
@@ -112,23 +117,25 @@ _ALWAYS = {
 def write(
     folder: Path,
     *,
-    database_port: int,
     database: str,
-    user: str,
     metastore_port: int,
     server_port: int,
     more: dict[str, str],
     level: str,
 ) -> Path:
-    """The `conf` folder of a server whose state lies in `folder`."""
+    """The `conf` folder of a server whose state lies in `folder`, on the database with this URL."""
     conf, scratch = folder / "conf", folder / "scratch"
     conf.mkdir(parents=True)
     scratch.mkdir()
     timeout = more.pop("timeout", "300s")
+    place = urlsplit(database)
+    product = place.scheme
+    driver, options, user, password = _DRIVERS[product]
     settings = _ALWAYS | {
-        "javax.jdo.option.ConnectionURL": f"jdbc:postgresql://127.0.0.1:{database_port}/{database}?preferQueryMode=simple",
+        "javax.jdo.option.ConnectionURL": f"jdbc:{product}://{place.hostname}:{place.port}{place.path}{options}",
+        "javax.jdo.option.ConnectionDriverName": driver,
         "javax.jdo.option.ConnectionUserName": user,
-        "javax.jdo.option.ConnectionPassword": user,
+        "javax.jdo.option.ConnectionPassword": password,
         "hive.metastore.uris": f"thrift://127.0.0.1:{metastore_port}",
         "metastore.thrift.bind.host": "127.0.0.1",
         "hive.server2.thrift.port": str(server_port),

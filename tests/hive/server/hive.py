@@ -27,7 +27,7 @@ from typing import Any
 
 from tests.hive.server import configuration
 from tests.hive.server.jars import RELEASES, UnavailableError, built
-from tests.metastore.servers import USER, PostgresServer
+from tests.metastore.servers import Lending
 from tests.ports import free_ports
 
 START_SECONDS = 240
@@ -68,14 +68,11 @@ class HiveServer:
     ) -> None:
         self.version, self.release, self.database, self.folder = version, RELEASES[version].version, database, folder
         self.warehouse, self.external, self.log = folder / "warehouse", folder / "external", folder / "log"
-        address, _, name = database.partition("://")[2].rpartition("/")
         self.metastore_port, self.server_port = free_ports(2)
         if beside is None:
             conf = configuration.write(
                 folder,
-                database_port=int(address.rpartition(":")[2]),
-                database=name,
-                user=USER,
+                database=database,
                 metastore_port=self.metastore_port,
                 server_port=self.server_port,
                 more=dict(settings or {}),
@@ -284,7 +281,7 @@ class Hold:
 
 @contextlib.contextmanager
 def hive_server(
-    version: str, postgres: PostgresServer, settings: dict[str, str] | None = None, **how: Any
+    version: str, metastore: Lending, settings: dict[str, str] | None = None, **how: Any
 ) -> Iterator[HiveServer]:
     """
     A server for as long as the block runs, on a new database and an empty warehouse.
@@ -293,7 +290,7 @@ def hive_server(
         UnavailableError: it can't be had here.
     """
     with tempfile.TemporaryDirectory(prefix="compactor-hive-", ignore_cleanup_errors=True) as place:
-        url = postgres.create(RELEASES[version].schema)
+        url = metastore.create(RELEASES[version].schema)
         server = HiveServer(version, url, Path(place), settings, **how)
         try:
             yield server

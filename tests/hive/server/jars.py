@@ -75,6 +75,7 @@ class Release:
             *(f"{_HADOOP}{name}:{HADOOP}" for name in _OF_HADOOP),
             *(f"org.apache.tez:tez-{name}:{self.tez}" for name in _OF_TEZ),
             "org.postgresql:postgresql:42.7.7",
+            "com.mysql:mysql-connector-j:8.0.33",
             *self.more,
         ]
 
