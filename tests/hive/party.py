@@ -35,7 +35,7 @@ _SETTINGS = {
     "hive.compactor.delta.num.threshold": "1",
     "hive.compactor.abortedtxn.threshold": "0",
 }
-_MYSQL = {"javax.jdo.option.ConnectionUserName": "java", "javax.jdo.option.ConnectionPassword": ""}
+_MYSQL = {"javax.jdo.option.ConnectionUserName": "java", "javax.jdo.option.ConnectionPassword": "java"}
 _THREADS = "org.apache.hadoop.hive.ql.txn.compactor"
 """They throw nothing: they log it."""
 _LIMIT_SECONDS = 120

@@ -93,7 +93,7 @@ class MySQLServer(Lending):
         self.sql(
             "mysql",
             f"CREATE USER '{USER}'@'127.0.0.1'; GRANT ALL ON *.* TO '{USER}'@'127.0.0.1' WITH GRANT OPTION;"
-            f"CREATE USER '{JAVA_USER}'@'127.0.0.1'; GRANT ALL ON *.* TO '{JAVA_USER}'@'127.0.0.1';"
+            f"CREATE USER '{JAVA_USER}'@'127.0.0.1' IDENTIFIED BY '{JAVA_USER}'; GRANT ALL ON *.* TO '{JAVA_USER}'@'127.0.0.1';"
             f"CREATE USER '{GUARDED}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
         )
 

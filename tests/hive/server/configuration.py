@@ -55,7 +55,7 @@ logger.conf.level = ERROR
 """
 _DRIVERS = {
     "postgresql": ("org.postgresql.Driver", "?preferQueryMode=simple", "hive", "hive"),
-    "mysql": ("com.mysql.cj.jdbc.Driver", "", "java", ""),
+    "mysql": ("com.mysql.cj.jdbc.Driver", "", "java", "java"),
 }
 """By product: Hive's driver, the options of its address, user and password."""
 _ALWAYS = {
