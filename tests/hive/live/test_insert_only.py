@@ -3,7 +3,10 @@ Small files of insert-only tables that a living Hive wrote, in every format that
 as before.
 """
 
+import bz2
 import contextlib
+import gzip
+import random
 
 import pytest
 
@@ -93,3 +96,40 @@ def test_hive_reads_the_rows_of_its_small_files_from_one_file(living):
         assert len(list(place.glob("base_*/0*"))) == files, name
         found = [living.hive.rows(query.format(name)) for query in queries]
         assert found == expected[name], name
+
+
+@pytest.mark.parametrize(("extension", "codec"), [("gz", gzip), ("bz2", bz2)])
+def test_hive_reads_compressed_text_whose_members_follow_each_other(living, tmp_path, extension, codec):
+    """
+    Files of several blocks, one of them without a last newline: whole, and, of bzip2, in splits that begin in the middle
+    of a member.
+    """
+    chance = random.Random(7)
+    name = f"io.packed_{extension}"
+    query = f"select count(*), count(distinct id), sum(id), sum(length(word)), max(word) from {name}"
+    with living.daemon.told(windows=NOT_YET):
+        living.hive.sql(
+            f"create table {name} (id int, word string) row format delimited fields terminated by ',' "
+            "stored as textfile tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
+        )
+        for number in range(4):
+            lines = [f"{number * 100_000 + line},{chance.getrandbits(96):x}" for line in range(60_000)]
+            packed = codec.compress(("\n".join(lines) + "\n" * (number % 2)).encode())
+            (tmp_path / f"f{number}.{extension}").write_bytes(packed)
+            living.hive.sql(f"load data local inpath '{tmp_path}/f{number}.{extension}' into table {name}")
+        expected = living.hive.rows(query)
+    assert expected[0][0] == "240000"
+    with contextlib.suppress(HiveError):
+        living.hive.sql(f"alter table {name} compact 'major'")
+    place = living.hive.warehouse / "io.db" / f"packed_{extension}"
+    until(lambda: any(place.glob(f"base_*/0*.{extension}")), f"{name} compacted")
+    (made,) = place.glob("base_*/0*")
+    assert made.suffix == f".{extension}"
+    assert living.hive.rows(query) == expected
+    if extension == "bz2":
+        living.hive.sql(
+            "set hive.input.format=org.apache.hadoop.hive.ql.io.HiveInputFormat",
+            f"set mapreduce.input.fileinputformat.split.maxsize={made.stat().st_size // 7}",
+        )
+        assert living.hive.rows(query) == expected
+        living.hive.sql("reset")

@@ -1,5 +1,6 @@
 """Claims about text files that are joined line by line; Python's own `gzip` and line splitting are the other party."""
 
+import bz2
 import gzip
 import io
 from collections.abc import Sequence
@@ -35,27 +36,46 @@ def test_plain_files_keep_their_lines(contents: list[str]) -> None:
     text.check(MemoryReader(data, "result"), placed, text.PLAIN)
 
 
-@given(CONTENTS, st.integers(1, 3))
-def test_files_in_gzip_keep_their_lines(contents: list[str], members: int) -> None:
-    """So it is behind gzip, also where a file has several members, or no content."""
+CODECS = {text.GZIP: gzip, text.BZIP2: bz2}
+
+
+@given(CONTENTS, st.integers(1, 3), st.sampled_from([text.GZIP, text.BZIP2]))
+def test_compressed_files_keep_their_lines(contents: list[str], members: int, kind: str) -> None:
+    """So it is behind a codec, also where a file has several members, or no content."""
+    codec = CODECS[kind]
     files = []
     for one in contents:
         data = one.encode()
         cuts = [data[len(data) * place // members : len(data) * (place + 1) // members] for place in range(members)]
-        files.append(b"".join(gzip.compress(cut) for cut in cuts))
-    files.insert(1, gzip.compress(b""))
-    data, placed = joined(files, text.GZIP)
-    assert lines(gzip.decompress(data).decode()) == [line for one in contents for line in lines(one)]
-    text.check(MemoryReader(data, "result"), placed, text.GZIP)
+        files.append(b"".join(codec.compress(cut) for cut in cuts))
+    files.insert(1, codec.compress(b""))
+    data, placed = joined(files, kind)
+    assert lines(codec.decompress(data).decode()) == [line for one in contents for line in lines(one)]
+    text.check(MemoryReader(data, "result"), placed, kind)
 
 
+@pytest.mark.parametrize("kind", [text.GZIP, text.BZIP2])
+def test_large_files_keep_their_lines(kind) -> None:
+    """Also those that are decompressed in many steps, and whose members end within one."""
+    words = [f"{number * 40503 % 99991}" for number in range(400_000)]
+    files = [CODECS[kind].compress("\n".join(words[start::3]).encode()) for start in range(3)]
+    assert len(files[0]) > 5 * text._STEP
+    data, placed = joined([b"".join(files), files[0], files[1]], kind)
+    found = CODECS[kind].decompress(data).decode().split("\n")
+    first = [*words[0::3][:-1], words[0::3][-1] + words[1], *words[1::3][1:-1]]
+    assert found[: len(first)] == first
+    assert found[-len(words[1::3]) - len(words[0::3]) :] == words[0::3] + words[1::3]
+    text.check(MemoryReader(data, "result"), placed, kind)
+
+
+@pytest.mark.parametrize("kind", [text.GZIP, text.BZIP2])
 @pytest.mark.parametrize("damage", [lambda data: data[:-3], lambda data: data + b"x", lambda data: data + b"\0" * 512])
-def test_what_nothing_could_be_read_behind_is_refused(damage) -> None:
-    """A file in gzip that is cut off, or goes on with something else, would hide the files behind it."""
-    whole = gzip.compress(b"a\n" * 100)
+def test_what_nothing_could_be_read_behind_is_refused(damage, kind) -> None:
+    """A compressed file that is cut off, or goes on with something else, would hide the files behind it."""
+    whole = CODECS[kind].compress(b"a\n" * 100)
     for files in ([damage(whole), whole], [whole, damage(whole)]):
         with pytest.raises(CorruptFileError):
-            joined(files, text.GZIP)
+            joined(files, kind)
 
 
 def test_a_mark_that_counts_only_at_the_start_keeps_a_file_whole() -> None:
@@ -66,11 +86,14 @@ def test_a_mark_that_counts_only_at_the_start_keeps_a_file_whole() -> None:
         assert text.why_whole(MemoryReader(b"".join(map(gzip.compress, members))), text.GZIP)
     assert text.why_whole(MemoryReader(gzip.compress(b"a")), text.GZIP) is None
     assert text.why_whole(MemoryReader(b"a\n"), text.GZIP)
+    assert text.why_whole(MemoryReader(bz2.compress(mark)), text.BZIP2)
+    assert text.why_whole(MemoryReader(gzip.compress(b"a")), text.BZIP2)
     assert text.why_whole(MemoryReader(b"a\n"), text.PLAIN) is None
 
 
 @pytest.mark.parametrize(
-    ("extension", "kind"), [("", "text"), (".CSV", "text"), (".gz", "gzip"), (".GZ", None), (".lzo", None)]
+    ("extension", "kind"),
+    [("", "text"), (".CSV", "text"), (".gz", "gzip"), (".GZ", None), (".bz2", "bzip2"), (".lzo", None)],
 )
 def test_the_extension_tells_the_codec(extension: str, kind: str | None) -> None:
     """An extension that isn't known may belong to a codec of the cluster's own."""
