@@ -1,5 +1,5 @@
 """
-Joining ORC files of an insert-only table: half a gigabyte in stripes that are copied, against Arrow's reading and writing.
+Joining ORC files of an insert-only table: 1.1 GB in stripes that are copied, against Arrow's reading and writing.
 """
 
 import os
