@@ -13,14 +13,15 @@ from sqlalchemy import event
 from sqlalchemy.schema import CreateTable
 from structlog.testing import capture_logs
 
-from compactor.coordination.sql import table
 from compactor.coordination.sql.table import StateTable
 from compactor.daemon.daemon import Daemon
 from compactor.errors import CompactorError
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.follow_ups import FollowUp
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.work import Work, WorkTable
 from compactor.metastore.db.database import Database
+from compactor.metastore.db.own_tables import OWN_TABLES
 from compactor.metastore.db.rights import missing_rights
 from compactor.metastore.txn.transactions import Transactions
 from compactor.roles.housekeeper.recovery import Recovery
@@ -38,6 +39,7 @@ pytestmark = [pytest.mark.deploy, pytest.mark.postgres, pytest.mark.timeout(280)
 SCRIPT = (DEPLOY / "sql" / "grants-postgresql.sql").read_text()
 VERSIONS = ["4.0.0", "3.1.0"]
 WRITES = frozenset({"INSERT", "UPDATE", "DELETE"})
+OWN = frozenset(table.name for table in OWN_TABLES)
 SELDOM = {
     ("COMPLETED_COMPACTIONS", "DELETE"): "the history is purged when it is long",
     ("COMPLETED_COMPACTIONS", "UPDATE"): "what follows a part that is cleaned is asked for",
@@ -146,7 +148,7 @@ def test_a_whole_life_with_these_rights_and_none_to_spare(metastore, tmp_path):
     rights = granted(url, role)
     tables = {name for name, _ in rights}
     used = {(name, right) for name, right in recorder.used if name in tables}  # the rest are words of SQL
-    spare = {(name, right) for name, right in rights if right in WRITES and name != table.NAME} - used - SELDOM.keys()
+    spare = {(name, right) for name, right in rights if right in WRITES and name not in OWN} - used - SELDOM.keys()
     assert spare == set()
     assert used <= rights
 
@@ -237,7 +239,7 @@ def in_a_schema(metastore, postgres):  # noqa: F811 - pytest's way
     name = url.rpartition("/")[2]
     postgres.load(
         name,
-        f'DROP TABLE "COMPACTOR_STATE"; DROP OWNED BY {role}; ALTER SCHEMA public RENAME TO hms; CREATE SCHEMA public;',
+        f'DROP TABLE "COMPACTOR_STATE", "COMPACTOR_WORK"; DROP OWNED BY {role}; ALTER SCHEMA public RENAME TO hms; CREATE SCHEMA public;',
     )
     assert granted(url, role) == set()
     return url, role, least
@@ -259,6 +261,7 @@ def test_hives_tables_in_a_schema_of_their_own(in_a_schema, postgres):  # noqa: 
         postgres.load(name, f"\\set role {role}\n\\set schema nowhere\n{SCRIPT}")
     assert granted(url, role) == set()
     assert not _exists(url, 'public."COMPACTOR_STATE"')
+    assert not _exists(url, 'public."COMPACTOR_WORK"')
     for _ in range(2):
         postgres.load(name, f"\\set role {role}\n\\set schema hms\n{SCRIPT}")
     assert granted(url, role) > {("TXNS", "SELECT"), ("COMPACTION_QUEUE", "INSERT"), ("COMPACTOR_STATE", "UPDATE")}
@@ -278,6 +281,7 @@ def _works(database: Database) -> None:
     state = StateTable(database)
     state.make()
     state.put("members/test", {"a": 1})
+    assert WorkTable(database).put(1, 1, Work())
     if database.schema.hive_4:
         transactions = Transactions(database)
         assert transactions.end_empty(transactions.open_compaction("compactor", "here"))
@@ -293,14 +297,15 @@ def test_a_database_that_is_not_the_metastores(postgres):  # noqa: F811 - pytest
     assert not _exists(postgres.url("postgres"), 'public."COMPACTOR_STATE"')
 
 
-def test_the_table_of_our_own_is_the_one_that_the_daemon_would_make():
-    """Names, types and key of COMPACTOR_STATE."""
-    made = re.search(r'CREATE TABLE IF NOT EXISTS "COMPACTOR_STATE" \((.*?)\);', SCRIPT, re.DOTALL)
+@pytest.mark.parametrize("table", OWN_TABLES, ids=lambda table: table.name)
+def test_a_table_of_our_own_is_the_one_that_the_daemon_would_make(table):
+    """Names, types and key."""
+    made = re.search(rf'CREATE TABLE IF NOT EXISTS "{table.name}" \((.*?)\);', SCRIPT, re.DOTALL)
     assert made is not None
-    ours = {column.name: (str(column.type).lower(), column.nullable) for column in table._table.columns}
+    ours = {column.name: (str(column.type).lower(), column.nullable) for column in table.columns}
     theirs = {
         name: (kind.lower(), "NOT NULL" not in rest and "PRIMARY KEY" not in rest)
         for name, kind, rest in re.findall(r'"(\w+)" (\w+(?:\(\d+\))?)([^,\n]*)', made[1])
     }
     assert theirs == ours
-    assert "PRIMARY KEY" in str(CreateTable(table._table))
+    assert "PRIMARY KEY" in str(CreateTable(table))
