@@ -198,7 +198,7 @@ def test_what_is_checked_at_the_start_is_what_the_script_gives(metastore):
     url, role, least = metastore
     with Database(least) as database:
         assert missing_rights(database) == []
-        names = {name.upper() for name in database.schema.metadata.tables}
+        names = {name.upper() for name in database.schema.metadata.tables} | OWN
     given = {f"{right} on {name}" for name, right in granted(url, role) if name in names}
     with psycopg.connect(url) as connection:
         connection.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}")
