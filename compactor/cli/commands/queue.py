@@ -130,7 +130,7 @@ def _queue_view(
     left = [one for one in known if one.state is QueueState.INITIATED and one.id not in denied.keys() | told.keys()]
     if left and (alive := control_records.daemons(session)):
         denied |= {one.id: denial for one in left if (denial := control_records.unserved(one, alive)) is not None}
-    work = _work(session, [one for one in known if one.state is QueueState.WORKING])
+    work = work_on(session, [one for one in known if one.state is QueueState.WORKING])
     records: list[Record] = [
         _foreign_record(entry, now)
         if isinstance(entry, ForeignEntry)
@@ -189,7 +189,7 @@ def _history_view(session: Session, states: list[QueueState], limit: int, chosen
     everything = all(value is None for value in chosen.values())
     entries = Queue(session.database()).history(*states, limit=limit if everything else None)
     shown = wanted.among(entries)[:limit]
-    work = _work(session, shown)
+    work = work_on(session, shown)
     records = [
         {**history_record(entry), **achieved(entry, work.get(entry.id)), **_tracked(session, entry)} for entry in shown
     ]
@@ -197,7 +197,7 @@ def _history_view(session: Session, states: list[QueueState], limit: int, chosen
     return View(HISTORY_COLUMNS, records, empty=empty)
 
 
-def _work(session: Session, entries: Sequence[QueueEntry]) -> Mapping[int, StoredWork]:
+def work_on(session: Session, entries: Sequence[QueueEntry]) -> Mapping[int, StoredWork]:
     """The work on these entries, by id; where it can't be read, one line says why and the rest is shown."""
     try:
         return WorkTable(session.database()).find([entry.id for entry in entries])
