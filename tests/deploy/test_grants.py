@@ -4,6 +4,7 @@ is used.
 """
 
 import re
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,11 +22,12 @@ from compactor.metastore.compaction_queue.follow_ups import FollowUp
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.work import Work, WorkTable
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.own_tables import OWN_TABLES
-from compactor.metastore.db.rights import missing_rights
+from compactor.metastore.db.own_tables import OWN_TABLES, WORK
+from compactor.metastore.db.rights import lacking_tables, missing_rights
 from compactor.metastore.txn.transactions import Transactions
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.roles.queue_metrics import QueueMetrics
+from compactor.roles.worker.work_record import WorkRecords
 from compactor.settings import Settings
 from tests.deploy.service import DEPLOY
 from tests.metastore.databases import postgres  # noqa: F401 - a fixture
@@ -151,6 +153,36 @@ def test_a_whole_life_with_these_rights_and_none_to_spare(metastore, tmp_path):
     spare = {(name, right) for name, right in rights if right in WRITES and name not in OWN} - used - SELDOM.keys()
     assert spare == set()
     assert used <= rights
+
+
+def keeps_work_as_soon_as_it_may(least_url: str, again: Callable[[], None]) -> None:
+    """
+    Without the table and the right to make it one line says so, commands show nothing, and `doctor` names the table;
+    once the owner has run the script again, the same process keeps what comes.
+    """
+    with Database(least_url) as database, capture_logs() as logged:
+        work = WorkTable(database)
+        records = WorkRecords(work)
+        for number in range(3):
+            records.keep(1, number, Work())
+        assert work.find([1]) == {}
+        assert work.forget_gone() == 0
+        assert lacking_tables(database) == [WORK.name]
+        again()
+        records.keep(1, 7, Work(share=0.5))
+        assert work.find([1])[1].work == Work(share=0.5)
+        assert lacking_tables(database) == missing_rights(database) == []
+    told = [line for line in logged if line["event"] == "work_record.not_kept"]
+    assert [line["log_level"] for line in told] == ["warning"]
+    assert "denied" in told[0]["error"]
+
+
+def test_the_table_of_work_is_made_later(metastore, postgres):  # noqa: F811 - pytest's way
+    """A daemon that was upgraded before its owner ran the script again."""
+    url, role, least = metastore
+    name = url.rpartition("/")[2]
+    postgres.load(name, 'DROP TABLE "COMPACTOR_WORK"; REVOKE CREATE ON SCHEMA public FROM PUBLIC;')
+    keeps_work_as_soon_as_it_may(least, lambda: postgres.load(name, f"\\set role {role}\n{SCRIPT}"))
 
 
 def test_what_follows_a_part_that_is_cleaned(metastore):

@@ -18,7 +18,7 @@ from compactor.metastore.db.rights import missing_rights
 from compactor.metastore.txn.transactions import Transactions
 from compactor.settings import Settings
 from tests.deploy.service import DEPLOY
-from tests.deploy.test_grants import OWN, SELDOM, WRITES, live_with
+from tests.deploy.test_grants import OWN, SELDOM, WRITES, keeps_work_as_soon_as_it_may, live_with
 from tests.metastore.databases import kinds, mariadb, mysql5, require_schema, server_for  # noqa: F401 - fixtures
 from tests.unit.roles.world import Inline
 
@@ -69,6 +69,14 @@ def test_a_whole_life_with_these_rights_and_none_to_spare(metastore, tmp_path):
     write_rights = {(one, right) for one, right in rights if right in WRITES and one not in OWN}
     assert write_rights - used - SELDOM_HERE.keys() == set()
     assert used <= rights
+
+
+def test_the_table_of_work_is_made_later(metastore):
+    """As on PostgreSQL; the server doesn't tell a user without rights on a table whether it is there."""
+    server, name, user = metastore
+    server.sql(name, "DROP TABLE COMPACTOR_WORK")
+    server.sql(name, f"REVOKE ALL ON COMPACTOR_WORK FROM '{user}'@'127.0.0.1'")
+    keeps_work_as_soon_as_it_may(server.url(name, user), lambda: grant(server, name, user))
 
 
 def test_the_catalog_is_read_only(metastore):
