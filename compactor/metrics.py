@@ -27,6 +27,8 @@ MANY_ABORTS = 1500
 """Aborted writes from which a table counts as having many (hive.metastore.acidmetrics.table.aborted.txns.threshold)."""
 _JOB_SECONDS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
 
+_RATIOS = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
+
 
 @functools.cache
 def version() -> str:
@@ -197,6 +199,13 @@ class Metrics:
             "recoded_bytes_total", "Bytes of stripes that were encoded anew, or out of which rows were cut."
         )
         self.written_bytes = counter("written_bytes_total", "Bytes of published files.")
+        self.written_ratio = Histogram(
+            "compactor_written_to_predicted_ratio",
+            "Bytes that a published compaction wrote, divided by those that its plan predicted.",
+            ("kind",),
+            registry=registry,
+            buckets=_RATIOS,
+        )
         self.input_files = counter("input_files_total", "Files read by published compactions.")
         self.output_files = counter("output_files_total", "Files published.")
 

@@ -49,6 +49,7 @@ class OutputColumn:
         show: makes the text of a table's cell from the record's value; programs get the value itself.
         people, programs: whether the column is in tables, and in TSV.
         less: columns with the highest number are left out first where a terminal is too narrow; 0: never.
+        whole: makes the text of a table's cell from the whole record; None: `show` does.
     """
 
     key: str
@@ -58,9 +59,12 @@ class OutputColumn:
     people: bool = True
     programs: bool = True
     less: int = 0
+    whole: Callable[[Record], str] | None = None
 
     def text(self, record: Record) -> str:
         """The text of a table's cell; empty for a missing value."""
+        if self.whole is not None:
+            return self.whole(record)
         value = record.get(self.key)
         return "" if value is None else self.show(value)
 

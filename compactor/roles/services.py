@@ -19,6 +19,7 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.work import WorkTable
 from compactor.metastore.db.database import Database
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locations.places import Places
@@ -30,6 +31,7 @@ from compactor.roles.identity import Identity
 from compactor.roles.steps import Observer, Steps
 from compactor.roles.worker.backoff import Backoff, SharedLooks
 from compactor.roles.worker.failures import Failures
+from compactor.roles.worker.work_record import WorkRecords
 from compactor.settings import Settings
 from compactor.spark.factory import ConfiguredSubmitter
 from compactor.spark.submitter import StoppableSubmitter
@@ -51,6 +53,7 @@ class Services:
         backoff: the backoff of entries that were given back because a service or store was unreachable.
         emptiness: which worker has just found nothing in the queue.
         failures: how often the work on an entry failed, or ended with its process.
+        work, work_records: the table of what compactions predicted and achieved, and the workers' way to write it.
         places: where the daemon may write and delete.
         control: what is paused, drained, outside its hours or over its budget.
         stopping: set when the daemon drains; roles end their cycle at the next good point.
@@ -76,11 +79,15 @@ class Services:
     backoff: Backoff = field(default_factory=Backoff)
     emptiness: SharedLooks = field(default_factory=SharedLooks)
     failures: Failures = field(init=False)
+    work: WorkTable = field(init=False)
+    work_records: WorkRecords = field(init=False)
     control: Control = field(init=False)
 
     def __post_init__(self) -> None:
         self.places = Places(self.database, lambda: self.settings.warehouse.roots)
         self.failures = Failures(lambda: self.coordinator, self._is_in_the_queue)
+        self.work = WorkTable(self.database)
+        self.work_records = WorkRecords(self.work)
         self.control = Control(lambda: self.coordinator, lambda: self.settings, self.now_ms, self.identity.host)
 
     @classmethod

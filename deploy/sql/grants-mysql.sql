@@ -35,12 +35,19 @@ SELECT CONCAT(
 )
 FROM DUAL WHERE @hive = 0;
 
--- Without ZooKeeper this table holds the members and the control state. The script creates the table, so that the user
--- needs no right to create tables.
+-- The daemon's own tables. The script creates them, so that the user needs no right to create tables. Without ZooKeeper
+-- the first holds the members and the control state; the second holds what compactions predicted and achieved.
 SELECT CONCAT(
   'CREATE TABLE IF NOT EXISTS `COMPACTOR_STATE` (',
   '`CS_KEY` varchar(255) NOT NULL PRIMARY KEY, `CS_VALUE` longtext NOT NULL, ',
   '`CS_VERSION` bigint NOT NULL, `CS_UPDATED` bigint NOT NULL',
+  ') ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;'
+)
+FROM DUAL WHERE @hive > 0;
+SELECT CONCAT(
+  'CREATE TABLE IF NOT EXISTS `COMPACTOR_WORK` (',
+  '`CW_ID` bigint NOT NULL PRIMARY KEY, `CW_START` bigint NOT NULL, ',
+  '`CW_VALUE` longtext NOT NULL, `CW_UPDATED` bigint NOT NULL',
   ') ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;'
 )
 FROM DUAL WHERE @hive > 0;
@@ -93,6 +100,7 @@ JOIN information_schema.TABLES found ON found.TABLE_SCHEMA = DATABASE() AND UPPE
 WHERE @hive > 0 AND IFNULL(wanted.hive, @generation) = @generation
 ORDER BY wanted.relation;
 
--- the daemon's own table
-SELECT CONCAT('GRANT SELECT, INSERT, UPDATE, DELETE ON `', DATABASE(), '`.`COMPACTOR_STATE` TO ', @account, ';')
-FROM DUAL WHERE @hive > 0;
+-- the daemon's own tables
+SELECT CONCAT('GRANT SELECT, INSERT, UPDATE, DELETE ON `', DATABASE(), '`.`', own.relation, '` TO ', @account, ';')
+FROM (SELECT 'COMPACTOR_STATE' AS relation UNION ALL SELECT 'COMPACTOR_WORK') own
+WHERE @hive > 0;

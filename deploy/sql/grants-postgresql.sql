@@ -34,13 +34,19 @@ $$;
 
 SELECT format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), :'role') \gexec
 
--- Without ZooKeeper this table holds the members and the control state. The script creates the table, so that the role
--- needs no right to create tables.
+-- The daemon's own tables. The script creates them, so that the role needs no right to create tables. Without ZooKeeper
+-- the first holds the members and the control state; the second holds what compactions predicted and achieved.
 CREATE TABLE IF NOT EXISTS "COMPACTOR_STATE" (
   "CS_KEY" varchar(255) PRIMARY KEY,
   "CS_VALUE" text NOT NULL,
   "CS_VERSION" bigint NOT NULL,
   "CS_UPDATED" bigint NOT NULL
+);
+CREATE TABLE IF NOT EXISTS "COMPACTOR_WORK" (
+  "CW_ID" bigint PRIMARY KEY,
+  "CW_START" bigint NOT NULL,
+  "CW_VALUE" text NOT NULL,
+  "CW_UPDATED" bigint NOT NULL
 );
 
 WITH wanted (relation, rights, hive) AS (VALUES
@@ -84,8 +90,9 @@ WITH wanted (relation, rights, hive) AS (VALUES
   ('COMPLETED_COMPACTIONS', 'SELECT, INSERT, UPDATE, DELETE', NULL),
   -- Hive's mutexes
   ('AUX_TABLE', 'SELECT, INSERT, UPDATE', NULL),
-  -- the daemon's own table
-  ('COMPACTOR_STATE', 'SELECT, INSERT, UPDATE, DELETE', NULL)
+  -- the daemon's own tables
+  ('COMPACTOR_STATE', 'SELECT, INSERT, UPDATE, DELETE', NULL),
+  ('COMPACTOR_WORK', 'SELECT, INSERT, UPDATE, DELETE', NULL)
 ),
 found AS (
   SELECT c.oid, upper(c.relname) AS relation

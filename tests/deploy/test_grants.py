@@ -4,6 +4,7 @@ is used.
 """
 
 import re
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,18 +14,20 @@ from sqlalchemy import event
 from sqlalchemy.schema import CreateTable
 from structlog.testing import capture_logs
 
-from compactor.coordination.sql import table
 from compactor.coordination.sql.table import StateTable
 from compactor.daemon.daemon import Daemon
 from compactor.errors import CompactorError
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.follow_ups import FollowUp
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.work import Work, WorkTable
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.rights import missing_rights
+from compactor.metastore.db.own_tables import OWN_TABLES, WORK
+from compactor.metastore.db.rights import lacking_tables, missing_rights
 from compactor.metastore.txn.transactions import Transactions
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.roles.queue_metrics import QueueMetrics
+from compactor.roles.worker.work_record import WorkRecords
 from compactor.settings import Settings
 from tests.deploy.service import DEPLOY
 from tests.metastore.databases import postgres  # noqa: F401 - a fixture
@@ -38,6 +41,7 @@ pytestmark = [pytest.mark.deploy, pytest.mark.postgres, pytest.mark.timeout(280)
 SCRIPT = (DEPLOY / "sql" / "grants-postgresql.sql").read_text()
 VERSIONS = ["4.0.0", "3.1.0"]
 WRITES = frozenset({"INSERT", "UPDATE", "DELETE"})
+OWN = frozenset(table.name for table in OWN_TABLES)
 SELDOM = {
     ("COMPLETED_COMPACTIONS", "DELETE"): "the history is purged when it is long",
     ("COMPLETED_COMPACTIONS", "UPDATE"): "what follows a part that is cleaned is asked for",
@@ -146,9 +150,39 @@ def test_a_whole_life_with_these_rights_and_none_to_spare(metastore, tmp_path):
     rights = granted(url, role)
     tables = {name for name, _ in rights}
     used = {(name, right) for name, right in recorder.used if name in tables}  # the rest are words of SQL
-    spare = {(name, right) for name, right in rights if right in WRITES and name != table.NAME} - used - SELDOM.keys()
+    spare = {(name, right) for name, right in rights if right in WRITES and name not in OWN} - used - SELDOM.keys()
     assert spare == set()
     assert used <= rights
+
+
+def keeps_work_as_soon_as_it_may(least_url: str, again: Callable[[], None]) -> None:
+    """
+    Without the table and the right to make it one line says so, commands show nothing, and `doctor` names the table;
+    once the owner has run the script again, the same process keeps what comes.
+    """
+    with Database(least_url) as database, capture_logs() as logged:
+        work = WorkTable(database)
+        records = WorkRecords(work)
+        for number in range(3):
+            records.keep(1, number, Work())
+        assert work.find([1]) == {}
+        assert work.forget_gone() == 0
+        assert lacking_tables(database) == [WORK.name]
+        again()
+        records.keep(1, 7, Work(share=0.5))
+        assert work.find([1])[1].work == Work(share=0.5)
+        assert lacking_tables(database) == missing_rights(database) == []
+    told = [line for line in logged if line["event"] == "work_record.not_kept"]
+    assert [line["log_level"] for line in told] == ["warning"]
+    assert "denied" in told[0]["error"]
+
+
+def test_the_table_of_work_is_made_later(metastore, postgres):  # noqa: F811 - pytest's way
+    """A daemon that was upgraded before its owner ran the script again."""
+    url, role, least = metastore
+    name = url.rpartition("/")[2]
+    postgres.load(name, 'DROP TABLE "COMPACTOR_WORK"; REVOKE CREATE ON SCHEMA public FROM PUBLIC;')
+    keeps_work_as_soon_as_it_may(least, lambda: postgres.load(name, f"\\set role {role}\n{SCRIPT}"))
 
 
 def test_what_follows_a_part_that_is_cleaned(metastore):
@@ -196,7 +230,7 @@ def test_what_is_checked_at_the_start_is_what_the_script_gives(metastore):
     url, role, least = metastore
     with Database(least) as database:
         assert missing_rights(database) == []
-        names = {name.upper() for name in database.schema.metadata.tables}
+        names = {name.upper() for name in database.schema.metadata.tables} | OWN
     given = {f"{right} on {name}" for name, right in granted(url, role) if name in names}
     with psycopg.connect(url) as connection:
         connection.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}")
@@ -237,7 +271,7 @@ def in_a_schema(metastore, postgres):  # noqa: F811 - pytest's way
     name = url.rpartition("/")[2]
     postgres.load(
         name,
-        f'DROP TABLE "COMPACTOR_STATE"; DROP OWNED BY {role}; ALTER SCHEMA public RENAME TO hms; CREATE SCHEMA public;',
+        f'DROP TABLE "COMPACTOR_STATE", "COMPACTOR_WORK"; DROP OWNED BY {role}; ALTER SCHEMA public RENAME TO hms; CREATE SCHEMA public;',
     )
     assert granted(url, role) == set()
     return url, role, least
@@ -259,6 +293,7 @@ def test_hives_tables_in_a_schema_of_their_own(in_a_schema, postgres):  # noqa: 
         postgres.load(name, f"\\set role {role}\n\\set schema nowhere\n{SCRIPT}")
     assert granted(url, role) == set()
     assert not _exists(url, 'public."COMPACTOR_STATE"')
+    assert not _exists(url, 'public."COMPACTOR_WORK"')
     for _ in range(2):
         postgres.load(name, f"\\set role {role}\n\\set schema hms\n{SCRIPT}")
     assert granted(url, role) > {("TXNS", "SELECT"), ("COMPACTION_QUEUE", "INSERT"), ("COMPACTOR_STATE", "UPDATE")}
@@ -278,6 +313,7 @@ def _works(database: Database) -> None:
     state = StateTable(database)
     state.make()
     state.put("members/test", {"a": 1})
+    assert WorkTable(database).put(1, 1, Work())
     if database.schema.hive_4:
         transactions = Transactions(database)
         assert transactions.end_empty(transactions.open_compaction("compactor", "here"))
@@ -293,14 +329,15 @@ def test_a_database_that_is_not_the_metastores(postgres):  # noqa: F811 - pytest
     assert not _exists(postgres.url("postgres"), 'public."COMPACTOR_STATE"')
 
 
-def test_the_table_of_our_own_is_the_one_that_the_daemon_would_make():
-    """Names, types and key of COMPACTOR_STATE."""
-    made = re.search(r'CREATE TABLE IF NOT EXISTS "COMPACTOR_STATE" \((.*?)\);', SCRIPT, re.DOTALL)
+@pytest.mark.parametrize("table", OWN_TABLES, ids=lambda table: table.name)
+def test_a_table_of_our_own_is_the_one_that_the_daemon_would_make(table):
+    """Names, types and key."""
+    made = re.search(rf'CREATE TABLE IF NOT EXISTS "{table.name}" \((.*?)\);', SCRIPT, re.DOTALL)
     assert made is not None
-    ours = {column.name: (str(column.type).lower(), column.nullable) for column in table._table.columns}
+    ours = {column.name: (str(column.type).lower(), column.nullable) for column in table.columns}
     theirs = {
         name: (kind.lower(), "NOT NULL" not in rest and "PRIMARY KEY" not in rest)
         for name, kind, rest in re.findall(r'"(\w+)" (\w+(?:\(\d+\))?)([^,\n]*)', made[1])
     }
     assert theirs == ours
-    assert "PRIMARY KEY" in str(CreateTable(table._table))
+    assert "PRIMARY KEY" in str(CreateTable(table))

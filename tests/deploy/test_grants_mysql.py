@@ -9,17 +9,16 @@ import pymysql
 import pytest
 from structlog.testing import capture_logs
 
-from compactor.coordination.sql import table
-from compactor.coordination.sql.table import StateTable
 from compactor.daemon.daemon import Daemon
 from compactor.errors import CompactorError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
+from compactor.metastore.db.own_tables import OWN_TABLES, OwnTable
 from compactor.metastore.db.rights import missing_rights
 from compactor.metastore.txn.transactions import Transactions
 from compactor.settings import Settings
 from tests.deploy.service import DEPLOY
-from tests.deploy.test_grants import SELDOM, WRITES, live_with
+from tests.deploy.test_grants import OWN, SELDOM, WRITES, keeps_work_as_soon_as_it_may, live_with
 from tests.metastore.databases import kinds, mariadb, mysql5, require_schema, server_for  # noqa: F401 - fixtures
 from tests.unit.roles.world import Inline
 
@@ -67,9 +66,17 @@ def test_a_whole_life_with_these_rights_and_none_to_spare(metastore, tmp_path):
     rights = granted(server, name, user)
     tables = {one for one, _ in rights}
     used = {(one, right) for one, right in recorder.used if one in tables}  # the rest are words of SQL
-    write_rights = {(one, right) for one, right in rights if right in WRITES and one != table.NAME}
+    write_rights = {(one, right) for one, right in rights if right in WRITES and one not in OWN}
     assert write_rights - used - SELDOM_HERE.keys() == set()
     assert used <= rights
+
+
+def test_the_table_of_work_is_made_later(metastore):
+    """As on PostgreSQL; the server doesn't tell a user without rights on a table whether it is there."""
+    server, name, user = metastore
+    server.sql(name, "DROP TABLE COMPACTOR_WORK")
+    server.sql(name, f"REVOKE ALL ON COMPACTOR_WORK FROM '{user}'@'127.0.0.1'")
+    keeps_work_as_soon_as_it_may(server.url(name, user), lambda: grant(server, name, user))
 
 
 def test_the_catalog_is_read_only(metastore):
@@ -167,17 +174,18 @@ def test_a_database_that_is_not_the_metastores(metastore):
         assert cursor.fetchall() == ()
 
 
-def test_the_table_of_our_own_is_the_one_that_the_daemon_would_make(metastore):
-    """Names, types, key and collation of COMPACTOR_STATE."""
+@pytest.mark.parametrize("table", OWN_TABLES, ids=lambda table: table.name)
+def test_a_table_of_our_own_is_the_one_that_the_daemon_would_make(metastore, table):
+    """Names, types, key and collation."""
     server, name, _ = metastore
 
     def made():
         with server.connection(name) as connection, connection.cursor() as cursor:
-            cursor.execute("SHOW CREATE TABLE COMPACTOR_STATE")
+            cursor.execute(f"SHOW CREATE TABLE {table.name}")
             return re.sub(r"\s+", " ", cursor.fetchone()[1])
 
     theirs = made()
-    server.sql(name, "DROP TABLE COMPACTOR_STATE")
+    server.sql(name, f"DROP TABLE {table.name}")
     with Database(server.url(name)) as database:
-        StateTable(database).make()
+        OwnTable(database, table).make()
     assert made() == theirs

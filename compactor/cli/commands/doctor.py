@@ -25,7 +25,7 @@ from compactor.coordination import Role, SeenMember
 from compactor.errors import CompactorError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.db.rights import missing_rights
+from compactor.metastore.db.rights import lacking_tables, missing_rights
 from compactor.roles.identity import parse_worker_id
 from compactor.spark.factory import ConfiguredSubmitter
 from compactor.spark.java import require_java
@@ -138,14 +138,18 @@ def _guarded(check: str, look: Callable[[], Sequence[Finding]]) -> Sequence[Find
 
 
 def rights(session: Session) -> list[Finding]:
-    """One finding for each right that the database's user lacks."""
+    """One finding for each right that the database's user lacks, and for each table of our own that isn't there."""
     database = session.database()
     script = database.dialect.grants_script
     lacking = missing_rights(database)
-    return [
+    found = [
         Finding("rights", Standing.FAILED, f"{right} is missing", f"run {script} again, as the tables' owner")
         for right in lacking
     ] or [Finding("rights", Standing.OK, "all that are needed")]
+    remedy = f"run {script} again, as the tables' owner, or start a daemon that may create tables"
+    return found + [
+        Finding("rights", Standing.WARNING, f"table {name} isn't there", remedy) for name in lacking_tables(database)
+    ]
 
 
 def clock(session: Session) -> list[Finding]:

@@ -7,7 +7,8 @@ import click
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records, units
-from compactor.cli.commands.queue import HISTORY_COLUMNS, history_record
+from compactor.cli.achieved import achieved
+from compactor.cli.commands.queue import HISTORY_COLUMNS, history_record, work_on
 from compactor.cli.inspection import why_ineligible
 from compactor.cli.lookup import Found, find
 from compactor.cli.many import Condition, chosen, condition, is_many
@@ -135,7 +136,8 @@ def enqueue(
     if not asked.accepted:
         session.output.say(asked.message)
     entry = _wait(session, found, asked, timeout)
-    ended = {**history_record(entry), "warnings": warnings}
+    work = work_on(session, [entry]).get(entry.id)
+    ended = {**history_record(entry), **achieved(entry, work), "warnings": warnings}
     session.output.show(View(HISTORY_COLUMNS, [ended], document=ended))
     return OUTCOMES.get(entry.state, Code.FAILED)
 

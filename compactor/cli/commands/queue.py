@@ -3,17 +3,20 @@
 than Hive's SHOW COMPACTIONS.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import click
 
 from compactor.cli import control_records, units
+from compactor.cli.achieved import ACHIEVED_COLUMNS, PROGRESS_COLUMNS, achieved, progress
 from compactor.cli.filters import Wanted, entry_options, moment_of, watch_option, watched
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.control import Denial
+from compactor.errors import CompactorError
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.work import StoredWork, WorkTable
 from compactor.metastore.model import KINDS, ForeignEntry, HistoryEntry, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles.worker.failures import StoredFailure
@@ -49,6 +52,7 @@ QUEUE_COLUMNS = (
     OutputColumn("kind", "KIND"),
     OutputColumn("state", "STATE"),
     OutputColumn("since_ms", "FOR", right=True, show=units.milliseconds),
+    *PROGRESS_COLUMNS,
     OutputColumn("pool", "POOL", less=2),
     OutputColumn("waits", "WAITS FOR", people=False),
     OutputColumn("waits_because", "WAITS BECAUSE"),
@@ -68,6 +72,7 @@ HISTORY_COLUMNS = (
     OutputColumn("state", "STATE"),
     OutputColumn("ended", "ENDED", show=units.clock),
     OutputColumn("duration_ms", "TOOK", right=True, show=units.milliseconds),
+    *ACHIEVED_COLUMNS,
     OutputColumn("highest_write_id", "WRITE ID", right=True, less=5),
     OutputColumn("application", "APPLICATION", programs=False, less=4),
     OutputColumn("job", "JOB", people=False),
@@ -125,10 +130,15 @@ def _queue_view(
     left = [one for one in known if one.state is QueueState.INITIATED and one.id not in denied.keys() | told.keys()]
     if left and (alive := control_records.daemons(session)):
         denied |= {one.id: denial for one in left if (denial := control_records.unserved(one, alive)) is not None}
+    work = work_on(session, [one for one in known if one.state is QueueState.WORKING])
     records: list[Record] = [
         _foreign_record(entry, now)
         if isinstance(entry, ForeignEntry)
-        else {**queue_record(entry, now, denied.get(entry.id), told.get(entry.id)), **_tracked(session, entry)}
+        else {
+            **queue_record(entry, now, denied.get(entry.id), told.get(entry.id)),
+            **progress(entry, work.get(entry.id), now),
+            **_tracked(session, entry),
+        }
         for entry in first
     ]
     more = f"{len(entries) - len(first):,} more; --limit shows them" if len(first) < len(entries) else ""
@@ -178,9 +188,22 @@ def _history_view(session: Session, states: list[QueueState], limit: int, chosen
     wanted = Wanted.of(session, **chosen)
     everything = all(value is None for value in chosen.values())
     entries = Queue(session.database()).history(*states, limit=limit if everything else None)
-    records = [{**history_record(entry), **_tracked(session, entry)} for entry in wanted.among(entries)[:limit]]
+    shown = wanted.among(entries)[:limit]
+    work = work_on(session, shown)
+    records = [
+        {**history_record(entry), **achieved(entry, work.get(entry.id)), **_tracked(session, entry)} for entry in shown
+    ]
     empty = "no compaction has ended yet" if everything and not states else "no compaction that fits has ended"
     return View(HISTORY_COLUMNS, records, empty=empty)
+
+
+def work_on(session: Session, entries: Sequence[QueueEntry]) -> Mapping[int, StoredWork]:
+    """The work on these entries, by id; where it can't be read, one line says why and the rest is shown."""
+    try:
+        return WorkTable(session.database()).find([entry.id for entry in entries])
+    except CompactorError as error:
+        session.output.say(f"what compactions achieve can't be read: {error}")
+        return {}
 
 
 def queue_record(

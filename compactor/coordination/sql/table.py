@@ -3,44 +3,19 @@ The compactor's own table beside Hive's: members and control state where there i
 
     COMPACTOR_STATE(CS_KEY primary key, CS_VALUE JSON, CS_VERSION, CS_UPDATED database clock in ms)
 
-The first daemon with the right to create tables creates it. Without it daemons work all the same, but can't be listed,
-and control state can't be stored.
+Without it daemons work all the same, but can't be listed, and control state can't be stored.
 """
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    MetaData,
-    String,
-    Table,
-    Text,
-    delete,
-    insert,
-    inspect,
-    select,
-    update,
-)
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from compactor.coordination.model import ConflictError, Value
-from compactor.errors import CompactorError, RetryableError, UnreachableError
 from compactor.metastore.db.database import Database
-
-NAME = "COMPACTOR_STATE"
-_KEY_LIMIT = 255
-_table = Table(
-    NAME,
-    MetaData(),
-    Column("CS_KEY", String(_KEY_LIMIT), key="key", primary_key=True),
-    Column("CS_VALUE", Text, key="value", nullable=False),
-    Column("CS_VERSION", BigInteger, key="version", nullable=False),
-    Column("CS_UPDATED", BigInteger, key="updated", nullable=False),
-)
+from compactor.metastore.db.own_tables import STATE, OwnTable
 
 
 class StateTable:
@@ -48,20 +23,7 @@ class StateTable:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._there = False
-
-    def require(self) -> None:
-        """
-        Raise if the table doesn't exist.
-
-        Raises:
-            CompactorError: the table doesn't exist.
-        """
-        if not self._there and not self._exists():
-            raise CompactorError(
-                f"table {NAME} isn't in {self._database}: a daemon that may create tables makes it; see docs/operations.md, Several daemons"
-            )
-        self._there = True
+        self._own = OwnTable(database, STATE)
 
     def make(self) -> None:
         """
@@ -70,50 +32,36 @@ class StateTable:
         Raises:
             CompactorError: the table can't be created, and why.
         """
-        if self._there or self._exists():
-            self._there = True
-            return
-        try:
-            statement = self._database.dialect.create_table(_table)
-            self._database.write(lambda connection: connection.execute(statement))
-        except (UnreachableError, RetryableError):
-            raise
-        except (CompactorError, IntegrityError):
-            # another daemon may have created it at the same time
-            if not self._exists():
-                raise
-        self._there = True
+        self._own.make()
 
     def read(self, key: str) -> Value | None:
-        if not self._there and not self._exists():
+        if not self._own.exists():
             return None  # without the table no value was ever stored
         row = self._database.glance(
             lambda connection: connection.execute(
-                select(_table.c.value, _table.c.version).where(_table.c.key == key)
+                select(STATE.c.value, STATE.c.version).where(STATE.c.key == key)
             ).first()
         )
         return None if row is None else Value(_loaded(row[0]), int(row[1]))
 
     def versions(self, keys: list[str]) -> dict[str, int]:
         """The versions of the given keys; keys never written are left out."""
-        self.require()
+        self._own.require()
         found = self._database.glance(
             lambda connection: connection.execute(
-                select(_table.c.key, _table.c.version).where(_table.c.key.in_(keys))
+                select(STATE.c.key, STATE.c.version).where(STATE.c.key.in_(keys))
             ).all()
         )
         return {str(key): int(version) for key, version in found}
 
     def below(self, prefix: str) -> tuple[int, list[tuple[str, Mapping[str, Any], int]]]:
         """The database clock, and (key, value, time of its last write) of all keys below `prefix/`; times in ms."""
-        if not self._there and not self._exists():
+        if not self._own.exists():
             return self._database.read(self._database.now_ms), []  # no daemon has run yet
         start, end = f"{prefix}/", f"{prefix}0"  # "0" is the character after "/"
 
         def look(connection: Connection) -> tuple[int, list[tuple[str, Mapping[str, Any], int]]]:
-            query = select(_table.c.key, _table.c.value, _table.c.updated).where(
-                _table.c.key >= start, _table.c.key < end
-            )
+            query = select(STATE.c.key, STATE.c.value, STATE.c.updated).where(STATE.c.key >= start, STATE.c.key < end)
             rows = [
                 (str(key), _loaded(value), int(updated))
                 for key, value, updated in connection.execute(query)
@@ -125,16 +73,16 @@ class StateTable:
 
     def compare_and_set(self, key: str, data: Mapping[str, Any], version: int | None) -> Value:
         """Write a key if its version is still this one, as `Coordinator.write`; ConflictError, OutcomeUnknownError."""
-        self.require()
+        self._own.require()
         following = (version or 0) + 1
         values = {"value": json.dumps(data), "version": following, "updated": self._database.now}
 
         def change(connection: Connection) -> int:
             if version is None:
-                connection.execute(insert(_table).values(key=key, **values))
+                connection.execute(insert(STATE).values(key=key, **values))
                 return 1
             return connection.execute(
-                update(_table).where(_table.c.key == key, _table.c.version == version).values(values)
+                update(STATE).where(STATE.c.key == key, STATE.c.version == version).values(values)
             ).rowcount
 
         try:
@@ -146,35 +94,32 @@ class StateTable:
 
     def put(self, key: str, data: Mapping[str, Any]) -> None:
         """Write a key that only this process writes, without regard to its version."""
-        self.require()
+        self._own.require()
         values = {"value": json.dumps(data), "updated": self._database.now}
 
         def change(connection: Connection) -> None:
             if (
                 connection.execute(
-                    update(_table).where(_table.c.key == key).values({**values, "version": _table.c.version + 1})
+                    update(STATE).where(STATE.c.key == key).values({**values, "version": STATE.c.version + 1})
                 ).rowcount
                 == 0
             ):
-                connection.execute(insert(_table).values(key=key, version=1, **values))
+                connection.execute(insert(STATE).values(key=key, version=1, **values))
 
         self._database.repeatable(change)
 
     def remove(self, key: str) -> None:
-        self.require()
+        self._own.require()
         self._database.repeatable(
-            lambda connection: connection.execute(delete(_table).where(_table.c.key == key)).rowcount
+            lambda connection: connection.execute(delete(STATE).where(STATE.c.key == key)).rowcount
         )
 
     def remove_silent(self, prefix: str, age_ms: int) -> None:
         """Remove keys below `prefix/` whose last write is more than `age_ms` ago."""
-        old = delete(_table).where(
-            _table.c.key >= f"{prefix}/", _table.c.key < f"{prefix}0", _table.c.updated < self._database.now - age_ms
+        old = delete(STATE).where(
+            STATE.c.key >= f"{prefix}/", STATE.c.key < f"{prefix}0", STATE.c.updated < self._database.now - age_ms
         )
         self._database.repeatable(lambda connection: connection.execute(old).rowcount)
-
-    def _exists(self) -> bool:
-        return self._database.read(lambda connection: inspect(connection).has_table(NAME))
 
 
 def _loaded(text: str) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from compactor.metastore.db.database import Database
+from compactor.metastore.db.own_tables import OWN_TABLES, OwnTable
 
 WRITES: Final[Mapping[str, str]] = {
     "txns": "UPDATE, DELETE",
@@ -31,15 +32,30 @@ WRITES_4: Final[Mapping[str, str]] = {
     "txn_lock_tbl": "UPDATE",
 }
 """Rights needed on 4.x in addition."""
+_OWN: Final = "SELECT, INSERT, UPDATE, DELETE"
+"""Rights needed on the compactor's own tables."""
 
 
 def missing_rights(database: Database) -> list[str]:
-    """Rights that the database's user lacks, as `INSERT on TXN_COMPONENTS`; none on an embedded database."""
+    """
+    Rights that the database's user lacks, as `INSERT on TXN_COMPONENTS`; none on an embedded database.
+
+    The compactor's own tables count where they exist (`lacking_tables`).
+    """
     schema = database.schema
     wanted = []
     for table in schema.metadata.sorted_tables:
         name = table.name.lower()
         rights = ["SELECT", WRITES.get(name, ""), WRITES_4.get(name, "") if schema.hive_4 else ""]
         wanted += [(table, right) for words in rights for right in words.split(", ") if right]
+    own = [table for table in OWN_TABLES if OwnTable(database, table).exists()]
+    wanted += [(table, right) for table in own for right in _OWN.split(", ")]
     lacking = database.read(lambda connection: database.dialect.lacking(connection, wanted))
     return [f"{right} on {table.name.upper()}" for table, right in lacking]
+
+
+def lacking_tables(database: Database) -> list[str]:
+    """The compactor's own tables that don't exist, or on which the user has no right; none on an embedded database."""
+    if database.embedded:
+        return []
+    return [table.name for table in OWN_TABLES if not OwnTable(database, table).exists()]

@@ -2,9 +2,9 @@
 Runs Hive's housekeeping (time-outs, purges) when no metastore service does, and gives back what dead workers claimed.
 
 Each daemon gives back the claims of dead workers of its own machine, as many as a minute allows: the duties must get
-their turn. Only the leader queues the follow-ups of parts, whichever worker did the part. The leader runs Hive's duties
-when the settings say so, or when it finds that no metastore service does: then for a day, after which it finds out
-again.
+their turn. Only the leader queues the follow-ups of parts, whichever worker did the part, and forgets the work on
+entries that have left the history. The leader runs Hive's duties when the settings say so, or when it finds that no
+metastore service does: then for a day, after which it finds out again.
 Source: docs/operations.md; Hive's AcidHouseKeeperService, AcidTxnCleanerService, CompactionHouseKeeperService.
 """
 
@@ -46,6 +46,7 @@ class Housekeeper:
         self._looked = -_LOOK_SECONDS
         self._told: dict[Duty, str] = {}
         self._unlooked = ""
+        self._unforgotten = ""
         for duty in Duty:
             services.metrics.housekeeping_rows.labels(duty.value)  # there from the start, as all series of known labels
             services.metrics.housekeeping_failures.labels(duty.value)
@@ -66,6 +67,8 @@ class Housekeeper:
             self._services.emptiness.over()
         done: list[str] = [f"gave back {plural(len(freed), 'claim')} of dead workers"] if freed else []
         done += [f"queued what follows {plural(len(parts), 'part')}"] if parts else []
+        if self._leads() and (gone := self._forget_work()):
+            done.append(f"forgot the work on {plural(gone, 'entry', 'entries')}")
         failed: list[str] = []
         for duty in self._duties() if self._leads() else ():
             if self._services.stopping.is_set() or not self._leads():
@@ -100,6 +103,22 @@ class Housekeeper:
             (_log.debug if self._unlooked == str(error) else _log.warning)("follow_ups.not_read", error=str(error))
             self._unlooked = str(error)
         return self._continuing.go_on()
+
+    def _forget_work(self) -> int:
+        """
+        Forget the work on entries that have left queue and history; returns their number. A failure keeps no duty from
+        being done.
+        """
+        try:
+            gone = self._services.work.forget_gone()
+        except CompactorError as error:
+            (_log.debug if self._unforgotten == str(error) else _log.warning)(
+                "work_records.not_purged", error=str(error)
+            )
+            self._unforgotten = str(error)
+            return 0
+        self._unforgotten = ""
+        return gone
 
     def _leads(self) -> bool:
         """

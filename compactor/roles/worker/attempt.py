@@ -41,6 +41,7 @@ from compactor.roles.worker.lease import Lease
 from compactor.roles.worker.metastore_retry import patiently
 from compactor.roles.worker.monitor import Monitor, not_ours
 from compactor.roles.worker.older_snapshots import is_first_base, wait_for_older_snapshots
+from compactor.roles.worker.work_record import WorkRecord
 from compactor.storage.base import Storage
 from compactor.words import plural
 
@@ -91,6 +92,7 @@ class Attempt:
         self._liveness = Lease(services, entry, worker_id, cancellation, self._step)
         self._watching = contextlib.ExitStack()
         self._compaction: Compaction | None = None
+        self._record = WorkRecord(services.work_records, entry, worker_id)
         self._done = 0.0
         self._written = 0
         self.entry = entry
@@ -133,6 +135,7 @@ class Attempt:
             lambda: services.submitter.application(compaction.job),
             self._liveness.give_way,
             self._cancellation.cancel,
+            keep=lambda: self._record.keep(self._done),
         )
         self._watching.callback(monitor.stop)
         monitor.start()
@@ -142,6 +145,7 @@ class Attempt:
         if isinstance(plan, RefusedError):
             return self._leave_to_the_cleaner(plan, state, request)
         self._step(steps.WORKER_PLANNED)
+        self._record.planned(plan)
         charge = services.control.charge(subject_of(entry), plan.prediction.written)
         try:
             self._store_state(plan.highest_write_id, request.entry, compaction.job.key)
@@ -175,6 +179,7 @@ class Attempt:
         self._step(steps.WORKER_COMMITTED)
         with contextlib.suppress(CompactorError, OSError):
             compaction.discard()  # what is left of the staging directory; the Cleaner removes it otherwise
+        self._record.ended(published.staged)
         return Compacted(published, beside)
 
     def _wait_for_older_snapshots(self, newest: int) -> str:
@@ -392,6 +397,7 @@ class Attempt:
         self._written = int(self._done * expected)
 
     def _step(self, step: str) -> None:
+        self._record.passed(step)
         self._services.steps.enter(step, self.entry)
         if step not in {
             steps.WORKER_PUBLISHED,

@@ -1,6 +1,6 @@
 """
 Watches over an attempt while it works: whether its entry is still its own, whether an operator asked it to stop, and
-which Spark application runs it.
+which Spark application runs it. Also stores how far it is.
 
 The commit and the last check before the rename ask for themselves. The monitor makes the answer known within seconds,
 so that a cluster isn't kept busy in vain. A metastore that doesn't answer is left to the heartbeat.
@@ -29,6 +29,7 @@ class Monitor:
         application: the id of the Spark application, None while there is none.
         still: raises CancelledError when a statement that waits comes first.
         cancel: called once with the reason why the work is over.
+        keep: stores how far the work is; called at the end of each look.
     """
 
     def __init__(
@@ -38,12 +39,15 @@ class Monitor:
         application: Callable[[], str | None],
         still: Callable[[], None],
         cancel: Callable[[CompactorError], None],
+        *,
+        keep: Callable[[], None],
     ) -> None:
         self._queue = queue
         self._entry = entry
         self._application = application
         self._still = still
         self._cancel = cancel
+        self._keep = keep
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"monitor of {entry.id}", daemon=True)
 
@@ -85,6 +89,7 @@ class Monitor:
         application = self._application()
         if application is not None and now.job_id != application[:JOB_ID_CHARACTERS]:
             self._queue.set_job_id(self._entry, application)
+        self._keep()
 
 
 def not_ours(entry_id: int, now: QueueEntry | None) -> OwnershipLostError:

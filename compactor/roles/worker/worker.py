@@ -225,6 +225,8 @@ class Worker:
         metrics.copied_bytes.inc(staged.copied_bytes)
         metrics.recoded_bytes.inc(staged.recoded_bytes)
         metrics.written_bytes.inc(staged.bytes)
+        if plan.prediction.written:
+            metrics.written_ratio.labels(entry.kind.value).observe(staged.bytes / plan.prediction.written)
         metrics.input_files.inc(len(plan.inputs))
         metrics.output_files.inc(len(staged.files))
         if plan.parts is not None:

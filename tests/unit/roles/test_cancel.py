@@ -205,7 +205,7 @@ def test_a_monitor_that_cannot_look_looks_again(world):
         assert isinstance(error, OwnershipLostError)
         told.set()
 
-    lookout = Monitor(world.services.queue, entry, application, lambda: None, lost)
+    lookout = Monitor(world.services.queue, entry, application, lambda: None, lost, keep=lambda: None)
     lookout.start()
     wait = threading.Event()
     while len(calls) < 3:

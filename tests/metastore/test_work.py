@@ -1,0 +1,108 @@
+"""The compactor's own table of the work on entries, on every kind of metastore."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.acid.compaction import CompactionKind
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.work import SHARE_STEP, StoredWork, Work, WorkTable
+from compactor.metastore.db.own_tables import WORK
+from compactor.metastore.model import Entity
+from tests.metastore.entries import working
+
+DONE = Work(worker="here-1", compacted_as="major", share=1.0, bytes_after=10**12, writing_seconds=1.5, rows_after=0)
+
+
+@pytest.fixture
+def work(database):
+    """The table, which isn't there yet."""
+    with database.transaction() as connection:
+        WORK.drop(connection, checkfirst=True)
+    return WorkTable(database)
+
+
+def test_what_was_stored_is_found(database, work):
+    """Before the table is there nothing is found; a later write of the same attempt replaces the row."""
+    assert work.find([1]) == {}
+    assert work.forget_gone() == 0
+    assert work.put(1, 5, Work(share=0.2))
+    assert work.put(1, 5, DONE)
+    assert work.put(2, 7, Work())
+    found = WorkTable(database).find([1, 2, 3])
+    assert {number: (one.start_ms, one.work) for number, one in found.items()} == {1: (5, DONE), 2: (7, Work())}
+    now = database.read(database.now_ms)
+    assert all(0 <= now - one.updated_ms < 600_000 for one in found.values())
+
+
+def test_an_attempt_never_writes_over_a_later_one(work):
+    """A worker that was stopped for long, and lost its claim meanwhile, changes nothing."""
+    assert work.put(1, 50, DONE)
+    assert not work.put(1, 49, Work(share=0.9))
+    assert work.find([1])[1].work == DONE
+    assert work.put(1, 51, Work(share=0.1))
+    assert work.find([1])[1].start_ms == 51
+
+
+def test_work_is_kept_as_long_as_its_entry(database, work):
+    """In queue and history it stays; what has left both is forgotten."""
+    queue = Queue(database)
+    entry, txn_id = working(database)
+    waiting = queue.enqueue(Entity("db", "other"), CompactionKind.MAJOR)
+    for number in (entry.id, waiting.id, waiting.id + 1):
+        work.put(number, 1, Work())
+    assert work.forget_gone() == 1
+    queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id)
+    Cleaning(database).mark_cleaned(queue.entry(entry.id))
+    assert [one.id for one in queue.history()] == [entry.id]
+    assert work.forget_gone() == 0
+    history = database.schema.completed_compactions
+    with database.transaction() as connection:
+        connection.execute(history.delete().where(history.c.cc_id == entry.id))
+    assert work.forget_gone() == 1
+    assert set(work.find([entry.id, waiting.id, waiting.id + 1])) == {waiting.id}
+
+
+def test_what_another_release_wrote_is_read_as_far_as_it_is_known():
+    """Unknown keys and values of another type are left out."""
+    assert Work.of({"share": "half", "bytes_after": 3, "worker": 7, "new": 1, "rows_after": True}) == Work(
+        bytes_after=3
+    )
+
+
+@given(
+    st.builds(
+        Work, worker=st.text() | st.none(), share=st.floats(0, 1) | st.none(), bytes_after=st.integers(0) | st.none()
+    )
+)
+def test_a_record_is_read_as_it_was_made(made):
+    """`of` is the inverse of `record`."""
+    assert Work.of(made.record()) == made
+
+
+@given(
+    share=st.integers(1, 1000).map(lambda parts: parts / 1000),
+    planned=st.integers(0, 10**6),
+    elapsed=st.integers(0, 10**8),
+    silent=st.integers(0, 10**8),
+)
+def test_the_forecast(share, planned, elapsed, silent):
+    """
+    What is left takes as long, share by share, as what is done; it is never past, and work that stands still is
+    expected to end later and later.
+    """
+    began, updated = 1000 + planned * 1000, 1000 + planned * 1000 + elapsed
+    stored = StoredWork(1000, updated, Work(share=share, planning_seconds=float(planned)))
+    end = stored.expected_end_ms(updated + silent)
+    assert end >= updated + silent - 1
+    assert end >= began + elapsed / share - 1
+    if silent * share <= elapsed * SHARE_STEP * 0.99 and share <= 0.9:
+        assert end == pytest.approx(began + elapsed / share, abs=1)
+    assert stored.expected_end_ms(updated + silent + 1000) >= end
+
+
+@pytest.mark.parametrize("unknown", [Work(), Work(share=0.0, planning_seconds=1.0), Work(share=0.5)])
+def test_no_forecast_before_a_share_is_done(unknown):
+    """Nothing is known of the speed yet."""
+    assert StoredWork(0, 0, unknown).expected_end_ms(1000) is None
