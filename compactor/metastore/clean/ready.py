@@ -300,12 +300,14 @@ class Cleaning:
         """
         return self._database.read(lambda connection: writers(connection, self._database, entry.entity, entry.txn_id))
 
-    def written_above(self, entity: Entity, write_id: int, own: int | None) -> list[str]:
+    def written_above(
+        self, entity: Entity, write_id: int, own: int | None = None, own_lock: int | None = None
+    ) -> list[str]:
         """
         What was written to a table or partition above a write id, or may be being written: a sentence for each.
 
         Args:
-            own: a transaction that doesn't count.
+            own, own_lock: a transaction and a lock that don't count.
         """
         commits = self._schema.completed_txn_components
         of_table = and_(
@@ -316,7 +318,7 @@ class Cleaning:
 
         def look(connection: Connection) -> list[str]:
             # In this order: a writer that ends in between shows among the commits.
-            found = [blocker.sentence for blocker in writers(connection, self._database, entity, own)]
+            found = [blocker.sentence for blocker in writers(connection, self._database, entity, own, own_lock)]
             rows = connection.execute(select(commits.c.ctc_writeid, commits.c.ctc_partition).where(of_table))
             return found + [
                 f"write id {number} was committed since"
