@@ -52,11 +52,6 @@ RECOVERY_FREED = "recovery.freed"
 RECOVERY_STEPS = (RECOVERY_FOUND, RECOVERY_UNSTAGED, RECOVERY_ABORTED, RECOVERY_FREED)
 """The steps of clearing up after a dead worker, by Housekeeper or Initiator."""
 
-RESTORE_OPENED = "restore.opened"
-RESTORE_MOVED = "restore.moved"
-RESTORE_TAKEN = "restore.taken"
-"""The steps of `compactor restore`, which no daemon passes; the second one is passed once for each rename."""
-
 ALL_STEPS = (*INITIATOR_STEPS, *WORKER_STEPS, *CLEANER_STEPS, *RECOVERY_STEPS)
 Observer = Callable[[str, object], None]
 """Called with the step's name and its subject: a queue entry, an entity, or None."""

@@ -26,7 +26,6 @@ from compactor.metastore.txn.mutex import Mutex
 from compactor.orc.digests.digest import Digest
 from compactor.planning.facts import TableSpec
 from compactor.reasons import Reason
-from compactor.roles import steps
 from compactor.roles.cleaner.manifest import MANIFEST, KeptDirectory, Manifest
 from compactor.roles.cleaner.quarantine import Kept, kept_in
 from compactor.roles.cleaner.trash import UNDO, remove_hidden, settle, settle_undo
@@ -44,12 +43,19 @@ _ALIVE = (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANIN
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """The undoing of compactions of one table or partition."""
+    """
+    The undoing of compactions of one table or partition.
+
+    Args:
+        passed: told when the place for the result is made (`opened`), after each move back (`moved`), and when the
+            result is out of sight (`taken`).
+    """
 
     services: Services
     table: TableFacts
     partition: PartitionFacts | None
     location: str
+    passed: Callable[[str], None] = lambda _: None
 
     @property
     def entity(self) -> Entity:
@@ -107,14 +113,14 @@ class Restore:
             return self._run(kept, first, mutex, lease)
 
     def _run(self, kept: Kept, first: Undo, mutex: Mutex, lease: "_Lease") -> Undo:
-        services, storage = self.services, self.storage
+        storage = self.storage
         settle(storage, self.location, storage.directories(self.location))
         sign = f"{TRASH_PREFIX}{first.manifest.entry}-{uuid.uuid4().hex[:8]}{UNDO}"
         storage.mkdir(join(self.location, sign))
         moved: list[str] = []
         try:
             storage.write_small(join(self.location, sign, MANIFEST), self._manifest_of_result(first).encode())
-            services.steps.enter(steps.RESTORE_OPENED, self.entity)
+            self.passed("opened")
 
             def checked() -> Undo:
                 mutex.check()
@@ -129,7 +135,7 @@ class Restore:
                 lease.beat()
                 storage.rename_noreplace(join(self.location, kept.name, name), join(self.location, name))
                 moved.append(name)
-                services.steps.enter(steps.RESTORE_MOVED, self.entity)
+                self.passed("moved")
             if checked().back:
                 raise RefusedError(Reason.INPUT_CHANGED, f"{self.location} changed just now: try again")
             self._take_away(undo, sign)
@@ -142,7 +148,7 @@ class Restore:
             ) from None
         finally:
             settle_undo(storage, self.location, sign)
-        services.steps.enter(steps.RESTORE_TAKEN, self.entity)
+        self.passed("taken")
         left = storage.list_tree(join(self.location, kept.name))
         if not left.directories and all(file.path == MANIFEST for file in left.files):
             remove_hidden(storage, self.location, [kept.name])
