@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -87,7 +87,9 @@ def test_a_restore_is_exact_or_refused(tmp_path_factory, lives, disturbance, kil
                 except RefusedError:
                     if killed_after is None:
                         assert tree(table.location) == untouched
+                    event("refused")
                 else:
+                    event("restored")
                     assert not disturbance
                 assert world.rows(table) == before
         assert all(rows == before for rows in seen)
