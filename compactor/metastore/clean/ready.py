@@ -298,7 +298,11 @@ class Cleaning:
 
         The catalog must be asked afterwards: an earlier answer doesn't count.
         """
-        return self._database.read(lambda connection: writers(connection, self._database, entry.entity, entry.txn_id))
+        return self.writing(entry.entity, entry.txn_id)
+
+    def writing(self, entity: Entity, own: int | None = None) -> list[Blocker]:
+        """Open transactions, and writing locks without one, that may be writing; `own` is one that doesn't count."""
+        return self._database.read(lambda connection: writers(connection, self._database, entity, own))
 
     def written_above(
         self, entity: Entity, write_id: int, own: int | None = None, own_lock: int | None = None

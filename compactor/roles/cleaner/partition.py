@@ -293,11 +293,7 @@ class Sweep:
         for name in sorted({*listing.directories, *self._storage.pending(self._location)}):
             if (number := staged_for(name)) is None:
                 continue
-            entry = self._services.queue.entry(number)
-            alive = entry is not None and entry.state is QueueState.WORKING
-            if alive and entry is not None and entry.txn_id is not None and self._services.hive_4:
-                alive = self._services.transactions.state(entry.txn_id) is TxnState.OPEN
-            if not alive:
+            if attempt_is_over(self._services, number):
                 stale.append(name)
         return stale
 
@@ -340,6 +336,16 @@ class Sweep:
         trash.decide()
         trash.delete()
         self._services.steps.enter(steps.CLEANER_DELETED, self._about)
+
+
+def attempt_is_over(services: Services, entry_id: int) -> bool:
+    """Whether no attempt of an entry can commit any more what lies in its staging directories now."""
+    entry = services.queue.entry(entry_id)
+    if entry is None or entry.state is not QueueState.WORKING:
+        return True
+    if entry.txn_id is None or not services.hive_4:
+        return False
+    return services.transactions.state(entry.txn_id) is not TxnState.OPEN
 
 
 def clear_listed(services: Services, location: str, listing: Listing, judged: Judged, listed_ms: int) -> Cleared | None:

@@ -312,6 +312,11 @@ def staged_for(name: str) -> int | None:
     return int(ours["entry"]) if ours else None
 
 
+def is_trash(name: str) -> bool:
+    """Whether the Cleaner gives a trash directory such a name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def is_quarantine(name: str) -> bool:
     """Whether the Cleaner gives a quarantine directory such a name."""
     ours = _NAME.fullmatch(name)
