@@ -60,6 +60,8 @@ def restore(session: Session, *, target: str, partition: str | None, entry: int 
     found = find(Catalog(database), wanted)
     services = Services.over(database, session.settings)
     work = Restore(services, found.table, found.partition, found.location)
+    if yes:
+        work.settle()
     standings = [_Standing(kept, _refusal(work, kept)) for kept in work.kept() if _is_of(kept, entry)]
     if not yes:
         now_ms = services.now_ms()

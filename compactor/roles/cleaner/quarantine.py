@@ -195,15 +195,13 @@ def _read_without(services: Services, look: Look, result: set[str]) -> tuple[str
 
 def _result_of(entry: QueueEntry, state: AcidState, *, hive_4: bool) -> tuple[ListedDir, ...]:
     """
-    The directories that an entry's compaction made. On 3.1 names don't tell which compaction made them: there it is the
-    compacted base that ends at the entry's highest write id, or else the deltas that replaced others.
+    The directories that an entry's compaction made. On 3.1 names don't tell which compaction made them: there they are
+    the deltas that replaced others or, where none did, the compacted base.
     """
     read = (*(() if state.base is None else (state.base,)), *state.deltas)
     if hive_4:
         return tuple(one for one in read if entry.txn_id and one.acid.visibility_txn == entry.txn_id)
-    if state.base is not None and state.base.compacted and state.base.acid.max_write_id == entry.highest_write_id:
-        return (state.base,)
-    return tuple(
+    deltas = tuple(
         one
         for one in state.deltas
         if one.acid.statement_id is None
@@ -212,6 +210,7 @@ def _result_of(entry: QueueEntry, state: AcidState, *, hive_4: bool) -> tuple[Li
             for other in state.obsolete
         )
     )
+    return deltas or tuple(one for one in read[:1] if one.acid.is_base and one.compacted)
 
 
 def _files(files: Iterable[FileEntry]) -> tuple[tuple[str, int], ...]:

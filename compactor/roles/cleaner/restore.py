@@ -69,6 +69,31 @@ class Restore:
         """What is in quarantine, by name."""
         return kept_in(self.storage, self.location, self.storage.directories(self.location))
 
+    def settle(self) -> None:
+        """
+        Finish what was cut off: removals, and a restore that had taken the result away.
+
+        Raises:
+            MutexHeldError: a Cleaner is at work.
+        """
+        storage, names = self.storage, self.storage.directories(self.location)
+        if not any(name.startswith(TRASH_PREFIX) for name in names):
+            return
+        with self.services.database.mutex("Cleaner", wait_seconds=_MUTEX_SECONDS):
+            self.services.places.require_alone(self.location, self.table, self.partition, last_look=True)
+            settle(storage, self.location, names)
+            there = storage.directories(self.location)
+            for kept in self.kept():
+                result = kept.manifest.result if kept.manifest is not None else ()
+                if result and not any(one.name in there for one in result):
+                    self._remove_empty(kept)
+
+    def _remove_empty(self, kept: Kept) -> None:
+        """Remove a quarantine directory from which everything went back."""
+        left = self.storage.list_tree(join(self.location, kept.name))
+        if not left.directories and all(file.path == MANIFEST for file in left.files):
+            remove_hidden(self.storage, self.location, [kept.name])
+
     def plan(self, kept: Kept, *, own_txn: int | None = None, own_lock: int | None = None) -> Undo:
         """
         Decide how a compaction is undone; changes nothing.
@@ -149,9 +174,7 @@ class Restore:
         finally:
             settle_undo(storage, self.location, sign)
         self.passed("taken")
-        left = storage.list_tree(join(self.location, kept.name))
-        if not left.directories and all(file.path == MANIFEST for file in left.files):
-            remove_hidden(storage, self.location, [kept.name])
+        self._remove_empty(kept)
         _log.info("compaction.undone", entry=undo.manifest.entry, result=undo.away, directories=list(undo.back))
         return undo
 

@@ -109,6 +109,54 @@ def test_a_restore_that_was_killed_is_finished_by_the_next(world, moved):
     assert world.rows(table) == before
 
 
+@pytest.mark.parametrize("who", ["second run", "cleaner"])
+def test_killed_right_after_the_last_rename_it_is_ended_by_the_next(world, monkeypatch, who):
+    """The result never comes back, and becomes quarantine."""
+    table = replaced(world)
+    before = world.rows(table)
+    work, (kept,) = undoing(world, table)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("compactor.roles.cleaner.restore.settle_undo", killed)
+        with pytest.raises(KeyboardInterrupt):
+            work.run(kept)
+    assert any(name.endswith("-undo") for name in (path.name for path in table.location.iterdir()))
+    assert world.rows(table) == before
+    if who == "second run":
+        work.settle()
+        (aside,) = work.kept()
+        assert aside.manifest.taken_back
+    else:
+        world.insert(table, [(77, "x")])
+        world.compact(table)
+        world.clean()
+    assert not any(path.name.endswith("-undo") for path in table.location.iterdir())
+    world.assert_rows()
+
+
+def test_a_partition_is_restored_while_others_are_written(any_world):
+    """Commits, open writers and aborted writes of other partitions are none of its business."""
+    world = any_world
+    world.configure(cleaner={"quarantine_hours": 1})
+    table = world.table(rows=0, partition_keys=[("p", "string")])
+    for number in range(3):
+        world.insert(table, [(number, "x")], ["1"])
+    world.insert(table, [(9, "y")], ["2"])
+    world.compact(table, partition="p=1")
+    world.clean()
+    world.insert(table, [(10, "y")], ["2"])
+    world.aborted_insert(table, [(11, "y")], ["2"])
+    world.warehouse.begin().insert(table, [(12, "y")], ["2"])
+    before = world.rows(table)
+    work, (kept,) = undoing(world, table, "p=1")
+    work.run(kept)
+    assert world.rows(table) == before
+    assert len([path for path in (table.location / "p=1").iterdir() if path.name.startswith("delta")]) == 3
+
+
 def test_a_stopped_restore_takes_nothing_away_after_a_cleaner_came(world):
     """The Cleaner takes the place away that the last rename needs."""
     table = replaced(world)

@@ -45,7 +45,7 @@ def disturb(world, table, word):
     disturbance=st.sampled_from(["", "", "insert", "aborted", "open"]),
     killed_after=st.none() | st.integers(0, 4),
 )
-@hypothesis_settings(max_examples=40)
+@hypothesis_settings(max_examples=15)
 def test_a_restore_is_exact_or_refused(tmp_path_factory, lives, disturbance, killed_after):
     """
     With two compactions the newest that can be undone is, then the one before. Whatever is refused changes nothing;
