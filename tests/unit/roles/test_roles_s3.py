@@ -5,12 +5,13 @@ that nobody who was paused can do harm.
 
 import pytest
 
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, RefusedError
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.model import Entity
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner.manifest import MANIFEST
+from compactor.roles.cleaner.restore import Restore
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.storage.location import join
 from compactor.storage.s3_store.files import Upload
@@ -64,6 +65,20 @@ def test_quarantine_is_a_copy(world, table, s3):
     }
     assert kept.pop(MANIFEST)
     assert kept == before
+    assert table.read() == table.rows
+
+
+def test_nothing_is_restored_where_nothing_can_be_renamed(world, table, s3):
+    """Refused with the reason; what is in quarantine is shown all the same."""
+    world.configure(s3=s3.settings, cleaner={"quarantine_hours": 1})
+    world.compact(table.table)
+    world.clean()
+    ((found, _),) = world.services.catalog.facts_for([Entity("db", "t")]).values()
+    work = Restore(world.services, found, None, table.location)
+    (kept,) = work.kept()
+    assert kept.manifest.result
+    with pytest.raises(RefusedError, match="can't rename directories"):
+        work.run(kept)
     assert table.read() == table.rows
 
 
