@@ -3,13 +3,14 @@
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import event, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from compactor.errors import RefusedError
-from compactor.metastore.db.database import Database
 from tests import strategies
+from tests.metastore.databases import kinds, metastore
 from tests.unit.roles.test_restore import tree, undoing
 from tests.unit.roles.world import World
 
@@ -40,27 +41,28 @@ def disturb(world, table, word):
             world.warehouse.begin().insert(table, [(902, "late")])
 
 
+@pytest.mark.parametrize("kind", kinds(["sqlite", "postgres-3"]))
 @given(
     lives=st.lists(st.tuples(strategies.small_lives(), st.sampled_from(["major", "minor"])), min_size=1, max_size=2),
     disturbance=st.sampled_from(["", "", "insert", "aborted", "open"]),
     killed_after=st.none() | st.integers(0, 4),
 )
-@hypothesis_settings(max_examples=15)
-def test_a_restore_is_exact_or_refused(tmp_path_factory, lives, disturbance, killed_after):
+@hypothesis_settings(max_examples=10)
+def test_a_restore_is_exact_or_refused(request, kind, lives, disturbance, killed_after):
     """
     With two compactions the newest that can be undone is, then the one before. Whatever is refused changes nothing;
     after a disturbance everything is.
     """
     with (
-        tempfile.TemporaryDirectory(dir=tmp_path_factory.getbasetemp()) as folder,
-        Database(f"sqlite:///{folder}/metastore.db", create=True) as database,
+        tempfile.TemporaryDirectory() as folder,
+        metastore(kind, request, Path(folder)) as database,
     ):
         world = World(database, Path(folder))
         world.configure(cleaner={"quarantine_hours": 1})
         table = world.table(rows=1)
-        for life, kind in lives:
+        for life, asked in lives:
             lead(world, table, life)
-            world.compact(table, kind)
+            world.compact(table, asked)
             world.clean()
         disturb(world, table, disturbance)
         before = world.rows(table)
