@@ -137,6 +137,20 @@ def test_killed_right_after_the_last_rename_it_is_ended_by_the_next(world, monke
     world.assert_rows()
 
 
+def test_the_result_is_back_at_once_if_what_it_replaced_went(world):
+    """A Cleaner of Hive's knows no sign of ours: it may remove what is back while the process is stopped."""
+    table = replaced(world)
+    before = world.rows(table)
+    work, (kept,) = undoing(world, table)
+    undo = work.plan(kept)
+    sign = f"{TRASH_PREFIX}1-12345678-undo"
+    (table.location / sign).mkdir()
+    with pytest.raises(RefusedError, match="is back in its place") as caught:
+        work._take_away(undo, sign)
+    assert caught.value.reason is Reason.INPUT_CHANGED
+    assert world.rows(table) == before
+
+
 def test_a_partition_is_restored_while_others_are_written(any_world):
     """Commits, open writers and aborted writes of other partitions are none of its business."""
     world = any_world
