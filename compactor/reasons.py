@@ -65,6 +65,7 @@ class Reason(StrEnum):
     UNSAFE_LOCATION = "unsafe-location"
     OUTSIDE_ROOTS = "outside-roots"
     OVERLAPPING_LOCATION = "overlapping-location"
+    NOT_RESTORABLE = "not-restorable"
 
     # cleaning is held back by
     OPEN_TRANSACTION = "open-transaction"

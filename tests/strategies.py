@@ -808,3 +808,8 @@ def parquet_options() -> SearchStrategy[dict[str, Any]]:
             "write_batch_size": st.sampled_from([8, 1024]),
         }
     )
+
+
+def small_lives() -> SearchStrategy[list[str]]:
+    """What happens to a small table before it is compacted: a word for each transaction."""
+    return st.lists(st.sampled_from(["insert", "insert", "delete", "aborted", "overwrite"]), min_size=2, max_size=7)

@@ -55,6 +55,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "compactor.cli.commands.verify:verify",
         "Read a partition wholly, and prove by digests what compaction made of it.",
     ),
+    "restore": (
+        "compactor.cli.commands.restore:restore",
+        "Show what the Cleaner keeps in quarantine, and undo a compaction from it.",
+    ),
+    "orphans": (
+        "compactor.cli.commands.orphans:orphans",
+        "Show what attempts and statements that are over have left behind, and remove what is proven.",
+    ),
     "explain": (
         "compactor.cli.commands.explain:explain",
         "Draw a partition, and say why it is or isn't due, and what blocks cleaning.",

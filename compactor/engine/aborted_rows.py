@@ -64,6 +64,25 @@ def aborted_with_rows(
     return frozenset(found)
 
 
+def aborted_in(
+    storage: Storage, location: str, listed: ListedDir, write_ids: ValidWriteIdList, *, insert_only: bool
+) -> tuple[int, ...]:
+    """
+    Aborted write ids whose rows lie, or may lie, in one directory, ascending. A base's rows count as well.
+
+    Args:
+        location: the directory that holds the listed one.
+
+    Raises:
+        UnreachableError, RetryableError: the store doesn't answer.
+    """
+    acid = listed.acid
+    if not listed.compacted:
+        return write_ids.aborted_within(acid.first_written, acid.max_write_id)
+    wanted = list(write_ids.aborted_within(acid.min_write_id, acid.max_write_id))
+    return () if insert_only or not wanted else tuple(sorted(_seen_in(storage, location, listed, wanted)))
+
+
 def may_hold_aborted(state: AcidState, write_ids: ValidWriteIdList) -> bool:
     """
     Whether any directory's name admits an aborted write id among other ids.

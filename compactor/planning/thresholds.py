@@ -1,5 +1,5 @@
 """
-When a partition is due: defaults from the settings, overridden per table and per database.
+When a partition is due, and what its table says of cleaning: defaults from the settings, overridden per table and per database.
 
 Pure: takes property maps as the metastore holds them. Keys are looked up in lower case, then in upper case, as Hive
 does.
@@ -19,6 +19,7 @@ DELTA_COUNT_KEY: Final = "compactorthreshold.hive.compactor.delta.num.threshold"
 DELTA_RATIO_KEY: Final = "compactorthreshold.hive.compactor.delta.pct.threshold"
 NO_AUTO_COMPACTION_KEY: Final = "no_auto_compaction"
 NO_CLEANUP_KEY: Final = "no_cleanup"
+QUARANTINE_HOURS_KEY: Final = "compactor.cleaner.quarantine_hours"
 
 _HOUR_MS: Final = 3_600_000
 _Number = TypeVar("_Number", int, float)
@@ -80,6 +81,19 @@ def auto_compaction_off(
 def cleanup_off(table_parameters: Mapping[str, str], partition_parameters: Mapping[str, str]) -> bool:
     """Whether `no_cleanup` of the table or the partition keeps replaced directories in place."""
     return any(_is_true(look_up(parameters, NO_CLEANUP_KEY)) for parameters in (table_parameters, partition_parameters))
+
+
+def quarantine_hours(default: float, table_parameters: Mapping[str, str]) -> float:
+    """
+    For how many hours what was replaced stays in quarantine; 0: it is deleted at once.
+
+    Raises:
+        UsageError: the table's property isn't a finite number of at least 0.
+    """
+    hours = _number((table_parameters,), QUARANTINE_HOURS_KEY, float)
+    if hours is not None and hours < 0:
+        raise UsageError(f"property {QUARANTINE_HOURS_KEY} is {hours:g}, which is negative: correct or unset it")
+    return default if hours is None else hours
 
 
 def look_up(parameters: Mapping[str, str], key: str) -> str | None:

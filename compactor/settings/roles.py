@@ -61,7 +61,7 @@ class CleanerSettings(Section):
     interval_seconds: Seconds = 5
     retention_seconds: NotNegative = 0
     listing_wait_seconds: NotNegative = 600
-    quarantine: bool = False
+    quarantine_hours: float = Field(default=0, ge=0, le=1e5, allow_inf_nan=False)
     keep_evidence_days: Days = 7
     threads: int = Field(default=4, ge=1, le=256)
     retry_attempts: int = Field(default=5, ge=0, le=10)

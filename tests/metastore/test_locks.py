@@ -74,6 +74,30 @@ def test_ones_own_exclusive_lock_does_not_block(database, hive):
     assert Locks(database).acquire_shared(T, txn_id, "ann", "edge")
 
 
+@pytest.mark.parametrize("state", ["a", "w"])
+@pytest.mark.parametrize("where", [("db.t", "p=1", "r"), ("db.t", None, "w"), ("db.", None, "e")])
+def test_any_lock_is_in_the_way_of_an_exclusive_one(database, hive, where, state):
+    """On the partition or its table, held or waiting; on the database only an exclusive one. No row is left."""
+    name, partition, kind = where
+    standing = hive.lock(name, partition, kind=kind, state=state)
+    with pytest.raises(RefusedError, match=f"lock {standing} "):
+        Locks(database).acquire_exclusive(P, 0, "ann", "edge")
+    assert hive.rows(database.schema.hive_locks, "hl_lock_ext_id") == [(standing,)]
+
+
+def test_an_exclusive_lock_keeps_others_out(database, hive):
+    """A compaction, and a second exclusive lock; other partitions stay free."""
+    hive.lock("db.t", "p=2")
+    hive.lock("db.", kind="r")
+    locks = Locks(database)
+    held = locks.acquire_exclusive(P, 0, "ann", "edge")
+    for take in (locks.acquire_shared, locks.acquire_exclusive):
+        with pytest.raises(RefusedError, match=f"lock {held} "):
+            take(P, 0, "bob", "edge")
+    locks.release(held)
+    assert locks.acquire_exclusive(P, 0, "bob", "edge")
+
+
 def test_an_ended_transaction_gets_no_lock(database, hive):
     """A lock for a transaction that isn't open is refused: it would never be released."""
     txn_id = hive.begin()

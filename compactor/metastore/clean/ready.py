@@ -30,6 +30,7 @@ from compactor.metastore.compaction_queue.rows import labelled, move_to_history,
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import fitting, of_entity
 from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
+from compactor.metastore.partition_names import may_mean
 from compactor.metastore.txn.locks import on_table, read_locks
 from compactor.metastore.txn.snapshots import snapshots_for
 from compactor.reasons import Reason
@@ -297,7 +298,39 @@ class Cleaning:
 
         The catalog must be asked afterwards: an earlier answer doesn't count.
         """
-        return self._database.read(lambda connection: writers(connection, self._database, entry.entity, entry.txn_id))
+        return self.writing(entry.entity, entry.txn_id)
+
+    def writing(self, entity: Entity, own: int | None = None) -> list[Blocker]:
+        """Open transactions, and writing locks without one, that may be writing; `own` is one that doesn't count."""
+        return self._database.read(lambda connection: writers(connection, self._database, entity, own))
+
+    def written_above(
+        self, entity: Entity, write_id: int, own: int | None = None, own_lock: int | None = None
+    ) -> list[str]:
+        """
+        What was written to a table or partition above a write id, or may be being written: a sentence for each.
+
+        Args:
+            own, own_lock: a transaction and a lock that don't count.
+        """
+        commits = self._schema.completed_txn_components
+        of_table = and_(
+            commits.c.ctc_database == entity.database,
+            commits.c.ctc_table == entity.table,
+            commits.c.ctc_writeid > write_id,
+        )
+
+        def look(connection: Connection) -> list[str]:
+            # In this order: a writer that ends in between shows among the commits.
+            found = [blocker.sentence for blocker in writers(connection, self._database, entity, own, own_lock)]
+            rows = connection.execute(select(commits.c.ctc_writeid, commits.c.ctc_partition).where(of_table))
+            return found + [
+                f"write id {number} was committed since"
+                for number, partition in sorted(rows, key=lambda row: row[0])
+                if entity.partition is None or partition is None or may_mean(partition, entity.partition)
+            ]
+
+        return self._database.read(look)
 
     def _look(self, entries: list[tuple[QueueEntry, str | None]], readers: Readers, now: int) -> None:
         """

@@ -22,14 +22,16 @@ _WRITING = frozenset("exw")
 """EXCLUSIVE, EXCL_WRITE, SHARED_WRITE; readers' locks tell nothing."""
 
 
-def writers(connection: Connection, database: Database, entity: Entity, own: int | None) -> list[Blocker]:
+def writers(
+    connection: Connection, database: Database, entity: Entity, own: int | None, own_lock: int | None = None
+) -> list[Blocker]:
     """
     Open transactions, and writing locks without one, that may be writing the table or partition.
 
     A writer that ends during this look has told the catalog before: ask the catalog afterwards, never before.
 
     Args:
-        own: the transaction of the request itself, which doesn't count.
+        own, own_lock: the transaction and the lock of the request itself, which don't count.
     """
     schema = database.schema
     transactions = {txn.txn_id: txn for txn in read_open_transactions(connection, database) if txn.txn_id != own}
@@ -38,7 +40,7 @@ def writers(connection: Connection, database: Database, entity: Entity, own: int
     held, touched, mapped, txns = schema.hive_locks, schema.txn_components.c, schema.txn_to_write_id.c, schema.txns.c
     for lock in read_locks(connection, held, held.c.hl_db == entity.database, held.c.hl_table == entity.table):
         named.setdefault(lock.txn_id, []).append(lock.partition)
-        if lock.kind in _WRITING:
+        if lock.kind in _WRITING and lock.lock_id != own_lock:
             locks.append(lock)
     open_txns = select(txns.txn_id).where(txns.txn_state == "o")
     of_table = and_(

@@ -1,10 +1,13 @@
 """
-Takes shared locks on tables and partitions, at once or not at all, and lists the holders of locks.
+Takes locks on tables and partitions, at once or not at all, and lists the holders of locks.
 
 A compaction reads, so it takes SHARED_READ. Only an EXCLUSIVE lock (drop, truncate, 3.1's insert overwrite), held or
-waiting, is in its way.
+waiting, is in its way. A restore takes EXCLUSIVE: any lock on the table or partition is in its way, and later readers
+and writers wait for it.
 Source: docs/metastore.md; Hive's EnqueueLockFunction, CheckLockFunction, TxnHandler.checkLock.
 """
+
+from typing import Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, or_, select, update
 
@@ -41,6 +44,23 @@ class Locks:
         try:
             return self._database.write(
                 lambda connection: self._acquire(connection, entity, txn_id, user=user, host=host, agent=agent)
+            )
+        except OutcomeUnknownError as error:
+            raise RetryableError(
+                f"it isn't known whether the lock on {entity} was taken; unused it times out"
+            ) from error
+
+    def acquire_exclusive(self, entity: Entity, txn_id: int, user: str, host: str, *, agent: str = AGENT) -> int:
+        """
+        Take EXCLUSIVE without waiting; returns the lock's id. As `acquire_shared`, with the same errors.
+
+        In its way are all locks on the table or partition, held or waiting, and exclusive ones on the database.
+        """
+        try:
+            return self._database.write(
+                lambda connection: self._acquire(
+                    connection, entity, txn_id, user=user, host=host, agent=agent, kind="e"
+                )
             )
         except OutcomeUnknownError as error:
             raise RetryableError(
@@ -104,7 +124,17 @@ class Locks:
     def _table(self) -> Table:
         return self._database.schema.hive_locks
 
-    def _acquire(self, connection: Connection, entity: Entity, txn_id: int, *, user: str, host: str, agent: str) -> int:
+    def _acquire(
+        self,
+        connection: Connection,
+        entity: Entity,
+        txn_id: int,
+        *,
+        user: str,
+        host: str,
+        agent: str,
+        kind: Literal["r", "e"] = "r",
+    ) -> int:
         schema = self._database.schema
         locks = schema.hive_locks
         if txn_id:
@@ -113,9 +143,11 @@ class Locks:
                 raise OwnershipLostError(f"transaction {txn_id} isn't open any more")
         # Lockers with a smaller id have committed their rows by now: ids are handed out under this row's lock.
         lock_id = next_number(connection, schema.next_lock_id.c.nl_next)
-        blocking = read_locks(
-            connection, locks, touching(locks, entity), locks.c.hl_lock_type == "e", locks.c.hl_lock_ext_id < lock_id
-        )
+        exclusive = locks.c.hl_lock_type == "e"
+        in_the_way = and_(touching(locks, entity), exclusive)
+        if kind == "e":
+            in_the_way = or_(in_the_way, on_table(locks, entity))
+        blocking = read_locks(connection, locks, in_the_way, locks.c.hl_lock_ext_id < lock_id)
         others = [lock for lock in blocking if not txn_id or lock.txn_id != txn_id]
         if others:
             raise RefusedError(Reason.LOCK_NOT_ACQUIRED, f"{entity} is locked: {others[0]}")
@@ -130,7 +162,7 @@ class Locks:
                 hl_table=entity.table,
                 hl_partition=partition,
                 hl_lock_state="a",
-                hl_lock_type="r",
+                hl_lock_type=kind,
                 hl_last_heartbeat=0 if txn_id else self._database.now,
                 hl_acquired_at=self._database.now,
                 hl_user=user[:128],

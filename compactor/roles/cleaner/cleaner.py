@@ -29,6 +29,7 @@ from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner.aborts import AbortCleaner
 from compactor.roles.cleaner.dropped import remove_dropped
+from compactor.roles.cleaner.expiry import Expiry
 from compactor.roles.cleaner.partition import Judged, Sweep, Swept, prove
 from compactor.roles.cleaner.schedule import Schedule
 from compactor.roles.cleaner.tally import CleanerTally
@@ -66,6 +67,7 @@ class Cleaner:
         self._turns = Schedule(services, progress, clock)
         self._held: HeldLeadership | None = None
         self._aborts = AbortCleaner(services, progress, self._turns.away, clock)
+        self._expiry = Expiry(services, clock)
         self._failures: Counter[int] = Counter()
         self._said: dict[int, str] = {}
         self._missing: dict[int, tuple[Entity, float]] = {}
@@ -93,6 +95,7 @@ class Cleaner:
                 [item for item in ready if not item.blockers], lambda item: self._clean_unless_held(item, tally), tally
             )
             self._aborts.run(held, tally, self._turns.time_is_up())
+            self._expiry.run(held, tally, self._turns.time_is_up())
         tally.count(services.metrics)
         return tally.sentence()
 

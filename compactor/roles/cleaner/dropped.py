@@ -23,6 +23,7 @@ from compactor.metastore.locations.owners import Owner, loosely
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles import steps
+from compactor.roles.cleaner.quarantine import hours_for, of_dropped
 from compactor.roles.cleaner.tally import CleanerTally
 from compactor.roles.cleaner.trash import Removal, settle
 from compactor.roles.cleaner.trash_in_place import trash_for
@@ -88,6 +89,7 @@ def _remove(services: Services, held: HeldLeadership, entry: QueueEntry, locatio
     settle(storage, above, storage.directories(above), entry.id)
     if not storage.exists(location):
         return None
+    hours = 0.0 if recycled else hours_for(services, None)
     trash = trash_for(storage, above, entry.id, recycled=recycled)
     trash.open()
     try:
@@ -107,8 +109,8 @@ def _remove(services: Services, held: HeldLeadership, entry: QueueEntry, locatio
     except BaseException:
         trash.put_back()
         raise
-    if services.settings.cleaner.quarantine and not recycled:
-        trash.keep()
+    if hours:
+        trash.keep(of_dropped(services, entry, removal, hours))
     else:
         trash.decide()
         trash.delete()

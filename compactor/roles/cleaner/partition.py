@@ -25,11 +25,20 @@ from compactor.engine.staging.directory import EVIDENCE_PREFIX
 from compactor.errors import RefusedError
 from compactor.log import get_logger
 from compactor.metastore.clean.purge import Proof
-from compactor.metastore.model import Entity, QueueState, TableFacts
+from compactor.metastore.model import Entity, QueueEntry, QueueState, TableFacts
 from compactor.metastore.txn.transactions import TxnState
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cleaner.trash import Removal, Trash, remove_hidden, settle, staged_for, visibility_txn
+from compactor.roles.cleaner.quarantine import Look, hours_for, of_partition, remove_overdue
+from compactor.roles.cleaner.trash import (
+    Removal,
+    Trash,
+    is_quarantine,
+    remove_hidden,
+    settle,
+    staged_for,
+    visibility_txn,
+)
 from compactor.roles.cleaner.trash_in_place import TrashInPlace, trash_for
 from compactor.roles.replication import is_source
 from compactor.roles.services import Services
@@ -142,7 +151,7 @@ class Sweep:
     Args:
         table: from the catalog. When the partition's directory is missing, the table's or the one above must be there.
         tag: for the name of the trash directory: the entry's id, or `aborted`.
-        about: passed to the steps.
+        about: passed to the steps; a queue entry: what is removed may have been replaced by its compaction.
         still_right: called before and after the move; raises when the table isn't the same any more, or another daemon
             is the Cleaner.
     """
@@ -192,6 +201,7 @@ class Sweep:
             return self._swept((), listing, state, (), listed_ms)
         if self._recycled:
             change_management().require(self._location)  # before anything is moved: a replica finds it where it is
+        hours = 0.0 if self._recycled else hours_for(self._services, self._table)
         trash = trash_for(self._storage, self._location, self._tag, recycled=self._recycled)
         trash.open()
         try:
@@ -202,10 +212,11 @@ class Sweep:
             state = self._resolve(listing)
             self._services.steps.enter(steps.CLEANER_LISTED, self._about)
             removals = removals_in(listing, state)
+            manifest = self._manifest(listing, state, removals, hours) if hours else None
         except Exception:
             trash.put_back()
             raise
-        self._remove(trash, removals)
+        self._remove(trash, removals, manifest)
         listing = self._list()
         after = self._resolve(listing)
         left = removals_for(listing, wanted(after), after.obsolete_originals if originals else ())
@@ -215,6 +226,9 @@ class Sweep:
         self, removed: tuple[Removal, ...], listing: Listing, state: AcidState, left: tuple[str, ...], listed_ms: int
     ) -> Swept:
         cleared = None
+        names = [name for name in listing.directories if "/" not in name]
+        if any(is_quarantine(name) for name in names):
+            remove_overdue(self._storage, self._location, names, self._services.now_ms())
         if self._there and not left:
             # Replaced rows count too: a reader that began before the replacement reads them still, and may ask only
             # later which ids are aborted.
@@ -279,11 +293,7 @@ class Sweep:
         for name in sorted({*listing.directories, *self._storage.pending(self._location)}):
             if (number := staged_for(name)) is None:
                 continue
-            entry = self._services.queue.entry(number)
-            alive = entry is not None and entry.state is QueueState.WORKING
-            if alive and entry is not None and entry.txn_id is not None and self._services.hive_4:
-                alive = self._services.transactions.state(entry.txn_id) is TxnState.OPEN
-            if not alive:
+            if attempt_is_over(self._services, number):
                 stale.append(name)
         return stale
 
@@ -298,7 +308,13 @@ class Sweep:
                 aborted.append(name)
         return aborted
 
-    def _remove(self, trash: Trash | TrashInPlace, removals: tuple[Removal, ...]) -> None:
+    def _manifest(self, listing: Listing, state: AcidState, removals: tuple[Removal, ...], hours: float) -> bytes:
+        entry = self._about if isinstance(self._about, QueueEntry) else None
+        txns = self._judged.txns if self._services.hive_4 else None
+        look = Look(listing, state, self._judged.write_ids, txns, removals, entry)
+        return of_partition(self._services, self._table, self._location, look, hours)
+
+    def _remove(self, trash: Trash | TrashInPlace, removals: tuple[Removal, ...], manifest: bytes | None) -> None:
         try:
             trash.take(removals)
             self._services.steps.enter(steps.CLEANER_TRASHED, self._about)
@@ -314,12 +330,22 @@ class Sweep:
         except Exception:
             trash.put_back()
             raise
-        if self._services.settings.cleaner.quarantine and not self._recycled:
-            trash.keep()
+        if manifest is not None:
+            trash.keep(manifest)
             return
         trash.decide()
         trash.delete()
         self._services.steps.enter(steps.CLEANER_DELETED, self._about)
+
+
+def attempt_is_over(services: Services, entry_id: int) -> bool:
+    """Whether no attempt of an entry can commit any more what lies in its staging directories now."""
+    entry = services.queue.entry(entry_id)
+    if entry is None or entry.state is not QueueState.WORKING:
+        return True
+    if entry.txn_id is None or not services.hive_4:
+        return False
+    return services.transactions.state(entry.txn_id) is not TxnState.OPEN
 
 
 def clear_listed(services: Services, location: str, listing: Listing, judged: Judged, listed_ms: int) -> Cleared | None:

@@ -8,7 +8,9 @@ got, so that the Cleaner after a crash knows what to do:
     .trash-compactor-<tag>-<token>-back      is being put back: nothing more can be moved into it
     .trash-compactor-<tag>-<token>-delete    compared and decided: is deleted
     .trash-compactor-<tag>-<token>-recycle   decided, for a source of replication (see below)
-    .trash-compactor-<tag>-<token>-kept      quarantine: stays until an operator removes it
+    .trash-compactor-<tag>-<token>-kept      quarantine: stays until its manifest says so (`manifest`, `quarantine`)
+    .trash-compactor-<tag>-<token>-undo      for the result of a compaction, from a restore (`restore`): becomes
+                                             quarantine, or goes where nothing was moved into it
 
 The files of a source of replication go to Hive's change management, then the directory is deleted. Knows names and
 files; the Cleaner decides what may be removed, and why.
@@ -26,6 +28,7 @@ from compactor.engine.change_management import change_management
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.log import get_logger
 from compactor.reasons import Reason
+from compactor.roles.cleaner.manifest import MANIFEST
 from compactor.storage.base import Storage
 from compactor.storage.location import join
 
@@ -34,9 +37,10 @@ DECIDED = "-delete"
 RECYCLED = "-recycle"
 BACK = "-back"
 KEPT = "-kept"
+UNDO = "-undo"
 _NAME: Final = re.compile(
     rf"{re.escape(TRASH_PREFIX)}(?:(?P<tag>[0-9]+|aborted|gone)-[0-9a-f]{{8}}|(?:base|delta|delete_delta)_[0-9_v]+)"
-    rf"(?P<word>{BACK}|{DECIDED}|{RECYCLED}|{KEPT})?"
+    rf"(?P<word>{BACK}|{DECIDED}|{RECYCLED}|{KEPT}|{UNDO})?"
 )
 """Exactly what is given here and by the staging directory. What is called otherwise was renamed by hand or is another's: its rows may have been rolled back and forgotten."""
 _STAGING: Final = re.compile(rf"{re.escape(STAGING_PREFIX)}(?P<entry>[0-9]+)-[0-9a-z]+")
@@ -132,10 +136,15 @@ class Trash:
         """Undo `take`, as far as names are still free."""
         put_back(self._storage, self._location, self.name)
 
-    def keep(self) -> None:
+    def keep(self, manifest: bytes) -> None:
         """
-        Leave the trash where it is, marked as quarantine. Raises OwnershipLostError: another Cleaner has settled it.
+        Leave the trash where it is, marked as quarantine, with its manifest. Raises OwnershipLostError: another Cleaner
+        has settled it.
         """
+        try:
+            self._storage.write_small(self._path(MANIFEST), manifest)
+        except FileNotFoundError:
+            raise OwnershipLostError(f"{self.name} was settled by another Cleaner") from None
         self._become(KEPT)
 
     def decide(self) -> None:
@@ -183,6 +192,8 @@ def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int
         count += 1
         if ours["word"] in {DECIDED, RECYCLED}:
             _finish(storage, location, name)
+        elif ours["word"] == UNDO:
+            settle_undo(storage, location, name)
         else:
             put_back(storage, location, name)
         _log.info("removal.settled", directory=name)
@@ -195,6 +206,22 @@ def _finish(storage: Storage, location: str, name: str) -> None:
         moved = change_management().recycle(join(location, name), location)
         _log.info("files.recycled", directory=location, files=moved)
     storage.delete_tree(join(location, name))
+
+
+def settle_undo(storage: Storage, location: str, name: str) -> None:
+    """
+    End a restore that was cut off: what it took away becomes quarantine. It never comes back: by now compactions may
+    have read what it had replaced.
+
+    The directory gets another name first: a restore that was stopped before it moved anything can't do it any more.
+    """
+    kept = join(location, name.removesuffix(UNDO) + KEPT)
+    try:
+        storage.rename_noreplace(join(location, name), kept)
+    except FileNotFoundError:
+        return
+    if not storage.directories(kept):
+        storage.delete_tree(kept)
 
 
 def put_back(storage: Storage, location: str, name: str) -> None:
@@ -221,7 +248,7 @@ def put_back(storage: Storage, location: str, name: str) -> None:
         if error.reason is Reason.LOCATION_MISSING:
             return
         raise
-    inside = {*_top_directories(listing), *(file.path for file in listing.files if "/" not in file.path)}
+    inside = {*_top_directories(listing), *(file.path for file in listing.files if "/" not in file.path)} - {MANIFEST}
     stuck = []
     for child in sorted(inside):
         try:
@@ -231,7 +258,7 @@ def put_back(storage: Storage, location: str, name: str) -> None:
         except FileNotFoundError:
             continue
     rest = storage.list_tree(held)
-    if stuck or rest.files:
+    if stuck or any(file.path != MANIFEST for file in rest.files):
         _log.error(
             "trash.not_put_back", directory=name, stuck=stuck, why="the name is taken", remedy="look at it by hand"
         )
@@ -283,6 +310,17 @@ def staged_for(name: str) -> int | None:
     """The queue entry whose staging directory has this name; None of any other name."""
     ours = _STAGING.fullmatch(name)
     return int(ours["entry"]) if ours else None
+
+
+def is_trash(name: str) -> bool:
+    """Whether the Cleaner gives a trash directory such a name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_quarantine(name: str) -> bool:
+    """Whether the Cleaner gives a quarantine directory such a name."""
+    ours = _NAME.fullmatch(name)
+    return ours is not None and ours["word"] == KEPT
 
 
 def visibility_txn(name: str) -> int:

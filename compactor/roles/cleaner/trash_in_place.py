@@ -23,6 +23,7 @@ from compactor.acid.listing import FileEntry
 from compactor.acid.names import TRASH_PREFIX, looks_acid
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.reasons import Reason
+from compactor.roles.cleaner.manifest import MANIFEST
 from compactor.roles.cleaner.trash import KEPT, Removal, Trash, put_back
 from compactor.storage.base import Storage
 from compactor.storage.location import join, parent
@@ -86,15 +87,18 @@ class TrashInPlace:
         self._side_by_side(self._delete_one, self._removals)
         self._storage.delete_tree(self._path())
 
-    def keep(self) -> None:
-        """Have the store copy everything aside, then delete it."""
+    def keep(self, manifest: bytes) -> None:
+        """Have the store copy everything aside, beside its manifest, then delete it."""
         self.decide()
         files = [
             (file.path, join(self._location, self.name + KEPT, file.path))
             for removal in self._removals
             for file in removal.files
         ]
-        made = {self._location}
+        kept = join(self._location, self.name + KEPT)
+        self._storage.mkdir(kept)
+        self._storage.write_small(join(kept, MANIFEST), manifest)
+        made = {self._location, kept}
         for _, target in files:
             self._make(parent(target), made)
         self._side_by_side(lambda item: self._storage.link_or_copy(join(self._location, item[0]), item[1]), files)

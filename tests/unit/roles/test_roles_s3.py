@@ -5,11 +5,13 @@ that nobody who was paused can do harm.
 
 import pytest
 
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, RefusedError
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.model import Entity
 from compactor.reasons import Reason
 from compactor.roles import steps
+from compactor.roles.cleaner.manifest import MANIFEST
+from compactor.roles.cleaner.restore import Restore
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.storage.location import join
 from compactor.storage.s3_store.files import Upload
@@ -52,7 +54,7 @@ def test_a_compaction_and_its_cleaning(world, table, kind):
 
 def test_quarantine_is_a_copy(world, table, s3):
     """What was replaced is kept aside with every byte."""
-    world.configure(s3=s3.settings, cleaner={"quarantine": True})
+    world.configure(s3=s3.settings, cleaner={"quarantine_hours": 1})
     before = {key: table.storage.read_small(join(table.location, key)) for key in table.objects()}
     world.compact(table.table)
     world.clean()
@@ -61,7 +63,22 @@ def test_quarantine_is_a_copy(world, table, s3):
         for key in table.objects()
         if key.startswith(".trash-compactor-")
     }
+    assert kept.pop(MANIFEST)
     assert kept == before
+    assert table.read() == table.rows
+
+
+def test_nothing_is_restored_where_nothing_can_be_renamed(world, table, s3):
+    """Refused with the reason; what is in quarantine is shown all the same."""
+    world.configure(s3=s3.settings, cleaner={"quarantine_hours": 1})
+    world.compact(table.table)
+    world.clean()
+    ((found, _),) = world.services.catalog.facts_for([Entity("db", "t")]).values()
+    work = Restore(world.services, found, None, table.location)
+    (kept,) = work.kept()
+    assert kept.manifest.result
+    with pytest.raises(RefusedError, match="can't rename directories"):
+        work.run(kept)
     assert table.read() == table.rows
 
 

@@ -103,7 +103,7 @@ def test_quarantine_is_left_alone(place):
     trash = trash_for(place)
     trash.take(removals(place, "000000_0"))
     trash.check()
-    trash.keep()
+    trash.keep(b"{}")
     storage = storage_for(str(place))
     assert settle(storage, str(place), storage.directories(str(place))) == 0
     assert (place / f"{trash.name}-kept" / "000000_0").is_file()
@@ -131,7 +131,7 @@ def test_one_who_was_stopped_can_neither_go_on_nor_decide(place):
     assert settle(storage, str(place), storage.directories(str(place))) == 1
     with pytest.raises(FileNotFoundError):
         stopped.take([second])
-    for end in (stopped.decide, stopped.keep):
+    for end in (stopped.decide, lambda: stopped.keep(b"{}")):
         with pytest.raises(OwnershipLostError):
             end()
     stopped.put_back()

@@ -61,7 +61,7 @@ class Clock:
 
 
 class World:
-    """Everything a test needs; `settings` are changed by key: `world.configure(cleaner={"quarantine": True})`."""
+    """Everything a test needs; `settings` are changed by key: `world.configure(cleaner={"quarantine_hours": 1})`."""
 
     def __init__(self, database, folder: Path, observers=()) -> None:
         self.database = database

@@ -1,0 +1,113 @@
+"""
+What a quarantine directory says of itself: since when and until when it is kept, what lies in it, and what replaced it.
+
+The Cleaner writes the manifest before the directory becomes quarantine. It alone proves the age of the directory, and
+which rows in it were rolled back: the metastore forgets both. Pure: knows names, lengths and ids; opens nothing.
+Source: docs/operations.md, Quarantine.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+MANIFEST: Final = "_compactor_quarantine"
+"""File directly in a quarantine directory. Where it strays into a partition, readers pass over it."""
+LIMIT: Final = 1 << 26
+"""Bytes of the longest manifest that is read."""
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFiles:
+    """
+    A directory with its files, or one file, at the top level of a partition.
+
+    Args:
+        files: path relative to the partition, and length in bytes.
+    """
+
+    name: str
+    files: tuple[tuple[str, int], ...]
+
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return sum(length for _, length in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDirectory(KeptFiles):
+    """
+    What the Cleaner moved into quarantine under one name.
+
+    Args:
+        replaced: a compaction replaced it; False: it was rolled back, dropped, or taken away by a restore.
+        aborted: aborted write ids whose rows it holds, or may hold.
+    """
+
+    replaced: bool
+    aborted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """
+    The content of `_compactor_quarantine`.
+
+    Args:
+        entry: id of the queue entry; None for aborted writes that were removed without one.
+        what: the table or partition, `db.t/p=1`.
+        tbl_id: TBL_ID in the catalog; 0 where it isn't known.
+        kept_ms, until_ms: by the database clock.
+        highest_write_id: the highest write id that the compaction covers.
+        result: the base or deltas which replaced the directories; empty where that isn't known.
+        read_before: what a reader reads where the result isn't there: names of bases and deltas in reading order, then
+            paths of original files.
+        first_look: no Cleaner had begun to clean the entry before, so everything that the compaction replaced was still
+            there. False also where the metastore doesn't tell (3.1).
+        taken_back: a restore took the result of the entry away; it lies in this directory.
+    """
+
+    entry: int | None
+    what: str
+    tbl_id: int
+    kept_ms: int
+    until_ms: int
+    directories: tuple[KeptDirectory, ...]
+    highest_write_id: int | None = None
+    result: tuple[KeptFiles, ...] = ()
+    read_before: tuple[str, ...] = ()
+    first_look: bool = False
+    taken_back: bool = False
+
+    @property
+    def length(self) -> int:
+        """Bytes in quarantine."""
+        return sum(directory.length for directory in self.directories)
+
+    def encode(self) -> bytes:
+        """The content of the file."""
+        return json.dumps({"version": _VERSION, **asdict(self)}).encode()
+
+
+def decode(content: bytes) -> Manifest | None:
+    """What `Manifest.encode` was given; None for any other content, because an unreadable manifest proves nothing."""
+    try:
+        found = json.loads(content)
+        if found.pop("version") != _VERSION:
+            return None
+        directories = tuple(
+            KeptDirectory(**_files(one), replaced=bool(one["replaced"]), aborted=tuple(map(int, one["aborted"])))
+            for one in found.pop("directories")
+        )
+        result = tuple(KeptFiles(**_files(one)) for one in found.pop("result"))
+        before = tuple(map(str, found.pop("read_before")))
+        manifest = Manifest(**found, directories=directories, result=result, read_before=before)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    numbers = (manifest.kept_ms, manifest.until_ms, manifest.tbl_id)
+    return manifest if all(type(number) is int for number in numbers) else None
+
+
+def _files(one: dict[str, Any]) -> dict[str, Any]:
+    return {"name": str(one["name"]), "files": tuple((str(path), int(length)) for path, length in one["files"])}

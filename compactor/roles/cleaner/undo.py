@@ -1,0 +1,164 @@
+"""
+Whether a compaction can be undone from quarantine, and by which renames.
+
+Pure: compares a manifest with listings, and plays every state between two renames through the rules of readers. First
+the replaced directories go back, one by one; beside the result they are obsolete. Then the result goes out of sight, in
+one rename. A result of two directories can't: a delete delta without its delta hides rows that are nowhere else, and a
+delta without its delete delta shows deleted rows.
+Source: docs/operations.md, Restore; docs/layout.md.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from compactor.acid.compaction import LayoutVersion
+from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.names import parse_dir
+from compactor.acid.snapshot import AcidState, resolve
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
+from compactor.roles.cleaner.manifest import KeptFiles, Manifest
+from compactor.roles.cleaner.quarantine import seen, without
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """
+    The renames that undo a compaction, in order.
+
+    Args:
+        kept: name of the quarantine directory.
+        back: what moves out of it, each under its name.
+        away: the directory that goes out of sight afterwards.
+        covered: the highest write id that the compaction covers.
+        after: the partition's listing once all that is done.
+    """
+
+    kept: str
+    manifest: Manifest
+    back: tuple[str, ...]
+    away: str
+    covered: int
+    after: Listing
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The lists of a reader that begins now; `txns` is None on 3.1."""
+
+    write_ids: ValidWriteIdList
+    txns: ValidTxnList | None
+    layout: LayoutVersion
+
+    def resolve(self, listing: Listing) -> AcidState:
+        """What this reader makes of a listing; raises RefusedError as `acid.snapshot.resolve`."""
+        return resolve(listing, self.write_ids, self.txns, self.layout)
+
+
+def undo_of(kept: str, manifest: Manifest, listing: Listing, inside: Listing, sight: Sight) -> Undo:
+    """
+    The renames that undo a compaction.
+
+    Args:
+        kept: name of the quarantine directory.
+        listing: of the partition.
+        inside: of the quarantine directory.
+
+    Raises:
+        RefusedError: NOT_RESTORABLE: it can't be undone exactly, with the reason.
+    """
+    result, covered = _require_undoable(manifest)
+    here, there = _files_of(listing), _files_of(inside)
+    if here.get(result.name) != dict(result.files):
+        raise _refused(f"{result.name}, the compaction's result, isn't there as it was: something replaced it since")
+    replaced = [one for one in manifest.directories if one.replaced]
+    back = tuple(one.name for one in replaced if not _is_in_place(one, here, there))
+    _require_nothing_above(listing, covered, sight.layout)
+    now = sight.resolve(listing)
+    if result.name not in seen(now):
+        raise _refused(f"readers don't read {result.name}, the compaction's result, any more")
+    if now.excluded:
+        raise _refused(f"{now.excluded[0].dir.name} isn't read now, and may be later: {now.excluded[0].reason}")
+    if now.left_originals and result.name.startswith("base_"):
+        raise _refused(f"{now.left_originals[0].path} would be read: no compaction took it in")
+    between = listing
+    for name in back:
+        between = _with(between, inside, name)
+        if seen(sight.resolve(between)) != seen(now):
+            raise _refused(f"{name} would be read beside {result.name}")
+    after = without(between, [result.name])
+    if seen(sight.resolve(after)) != manifest.read_before:
+        raise _refused(f"without {result.name} readers would read other directories than before the compaction")
+    return Undo(kept, manifest, back, result.name, covered, after)
+
+
+def require_none_aborted(undo: Undo, aborted: Mapping[str, tuple[int, ...]]) -> None:
+    """
+    Refuse when a directory that would be read again may hold rows of a write that counts as aborted now.
+
+    Args:
+        aborted: name → aborted write ids.
+    """
+    for name, ids in aborted.items():
+        if ids and name in {one.name for one in undo.manifest.directories if one.replaced}:
+            raise _refused(f"{name} may hold rows of write id {ids[0]}, which was rolled back")
+
+
+def _require_undoable(manifest: Manifest) -> tuple[KeptFiles, int]:
+    """The compaction's result and its highest write id."""
+    if manifest.taken_back:
+        raise _refused("it holds what a restore took away")
+    if not manifest.result or manifest.highest_write_id is None or not manifest.read_before:
+        raise _refused("no compaction is known that replaced it: it was rolled back or dropped")
+    if len(manifest.result) > 1:
+        names = " and ".join(one.name for one in manifest.result)
+        raise _refused(
+            f"the compaction's result is {names}: a reader between two renames would miss rows, or see deleted ones"
+        )
+    for one in manifest.directories:
+        if one.replaced and one.aborted:
+            raise _refused(f"{one.name} may hold rows of write id {one.aborted[0]}, which was rolled back")
+    return manifest.result[0], manifest.highest_write_id
+
+
+def _is_in_place(one: KeptFiles, here: Mapping[str, Mapping[str, int]], there: Mapping[str, Mapping[str, int]]) -> bool:
+    """Whether something replaced is back already, from a restore that was cut off; refuses unless it is as it was."""
+    wanted = dict(one.files)
+    found = [place for place in (here.get(one.name), there.get(one.name)) if place is not None]
+    if found != [wanted]:
+        raise _refused(f"{one.name} is missing" if not found else f"{one.name} isn't as it was when it was replaced")
+    return one.name in here
+
+
+def _require_nothing_above(listing: Listing, covered: int, layout: LayoutVersion) -> None:
+    for directory in sorted(listing.directories):
+        if "/" not in directory and (acid := parse_dir(directory, layout)) and acid.max_write_id > covered:
+            raise _refused(f"{directory} was written since: the compaction covers write ids up to {covered}")
+
+
+def _files_of(listing: Listing) -> dict[str, dict[str, int]]:
+    """Top-level name → path → length."""
+    found: dict[str, dict[str, int]] = {name: {} for name in listing.directories if "/" not in name}
+    for file in listing.files:
+        found.setdefault(file.path.split("/", 1)[0], {})[file.path] = file.length
+    return found
+
+
+def _with(listing: Listing, inside: Listing, name: str) -> Listing:
+    def is_of(path: str) -> bool:
+        return path.split("/", 1)[0] == name
+
+    def more(files: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
+        return tuple(file for file in files if is_of(file.path))
+
+    return Listing(
+        (*listing.files, *more(inside.files)),
+        (*listing.directories, *(directory for directory in inside.directories if is_of(directory))),
+        (*listing.formats, *(item for item in inside.formats if item[0] == name)),
+        (*listing.replaced, *(item for item in inside.replaced if item[0] == name)),
+    )
+
+
+def _refused(why: str) -> RefusedError:
+    return RefusedError(Reason.NOT_RESTORABLE, why)

@@ -1,0 +1,49 @@
+"""`compactor orphans`: shows by default, and removes with --remove --yes."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from compactor.cli.session import Code
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.txn.transactions import Transactions
+
+
+@pytest.fixture
+def staging(shop):
+    """An old staging directory in a table of the shop, whose catalog points to a copy of the warehouse of its own."""
+    from compactor.demo.rows import CatalogRows, MetastoreLedger
+    from compactor.demo.warehouse import Warehouse
+
+    with shop.open() as database:
+        for txn in Transactions(database).open_transactions():
+            Transactions(database).abort(txn.txn_id, "in the way")
+        warehouse = Warehouse(shop.root / "warehouse", MetastoreLedger(database), CatalogRows(database))
+        table = warehouse.create_table("mart", "facts", [("id", "int")])
+        assert Catalog(database).find_table("mart", "facts")
+    path = Path(table.location) / ".compactor-99-a"
+    path.mkdir()
+    (path / "x").write_bytes(b"123")
+    for one in (path / "x", path):
+        os.utime(one, (1_000_000_000, 1_000_000_000))
+    return path
+
+
+def test_it_shows_and_changes_nothing(shop, staging):
+    """Path, bytes and proof."""
+    (one,) = shop.json("orphans", "mart.facts")
+    assert (one["path"], one["bytes"], one["proven"], one["removed"]) == (f"file:{staging}", 3, True, False)
+    assert "--remove --yes removes them" in shop.run("orphans", "mart", "--remove").stderr
+    assert staging.exists()
+
+
+def test_it_removes_what_is_proven(shop, staging):
+    """Exit code 0; then nothing is left."""
+    assert shop.run("orphans", "mart", "--remove", "--yes", "--older-than", "90000d").exit_code != Code.DONE
+    assert staging.exists()
+    result = shop.run("orphans", "mart", "--remove", "--yes")
+    assert result.exit_code == Code.DONE, result.output
+    assert not staging.exists()
+    assert shop.run("orphans", "mart").exit_code == Code.NOTHING_TO_DO
+    assert shop.run("orphans", "--yes").exit_code == Code.USAGE

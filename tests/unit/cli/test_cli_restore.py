@@ -1,0 +1,54 @@
+"""`compactor restore`: what is in quarantine, and what is undone with --yes."""
+
+import pytest
+
+from compactor.cli.session import Code
+from tests.unit.cli.conftest import Shop
+from tests.unit.roles.test_restore import visible
+from tests.unit.roles.world import World
+
+
+@pytest.fixture
+def kept(shop: Shop):
+    """A compacted table of the shop's metastore, with what was replaced in quarantine."""
+    with shop.open() as database:
+        world = World(database, shop.root)
+        for txn in world.services.transactions.open_transactions():
+            world.services.transactions.abort(txn.txn_id, "in the way of the Cleaner")
+        world.configure(cleaner={"quarantine_hours": 2})
+        table = world.table("facts", rows=3, database="mart")
+        world.compact(table)
+        world.clean()
+    return table
+
+
+def test_what_is_in_quarantine_is_shown_and_nothing_is_changed(shop, kept):
+    """Compaction, age, until when, directories, bytes, and whether it can be undone."""
+    before = visible(kept)
+    (one,) = shop.json("restore", "mart.facts")
+    assert (one["restorable"], one["why_not"], len(one["directories"])) == (True, None, 3)
+    assert one["bytes"] > 0
+    assert 0 <= one["left_ms"] <= 2 * 3_600_000
+    assert visible(kept) == before
+    result = shop.run("restore", "mart.facts")
+    assert "RESTORABLE" in result.stdout
+
+
+def test_with_yes_the_newest_is_undone(shop, kept):
+    """The answer names what is read again, and says that the Initiator may queue it anew."""
+    number = shop.json("restore", "mart.facts")[0]["entry"]
+    result = shop.run("restore", "mart.facts", "--entry", str(number), "--yes")
+    assert result.exit_code == Code.DONE, result.output
+    assert len(visible(kept)) == 3
+    assert "compactor pause --table mart.facts" in result.stderr
+    again = shop.run("restore", "mart.facts", "--yes")
+    assert again.exit_code == Code.REFUSED
+    assert "it holds what a restore took away" in again.stderr
+
+
+def test_what_cannot_be_undone_is_refused_with_the_reason(shop, kept):
+    """Exit code 4; of another entry, or with none in quarantine, too."""
+    assert shop.run("restore", "mart.facts", "--entry", "999", "--yes").exit_code == Code.REFUSED
+    assert shop.run("restore", "shop.orders", "--yes").exit_code == Code.REFUSED
+    assert shop.run("restore", "shop.orders").exit_code == Code.NOTHING_TO_DO
+    assert shop.run("restore", "mart.nothing").exit_code == Code.REFUSED

@@ -1,0 +1,106 @@
+"""What attempts and statements that are over left behind: shown with its proof, and removed only with one."""
+
+import os
+import time
+
+import pytest
+
+from compactor.metastore.model import Entity
+from compactor.roles.cleaner.orphans import Leftovers
+from tests.unit.roles.test_restore import replaced
+
+DAY_MS = 24 * 3_600_000
+OLD = time.time() - 10 * 86_400
+
+
+def leftovers(world, table, partition=None):
+    ((found, part),) = world.services.catalog.facts_for([Entity("db", "t", partition)]).values()
+    return Leftovers(world.services, found, part, part.location if part else found.location)
+
+
+def left(table, name, *, old=True, inside="out/bucket_00000"):
+    """A directory of that name with a file in it."""
+    file = table.location / name / inside
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"12345")
+    if old:
+        for path in (file, *file.parents):
+            if table.location in path.parents:
+                os.utime(path, (OLD, OLD))
+    return table.location / name
+
+
+def proofs(place):
+    return {orphan.name: (orphan.proven, orphan.bytes) for orphan in place.find()}
+
+
+def test_each_kind_has_its_proof(any_world):
+    """And what has none says so; what readers read isn't named."""
+    world = any_world
+    table = world.table(rows=2)
+    for name in (".compactor-99-a", ".evidence-compactor-7-b", "_tmp_x", ".hive-staging_hive_1", "-tmp.delta_1"):
+        left(table, name)
+    left(table, ".trash-compactor-7-12345678-delete")
+    unproven = (".trash-compactor-7-12345678", ".trash-compactor-mine", ".trash-compactor-7-12345678-kept")
+    for name in unproven:
+        left(table, name)
+    found = proofs(leftovers(world, table))
+    assert {name: proven for name, (proven, _) in found.items()} == {
+        ".compactor-99-a": True,
+        ".evidence-compactor-7-b": True,
+        ".trash-compactor-7-12345678-delete": True,
+        "_tmp_x": True,
+        ".hive-staging_hive_1": True,
+        "-tmp.delta_1": True,
+        **dict.fromkeys(unproven, False),
+    }
+    assert {size for _, size in found.values()} == {5}
+
+
+def test_staging_of_an_attempt_at_work_is_none(world):
+    """Its entry is being worked on; once the worker has ended, it is."""
+    table = world.table(rows=3)
+    seen = []
+    world.at_step["worker.staged"] = lambda: seen.append(proofs(leftovers(world, table)))
+    world.compact(table)
+    assert [proven for (proven, _) in seen[0].values()] == [False]
+
+
+@pytest.mark.parametrize("by", ["reader", "writer"])
+def test_a_lock_or_a_writer_leaves_hives_directories_alone(any_world, by):
+    """A statement may be using them, in any partition of the table."""
+    world = any_world
+    table = world.table(rows=1)
+    left(table, ".hive-staging_hive_1")
+    if by == "reader":
+        world.hive.lock("db.t", kind="r")
+    else:
+        txn = world.hive.begin()
+        world.hive.allocate(txn, "db.t")
+    place = leftovers(world, table)
+    (orphan,) = place.find()
+    assert not orphan.proven
+    assert not place.remove(orphan, 0)
+    assert (table.location / ".hive-staging_hive_1").is_dir()
+
+
+def test_only_what_is_old_enough_goes(world):
+    """By its newest file, also below hidden directories; judged again right before."""
+    table = world.table(rows=1)
+    old, young = left(table, "_tmp_old"), left(table, "_tmp_young", old=False, inside="-ext-10000/000000_0")
+    os.utime(young, (OLD, OLD))
+    place = leftovers(world, table)
+    assert [place.remove(orphan, 7 * DAY_MS) for orphan in place.find()] == [True, False]
+    assert (old.exists(), young.exists()) == (False, True)
+    (orphan,) = place.find()
+    world.hive.lock("db.t", kind="r")
+    assert not place.remove(orphan, 0)
+    world.assert_rows()
+
+
+def test_quarantine_whose_time_is_not_over_is_none(world):
+    """Its manifest says when."""
+    table = replaced(world)
+    ((name, (proven, _)),) = proofs(leftovers(world, table)).items()
+    assert name.endswith("-kept")
+    assert not proven

@@ -1,0 +1,149 @@
+"""Quarantine ends when its manifest says so by the database clock, and never without a manifest."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from compactor.acid.names import TRASH_PREFIX
+from compactor.errors import SettingsError
+from compactor.metastore.db.database import Database
+from compactor.roles.cleaner.expiry import INTERVAL_SECONDS
+from compactor.roles.cleaner.manifest import MANIFEST, KeptDirectory, KeptFiles, Manifest, decode
+from compactor.settings import load_settings
+from tests.unit.roles.test_restore import replaced, undoing
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Moves the clock of every database forward by so many milliseconds."""
+    moved = [0]
+    now_ms = Database.now_ms
+    monkeypatch.setattr(Database, "now_ms", lambda its, connection: now_ms(its, connection) + moved[0])
+    return lambda milliseconds: moved.__setitem__(0, moved[0] + milliseconds)
+
+
+def quarantine(table):
+    return [path.name for path in table.location.glob(f"{TRASH_PREFIX}*")]
+
+
+def test_it_goes_after_its_hours_though_nothing_is_compacted_again(any_world, later):
+    """Not before; a Cleaner that began later finds it by the history."""
+    world = any_world
+    table = replaced(world)
+    later(HOUR_MS - 60_000)
+    world.clean()
+    assert len(quarantine(table)) == 1
+    later(60_000 + HOUR_MS)
+    world.clean()
+    assert quarantine(table) == []
+    world.assert_rows()
+
+
+def test_the_history_is_looked_at_now_and_then(world, later):
+    """Once in so many seconds by one Cleaner; what is left is looked at again."""
+    table = replaced(world)
+    cleaner = type(world.cleaner())(world.services, clock=world.clock)
+    cleaner.run_once()
+    later(2 * HOUR_MS)
+    cleaner.run_once()
+    assert len(quarantine(table)) == 1
+    world.clock.forward(INTERVAL_SECONDS)
+    cleaner.run_once()
+    assert quarantine(table) == []
+
+
+def test_the_table_says_for_how_long(world, later):
+    """Its property replaces the setting, in both directions."""
+    world.configure(cleaner={"quarantine_hours": 1})
+    long = world.table("long", rows=2, parameters={"compactor.cleaner.quarantine_hours": "48"})
+    never = world.table("never", rows=2, parameters={"compactor.cleaner.quarantine_hours": "0"})
+    for table in (long, never):
+        world.compact(table)
+    world.clean()
+    assert (len(quarantine(long)), quarantine(never)) == (1, [])
+    later(47 * HOUR_MS)
+    world.clean()
+    assert len(quarantine(long)) == 1
+
+
+def test_a_property_that_is_no_number_removes_nothing(world):
+    """The sentence names it."""
+    table = world.table(rows=2, parameters={"compactor.cleaner.quarantine_hours": "two"})
+    world.compact(table)
+    assert "property compactor.cleaner.quarantine_hours is 'two', which isn't a number" in world.clean()
+    assert len(list(table.location.glob("delta_*"))) == 2
+
+
+def test_without_a_manifest_it_stays_and_the_log_says_so_once(world, later):
+    """Nothing proves its age."""
+    table = replaced(world)
+    (kept,) = quarantine(table)
+    (table.location / kept / MANIFEST).write_text("nonsense")
+    later(2 * HOUR_MS)
+    with capture_logs() as lines:
+        for _ in range(2):
+            world.clean()
+    assert quarantine(table) == [kept]
+    assert [line["event"] for line in lines].count("quarantine.unproven") == 1
+
+
+def test_what_a_restore_took_away_goes_too(world, later):
+    """After the same hours, counted from the restore."""
+    table = replaced(world)
+    work, (kept,) = undoing(world, table)
+    work.run(kept)
+    assert len(quarantine(table)) == 1
+    later(2 * HOUR_MS)
+    world.clean()
+    assert quarantine(table) == []
+    world.assert_rows()
+
+
+def test_the_old_setting_names_the_new_one(tmp_path):
+    """One clear line."""
+    file = tmp_path / "compactor.yaml"
+    file.write_text("database:\n  url: sqlite:////x.db\ncleaner:\n  quarantine: true\n")
+    with pytest.raises(SettingsError, match=r"cleaner\.quarantine: unknown key; did you mean quarantine_hours\?"):
+        load_settings(file, {})
+
+
+KEPT = st.tuples(st.tuples(st.text(max_size=5), st.integers(0, 9)))
+
+
+@given(
+    st.builds(
+        Manifest,
+        entry=st.none() | st.integers(1, 99),
+        what=st.text(max_size=5),
+        tbl_id=st.integers(0, 9),
+        kept_ms=st.integers(0, 99),
+        until_ms=st.integers(0, 99),
+        directories=st.tuples(
+            st.builds(
+                KeptDirectory, st.text(max_size=5), KEPT, replaced=st.booleans(), aborted=st.tuples(st.integers(1, 9))
+            )
+        ),
+        highest_write_id=st.none() | st.integers(1, 99),
+        result=st.tuples(st.builds(KeptFiles, st.text(max_size=5), KEPT)),
+        read_before=st.tuples(st.text(max_size=5)),
+        first_look=st.booleans(),
+        taken_back=st.booleans(),
+    ),
+    st.integers(0, 400),
+)
+def test_a_manifest_is_read_as_it_was_written_or_not_at_all(manifest, cut):
+    """Cut off anywhere it proves nothing."""
+    content = manifest.encode()
+    assert decode(content) == manifest
+    assert decode(content[:cut]) in {None, manifest} if cut >= len(content) else decode(content[:cut]) is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b"\xff", b'{"version": 2}', b'{"version": 1, "directories": []}']
+)
+def test_other_content_proves_nothing(content):
+    """None, never an error."""
+    assert decode(content) is None
