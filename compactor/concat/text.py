@@ -175,7 +175,7 @@ def _content(reader: RandomReader, kind: str, piece: int) -> Iterator[bytes]:
         rest = data
         while rest or not (inflater.eof or inflater.needs_input):
             try:
-                content = inflater.decompress(rest, max_length=_MOST)
+                content = inflater.decompress(rest, _MOST)
             except _INVALID as error:
                 raise CorruptFileError(Reason.CORRUPT_FILE, f"{reader.name} can't be decompressed ({error})") from error
             begun, rest = True, b""
