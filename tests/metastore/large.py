@@ -99,10 +99,21 @@ def queue(database: Database, size: Size, first: int, count: int) -> None:
 
 def analyse(database: Database) -> None:
     """Let the server count the rows that it plans by."""
-    tables = (
-        "DBS TBLS SDS PARTITIONS PARTITION_PARAMS TABLE_PARAMS COMPACTION_QUEUE COMPLETED_COMPACTIONS TXNS"
-        " TXN_COMPONENTS COMPLETED_TXN_COMPONENTS TXN_TO_WRITE_ID NEXT_WRITE_ID"
-    ).split()
+    tables = [
+        "DBS",
+        "TBLS",
+        "SDS",
+        "PARTITIONS",
+        "PARTITION_PARAMS",
+        "TABLE_PARAMS",
+        "COMPACTION_QUEUE",
+        "COMPLETED_COMPACTIONS",
+        "TXNS",
+        "TXN_COMPONENTS",
+        "COMPLETED_TXN_COMPONENTS",
+        "TXN_TO_WRITE_ID",
+        "NEXT_WRITE_ID",
+    ]
     with database.outside_transactions() as connection:
         for name in tables:
             verb = "VACUUM ANALYZE" if _is_postgres(database) else "ANALYZE TABLE"
@@ -166,51 +177,87 @@ def _statements(size: Size) -> list[str]:
     ended = '"CC_ID", "CC_DATABASE", "CC_TABLE", "CC_PARTITION", "CC_STATE", "CC_TYPE", "CC_ENQUEUE_TIME", "CC_START"'
     ended += ', "CC_END", "CC_HIGHEST_WRITE_ID"'
     return [
-        'INSERT INTO "DBS" ("DB_ID", "NAME", "DB_LOCATION_URI", "CTLG_NAME") SELECT 1000 + n, \'scale_\' || n,'
-        f" 'file:/scale/scale_' || n || '.db', 'hive' FROM NUMBERS({DATABASES})",
+        (
+            'INSERT INTO "DBS" ("DB_ID", "NAME", "DB_LOCATION_URI", "CTLG_NAME") SELECT 1000 + n, \'scale_\' || n,'
+            f" 'file:/scale/scale_' || n || '.db', 'hive' FROM NUMBERS({DATABASES})"
+        ),
         f'INSERT INTO "CDS" ("CD_ID") SELECT 1000 + n {each_table}',
-        'INSERT INTO "COLUMNS_V2" ("CD_ID", "COLUMN_NAME", "TYPE_NAME", "INTEGER_IDX")'
-        f" SELECT 1000 + n, 'id', 'bigint', 0 {each_table}",
-        'INSERT INTO "SERDES" ("SERDE_ID", "SLIB") SELECT 1000 + n, \'org.apache.hadoop.hive.ql.io.orc.OrcSerde\''
-        f" {each_table}",
-        f'INSERT INTO "SDS" ({stored}, "LOCATION") SELECT 1000 + n, 1000 + n, 1000 + n, {orc}, {no}, {no}, {place}'
-        f" {each_table}",
-        'INSERT INTO "TBLS" ("TBL_ID", "CREATE_TIME", "DB_ID", "LAST_ACCESS_TIME", "RETENTION", "SD_ID", "TBL_NAME",'
-        f' "TBL_TYPE", "OWNER") SELECT 1000 + n, 0, 1000 + n % {DATABASES}, 0, 0, 1000 + n, \'t_\' || n,'
-        f" 'MANAGED_TABLE', 'owner' {each_table}",
-        'INSERT INTO "TABLE_PARAMS" ("TBL_ID", "PARAM_KEY", "PARAM_VALUE")'
-        f" SELECT 1000 + n, 'transactional', 'true' {each_table}",
-        'INSERT INTO "PARTITION_KEYS" ("TBL_ID", "PKEY_NAME", "PKEY_TYPE", "INTEGER_IDX")'
-        f" SELECT 1000 + n, 'p', 'int', 0 {each_table}",
-        f'INSERT INTO "SDS" ({stored}, "LOCATION") SELECT {_IDS} + n, 1000 + n % {size.tables},'
-        f" 1000 + n % {size.tables}, {orc}, {no}, {no}, {place} || '/' || {_partition('n', size)} {many}",
-        'INSERT INTO "PARTITIONS" ("PART_ID", "CREATE_TIME", "LAST_ACCESS_TIME", "PART_NAME", "SD_ID", "TBL_ID")'
-        f" SELECT {_IDS} + n, 0, 0, {_partition('n', size)}, {_IDS} + n, 1000 + n % {size.tables} {many}",
-        'INSERT INTO "PARTITION_PARAMS" ("PART_ID", "PARAM_KEY", "PARAM_VALUE")'
-        f" SELECT {_IDS} + n, 'numFiles', '2' {many}",
-        f'INSERT INTO "TXNS" ({txns}) SELECT {txn}, CASE n % {OPEN_EVERY} WHEN 0 THEN \'o\' ELSE \'a\' END,'
-        f" NOW_MS - {_DAY_MS} + n, NOW_MS, 'user', 'host', 0 FROM NUMBERS({size.transactions})",
-        f'INSERT INTO "TXNS" ({txns}) SELECT {later}, \'c\', NOW_MS - 3600000 + n, NOW_MS, \'user\', \'host\', 0'
-        f" FROM NUMBERS({size.transactions // 10})",
-        'INSERT INTO "TXN_COMPONENTS" ("TC_TXNID", "TC_DATABASE", "TC_TABLE", "TC_PARTITION", "TC_OPERATION_TYPE",'
-        f' "TC_WRITEID") SELECT {size.partitions} + 1 + floor(n / 10), {_names("CAST(floor(n / 10) AS DECIMAL(18))", size)},'
-        f" 'p=' || (n % {per_table}), 'i', {per_table} + 1 + floor(n / 10 / {size.tables})"
-        f" FROM NUMBERS({10 * size.transactions})",
-        'INSERT INTO "COMPLETED_TXN_COMPONENTS" ("CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION",'
-        f' "CTC_WRITEID", "CTC_UPDATE_DELETE") SELECT 1 + n, {_names("n", size)}, {_partition("n", size)},'
-        f" 1 + floor(n / {size.tables}), 'N' {many}",
+        (
+            'INSERT INTO "COLUMNS_V2" ("CD_ID", "COLUMN_NAME", "TYPE_NAME", "INTEGER_IDX")'
+            f" SELECT 1000 + n, 'id', 'bigint', 0 {each_table}"
+        ),
+        (
+            'INSERT INTO "SERDES" ("SERDE_ID", "SLIB") SELECT 1000 + n, \'org.apache.hadoop.hive.ql.io.orc.OrcSerde\''
+            f" {each_table}"
+        ),
+        (
+            f'INSERT INTO "SDS" ({stored}, "LOCATION") SELECT 1000 + n, 1000 + n, 1000 + n, {orc}, {no}, {no}, {place}'
+            f" {each_table}"
+        ),
+        (
+            'INSERT INTO "TBLS" ("TBL_ID", "CREATE_TIME", "DB_ID", "LAST_ACCESS_TIME", "RETENTION", "SD_ID", "TBL_NAME",'
+            f' "TBL_TYPE", "OWNER") SELECT 1000 + n, 0, 1000 + n % {DATABASES}, 0, 0, 1000 + n, \'t_\' || n,'
+            f" 'MANAGED_TABLE', 'owner' {each_table}"
+        ),
+        (
+            'INSERT INTO "TABLE_PARAMS" ("TBL_ID", "PARAM_KEY", "PARAM_VALUE")'
+            f" SELECT 1000 + n, 'transactional', 'true' {each_table}"
+        ),
+        (
+            'INSERT INTO "PARTITION_KEYS" ("TBL_ID", "PKEY_NAME", "PKEY_TYPE", "INTEGER_IDX")'
+            f" SELECT 1000 + n, 'p', 'int', 0 {each_table}"
+        ),
+        (
+            f'INSERT INTO "SDS" ({stored}, "LOCATION") SELECT {_IDS} + n, 1000 + n % {size.tables},'
+            f" 1000 + n % {size.tables}, {orc}, {no}, {no}, {place} || '/' || {_partition('n', size)} {many}"
+        ),
+        (
+            'INSERT INTO "PARTITIONS" ("PART_ID", "CREATE_TIME", "LAST_ACCESS_TIME", "PART_NAME", "SD_ID", "TBL_ID")'
+            f" SELECT {_IDS} + n, 0, 0, {_partition('n', size)}, {_IDS} + n, 1000 + n % {size.tables} {many}"
+        ),
+        (
+            'INSERT INTO "PARTITION_PARAMS" ("PART_ID", "PARAM_KEY", "PARAM_VALUE")'
+            f" SELECT {_IDS} + n, 'numFiles', '2' {many}"
+        ),
+        (
+            f"INSERT INTO \"TXNS\" ({txns}) SELECT {txn}, CASE n % {OPEN_EVERY} WHEN 0 THEN 'o' ELSE 'a' END,"
+            f" NOW_MS - {_DAY_MS} + n, NOW_MS, 'user', 'host', 0 FROM NUMBERS({size.transactions})"
+        ),
+        (
+            f"INSERT INTO \"TXNS\" ({txns}) SELECT {later}, 'c', NOW_MS - 3600000 + n, NOW_MS, 'user', 'host', 0"
+            f" FROM NUMBERS({size.transactions // 10})"
+        ),
+        (
+            'INSERT INTO "TXN_COMPONENTS" ("TC_TXNID", "TC_DATABASE", "TC_TABLE", "TC_PARTITION", "TC_OPERATION_TYPE",'
+            f' "TC_WRITEID") SELECT {size.partitions} + 1 + floor(n / 10), {_names("CAST(floor(n / 10) AS DECIMAL(18))", size)},'
+            f" 'p=' || (n % {per_table}), 'i', {per_table} + 1 + floor(n / 10 / {size.tables})"
+            f" FROM NUMBERS({10 * size.transactions})"
+        ),
+        (
+            'INSERT INTO "COMPLETED_TXN_COMPONENTS" ("CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION",'
+            f' "CTC_WRITEID", "CTC_UPDATE_DELETE") SELECT 1 + n, {_names("n", size)}, {_partition("n", size)},'
+            f" 1 + floor(n / {size.tables}), 'N' {many}"
+        ),
         f'INSERT INTO "TXN_TO_WRITE_ID" ({mapped}) SELECT 1 + n, {_names("n", size)}, 1 + floor(n / {size.tables}) {many}',
-        f'INSERT INTO "TXN_TO_WRITE_ID" ({mapped}) SELECT {txn}, {_names("n", size)},'
-        f" {per_table} + 1 + floor(n / {size.tables}) FROM NUMBERS({size.transactions})",
-        'INSERT INTO "NEXT_WRITE_ID" ("NWI_DATABASE", "NWI_TABLE", "NWI_NEXT")'
-        f" SELECT {_names('n', size)}, {per_table + aborted} + 1 {each_table}",
-        f'INSERT INTO "COMPLETED_COMPACTIONS" ({ended}) SELECT 1 + n, {_names("n", size)}, {_partition("n", size)},'
-        " CASE n % 20 WHEN 0 THEN 'f' ELSE 's' END, 'i', NOW_MS - 7200000 + n, NOW_MS - 7000000 + n,"
-        f" NOW_MS - 6900000 + n, 1 FROM NUMBERS({history})",
-        f'INSERT INTO "COMPACTION_QUEUE" ({ready}) SELECT {first_ready} + n, {_names("n", size)},'
-        f" {_partition('n', size)}, 'r', 'i', NOW_MS - 7200000, NOW_MS - 7000000, NOW_MS - 6900000 + n, 1,"
-        f" CASE WHEN n < {size.may_go} THEN {size.partitions} ELSE"
-        f" {size.partitions + OPEN_EVERY // 2} + n % {20 * OPEN_EVERY} END, 1 FROM NUMBERS({size.ready})",
+        (
+            f'INSERT INTO "TXN_TO_WRITE_ID" ({mapped}) SELECT {txn}, {_names("n", size)},'
+            f" {per_table} + 1 + floor(n / {size.tables}) FROM NUMBERS({size.transactions})"
+        ),
+        (
+            'INSERT INTO "NEXT_WRITE_ID" ("NWI_DATABASE", "NWI_TABLE", "NWI_NEXT")'
+            f" SELECT {_names('n', size)}, {per_table + aborted} + 1 {each_table}"
+        ),
+        (
+            f'INSERT INTO "COMPLETED_COMPACTIONS" ({ended}) SELECT 1 + n, {_names("n", size)}, {_partition("n", size)},'
+            " CASE n % 20 WHEN 0 THEN 'f' ELSE 's' END, 'i', NOW_MS - 7200000 + n, NOW_MS - 7000000 + n,"
+            f" NOW_MS - 6900000 + n, 1 FROM NUMBERS({history})"
+        ),
+        (
+            f'INSERT INTO "COMPACTION_QUEUE" ({ready}) SELECT {first_ready} + n, {_names("n", size)},'
+            f" {_partition('n', size)}, 'r', 'i', NOW_MS - 7200000, NOW_MS - 7000000, NOW_MS - 6900000 + n, 1,"
+            f" CASE WHEN n < {size.may_go} THEN {size.partitions} ELSE"
+            f" {size.partitions + OPEN_EVERY // 2} + n % {20 * OPEN_EVERY} END, 1 FROM NUMBERS({size.ready})"
+        ),
         _queued(size, first_queued, size.queued),
         f'UPDATE "NEXT_COMPACTION_QUEUE_ID" SET "NCQ_NEXT" = {first_queued + size.queued}',
     ]
