@@ -221,7 +221,7 @@ def _statements(size: Size) -> list[str]:
         ),
         (
             f"INSERT INTO \"TXNS\" ({txns}) SELECT {txn}, CASE n % {OPEN_EVERY} WHEN 0 THEN 'o' ELSE 'a' END,"
-            f" NOW_MS - {_DAY_MS} + n, NOW_MS, 'user', 'host', 0 FROM NUMBERS({size.transactions})"
+            f" NOW_MS - 10000000 + n, NOW_MS, 'user', 'host', 0 FROM NUMBERS({size.transactions})"
         ),
         (
             f"INSERT INTO \"TXNS\" ({txns}) SELECT {later}, 'c', NOW_MS - 3600000 + n, NOW_MS, 'user', 'host', 0"

@@ -289,6 +289,7 @@ class Queue:
             OwnershipLostError: the entry was lost to another process.
         """
         self._database.repeatable(lambda connection: self._give_back(connection, entry))
+        self._claims.look_again()
 
     def _give_back(self, connection: Connection, entry: QueueEntry) -> None:
         same_start = same(self._table.c.cq_start, entry.start_ms)
