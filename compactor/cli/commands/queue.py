@@ -113,8 +113,10 @@ def _queue_view(
     wanted = Wanted.of(session, **chosen)
     database = session.database()
     now = database.read(database.now_ms)
+    # The oldest of all: no other entry need be read.
+    most = limit if sort == "id" and all(value is None for value in chosen.values()) else None
     there: list[QueueEntry | ForeignEntry] = [
-        *Queue(database).entries(*states),
+        *Queue(database).entries(*states, limit=most),
         *(entry for entry in Queue(database).foreign() if not states or QueueState.from_code(entry.state) in states),
     ]
     entries = wanted.among(there)
@@ -131,7 +133,8 @@ def _queue_view(
         else {**queue_record(entry, now, denied.get(entry.id), told.get(entry.id)), **_tracked(session, entry)}
         for entry in first
     ]
-    more = f"{len(entries) - len(first):,} more; --limit shows them" if len(first) < len(entries) else ""
+    count = len(entries) if most is None or len(entries) < most else Queue(database).count(*states)
+    more = f"{count - len(first):,} more; --limit shows them" if len(first) < count else ""
     return View(
         QUEUE_COLUMNS,
         records,
