@@ -24,7 +24,7 @@ BARS = (
     "orc_joining",
     "parquet_joining",
 )
-LONG = ("beside_hive",)
+LONG = ("beside_hive", "scale")
 
 
 def main() -> int:

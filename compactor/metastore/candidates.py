@@ -6,17 +6,17 @@ A fixed number of statements per call, for any number of tables. Source: docs/me
 FindPotentialCompactionsFunction, CheckFailedCompactionsHandler, TableOptimizer.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, exists, func, not_, or_, select, tuple_
+from sqlalchemy import Connection, and_, bindparam, case, exists, func, not_, or_, select, tuple_
 
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.compaction_queue.rows import read_history
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, least, maximum, of_entity, same_entity, told_apart
+from compactor.metastore.db.sql import batches, entity_columns, least, maximum, same_entity, told_apart
 from compactor.metastore.model import DEFAULT_CATALOG, KIND_CODES, Candidate, Entity, QueueState
 from compactor.metastore.partition_names import folded, is_plain, spellings
 from compactor.metastore.txn.snapshots import snapshots_for
@@ -25,7 +25,10 @@ _FETCHED = 5000
 """Rows taken from the driver at a time: one by one costs more than the rows, all at once holds them twice."""
 
 _FEW = 1000
-"""Tables and partitions that are asked for by name; for more it is cheaper to read everything that was written."""
+"""Tables that are asked for by name; for more it is cheaper to read everything that was written."""
+
+_SOME = 100_000
+"""For so many candidates it is cheaper to read all aborted components than to look for the tables that matter."""
 
 _CONDITIONS = 100
 _OF_WHAT_IS_GONE = (CompactionKind.ABORT_CLEANUP, CompactionKind.DEFERRED_CLEANUP)
@@ -216,21 +219,40 @@ class Initiating:
         query: Any = select(*names, func.max(completed.c.ctc_writeid), newest, func.count()).group_by(
             *told_apart(names)
         )
-        if first is None or len(also) > _FEW:
-            queries = [query]
+        answers: Iterator[Sequence[Any]]
+        asked: dict[Entity, list[str | None]] = {}
+        if first is not None:
+            # No index leads to transactions, but one leads to names: what was written since is read once, and only that
+            # is counted.
+            since = connection.execute(select(*names).where(completed.c.ctc_txnid >= first).distinct())
+            also = also | {Entity(*row) for row in since}
+            for entity in also:
+                asked.setdefault(entity.whole_table(), []).append(entity.partition)
+        if first is None or len(asked) > _FEW:
+            answers = chain.from_iterable(connection.execute(query).partitions(_FETCHED))
         else:
-            queries = [query.having(newest >= first)]
-            queries += [
-                query.where(or_(*(of_entity(completed, "ctc", entity) for entity in batch)))
-                for batch in batches(also, _CONDITIONS)
-            ]
+            answers = self._of_names(connection, query, asked)
         found = {}
-        for rows in (connection.execute(each).partitions(_FETCHED) for each in queries):
-            for database, table, partition, write_id, txn_id, commits in chain.from_iterable(rows):
-                entity = Entity(database, table, partition)
-                if first is None or txn_id >= first or entity in also:
-                    found[entity] = Candidate(entity, int(write_id or 0), int(txn_id), int(commits))
+        for database, table, partition, write_id, txn_id, commits in answers:
+            entity = Entity(database, table, partition)
+            if first is None or entity in also:
+                found[entity] = Candidate(entity, int(write_id or 0), int(txn_id), int(commits))
         return found
+
+    def _of_names(
+        self, connection: Connection, query: Any, asked: Mapping[Entity, list[str | None]]
+    ) -> Iterator[Sequence[Any]]:
+        """The rows of the query for partitions of some tables, and for these tables where None is asked for."""
+        completed, dialect = self._schema.completed_txn_components.c, self._database.dialect
+        of_table = and_(completed.ctc_database == bindparam("database"), completed.ctc_table == bindparam("table_name"))
+        named = query.where(of_table, dialect.among(completed.ctc_partition, "partitions"))
+        whole = query.where(of_table, completed.ctc_partition.is_(None))
+        for table, partitions in asked.items():
+            given = {"database": table.database, "table_name": table.table}
+            for batch in batches((name for name in partitions if name is not None), dialect.at_once):
+                yield from connection.execute(named, given | {"partitions": batch})
+            if None in partitions:
+                yield from connection.execute(whole, given)
 
     def _add_aborted(
         self,
@@ -272,7 +294,19 @@ class Initiating:
             .group_by(*told_apart(names))
         )
         least_count, least_age = aborts
-        for database, table, partition, count, oldest in connection.execute(query):
+        queries = [query]
+        if len(found) < _SOME and least_count is not None and least_age is not None:
+            tables = self._often_aborted(connection, least_count, now - least_age)
+            tables |= {entity.whole_table() for entity in (*found, *always)}
+            if len(tables) <= _FEW:
+                among = self._database.dialect.among
+                queries = [
+                    query.where(among(components.c.tc_table, batch))
+                    for batch in batches({entity.table for entity in tables}, self._database.dialect.at_once)
+                ]
+        for database, table, partition, count, oldest in chain.from_iterable(
+            connection.execute(each) for each in queries
+        ):
             entity = Entity(database, table, partition)
             many = least_count is None or count > least_count
             old = least_age is None or 0 <= least_age < now - oldest
@@ -280,6 +314,22 @@ class Initiating:
             if known is None and not (many or old or entity in always):
                 continue
             found[entity] = replace(known or Candidate(entity), aborted_count=int(count), oldest_abort_ms=int(oldest))
+
+    def _often_aborted(self, connection: Connection, least_count: int, before_ms: int) -> set[Entity]:
+        """
+        Tables, partitions together, with more components of aborted transactions, or an older one.
+
+        There are far fewer tables than partitions, and most have neither.
+        """
+        components, txns = self._schema.txn_components.c, self._schema.txns.c
+        query = (
+            select(components.tc_database, components.tc_table)
+            .select_from(self._schema.txn_components.join(self._schema.txns, txns.txn_id == components.tc_txnid))
+            .where(txns.txn_state == "a", components.tc_operation_type != "c")
+            .group_by(components.tc_database, components.tc_table)
+            .having(or_(func.count() > least_count, func.min(txns.txn_started) < before_ms))
+        )
+        return {Entity(database, table) for database, table in connection.execute(query)}
 
     def _catalogued(self, connection: Connection, found: dict[Entity, Candidate]) -> dict[Entity, Candidate]:
         """

@@ -118,8 +118,10 @@ def _queue_view(
     wanted = Wanted.of(session, **chosen)
     database = session.database()
     now = database.read(database.now_ms)
+    # The oldest of all: no other entry need be read.
+    most = limit if sort == "id" and all(value is None for value in chosen.values()) else None
     there: list[QueueEntry | ForeignEntry] = [
-        *Queue(database).entries(*states),
+        *Queue(database).entries(*states, limit=most),
         *(entry for entry in Queue(database).foreign() if not states or QueueState.from_code(entry.state) in states),
     ]
     entries = wanted.among(there)
@@ -141,7 +143,8 @@ def _queue_view(
         }
         for entry in first
     ]
-    more = f"{len(entries) - len(first):,} more; --limit shows them" if len(first) < len(entries) else ""
+    count = len(entries) if most is None or len(entries) < most else Queue(database).count(*states)
+    more = f"{count - len(first):,} more; --limit shows them" if len(first) < count else ""
     return View(
         QUEUE_COLUMNS,
         records,

@@ -17,7 +17,7 @@ from compactor.cli.inspection import CatalogMoment, look
 from compactor.cli.lookup import Found
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.control import Denial
+from compactor.control import Denial, Subject
 from compactor.control.scope import DEFAULT_POOL
 from compactor.coordination import Role, SeenMember
 from compactor.errors import RefusedError, UnreachableError
@@ -138,11 +138,18 @@ def _view(session: Session, target: str | None, measure: int) -> View:
     ]
     found = _found(session, [entry for entry, _ in cleaning])
     decide = control_records.judge(session) if cleaning else None
+    denials: dict[Subject, Denial | None] = {}
+    causes: dict[tuple[int, Denial | None, str | None], list[Held]] = {}  # transactions hold back many entries alike
     for entry, blockers in cleaning:
-        denial = decide.cleaning(control_records.subject(entry)) if decide is not None else None
+        subject = control_records.subject(entry)
+        if decide is not None and subject not in denials:
+            denials[subject] = decide.cleaning(subject)
         kept = found[entry.id].kept if entry.id in found else None
-        for cause in cleaning_causes(blockers, denial, kept, daemons):
-            held.setdefault(cause, Held()).entries.append(entry)
+        key = (id(blockers), denials.get(subject), kept)
+        if key not in causes:
+            causes[key] = [held.setdefault(cause, Held()) for cause in cleaning_causes(blockers, *key[1:], daemons)]
+        for some in causes[key]:
+            some.entries.append(entry)
     waiting = [entry for entry in Queue(database).entries(QueueState.INITIATED) if fits(entry.entity)]
     denied = control_records.waiting(session, waiting)
     told = control_records.stored_failures(session, waiting, denied.values())

@@ -10,11 +10,13 @@ A `Sight` is the first observation: it records which transactions and locks exis
 ready. It is taken at the commit or later: at worst cleaning is delayed.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, or_, select
 
+from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import RetryableError
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches
@@ -92,6 +94,9 @@ class Readers:
     _known: dict[Entity | None, tuple[tuple[OpenTransaction, ...], int, int]] = field(
         default_factory=dict, compare=False
     )
+    _capped: dict[int, ValidTxnList] = field(default_factory=dict, compare=False)
+    _holding: dict[tuple[Entity | None, int], tuple[Blocker, ...]] = field(default_factory=dict, compare=False)
+    _blockers: dict[int, Blocker] = field(default_factory=dict, compare=False)
 
     def locks_on(self, entity: Entity) -> list[HeldLock]:
         """
@@ -141,13 +146,34 @@ class Readers:
         gaps = set(self.snapshot.open) - {txn.txn_id for txn in self.open}
         return min([txn.txn_id for txn in reading] + sorted(gaps)[:1], default=self.snapshot.high_watermark + 1)
 
-    def open_at(self, entity: Entity, txn_id: int) -> list[Blocker]:
-        """Transactions that may read the table and began at or before `txn_id`."""
+    def open_at(self, entity: Entity, txn_id: int) -> tuple[Blocker, ...]:
+        """
+        Transactions that may read the table and began at or before `txn_id`.
+
+        The answer is one object for all entries that the same transactions hold back: there may be many of both.
+        """
         if txn_id < self.first_reader(entity):
-            return []
-        reading = self.may_read(entity)
-        found = [Blocker(Reason.OPEN_TRANSACTION, str(txn), txn) for txn in reading if txn.txn_id <= txn_id]
-        return found or [Blocker(Reason.OPEN_TRANSACTION, "a transaction below the newest one may be about to open")]
+            return ()
+        reading = self.may_read(entity)  # ascending
+        count = bisect_right(reading, txn_id, key=lambda txn: txn.txn_id)
+        if not count:
+            return (Blocker(Reason.OPEN_TRANSACTION, "a transaction below the newest one may be about to open"),)
+        key = (entity.whole_table() if self.registered else None, count)
+        if (known := self._holding.get(key)) is None:
+            known = self._holding[key] = tuple(self._blocker(txn) for txn in reading[:count])
+        return known
+
+    def _blocker(self, txn: OpenTransaction) -> Blocker:
+        """One for each transaction, however many entries it holds back."""
+        if (known := self._blockers.get(txn.txn_id)) is None:
+            known = self._blockers[txn.txn_id] = Blocker(Reason.OPEN_TRANSACTION, str(txn), txn)
+        return known
+
+    def capped(self, high_watermark: int) -> ValidTxnList:
+        """`Snapshot.capped`, once for all entries with the same high watermark: most have the same."""
+        if (known := self._capped.get(high_watermark)) is None:
+            known = self._capped[high_watermark] = self.snapshot.capped(high_watermark)
+        return known
 
     def began_while_open(self, entity: Entity, txn_id: int) -> list[Blocker]:
         """

@@ -26,7 +26,7 @@ from compactor.metastore.clean.readers import (
     together,
 )
 from compactor.metastore.clean.writers import writers
-from compactor.metastore.compaction_queue.rows import labelled, move_to_history, queue_entry
+from compactor.metastore.compaction_queue.rows import labelled, move_to_history, queue_entry, records
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import fitting, of_entity
 from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
@@ -184,7 +184,7 @@ class Cleaning:
                 .select_from(queue.outerjoin(txns, txns.c.txn_id == queue.c.cq_txn_id))
                 .where(ready)
             )
-        rows = connection.execute(query.order_by(queue.c.cq_id)).mappings().all()
+        rows = list(records(connection.execute(query.order_by(queue.c.cq_id))))
         if not rows:
             self._sights.clear()
             self._seen_open.clear()
@@ -374,35 +374,27 @@ class Cleaning:
         now: int,
         retention_ms: int,
     ) -> ReadyEntry:
-        blockers: list[Blocker] = []
+        blockers: tuple[Blocker, ...] = ()  # an empty one added to `open_at`'s makes no copy
         if first.id != entry.id and entry.location is None:
-            blockers.append(
-                Blocker(
-                    Reason.EARLIER_ENTRY,
-                    f"compaction {first.id} of the same {'partition' if entry.entity.partition else 'table'} is cleaned first",
-                )
-            )
+            what = "partition" if entry.entity.partition else "table"
+            blockers += (Blocker(Reason.EARLIER_ENTRY, f"compaction {first.id} of the same {what} is cleaned first"),)
         since = now - (entry.commit_ms if entry.commit_ms is not None else sight.at_ms)
         if since < retention_ms + entry.retry_retention_ms:
-            blockers.append(
-                Blocker(
-                    Reason.RETENTION,
-                    f"files are kept for another {duration(retention_ms + entry.retry_retention_ms - since)}",
-                )
-            )
+            left = duration(retention_ms + entry.retry_retention_ms - since)
+            blockers += (Blocker(Reason.RETENTION, f"files are kept for another {left}"),)
         if not self._schema.hive_4:
             # Hive 3.1's Cleaner asks for locks only; but a query has its snapshot before it has its locks
             blockers += readers.open_at(entry.entity, sight.high_watermark)
-            return ReadyEntry(entry, None, (*blockers, *self._locks(entry, readers, sight, None)))
-        blockers += self._own_transaction(entry, own_state)
+            return ReadyEntry(entry, None, blockers + tuple(self._locks(entry, readers, sight, None)))
+        blockers += tuple(self._own_transaction(entry, own_state))
         horizon = readers.horizon(entry.entity)
         committed_at = entry.next_txn_id if entry.next_txn_id is not None else sight.high_watermark
         blockers += readers.open_at(entry.entity, committed_at)
-        blockers += self._locks(entry, readers, sight, committed_at)
-        txns = readers.snapshot.capped(min(committed_at, horizon - 1))
+        blockers += tuple(self._locks(entry, readers, sight, committed_at))
+        txns = readers.capped(min(committed_at, horizon - 1))
         if not blockers and entry.location is None and entry.txn_id is not None and not txns.is_valid(entry.txn_id):
-            blockers += readers.began_while_open(entry.entity, entry.txn_id)
-        return ReadyEntry(entry, txns, tuple(blockers))
+            blockers += tuple(readers.began_while_open(entry.entity, entry.txn_id))
+        return ReadyEntry(entry, txns, blockers)
 
     @staticmethod
     def _own_transaction(entry: QueueEntry, state: str | None) -> list[Blocker]:

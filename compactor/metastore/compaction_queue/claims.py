@@ -2,12 +2,14 @@
 Claims: chooses which entry of the compaction queue a worker takes next.
 
 A worker takes the oldest entry of its pool among those that may begin now. The update that takes a row names the state
-that was read before: of several workers only one gets the row.
+that was read before: of several workers only one gets the row. Workers of one process share what was read (`window`).
 Source: docs/metastore.md, docs/control.md; Hive's NextCompactionFunction.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import (
@@ -28,6 +30,7 @@ from compactor.acid.compaction import SUPPORTED
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.compaction_queue.rows import find_queued
+from compactor.metastore.compaction_queue.window import SIZE, Place, Window
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import fitting, next_number
 from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, QueueEntry, QueueState
@@ -82,6 +85,7 @@ class Claims:
         self._schema = database.schema
         self._table = self._schema.compaction_queue
         self._looks: dict[str | None, Select[tuple[Any]]] = {}
+        self._windows: defaultdict[str | None, Window] = defaultdict(Window)
 
     def claim(
         self,
@@ -101,9 +105,16 @@ class Claims:
             "cq_start": self._database.now,
         }
         wanted = _Wanted(pool, without, among)
-        if gate is None:
-            return self._database.write(lambda connection: self._claim(connection, values, wanted))
-        return self._database.write(lambda connection: self._claim_by(connection, values, wanted, gate))
+        given: list[int] = []
+        try:
+            return self._database.write(lambda connection: self._claim(connection, values, wanted, gate, given))
+        finally:
+            self._windows[pool].done(given)
+
+    def look_again(self) -> None:
+        """An entry was given back: it may be older than those that were read."""
+        for window in tuple(self._windows.values()):
+            window.forget()
 
     def claimable(
         self, pool: str | None, *, without: Collection[int], among: Collection[int] | None, gate: ClaimGate | None
@@ -116,15 +127,70 @@ class Claims:
 
         if gate is None:
             return self._database.read(lambda connection: self._oldest(connection, wanted, look))
-        return self._database.read(lambda connection: self._oldest_by(connection, wanted, gate, look))
+        return self._database.read(
+            lambda connection: self._oldest_by(connection, wanted, gate.open(self._working(connection, gate)), look)
+        )
 
-    def _claim(self, connection: Connection, values: Mapping[str, object], wanted: _Wanted) -> QueueEntry | None:
-        return self._oldest(connection, wanted, lambda connection, number: self._take(connection, number, values))
+    def _claim(
+        self,
+        connection: Connection,
+        values: Mapping[str, object],
+        wanted: _Wanted,
+        gate: ClaimGate | None,
+        given: list[int],
+    ) -> QueueEntry | None:
+        """Args: given: gets the ids of entries from the window that no other worker is given until `Window.done`."""
+
+        def take(connection: Connection, number: int) -> QueueEntry | None:
+            return self._take(connection, number, values)
+
+        if gate is None:
+            may = None
+        else:
+            if gate.counts:
+                next_number(
+                    connection, self._schema.next_compaction_queue_id.c.ncq_next, 0
+                )  # the row's lock: two claims at once would count the same entries
+            may = lru_cache(maxsize=None)(gate.open(self._working(connection, gate)))
+        more = True
+        while more and wanted.among is None:
+            number, more = self._windows[wanted.pool].give(
+                lambda: self._read_window(connection, wanted.pool),
+                lambda number, place: wanted.has(number) and (may is None or may(*place)),
+            )
+            if number is None:
+                break
+            given.append(number)
+            if (found := take(connection, number)) is not None:
+                return found
+        if not more:
+            return None
+        return self._oldest(connection, wanted, take) if may is None else self._oldest_by(connection, wanted, may, take)
+
+    def _read_window(self, connection: Connection, pool: str | None) -> list[tuple[int, Place]]:
+        queue = self._table.c
+        query = select(queue.cq_id, *self._place).where(self._waiting(pool)).order_by(queue.cq_id).limit(SIZE)
+        return [(int(row[0]), _place(row[1:])) for row in connection.execute(query)]
+
+    @property
+    def _place(self) -> list[ColumnElement[Any]]:
+        queue = self._table.c
+        return [queue.cq_database, queue.cq_table, *([queue.cq_pool_name] if "cq_pool_name" in queue else [])]
+
+    def _working(self, connection: Connection, gate: ClaimGate) -> list[Place]:
+        """What is being worked on, if the gate counts it."""
+        if not gate.counts:
+            return []
+        query = select(*self._place).where(self._table.c.cq_state == QueueState.WORKING.code, self._kinds())
+        return [_place(row) for row in connection.execute(query)]
 
     def _oldest(self, connection: Connection, wanted: _Wanted, look: Look[Found]) -> Found | None:
         after, most = 0, _CLAIM_AT_ONCE
+        look_for = self._look(wanted.pool)
+        if wanted.among is not None:
+            look_for = look_for.where(self._table.c.cq_id.in_(_numbers("among", wanted.among)))
         while True:
-            numbers = connection.scalars(self._look(wanted.pool), {"after": after, "most": most}).all()
+            numbers = connection.scalars(look_for, {"after": after, "most": most}).all()
             for number in numbers:
                 if wanted.has(number) and (found := look(connection, number)) is not None:
                     return found
@@ -149,37 +215,25 @@ class Claims:
             self._looks[pool] = known
         return known
 
-    def _claim_by(
-        self, connection: Connection, values: Mapping[str, object], wanted: _Wanted, gate: ClaimGate
-    ) -> QueueEntry | None:
-        if gate.counts:
-            next_number(
-                connection, self._schema.next_compaction_queue_id.c.ncq_next, 0
-            )  # the row's lock: two claims at once would count the same entries
-        return self._oldest_by(
-            connection, wanted, gate, lambda connection, number: self._take(connection, number, values)
-        )
-
-    def _oldest_by(self, connection: Connection, wanted: _Wanted, gate: ClaimGate, look: Look[Found]) -> Found | None:
+    def _oldest_by(
+        self, connection: Connection, wanted: _Wanted, may: Callable[[str, str, str | None], bool], look: Look[Found]
+    ) -> Found | None:
         """
         Find the oldest entry that the gate lets through.
 
         The gate is asked once for each table and pool: however many partitions of a table wait, they are one row here.
         """
         queue = self._table.c
-        place = [queue.cq_database, queue.cq_table, *([queue.cq_pool_name] if "cq_pool_name" in queue else [])]
-        working: list[tuple[str, str, str | None]] = []
-        if gate.counts:
-            rows = connection.execute(
-                select(*place).where(queue.cq_state == QueueState.WORKING.code, self._kinds())
-            ).all()
-            working = [_place(row) for row in rows]
-        may = gate.open(working)
         oldest = func.min(queue.cq_id)
         left = [queue.cq_id.not_in(_numbers("without", wanted.without))]
         if wanted.among is not None:
             left.append(queue.cq_id.in_(_numbers("among", wanted.among)))
-        query = select(*place, oldest).where(self._waiting(wanted.pool), *left).group_by(*place).order_by(oldest)
+        query = (
+            select(*self._place, oldest)
+            .where(self._waiting(wanted.pool), *left)
+            .group_by(*self._place)
+            .order_by(oldest)
+        )
         for _ in range(_CLAIM_AT_ONCE):
             number = next((int(row[-1]) for row in connection.execute(query) if may(*_place(row[:-1]))), None)
             if number is None:

@@ -289,6 +289,7 @@ class Queue:
             OwnershipLostError: the entry was lost to another process.
         """
         self._database.repeatable(lambda connection: self._give_back(connection, entry))
+        self._claims.look_again()
 
     def _give_back(self, connection: Connection, entry: QueueEntry) -> None:
         same_start = same(self._table.c.cq_start, entry.start_ms)
@@ -329,14 +330,20 @@ class Queue:
 
     # Looking
 
-    def entries(self, *states: QueueState, entity: Entity | None = None) -> list[QueueEntry]:
-        """The queue's entries by id, all or those in the given states."""
-        where: list[ColumnElement[bool]] = (
-            [self._table.c.cq_state.in_([state.code for state in states])] if states else []
-        )
+    def entries(self, *states: QueueState, entity: Entity | None = None, limit: int | None = None) -> list[QueueEntry]:
+        """The queue's entries by id, all or those in the given states, at most `limit`."""
+        where = self._in(states)
         if entity is not None:
             where.append(of_entity(self._table, "cq", entity))
-        return self._database.read(lambda connection: read_queue(connection, self._schema, *where))
+        return self._database.read(lambda connection: read_queue(connection, self._schema, *where, limit=limit))
+
+    def count(self, *states: QueueState) -> int:
+        """How many rows the queue has, all or those in the given states; those of a later Hive count, too."""
+        query = select(func.count()).select_from(self._table).where(*self._in(states))
+        return self._database.read(lambda connection: int(connection.scalar(query) or 0))
+
+    def _in(self, states: Collection[QueueState]) -> list[ColumnElement[bool]]:
+        return [self._table.c.cq_state.in_([state.code for state in states])] if states else []
 
     def foreign(self) -> list[ForeignEntry]:
         """Rows with types and states of a later Hive; no other method returns them."""

@@ -7,14 +7,14 @@ failed, and CC_META_INFO, which Hive 3.1 leaves empty, holds the true state and 
 Source: Hive 3.1's CompactionTxnHandler (markFailed: "to set in CC_META_INFO to provide some context for the failure").
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    RowMapping,
+    CursorResult,
     Select,
     Table,
     and_,
@@ -61,6 +61,9 @@ Hive reads NULL as 0 and writes 0 into the history: for an entry that was aborte
 was committed.
 """
 
+_COLUMNS = {prefix: [(field, f"{prefix}_{name}") for name, field in _FIELDS.items()] for prefix in ("cq", "cc")}
+"""Field and column of a row of the queue (`cq`) or the history (`cc`)."""
+
 
 def read_queue(
     connection: Connection, schema: HiveSchema, *where: ColumnElement[bool], limit: int | None = None
@@ -68,7 +71,7 @@ def read_queue(
     """Queue entries by id; rows with a state or type of a later Hive are left out."""
     table = schema.compaction_queue
     query = select(*labelled(table)).where(*where).order_by(table.c.cq_id).limit(limit)
-    return [entry for row in connection.execute(query).mappings() if (entry := queue_entry(row)) is not None]
+    return [entry for row in records(connection.execute(query)) if (entry := queue_entry(row)) is not None]
 
 
 def read_foreign(connection: Connection, schema: HiveSchema) -> list[ForeignEntry]:
@@ -93,7 +96,7 @@ def read_history(
     """History entries, newest first."""
     table = schema.completed_compactions
     query = select(*labelled(table)).where(*where).order_by(table.c.cc_id.desc()).limit(limit)
-    return [entry for row in connection.execute(query).mappings() if (entry := history_entry(row)) is not None]
+    return [entry for row in records(connection.execute(query)) if (entry := history_entry(row)) is not None]
 
 
 def find(connection: Connection, schema: HiveSchema, entry_id: int) -> QueueEntry | HistoryEntry | None:
@@ -105,7 +108,7 @@ def find(connection: Connection, schema: HiveSchema, entry_id: int) -> QueueEntr
 
 def find_queued(connection: Connection, schema: HiveSchema, entry_id: int) -> QueueEntry | None:
     """One compaction by its id, in the queue."""
-    row = connection.execute(_one_queued(schema), {"id": entry_id}).mappings().first()
+    row = next(records(connection.execute(_one_queued(schema), {"id": entry_id})), None)
     return None if row is None else queue_entry(row)
 
 
@@ -116,13 +119,19 @@ def _one_queued(schema: HiveSchema) -> Select[Any]:
     return select(*labelled(queue)).where(queue.c.cq_id == bindparam("id"))
 
 
-def queue_entry(row: RowMapping) -> QueueEntry | None:
+def records(rows: CursorResult[Any]) -> Iterator[dict[str, Any]]:
+    """Each row by its columns' keys; much cheaper than the driver's own mappings where there are many rows."""
+    keys = tuple(rows.keys())
+    return (dict(zip(keys, row, strict=True)) for row in rows.all())
+
+
+def queue_entry(row: Mapping[str, Any]) -> QueueEntry | None:
     """The entry of a row selected with all columns of the queue; None for a row that a later Hive wrote."""
     values = _common(row, "cq")
     return None if values is None else QueueEntry(**values, retry_retention_ms=int(row.get("cq_retry_retention") or 0))
 
 
-def history_entry(row: RowMapping) -> HistoryEntry | None:
+def history_entry(row: Mapping[str, Any]) -> HistoryEntry | None:
     """The entry of a row of the history; None for a row that a later Hive wrote."""
     values = _common(row, "cc")
     if values is None:
@@ -188,10 +197,8 @@ def _told(state: QueueState, meta_info: bytes | None) -> dict[str, Any]:
     return {"error_message": message, "state": told if state is QueueState.FAILED and told in _FAILED_ON_3 else state}
 
 
-def _common(row: RowMapping, prefix: str) -> dict[str, Any] | None:
-    def get(name: str) -> Any:
-        return row.get(name)
-
+def _common(row: Mapping[str, Any], prefix: str) -> dict[str, Any] | None:
+    get = row.get
     state, kind = QueueState.from_code(get(f"{prefix}_state") or ""), KINDS.get(get(f"{prefix}_type") or "")
     if state is None or kind is None:
         return None
@@ -199,13 +206,10 @@ def _common(row: RowMapping, prefix: str) -> dict[str, Any] | None:
         properties = decode_properties(get(f"{prefix}_tblproperties"))
     except ValueError:
         properties = {}  # one unreadable row must not stop the loop; without its location nothing is deleted for it
-    values: dict[str, Any] = {field: get(f"{prefix}_{name}") for name, field in _FIELDS.items()}
-    values |= {field: values[field] or None for field in _NEVER_ZERO}
-    entity = Entity(get(f"{prefix}_database"), get(f"{prefix}_table"), get(f"{prefix}_partition"))
-    return values | {
-        "id": int(get(f"{prefix}_id")),
-        "entity": entity,
-        "kind": kind,
-        "state": state,
-        "properties": properties,
-    }
+    values: dict[str, Any] = {field: get(column) for field, column in _COLUMNS[prefix]}
+    for field in _NEVER_ZERO:
+        values[field] = values[field] or None
+    values["id"] = int(row[f"{prefix}_id"])
+    values["entity"] = Entity(row[f"{prefix}_database"], row[f"{prefix}_table"], row[f"{prefix}_partition"])
+    values["kind"], values["state"], values["properties"] = kind, state, properties
+    return values

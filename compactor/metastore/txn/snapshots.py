@@ -10,6 +10,7 @@ TxnUtils.
 
 import time
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,16 +58,16 @@ class Snapshot:
             return ValidTxnList(self.high_watermark, self.open, self.aborted)
         return ValidTxnList(
             min(txn_id, self.high_watermark),
-            tuple(other for other in self.open if other < txn_id),
-            tuple(other for other in self.aborted if other < txn_id),
+            self.open[: bisect_left(self.open, txn_id)],
+            self.aborted[: bisect_left(self.aborted, txn_id)],
         )
 
     def capped(self, high_watermark: int) -> ValidTxnList:
         """The transaction list for a cleaner: nothing above `high_watermark` counts."""
         return ValidTxnList(
             high_watermark,
-            tuple(other for other in self.open if other <= high_watermark),
-            tuple(other for other in self.aborted if other <= high_watermark),
+            self.open[: bisect_right(self.open, high_watermark)],
+            self.aborted[: bisect_right(self.aborted, high_watermark)],
         )
 
 

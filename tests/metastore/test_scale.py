@@ -1,0 +1,112 @@
+"""No statement that asks for a few rows reads a whole table: told by the servers' own plans, at a fiftieth of the size."""
+
+import json
+
+import pytest
+from sqlalchemy import event
+
+from compactor.acid.write_ids import ValidTxnList
+from compactor.metastore.candidates import Initiating
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.model import Entity
+from compactor.metastore.txn.transactions import Transactions
+from tests.metastore import large
+from tests.metastore.databases import kinds, mariadb, metastore, postgres  # noqa: F401 - fixtures
+
+SIZE = large.Size(50)
+LARGE = {"TBLS", "SDS", "PARTITIONS", "TXNS", "TXN_COMPONENTS", "COMPLETED_TXN_COMPONENTS", "TXN_TO_WRITE_ID"}
+PARTITION = Entity("scale_1", "t_1", "p=7")
+
+
+@pytest.fixture(scope="module", params=kinds(["postgres-4", "mariadb-4"]))
+def filled(request, tmp_path_factory):
+    """A metastore with a fiftieth of a large warehouse, counted by its server."""
+    with metastore(request.param, request, tmp_path_factory.mktemp("filled")) as database:
+        large.fill(database, SIZE)
+        yield database
+
+
+def whole_tables(database, work):
+    """The large tables that the statements of `work` read as a whole, each with its statement."""
+    seen = []
+
+    def note(_connection, _cursor, statement, parameters, _context, _many):
+        seen.append((statement, parameters))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        work()
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
+    asked = [(statement, given) for statement, given in seen if any(f"{name}" in statement for name in LARGE)]
+    assert asked, "nothing was asked of a large table"
+    found = []
+    with database.transaction() as connection:
+        for statement, given in asked:
+            if statement.lstrip().startswith(("SELECT", "DELETE", "UPDATE", "WITH")):
+                found += [(name, statement) for name in read_whole(database, connection, statement, given)]
+    return found
+
+
+def read_whole(database, connection, statement, given):
+    """The large tables that the server would read from end to end for a statement."""
+    if database.engine.dialect.name == "postgresql":
+        (plan,) = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", given).scalars()
+        plan = json.loads(plan) if isinstance(plan, str) else plan
+        return [node["Relation Name"] for node in nodes(plan[0]["Plan"]) if node["Node Type"] == "Seq Scan"]
+    rows = connection.exec_driver_sql(f"EXPLAIN {statement}", given).mappings()
+    return [row["table"].upper() for row in rows if row["type"] in {"ALL", "index"} and row["table"]]
+
+
+def nodes(plan):
+    """A node of a plan of PostgreSQL's, and all below it."""
+    yield plan
+    for below in plan.get("Plans", ()):
+        yield from nodes(below)
+
+
+def clean_one(database):
+    """What a cycle does for an entry that may be cleaned, after it has judged them all."""
+    cleaning = Cleaning(database)
+    queue = Queue(database)
+    entry = queue.entries(limit=1)[0]
+    cleaning.mark_cleaned(entry)
+
+
+def read_one(database):
+    """The write ids of one table."""
+    Transactions(database).valid_write_ids("scale_1.t_1", ValidTxnList(SIZE.next_txn))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(lambda database: Catalog(database).facts_for([PARTITION]), id="facts"),
+        pytest.param(lambda database: Catalog(database).places_for([PARTITION]), id="places"),
+        pytest.param(lambda database: Catalog(database).find_table("scale_1", "t_1"), id="table"),
+        pytest.param(clean_one, id="cleaning"),
+        pytest.param(read_one, id="write-ids"),
+    ],
+)
+def test_few_rows_are_found_by_an_index(filled, work):
+    """Look-ups of one table or partition, and the end of its cleaning, read no large table from end to end."""
+    assert [(name, text) for name, text in whole_tables(filled, lambda: work(filled)) if name in LARGE] == []
+
+
+def test_a_look_counts_only_what_was_written_since(filled):
+    """
+    COMPLETED_TXN_COMPONENTS is read once from end to end for what was written since; its commits are counted by name.
+    """
+    initiating = Initiating(filled)
+    first = SIZE.next_txn
+    large.commit(filled, SIZE, 20, first)
+    large.analyse(filled)
+    read = [
+        text
+        for name, text in whole_tables(filled, lambda: initiating.look(first, aborted_count=1000, aborted_age_ms=10**9))
+        if name == "COMPLETED_TXN_COMPONENTS"
+    ]
+    assert len(read) == 1
+    assert "DISTINCT" in read[0]
