@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.compaction_queue.work import SHARE_STEP, StoredWork, Work, WorkTable
+from compactor.metastore.compaction_queue.work import SHARE_STEP, StoredWork, Work, WorkTable, _loaded
 from compactor.metastore.db.own_tables import WORK
 from compactor.metastore.model import Entity
 from tests.metastore.entries import working
@@ -71,9 +71,28 @@ def test_what_another_release_wrote_is_read_as_far_as_it_is_known():
     )
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 60_000,
+        "[]",
+        "",
+        '{"files_before": 1.5, "files_after": -1}',
+        '{"rows_before": NaN, "share": NaN, "planning_seconds": Infinity, "waiting_seconds": -Infinity}',
+        '{"bytes_after": ' + "9" * 400 + "}",
+    ],
+)
+def test_rubbish_is_nothing_that_is_known(text):
+    """One row keeps no other from being shown."""
+    assert Work.of(_loaded(text)) == Work()
+
+
 @given(
     st.builds(
-        Work, worker=st.text() | st.none(), share=st.floats(0, 1) | st.none(), bytes_after=st.integers(0) | st.none()
+        Work,
+        worker=st.text() | st.none(),
+        share=st.floats(0, 1) | st.none(),
+        bytes_after=st.integers(0, (1 << 63) - 1) | st.none(),
     )
 )
 def test_a_record_is_read_as_it_was_made(made):

@@ -72,13 +72,22 @@ class Work:
         values: dict[str, Any] = {}
         for field in fields(cls):
             value = record.get(field.name)
-            words = field.name in _WORDS
-            if isinstance(value, str) if words else isinstance(value, int | float) and not isinstance(value, bool):
+            if _fits(field.name, value):
                 values[field.name] = value
         return cls(**values)
 
 
 _WORDS: Final = frozenset({"worker", "compacted_as"})
+_MOST: Final = (1 << 63) - 1
+
+
+def _fits(name: str, value: object) -> bool:
+    """Whether a field may have this value: a word, a whole number, or of shares and seconds any number but NaN."""
+    if name in _WORDS:
+        return isinstance(value, str)
+    if type(value) is int:
+        return 0 <= value <= _MOST
+    return type(value) is float and (name == "share" or name.endswith("_seconds")) and 0 <= value <= _MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +193,6 @@ class WorkTable:
 def _loaded(text: str) -> Mapping[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -8,13 +8,14 @@ Source: docs/operations.md, Quarantine.
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 MANIFEST: Final = "_compactor_quarantine"
 """File directly in a quarantine directory. Where it strays into a partition, readers pass over it."""
 LIMIT: Final = 1 << 26
 """Bytes of the longest manifest that is read."""
 _VERSION: Final = 1
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +98,34 @@ def decode(content: bytes) -> Manifest | None:
         if found.pop("version") != _VERSION:
             return None
         directories = tuple(
-            KeptDirectory(**_files(one), replaced=bool(one["replaced"]), aborted=tuple(map(int, one["aborted"])))
+            KeptDirectory(
+                **_files(one),
+                replaced=_one(bool, one["replaced"]),
+                aborted=tuple(_one(int, write_id) for write_id in one["aborted"]),
+            )
             for one in found.pop("directories")
         )
         result = tuple(KeptFiles(**_files(one)) for one in found.pop("result"))
-        before = tuple(map(str, found.pop("read_before")))
+        before = tuple(_one(str, name) for name in found.pop("read_before"))
         manifest = Manifest(**found, directories=directories, result=result, read_before=before)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        for number in (manifest.kept_ms, manifest.until_ms, manifest.tbl_id):
+            _one(int, number)
+        for known in (manifest.entry, manifest.highest_write_id):
+            if known is not None:
+                _one(int, known)
+        _one(str, manifest.what), _one(bool, manifest.first_look), _one(bool, manifest.taken_back)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    numbers = (manifest.kept_ms, manifest.until_ms, manifest.tbl_id)
-    return manifest if all(type(number) is int for number in numbers) else None
+    return manifest
 
 
 def _files(one: dict[str, Any]) -> dict[str, Any]:
-    return {"name": str(one["name"]), "files": tuple((str(path), int(length)) for path, length in one["files"])}
+    files = tuple((_one(str, path), _one(int, length)) for path, length in one["files"])
+    return {"name": _one(str, one["name"]), "files": files}
+
+
+def _one(kind: type[Value], value: object) -> Value:
+    """A value of exactly this type: True is no number."""
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value

@@ -141,6 +141,34 @@ def test_a_manifest_is_read_as_it_was_written_or_not_at_all(manifest, cut):
     assert decode(content[:cut]) in {None, manifest} if cut >= len(content) else decode(content[:cut]) is None
 
 
+WHOLE = Manifest(7, "db.t", 1, 5, 9, (KeptDirectory("base_1", (("base_1/f", 3),), replaced=True, aborted=(2,)),), 1)
+
+
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        ('"entry": 7', '"entry": "../../x"'),
+        ('"entry": 7', '"entry": true'),
+        ('"what": "db.t"', '"what": 1'),
+        ('"highest_write_id": 1', '"highest_write_id": "x"'),
+        ('"highest_write_id": 1', '"highest_write_id": [1]'),
+        ('"f", 3', '"f", Infinity'),
+        ('"f", 3', '"f", 1.5'),
+        ('"aborted": [2]', '"aborted": ["2"]'),
+        ('"replaced": true', '"replaced": "no"'),
+        ('"first_look": false', '"first_look": "no"'),
+        ('"taken_back": false', '"taken_back": 0'),
+        ('"kept_ms": 5', '"kept_ms": ' + "[" * 60_000),
+    ],
+)
+def test_values_of_other_types_prove_nothing(part, other):
+    """Whoever edits a manifest by hand, or damages it, gets no error from the Cleaner."""
+    content = WHOLE.encode().decode().replace("base_1/f", "f")
+    assert part in content
+    assert decode(content.encode()) is not None
+    assert decode(content.replace(part, other).encode()) is None
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{}", b"\xff", b'{"version": 2}', b'{"version": 1, "directories": []}']
 )
