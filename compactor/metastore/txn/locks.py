@@ -41,14 +41,7 @@ class Locks:
             OwnershipLostError: the transaction isn't open any more.
             RetryableError: the database was in the way.
         """
-        try:
-            return self._database.write(
-                lambda connection: self._acquire(connection, entity, txn_id, user=user, host=host, agent=agent)
-            )
-        except OutcomeUnknownError as error:
-            raise RetryableError(
-                f"it isn't known whether the lock on {entity} was taken; unused it times out"
-            ) from error
+        return self._taken(entity, txn_id, user=user, host=host, agent=agent, kind="r")
 
     def acquire_exclusive(self, entity: Entity, txn_id: int, user: str, host: str, *, agent: str = AGENT) -> int:
         """
@@ -56,10 +49,13 @@ class Locks:
 
         In its way are all locks on the table or partition, held or waiting, and exclusive ones on the database.
         """
+        return self._taken(entity, txn_id, user=user, host=host, agent=agent, kind="e")
+
+    def _taken(self, entity: Entity, txn_id: int, *, user: str, host: str, agent: str, kind: Literal["r", "e"]) -> int:
         try:
             return self._database.write(
                 lambda connection: self._acquire(
-                    connection, entity, txn_id, user=user, host=host, agent=agent, kind="e"
+                    connection, entity, txn_id, user=user, host=host, agent=agent, kind=kind
                 )
             )
         except OutcomeUnknownError as error:
@@ -133,7 +129,7 @@ class Locks:
         user: str,
         host: str,
         agent: str,
-        kind: Literal["r", "e"] = "r",
+        kind: Literal["r", "e"],
     ) -> int:
         schema = self._database.schema
         locks = schema.hive_locks
