@@ -125,19 +125,19 @@ def _where(fates: Sequence[str], wanted: str) -> tuple[int, ...]:
 # ---- acid: lives of a partition
 
 
-def histories(layout: LayoutVersion, *, steps: int = 14, watched: bool = True) -> SearchStrategy[History]:
+def histories(
+    layout: LayoutVersion, *, steps: int = 14, watched: bool = True, insert_only: bool = False
+) -> SearchStrategy[History]:
     """
     Partitions after some steps; watched ones have a reader start after each step, and check every reader that still
-    reads.
+    reads. In those of insert-only tables nothing is deleted.
     """
     sizes = st.lists(lengths(), min_size=1, max_size=6)
     return st.builds(
         _lived,
-        st.just(layout),
+        st.builds(History, st.just(layout), sizes, st.just(insert_only), st.integers(0, 3)),
         st.just(watched),
-        sizes,
-        st.integers(0, 3),
-        st.lists(_steps(), min_size=steps // 2, max_size=steps),
+        st.lists(_steps(insert_only=insert_only), min_size=steps // 2, max_size=steps),
     )
 
 
@@ -157,10 +157,7 @@ def thresholds() -> SearchStrategy[Thresholds]:
     )
 
 
-def _lived(
-    layout: LayoutVersion, watched: bool, sizes: list[int], originals: int, steps: list[Callable[[History], object]]
-) -> History:
-    history = History(layout, sizes, originals)
+def _lived(history: History, watched: bool, steps: list[Callable[[History], object]]) -> History:
     for step in steps:
         step(history)
         if watched:
@@ -169,24 +166,27 @@ def _lived(
     return history
 
 
-def _steps() -> SearchStrategy[Callable[[History], object]]:
+def _steps(*, insert_only: bool) -> SearchStrategy[Callable[[History], object]]:
     """One step of a partition's life; committing is the most frequent end."""
     fate = st.sampled_from("ccccccao")
     rows = st.integers(0, 3)
     picks = st.lists(st.integers(0, 50), max_size=3)
     kind = st.sampled_from([CompactionKind.MAJOR, CompactionKind.MINOR, CompactionKind.MINOR])
-    return st.one_of(
-        st.builds(lambda n, f: lambda h: h.insert(n, f), rows, fate),
+    of_full_acid = [
         st.builds(lambda p, f: lambda h: h.update(p, f), picks, fate),
         st.builds(lambda p, f: lambda h: h.delete(p, f), picks, fate),
         st.builds(lambda n, p, f: lambda h: h.several_statements(n, p, f), rows, picks, fate),
         st.builds(lambda f, n: lambda h: h.stream(f, n), st.lists(fate, min_size=1, max_size=4), rows),
+        st.builds(lambda f: lambda h: h.merge(f), st.sampled_from("ccca")),
+    ]
+    return st.one_of(
+        st.builds(lambda n, f: lambda h: h.insert(n, f), rows, fate),
+        *(of_full_acid if not insert_only else ()),
         st.builds(lambda n, f: lambda h: h.overwrite(n, f), rows, fate),
         st.builds(lambda w, f: lambda h: h.settle(w, f), st.integers(0, 9), st.sampled_from("cca")),
         st.builds(lambda w, f: lambda h: h.settle(w, f), st.integers(0, 9), st.sampled_from("cca")),
         st.builds(lambda k, f: lambda h: h.compact(k, f), kind, fate),
         st.builds(lambda k, f: lambda h: h.compact(k, f), kind, fate),
-        st.builds(lambda f: lambda h: h.merge(f), st.sampled_from("ccca")),
         st.builds(lambda f: lambda h: h.settle_compaction(f), st.sampled_from("cca")),
         st.just(lambda h: h.clean()),
     )
