@@ -37,20 +37,22 @@ def check(session: Session) -> None:
 @config.command()
 @pass_session
 def show(session: Session) -> None:
-    """Show every setting as it applies, and where each is set: file, variable or default; secrets hidden."""
+    """
+    Show every setting as it applies, and where each is set: file, variable or default; secrets hidden.
+
+    JSON and YAML name under `sources` what sets each value, by its key.
+    """
     shown, found = session.settings.shown(), sources(session.config_path, settings_variables())
     shown["spark"]["conf"] = hide(shown["spark"]["conf"])
-    records = [
-        {"key": key, "value": value, "source": found.get(key, "default")}
-        for key, value in leaves(shown).items()
-        if value != {}
-    ]
+    values = leaves(shown)
+    set_by = {key: found.get(key, "default") for key in values}
+    records = [{"key": key, "value": value, "source": set_by[key]} for key, value in values.items() if value != {}]
     columns = (
         OutputColumn("key", "KEY"),
         OutputColumn("value", "VALUE", show=_plain),
         OutputColumn("source", "SET BY"),
     )
-    session.output.show(View(columns, records, document=shown))
+    session.output.show(View(columns, records, document=shown | {"sources": set_by}))
 
 
 def _plain(value: object) -> str:
