@@ -6,6 +6,7 @@ a listing is watched.
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -13,11 +14,11 @@ import click
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records
 from compactor.cli.lookup import find_partition, find_table
-from compactor.cli.many import partition_fits
+from compactor.cli.patterns import by_pattern, require_tables
 from compactor.cli.session import Session
 from compactor.cli.target import did_you_mean, parse_target, partition_names
 from compactor.control.scope import DEFAULT_POOL, fits, is_pattern
-from compactor.errors import RefusedError, UnreachableError, UsageError
+from compactor.errors import NothingFitsError, RefusedError, UnreachableError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
@@ -135,11 +136,12 @@ def places(session: Session, target: str | None) -> Callable[[Entity], bool]:
         UsageError: the pattern names no tables.
         RefusedError: TABLE_MISSING, PARTITION_MISSING: a name without `*` and `?` is neither in the catalog nor in
             queue or history; with near names.
+        NothingFitsError: a pattern fits no table, neither in the catalog nor in queue or history.
     """
     if target is None:
         return lambda _: True
     if is_pattern(target):
-        return _by_pattern(target)
+        return _by_pattern(session, target)
     name = target.strip().replace("`", "").lower()
     if not name:
         raise UsageError("an empty name is no database's: leave it out for all")
@@ -157,16 +159,14 @@ def is_of(entity: Entity, wanted: Entity) -> bool:
     return entity == wanted or (wanted.partition is None and entity.whole_table() == wanted)
 
 
-def _by_pattern(pattern: str) -> Callable[[Entity], bool]:
-    tables, slash, partitions = pattern.strip().replace("`", "").partition("/")
-    if tables.count(".") > 1 or (slash and (not partitions or "." not in tables)):
-        raise UsageError(f"{pattern!r} names no tables: write sales, sales.*, sales.orders or sales.*/dt=2024-*")
-
-    def is_asked_for(entity: Entity) -> bool:
-        named = fits(entity.full_name if "." in tables else entity.database, tables)
-        return named and (not slash or partition_fits(entity.partition or "", partitions))
-
-    return is_asked_for
+def _by_pattern(session: Session, pattern: str) -> Callable[[Entity], bool]:
+    asked_for = by_pattern(pattern)
+    try:
+        require_tables(Catalog(session.database()), pattern)
+    except (NothingFitsError, RefusedError, UsageError):
+        if not _has_rows(session, asked_for):  # tables that are gone
+            raise
+    return asked_for
 
 
 def _entity(session: Session, target: str) -> Entity:
@@ -175,7 +175,7 @@ def _entity(session: Session, target: str) -> Entity:
     table = catalog.find_table(wanted.database, wanted.table)
     if table is None or wanted.partition is None:
         entity = Entity(wanted.database, wanted.table, wanted.partition)
-        if table is None and not _has_rows(session, entity):
+        if table is None and not _has_rows(session, lambda one: is_of(one, entity)):
             find_table(catalog, wanted)
         return entity
     entities = [
@@ -185,13 +185,14 @@ def _entity(session: Session, target: str) -> Entity:
     known = next(
         (entity for entity in entities if entity.partition and catalog.find_partition(table, entity.partition)), None
     )
-    known = known or next((entity for entity in entities if _has_rows(session, entity)), None)
+    known = known or next((one for one in entities if _has_rows(session, partial(is_of, wanted=one))), None)
     return known or Entity(wanted.database, wanted.table, find_partition(catalog, table, wanted.partition).name)
 
 
-def _has_rows(session: Session, entity: Entity) -> bool:
+def _has_rows(session: Session, asked_for: Callable[[Entity], bool]) -> bool:
     queue = Queue(session.database())
-    return any(is_of(entry.entity, entity) for entry in (*queue.entries(), *queue.history()))
+    rows: list[QueueEntry | ForeignEntry] = [*queue.entries(), *queue.foreign(), *queue.history()]
+    return any(asked_for(row.entity) for row in rows)
 
 
 # Watching

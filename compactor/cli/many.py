@@ -4,7 +4,7 @@ Many tables and partitions at once: those of the catalog that fit a pattern and 
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -12,13 +12,15 @@ from urllib.parse import unquote
 
 from compactor.cli.inspection import partitions
 from compactor.cli.lookup import Found, find_table, require_transactional
+from compactor.cli.patterns import keys_of, partition_fits, require_keys, require_tables
 from compactor.cli.session import Session
 from compactor.cli.target import DEFAULT_PARTITION, did_you_mean, parse_target
 from compactor.control.scope import fits, is_pattern
-from compactor.errors import RefusedError, UsageError
+from compactor.errors import NothingFitsError, RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity
 from compactor.reasons import Reason
+from compactor.words import plural
 
 _CONDITION: Final = re.compile(r"\s*(\w+)\s*(<=|>=|!=|<>|=|<|>)\s*('[^']*'|\"[^\"]*\"|[^\s'\"<>=!]+)\s*")
 _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
@@ -89,8 +91,9 @@ def chosen(session: Session, pattern: str, where: Condition | None) -> list[Foun
         where: also what partition values must meet; then no whole table is chosen.
 
     Raises:
-        UsageError: the pattern names no tables.
+        UsageError: the pattern names no tables, or it or `where` a partition key that none of the tables has.
         RefusedError: TABLE_MISSING, NOT_TRANSACTIONAL: a name without `*` and `?` is no such table's or database's.
+        NothingFitsError: nothing is chosen; the message says of what.
     """
     names, slash, inside = pattern.strip().replace("`", "").partition("/")
     database, dot, table = names.partition(".")
@@ -114,24 +117,39 @@ def chosen(session: Session, pattern: str, where: Condition | None) -> list[Foun
     ]
     found: list[Found] = []
     keys: set[str] = set()
-    for facts in catalog.tables_for(entities).values():
+    seen: list[str] = []
+    tables = catalog.tables_for(entities)
+    for facts in tables.values():
         if not facts.partitioned:
             found += [] if slash or where is not None else [Found(facts, None)]
             continue
         keys |= {key.name.lower() for key in facts.partition_keys}
         for one in partitions(catalog, facts):
             name = one.entity.partition or ""
+            seen.append(str(one.entity))
             if (not slash or partition_fits(name, inside)) and (where is None or where(values_of(name))):
                 found.append(one)
-    if where is not None and (unknown := where.keys - keys):
-        has = f"keys of these tables: {', '.join(sorted(keys))}" if keys else "these tables have no partitions"
-        raise UsageError(f"--where: no partition has {' or '.join(sorted(unknown))}; {has}")
+    if not tables:
+        require_tables(catalog, pattern)
+    if where is not None:
+        require_keys(where.keys, keys, "--where")
+    if not found:
+        require_keys(keys_of(inside), keys, f"{pattern!r}")
+        raise NothingFitsError(_nothing(seen, inside, where))
     return sorted(found, key=lambda one: str(one.entity))
 
 
-def partition_fits(name: str, pattern: str) -> bool:
-    """Whether a partition's name fits a pattern, its values escaped as Hive escapes them or as they are."""
-    return fits(name.lower(), pattern) or fits(unquote(name).lower(), pattern)
+def _nothing(seen: Sequence[str], inside: str, where: Condition | None) -> str:
+    """
+    Why none of the tables' partitions is chosen.
+
+    Args:
+        seen: all of them.
+    """
+    if not seen:
+        return "the tables that fit have no partitions"
+    there = f"{plural(len(seen), 'partition')}, such as {seen[-1]}"
+    return f"no partition {'that fits meets --where' if where is not None else f'fits {inside}'} (of {there})"
 
 
 def is_many(target: str) -> bool:

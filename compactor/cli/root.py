@@ -19,7 +19,7 @@ import click
 from compactor import __version__
 from compactor.cli.session import GLOBAL_OPTIONS, Code
 from compactor.cli.target import did_you_mean
-from compactor.errors import CompactorError, UsageError
+from compactor.errors import CompactorError, NothingFitsError, UsageError
 from compactor.words import one_line
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -168,6 +168,8 @@ def _line(error: BaseException) -> tuple[str, int]:
         return f"error: {one_line(error.format_message())} (see `{command} --help`)", error.exit_code
     if isinstance(error, click.ClickException):
         return f"error: {one_line(error.format_message())}", error.exit_code
+    if isinstance(error, NothingFitsError):
+        return one_line(error), error.exit_code
     if isinstance(error, CompactorError):
         return f"error: {one_line(error)}", error.exit_code
     if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):

@@ -90,17 +90,28 @@ def partition_names(spec: str, keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def _values(spec: str, keys: Sequence[str]) -> dict[str, str]:
-    """Split a spec at the `key=` of known keys only, so that raw values may hold slashes and equal signs."""
-    known = "|".join(re.escape(key) for key in keys)
-    starts = list(re.finditer(rf"(?:^|/)({known})=", spec, re.IGNORECASE)) if keys else []
     values: dict[str, str] = {}
-    for start, end in zip(starts, [*(start.start() for start in starts[1:]), len(spec)], strict=False):
-        if values.setdefault(key := start.group(1).lower(), value := spec[start.end() : end]) is not value:
+    for key, value in split_at_keys(spec, keys):
+        if values.setdefault(key, value) is not value:
             raise UsageError(f"partition {spec!r} gives {key} twice")
-    wanted = "/".join(f"{key}=…" for key in keys)
-    if set(values) != {key.lower() for key in keys} or not starts or starts[0].start() != 0:
+    if set(values) != {key.lower() for key in keys}:
+        wanted = "/".join(f"{key}=…" for key in keys)
         raise UsageError(f"partition {spec!r} doesn't fit the table's partition keys: write {wanted}")
     return {key: values[key.lower()] for key in keys}
+
+
+def split_at_keys(spec: str, keys: Sequence[str]) -> list[tuple[str, str]]:
+    """
+    Keys in lower case with their values, in the order of the spec; empty when it doesn't begin with a known key.
+
+    Only the `key=` of known keys splits, so raw values may hold slashes and equal signs.
+    """
+    known = "|".join(re.escape(key) for key in keys)
+    starts = list(re.finditer(rf"(?:^|/)({known})=", spec, re.IGNORECASE)) if keys else []
+    if not starts or starts[0].start() != 0:
+        return []
+    ends = [*(start.start() for start in starts[1:]), len(spec)]
+    return [(start.group(1).lower(), spec[start.end() : end]) for start, end in zip(starts, ends, strict=True)]
 
 
 def did_you_mean(wrong: str, known: Sequence[str], limit: int = 3) -> str:

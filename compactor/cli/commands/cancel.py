@@ -111,7 +111,8 @@ def _many(session: Session, what: str, *, yes: bool) -> int:
         records.append(_record(entry, message))
     count = plural(len(entries), "compaction")
     footer = f"{done:,} of {count} cancelled" if yes else f"nothing is cancelled yet: --yes cancels {count}"
-    session.output.show(View(COLUMNS, records, empty="nothing fits", footer=footer if records else ""))
+    empty = "nothing that fits is initiated or being worked on"
+    session.output.show(View(COLUMNS, records, empty=empty, footer=footer if records else ""))
     if yes:
         return Code.DONE if done == len(entries) and entries else Code.FAILED if entries else Code.NOTHING_TO_DO
     return Code.DONE if entries else Code.NOTHING_TO_DO

@@ -201,7 +201,8 @@ def _many(
     accepted = sum(answer.accepted for answer in answers.values())
     count = plural(len(requests), "compaction")
     footer = f"{accepted:,} of {count} queued" if yes else f"nothing is queued yet: --yes queues {count}"
-    session.output.show(View(MANY_COLUMNS, records, empty="nothing fits", footer=footer if records else ""))
+    empty = f"none of {plural(len(among), 'directory', 'directories')} is due"
+    session.output.show(View(MANY_COLUMNS, records, empty=empty, footer=footer if records else ""))
     return Code.DONE if accepted or (requests and not yes) else Code.NOTHING_TO_DO
 
 
