@@ -3,9 +3,11 @@ Which entries a listing shows: of a database, of tables that fit a pattern, of a
 a listing is watched.
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -211,12 +213,17 @@ watch_option = click.option(
 def watched(session: Session, seconds: float | None, show: Callable[[], None]) -> None:
     """
     Show an answer once, or again and again; the metastore is left alone in between, and asked again when it was away.
+
+    A terminal is cleared before each picture; elsewhere a line with the time begins it.
     """
     while True:
         if seconds is None:
             show()
             return
-        click.clear()
+        if sys.stdout.isatty():
+            click.clear()
+        else:
+            session.output.separate(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
         try:
             show()
         except UnreachableError as error:

@@ -107,6 +107,10 @@ class Output(ABC):
         """Write a one-line message to stderr."""
         click.echo(sentence, err=True)
 
+    def separate(self, moment: str) -> None:
+        """Begin the picture of this moment, where pictures of one thing follow each other and stdout is no terminal."""
+        self.say(moment)
+
     @contextmanager
     def busy(self, sentence: str) -> Iterator[Callable[[str], None]]:
         """Show that the command is at work: a spinner on a terminal, else one line per change of the sentence."""
@@ -136,6 +140,9 @@ class TableOutput(Output):
 
     Columns that matter less are left out where the terminal is too narrow for all.
     """
+
+    def separate(self, moment: str) -> None:
+        click.echo(moment)
 
     def _columns(self, view: View) -> Sequence[OutputColumn]:
         console = _console()
@@ -178,6 +185,9 @@ class JsonOutput(Output):
 
 class YamlOutput(Output):
     """One YAML document."""
+
+    def separate(self, moment: str) -> None:
+        click.echo(f"--- # {moment}")
 
     def _write(self, view: View) -> None:
         plain = json.loads(json.dumps(view.value(), default=str))

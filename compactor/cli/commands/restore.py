@@ -10,6 +10,7 @@ from compactor.cli.options import target_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.cli.target import parse_target
+from compactor.control.scope import listed
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import duration
@@ -31,6 +32,8 @@ COLUMNS = (
     OutputColumn("why_not", "WHY NOT"),
     OutputColumn("name", "NAME", less=1),
 )
+_NAMED = 3
+"""So many directories are named to people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def restore(session: Session, *, target: str, partition: str | None, entry: int 
             (
                 OutputColumn("entry", "COMPACTION"),
                 OutputColumn("result", "TAKEN AWAY"),
-                OutputColumn("read", "READ AGAIN"),
+                OutputColumn("read", "READ AGAIN", show=_names),
             ),
             [{"entry": number, "result": undo.away, "read": list(undo.manifest.read_before)}],
         )
@@ -89,6 +92,13 @@ def restore(session: Session, *, target: str, partition: str | None, entry: int 
         f"compactor pause --table {found.table.full_name} --reason … keeps it from doing so"
     )
     return Code.DONE
+
+
+def _names(value: object) -> str:
+    """Names of directories; of many the first, and how many more there are."""
+    names = [str(name) for name in value] if isinstance(value, list) else []
+    more = [f"{len(names) - _NAMED:,} more"] if len(names) > _NAMED else []
+    return listed([*names[:_NAMED], *more]) if names else ""
 
 
 def _refusal(work: Restore, kept: Kept) -> RefusedError | None:

@@ -1,10 +1,12 @@
 """Choosing entries: by place, pattern, kind, pool, worker and age; and watching them."""
 
 import json
+import re
 import shlex
 import time
 
 import pytest
+import yaml
 from sqlalchemy import update
 
 from compactor.cli import filters
@@ -163,6 +165,42 @@ def test_watching_goes_on_when_the_metastore_is_back(queued, monkeypatch, capsys
     with pytest.raises(KeyboardInterrupt), Session() as session:
         filters.watched(session, 1, show)
     assert "error: away\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("table", r"2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d UTC"),
+        ("yaml", r"--- # 2\d{3}-.* UTC"),
+        ("json", None),
+        ("tsv", None),
+    ],
+)
+def test_pictures_are_told_apart_without_a_terminal(queued, monkeypatch, form, line):
+    """The time begins each: on stdout for people and YAML, on stderr for JSON and TSV; no escape codes."""
+    looks = []
+
+    def sleep(seconds):
+        looks.append(seconds)
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(filters.time, "sleep", sleep)
+    result = queued.run("-o", form, "queue", "--watch")
+    assert "\x1b" not in result.output
+    told = result.stdout if line else result.stderr
+    assert len(re.findall(rf"^{line or r'2.* UTC'}$", told, re.MULTILINE)) == 2
+    if form == "yaml":
+        assert [len(document) for document in yaml.safe_load_all(result.stdout)] == [3, 3]
+
+
+def test_a_terminal_is_cleared_before_each_picture(monkeypatch, capsys):
+    """And no line with the time is in the way."""
+    monkeypatch.setattr(filters.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(filters.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt), Session() as session:
+        filters.watched(session, 1, lambda: print("picture"))
+    assert re.fullmatch(r"\x1b\[2J\x1b\[1;1Hpicture\n", capsys.readouterr().out)
 
 
 def test_a_listing_is_shown_again(queued, monkeypatch):
