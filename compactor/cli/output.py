@@ -50,6 +50,7 @@ class OutputColumn:
         people, programs: whether the column is in tables, and in TSV.
         less: columns with the highest number are left out first where a terminal is too narrow; 0: never.
         whole: makes the text of a table's cell from the whole record; None: `show` does.
+        folds: long texts are folded, down to so many characters, before other columns are left out; 0: only after that.
     """
 
     key: str
@@ -60,6 +61,7 @@ class OutputColumn:
     programs: bool = True
     less: int = 0
     whole: Callable[[Record], str] | None = None
+    folds: int = 0
 
     def text(self, record: Record) -> str:
         """The text of a table's cell; empty for a missing value."""
@@ -150,8 +152,7 @@ class TableOutput(Output):
             return view.columns
         kept = [column for column in view.columns if column.people]
         while (least := max(kept, key=lambda column: column.less)).less and (
-            Measurement.get(console, console.options.update(width=WIDEST), table(kept, view.records)).maximum
-            > console.width
+            _width(table(kept, view.records, spare=0)) > console.width
         ):
             kept.remove(least)
         return kept
@@ -161,7 +162,7 @@ class TableOutput(Output):
             draw(view.picture())
         elif view.records:
             columns = self._columns(view)
-            draw(table(columns, view.records))
+            draw(_fitting(columns, view.records))
             left = [one.title for one in _filled(view.columns, view.records) if one not in columns]
             if left:
                 self.say(f"left out for want of room: {', '.join(left)}; -o wide shows all")
@@ -221,20 +222,43 @@ def output_for(name: Format | Literal["table", "wide", "json", "yaml", "tsv"]) -
     return OUTPUTS[Format(name)]()
 
 
-def table(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Table:
+def table(columns: Sequence[OutputColumn], records: Sequence[Record], *, spare: int | None = None) -> Table:
     """
     A plain table: bold heading, no frame, no empty columns. When it is too wide for the terminal, text is folded and
     right-aligned columns stay whole.
+
+    Args:
+        spare: characters that a column may be wider than what it may be folded to; None: any number.
     """
     shown = _filled(columns, records)
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for column in shown:
         drawn.add_column(
-            column.title, justify="right" if column.right else "left", overflow="fold", no_wrap=column.right
+            column.title,
+            justify="right" if column.right else "left",
+            overflow="fold",
+            no_wrap=column.right,
+            max_width=column.folds + spare if spare is not None and column.folds else None,
         )
     for record in records:
         drawn.add_row(*(column.text(record) for column in shown))
     return drawn
+
+
+def _fitting(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Table:
+    """The table; where the terminal is too narrow for it, columns that may be folded take the room that others leave."""
+    console, whole = _console(), table(columns, records)
+    folding = sum(column.folds > 0 for column in _filled(columns, records))
+    room = console.width - _width(table(columns, records, spare=0))
+    if not console.is_terminal or not folding or room < 0 or _width(whole) <= console.width:
+        return whole
+    return table(columns, records, spare=room // folding)
+
+
+def _width(drawn: Table) -> int:
+    """In characters, when nothing is folded to fit."""
+    console = _console()
+    return Measurement.get(console, console.options.update(width=WIDEST), drawn).maximum
 
 
 def _filled(columns: Sequence[OutputColumn], records: Sequence[Record]) -> list[OutputColumn]:

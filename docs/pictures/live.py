@@ -23,8 +23,8 @@ from compactor.demo.writer import Transaction
 SECONDS = 600
 TICK = 0.2
 DAYS = tuple(f"2024-03-{day:02}" for day in range(1, 17))
-TRIES = 8
-COMMANDS = {"explain": 128, "queue": 164, "history": 164}
+TRIES = 20
+COMMANDS = {"explain": 128, "queue": 164, "history": 184}
 """What is kept, and the width of the terminal in columns."""
 Act = Callable[[], object]
 

@@ -77,7 +77,7 @@ HISTORY_COLUMNS = (
     OutputColumn("application", "APPLICATION", programs=False, less=4),
     OutputColumn("job", "JOB", people=False),
     OutputColumn("tracking_url", "TRACKING URL", people=False),
-    OutputColumn("message", "MESSAGE"),
+    OutputColumn("message", "MESSAGE", folds=32),
 )
 
 

@@ -100,3 +100,29 @@ def test_a_narrow_terminal_gets_the_columns_that_matter(monkeypatch, capsys):
     shown = capsys.readouterr()
     assert "application_17" in shown.out
     assert shown.err == ""
+
+
+def test_a_long_text_that_may_be_folded_pushes_no_column_out(monkeypatch, capsys):
+    """It gets the room that the others leave; names stay whole, and what matters less is left out only then."""
+    columns = (
+        OutputColumn("name", "NAME"),
+        OutputColumn("files", "FILES", right=True, less=1),
+        OutputColumn("message", "MESSAGE", folds=20),
+    )
+    name = "sales.customer_orders_daily/dt=2024-01-01/region=emea"
+    record = {"name": name, "files": "24 → 1", "message": "corrupt-file: " + "delta/bucket " * 20}
+    for key, value in {"FORCE_COLOR": "1", "TERM": "dumb", "LINES": "20", "COLUMNS": "90"}.items():
+        monkeypatch.setenv(key, value)
+    output_for(Format.TABLE).show(View(columns, [record]))
+    shown = capsys.readouterr()
+    assert f"{name}   24 → 1   corrupt-file:" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 90
+    assert shown.err == ""
+    monkeypatch.setenv("COLUMNS", "80")
+    output_for(Format.TABLE).show(View(columns, [record]))
+    shown = capsys.readouterr()
+    assert name in shown.out
+    assert shown.err == "left out for want of room: FILES; -o wide shows all\n"
+    monkeypatch.setenv("COLUMNS", "400")
+    output_for(Format.TABLE).show(View(columns, [record]))
+    assert str(record["message"]).strip() in capsys.readouterr().out
