@@ -16,7 +16,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.acid.names import DirKind
 from compactor.acid.snapshot import AcidState, ListedDir, data_files
 from compactor.cli import units
-from compactor.cli.output import OutputColumn, Record
+from compactor.cli.output import OutputColumn, Record, fits_terminal
 from compactor.planning.picker import enough
 from compactor.words import plural
 
@@ -186,7 +186,29 @@ def read_totals(items: Sequence[Item]) -> Totals:
 
 
 def picture(title: str, items: Sequence[Item], *, fold: bool = True, notes: bool = True) -> RenderableType:
-    """The drawing: items grouped by standing, with a bar for each size; ● marks the inputs of a compaction."""
+    """
+    The drawing: items grouped by standing, with a bar for each size; ● marks the inputs of a compaction.
+
+    Notes stand beside the items; below the drawing, each once, where the terminal is too narrow.
+    """
+    drawn = _grid(items, fold=fold, notes=notes)
+    below: list[Text] = []
+    if notes and not fits_terminal(drawn):
+        drawn, below = _grid(items, fold=fold, notes=False), [Text(note, style="dim") for note in _notes(items)]
+    legend = "; ● goes into a compaction" if any(item.input for item in items) else ""
+    return Group(Text(title, style="bold"), Text(f"a query reads {read_totals(items)}{legend}"), drawn, *below)
+
+
+def _notes(items: Sequence[Item]) -> list[str]:
+    """Each note with what it is about: the first of the items, and how many more."""
+    found: dict[str, list[str]] = {}
+    for item in items:
+        if item.note:
+            found.setdefault(item.note, []).append(item.name)
+    return [f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {note}" for note, names in found.items()]
+
+
+def _grid(items: Sequence[Item], *, fold: bool, notes: bool) -> Table:
     drawn = Table.grid(padding=(0, 1))
     for justify in ("left", "left", "left", "right", "right"):
         drawn.add_column(justify=justify, no_wrap=True)
@@ -199,8 +221,7 @@ def picture(title: str, items: Sequence[Item], *, fold: bool = True, notes: bool
             _group(drawn, standing, group, largest, fold=fold, notes=notes)
     if not items:
         drawn.add_row("", Text("empty", style="dim"))
-    legend = "; ● goes into a compaction" if any(item.input for item in items) else ""
-    return Group(Text(title, style="bold"), Text(f"a query reads {read_totals(items)}{legend}"), drawn)
+    return drawn
 
 
 def _group(

@@ -17,10 +17,11 @@ from typing import Literal
 import click
 import yaml
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
 from rich.status import Status
 from rich.table import Table
+from rich.text import Text
 
 Record = Mapping[str, object]
 
@@ -147,25 +148,16 @@ class TableOutput(Output):
         click.echo(moment)
 
     def _columns(self, view: View) -> Sequence[OutputColumn]:
-        console = _console()
-        if not console.is_terminal:
-            return view.columns
-        kept = [column for column in view.columns if column.people]
-        while (least := max(kept, key=lambda column: column.less)).less and (
-            _width(table(kept, view.records, spare=0)) > console.width
-        ):
-            kept.remove(least)
-        return kept
+        return fitting(view.columns, view.records)
 
     def _write(self, view: View) -> None:
         if view.picture is not None:
             draw(view.picture())
         elif view.records:
             columns = self._columns(view)
-            draw(_fitting(columns, view.records))
-            left = [one.title for one in _filled(view.columns, view.records) if one not in columns]
-            if left:
-                self.say(f"left out for want of room: {', '.join(left)}; -o wide shows all")
+            draw(_folded(columns, view.records))
+            if left := _left_out(view.columns, columns, view.records):
+                self.say(f"{left}; -o wide shows all")
         if view.footer:
             self.say(view.footer)
 
@@ -245,17 +237,47 @@ def table(columns: Sequence[OutputColumn], records: Sequence[Record], *, spare: 
     return drawn
 
 
-def _fitting(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Table:
+def part_of_picture(columns: Sequence[OutputColumn], records: Sequence[Record]) -> RenderableType:
+    """A table with the columns that fit the terminal; one line below it names the others."""
+    kept = fitting(columns, records)
+    drawn = _folded(kept, records)
+    left = _left_out(columns, kept, records)
+    return Group(drawn, Text(f"{left}; a wider terminal shows them", style="dim")) if left else drawn
+
+
+def fitting(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Sequence[OutputColumn]:
+    """The columns that fit the terminal, those that matter most; all where stdout is no terminal."""
+    console = _console()
+    if not console.is_terminal:
+        return columns
+    kept = [column for column in columns if column.people]
+    while (least := max(kept, key=lambda column: column.less)).less and (
+        _width(table(kept, records, spare=0)) > console.width
+    ):
+        kept.remove(least)
+    return kept
+
+
+def _left_out(columns: Sequence[OutputColumn], kept: Sequence[OutputColumn], records: Sequence[Record]) -> str:
+    left = [column.title for column in _filled(columns, records) if column not in kept]
+    return f"left out for want of room: {', '.join(left)}" if left else ""
+
+
+def _folded(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Table:
     """The table; where the terminal is too narrow for it, columns that may be folded take the room that others leave."""
-    console, whole = _console(), table(columns, records)
+    whole = table(columns, records)
     folding = sum(column.folds > 0 for column in _filled(columns, records))
-    room = console.width - _width(table(columns, records, spare=0))
-    if not console.is_terminal or not folding or room < 0 or _width(whole) <= console.width:
-        return whole
-    return table(columns, records, spare=room // folding)
+    room = _console().width - _width(table(columns, records, spare=0))
+    return whole if fits_terminal(whole) or not folding or room < 0 else table(columns, records, spare=room // folding)
 
 
-def _width(drawn: Table) -> int:
+def fits_terminal(drawn: RenderableType) -> bool:
+    """Whether all of it is seen without folding; always where stdout is no terminal."""
+    console = _console()
+    return not console.is_terminal or _width(drawn) <= console.width
+
+
+def _width(drawn: RenderableType) -> int:
     """In characters, when nothing is folded to fit."""
     console = _console()
     return Measurement.get(console, console.options.update(width=WIDEST), drawn).maximum

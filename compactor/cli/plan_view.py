@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from compactor.cli import units
-from compactor.cli.output import OutputColumn, Record, View, table
+from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.planning.document import Action, BucketPlan, CompactionPlan, Cut, OutputDir, Segment, to_json
 from compactor.planning.prediction import is_cut
 from compactor.words import plural
@@ -21,16 +21,16 @@ from compactor.words import plural
 BUCKET_COLUMNS = (
     OutputColumn("directory", "DIRECTORY"),
     OutputColumn("file", "FILE"),
-    OutputColumn("copied_stripes", "COPY", right=True, show=units.number),
-    OutputColumn("probed_stripes", "PROBE", right=True, show=units.number),
-    OutputColumn("cut_stripes", "CUT", right=True, show=units.number),
-    OutputColumn("recoded_stripes", "RECODE", right=True, show=units.number),
+    OutputColumn("copied_stripes", "COPY", right=True, show=units.number, less=2),
+    OutputColumn("probed_stripes", "PROBE", right=True, show=units.number, less=4),
+    OutputColumn("cut_stripes", "CUT", right=True, show=units.number, less=4),
+    OutputColumn("recoded_stripes", "RECODE", right=True, show=units.number, less=2),
     OutputColumn("copied_bytes", "COPIED", right=True, show=units.size),
-    OutputColumn("probed_bytes", "PROBED", right=True, show=units.size),
-    OutputColumn("cut_bytes", "CUT FROM", right=True, show=units.size),
+    OutputColumn("probed_bytes", "PROBED", right=True, show=units.size, less=6),
+    OutputColumn("cut_bytes", "CUT FROM", right=True, show=units.size, less=6),
     OutputColumn("recoded_bytes", "RECODED", right=True, show=units.size),
-    OutputColumn("rows", "ROWS", right=True, show=units.number),
-    OutputColumn("delete_events", "DELETES", right=True, show=units.number),
+    OutputColumn("rows", "ROWS", right=True, show=units.number, less=3),
+    OutputColumn("delete_events", "DELETES", right=True, show=units.number, less=5),
 )
 FILE_COLUMNS = (
     OutputColumn("directory", "DIRECTORY"),
@@ -211,9 +211,9 @@ def _buckets(plan: CompactionPlan) -> Iterator[tuple[OutputDir, BucketPlan]]:
 def _picture(plan: CompactionPlan, columns: tuple[OutputColumn, ...], records: list[Record]) -> RenderableType:
     parts: list[RenderableType] = [Text(headline(plan), style="bold"), Text()]
     if records:
-        parts += [table(columns, records), Text()]
+        parts += [part_of_picture(columns, records), Text()]
     if verdicts := _verdicts(plan):
-        parts += [table(WHOLE_COLUMNS if plan.insert_only else VERDICT_COLUMNS, verdicts), Text()]
+        parts += [part_of_picture(WHOLE_COLUMNS if plan.insert_only else VERDICT_COLUMNS, verdicts), Text()]
     parts += [Text(f"cost: {cost(plan)}"), Text(f"effect: {effect(plan)}")]
     parts += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
     return Group(*parts)

@@ -95,7 +95,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            ctx.fail(f"there is no command {cmd_name!r}{did_you_mean(cmd_name, list(COMMANDS))}")
+            known = [*COMMANDS, *(name for option in self.get_params(ctx) for name in option.opts)]
+            ctx.fail(f"there is no command {cmd_name!r}{did_you_mean(cmd_name, known)}")
         module, attribute = COMMANDS[cmd_name][0].split(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
@@ -165,7 +166,8 @@ def _line(error: BaseException) -> tuple[str, int]:
         return "interrupted", Code.INTERRUPTED
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "compactor"
-        return f"error: {one_line(error.format_message())} (see `{command} --help`)", error.exit_code
+        said = error.format_message().replace("integer range", "whole number").replace("float range", "number")
+        return f"error: {one_line(said)} (see `{command} --help`)", error.exit_code
     if isinstance(error, click.ClickException):
         return f"error: {one_line(error.format_message())}", error.exit_code
     if isinstance(error, NothingFitsError):

@@ -51,12 +51,15 @@ def parse_target(text: str, partition: str | None = None) -> Target:
         partition: the value of the option --partition.
 
     Raises:
-        UsageError: the database, the table or the partition's text is missing, or two partitions are named.
+        UsageError: the database, the table or the partition's text is missing, two partitions are named, or the text is
+            a pattern of tables.
     """
     name, slash, inside = text.partition("/")  # blanks at the end belong to the partition's value
     database, dot, table = name.strip().replace("`", "").partition(".")
     if not dot or not database or not table or "." in table:
         raise UsageError(f"{text!r} doesn't name a table: write DATABASE.TABLE, such as {EXAMPLE}")
+    if "*" in name or "?" in name:
+        raise UsageError(f"{name!r} is a pattern: name one table here, such as {EXAMPLE}")
     inside = inside.strip("/")
     asked = (partition or "").strip("/")
     if inside and asked and inside != asked:

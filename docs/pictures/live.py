@@ -23,7 +23,7 @@ from compactor.demo.writer import Transaction
 SECONDS = 600
 TICK = 0.2
 DAYS = tuple(f"2024-03-{day:02}" for day in range(1, 17))
-TRIES = 20
+TRIES = 8
 COMMANDS = {"explain": 128, "queue": 164, "history": 184}
 """What is kept, and the width of the terminal in columns."""
 Act = Callable[[], object]
@@ -76,6 +76,7 @@ class Life:
         yield 375, lambda: self._run("pause", "--table", f"{DATABASE}.c*", "--reason", "nightly load")
         yield 380, lambda: self._run("enqueue", f"{DATABASE}.clicks")
         yield 383, lambda: self._run("enqueue", f"{DATABASE}.customers", "--type", "minor")
+        yield 398, lambda: self._run("enqueue", f"{DATABASE}.events/day=2024-03-0*", "--yes")
         yield 400, lambda: self._keep("working", "queue")
         yield 430, lambda: self._left_open.pop("reader").commit()
         yield 460, lambda: self._run("resume", "--table", f"{DATABASE}.c*")

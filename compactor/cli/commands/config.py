@@ -49,8 +49,8 @@ def show(session: Session) -> None:
     records = [{"key": key, "value": value, "source": set_by[key]} for key, value in values.items() if value != {}]
     columns = (
         OutputColumn("key", "KEY"),
-        OutputColumn("value", "VALUE", show=_plain),
-        OutputColumn("source", "SET BY"),
+        OutputColumn("value", "VALUE", show=_plain, folds=15),
+        OutputColumn("source", "SET BY", folds=15),
     )
     session.output.show(View(columns, records, document=shown | {"sources": set_by}))
 

@@ -20,7 +20,7 @@ from compactor.cli.commands.plan import make_plan
 from compactor.cli.drawing import Totals
 from compactor.cli.lookup import Found
 from compactor.cli.many import chosen
-from compactor.cli.output import OutputColumn, Record, View, table
+from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.survey import SMALL_FILE, Survey, Surveyed, listed, worst
 from compactor.errors import CompactorError, SettingsError
@@ -39,7 +39,7 @@ WORST_COLUMNS = (
     OutputColumn("bytes", "SIZE", right=True, show=units.size, less=3),
     OutputColumn("recoded_bytes", "WRITTEN ANEW", right=True, show=units.size, less=6),
     OutputColumn("seconds", "TAKES", right=True, show=lambda value: units.about(float(str(value))), less=4),
-    OutputColumn("explanation", "WHY"),
+    OutputColumn("explanation", "WHY", folds=24),
 )
 _WORST: Final = 10
 
@@ -153,7 +153,7 @@ def _picture(document: Mapping[str, Any], records: Sequence[Record]) -> Renderab
     parts: list[RenderableType] = [
         Text(f"{sentence}", style="bold" if number == 0 else "") for number, sentence in enumerate(sentences(document))
     ]
-    return Group(*parts, Text(), table(WORST_COLUMNS, records)) if records else Group(*parts)
+    return Group(*parts, Text(), part_of_picture(WORST_COLUMNS, records)) if records else Group(*parts)
 
 
 def as_page(document: Mapping[str, Any]) -> str:

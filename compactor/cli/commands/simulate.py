@@ -70,7 +70,7 @@ def simulate(session: Session, *, target: str, changes: tuple[_Change, ...]) -> 
         other = ThresholdSettings(**(now.model_dump() | {one.key: one.value for one in changes}))
     except ValueError:
         raise UsageError(
-            f"--set: {', '.join(f'{one.key}={one.value}' for one in changes)} has a value that is none"
+            f"--set: {', '.join(f'{one.key}={one.value}' for one in changes)}: not a number, or one that the threshold may not have"
         ) from None
     among = chosen(session, target, None)
     with session.output.busy(f"listing {plural(len(among), 'directory', 'directories')}") as tell:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from rich.text import Text
 
-from compactor.cli.output import Format, OutputColumn, View, output_for
+from compactor.cli.output import Format, OutputColumn, View, output_for, part_of_picture
 
 COLUMNS = (OutputColumn("name", "NAME"), OutputColumn("bytes", "BYTES", right=True, show=lambda value: f"{value} B"))
 RECORDS = [
@@ -126,3 +126,19 @@ def test_a_long_text_that_may_be_folded_pushes_no_column_out(monkeypatch, capsys
     monkeypatch.setenv("COLUMNS", "400")
     output_for(Format.TABLE).show(View(columns, [record]))
     assert str(record["message"]).strip() in capsys.readouterr().out
+
+
+def test_a_table_in_a_picture_leaves_columns_out_likewise(monkeypatch, capsys):
+    """And says so below itself."""
+    columns = (OutputColumn("name", "NAME"), OutputColumn("job", "JOB", less=1))
+    record = {"name": "sales.orders/dt=2024-01-01", "job": "application_17"}
+    view = View(columns, [record], picture=lambda: part_of_picture(columns, [record]))
+    output_for(Format.TABLE).show(view)
+    assert "application_17" in capsys.readouterr().out
+    for key, value in {"FORCE_COLOR": "1", "TERM": "dumb", "LINES": "20", "COLUMNS": "40"}.items():
+        monkeypatch.setenv(key, value)
+    output_for(Format.TABLE).show(view)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "sales.orders/dt=2024-01-01" in shown
+    assert "application_17" not in shown
+    assert "left out for want of room: JOB; a wider terminal shows them" in shown
