@@ -23,7 +23,8 @@ from compactor.demo.writer import Transaction
 SECONDS = 600
 TICK = 0.2
 DAYS = tuple(f"2024-03-{day:02}" for day in range(1, 17))
-TRIES = 8
+TRYING_SECONDS = 10
+"""So long a command is repeated until it prints what the picture is for; what comes after must not be late."""
 COMMANDS = {"explain": 128, "queue": 164, "history": 184}
 """What is kept, and the width of the terminal in columns."""
 Act = Callable[[], object]
@@ -145,9 +146,8 @@ class Life:
 
     def _keep(self, word: str, *command: str) -> None:
         """Keep a command's output, if possible one with this word: compactions take a second or two."""
-        for _ in range(TRIES):
-            printed = self._run(*command)
-            if word in printed:
-                break
+        until = time.monotonic() + TRYING_SECONDS
+        while word not in (printed := self._run(*command)) and time.monotonic() < until:
+            pass
         kept = {"command": f"compactor {' '.join(command)}", "printed": printed}
         (self._texts / f"{command[0]}.json").write_text(json.dumps(kept), encoding="utf-8")
