@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 import click
 
 from compactor import __version__
+from compactor.cli.naming.target import did_you_mean
 from compactor.cli.session import GLOBAL_OPTIONS, Code
-from compactor.cli.target import did_you_mean
 from compactor.errors import CompactorError, NothingFitsError, UsageError
 from compactor.words import one_line
 

@@ -6,7 +6,7 @@ import time
 import click
 
 from compactor.cli import completing, units
-from compactor.cli.filters import places
+from compactor.cli.naming.filters import places
 from compactor.cli.options import POLL_SECONDS, wait_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session

@@ -3,9 +3,9 @@
 import click
 
 from compactor.cli import completing, control_records
+from compactor.cli.naming.target import did_you_mean
 from compactor.cli.output import View
 from compactor.cli.session import Code, Command, Session, pass_session
-from compactor.cli.target import did_you_mean
 from compactor.control.records import Drain, with_drain, without_drain
 from compactor.coordination import Coordinator
 from compactor.errors import CompactorError, RefusedError, UnreachableError, UsageError

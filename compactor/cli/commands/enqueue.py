@@ -7,17 +7,17 @@ import click
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records, units
-from compactor.cli.achieved import achieved
 from compactor.cli.commands.queue import HISTORY_COLUMNS, history_record, work_on
-from compactor.cli.inspection import why_ineligible
-from compactor.cli.lookup import Found, find
-from compactor.cli.many import Condition, chosen, condition, is_many
+from compactor.cli.naming.lookup import Found, find
+from compactor.cli.naming.many import Condition, chosen, condition, is_many
+from compactor.cli.naming.target import parse_target
 from compactor.cli.options import POLL_SECONDS, request_options, wait_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
-from compactor.cli.survey import Survey
-from compactor.cli.survey import worst as most_in_need
-from compactor.cli.target import parse_target
+from compactor.cli.views.achieved import achieved
+from compactor.cli.views.inspection import why_ineligible
+from compactor.cli.views.survey import Survey
+from compactor.cli.views.survey import worst as most_in_need
 from compactor.control import Denial
 from compactor.errors import CompactorError, UsageError
 from compactor.metastore.catalog import Catalog

@@ -16,14 +16,23 @@ from compactor.acid.compaction import CompactionKind
 from compactor.cli import control_records, units
 from compactor.cli.commands.plan import make_plan
 from compactor.cli.commands.queue import history_record, queue_record
-from compactor.cli.drawing import COLUMNS, items_of, picture, read_totals
-from compactor.cli.inspection import Inspection, candidates, failing, inspect, judge, look, partitions, why_ineligible
-from compactor.cli.lookup import Found, find, find_table, require_transactional
+from compactor.cli.naming.lookup import Found, find, find_table, require_transactional
+from compactor.cli.naming.target import parse_target
 from compactor.cli.options import target_options
 from compactor.cli.output import OutputColumn, Record, View
-from compactor.cli.plan_view import cost, effect, headline
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.target import parse_target
+from compactor.cli.views.drawing import COLUMNS, items_of, picture, read_totals
+from compactor.cli.views.inspection import (
+    Inspection,
+    candidates,
+    failing,
+    inspect,
+    judge,
+    look,
+    partitions,
+    why_ineligible,
+)
+from compactor.cli.views.plan_view import cost, effect, headline
 from compactor.control import Denial, Judge, Subject
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog

@@ -3,7 +3,7 @@
 import click
 
 from compactor.cli import control_records, units
-from compactor.cli.filters import watch_option, watched
+from compactor.cli.naming.filters import watch_option, watched
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.coordination import Role, SeenMember

@@ -3,9 +3,9 @@
 import click
 
 from compactor.cli import completing, control_records, units
-from compactor.cli.filters import METAVAR
-from compactor.cli.lookup import Found
-from compactor.cli.many import chosen
+from compactor.cli.naming.filters import METAVAR
+from compactor.cli.naming.lookup import Found
+from compactor.cli.naming.many import chosen
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.errors import CompactorError, UsageError

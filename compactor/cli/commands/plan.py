@@ -9,11 +9,11 @@ from dataclasses import replace
 import click
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
-from compactor.cli.lookup import Found, find
+from compactor.cli.naming.lookup import Found, find
+from compactor.cli.naming.target import parse_target
 from compactor.cli.options import request_options
-from compactor.cli.plan_view import plan_view
 from compactor.cli.session import Code, Command, Session, pass_session
-from compactor.cli.target import parse_target
+from compactor.cli.views.plan_view import plan_view
 from compactor.engine.compaction import Compaction
 from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError

@@ -9,10 +9,10 @@ from typing import Any, Final
 import click
 
 from compactor.cli import control_records, units
-from compactor.cli.achieved import ACHIEVED_COLUMNS, PROGRESS_COLUMNS, achieved, progress
-from compactor.cli.filters import Wanted, entry_options, moment_of, watch_option, watched
+from compactor.cli.naming.filters import Wanted, entry_options, moment_of, watch_option, watched
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.views.achieved import ACHIEVED_COLUMNS, PROGRESS_COLUMNS, achieved, progress
 from compactor.control import Denial
 from compactor.errors import CompactorError
 from compactor.metastore.compaction_queue.queue import Queue

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import click
 
 from compactor.cli import units
-from compactor.cli.lookup import find
+from compactor.cli.naming.lookup import find
+from compactor.cli.naming.target import parse_target
 from compactor.cli.options import target_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
-from compactor.cli.target import parse_target
 from compactor.control.scope import listed
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog

@@ -4,10 +4,10 @@ import click
 
 from compactor.cli import completing
 from compactor.cli.commands.enqueue import COLUMNS
-from compactor.cli.lookup import find
+from compactor.cli.naming.lookup import find
+from compactor.cli.naming.target import parse_target
 from compactor.cli.output import View
 from compactor.cli.session import Code, Command, Session, pass_session
-from compactor.cli.target import parse_target
 from compactor.errors import UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue

@@ -12,10 +12,10 @@ import click
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, units
-from compactor.cli.many import chosen
+from compactor.cli.naming.many import chosen
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.survey import Survey, Surveyed, listed
+from compactor.cli.views.survey import Survey, Surveyed, listed
 from compactor.errors import UsageError
 from compactor.planning.picker import Pick
 from compactor.roles.initiator.rules import thresholds_from

@@ -10,12 +10,12 @@ import click
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.cli import units
-from compactor.cli.inspection import look
-from compactor.cli.lookup import Found, find
+from compactor.cli.naming.lookup import Found, find
+from compactor.cli.naming.target import parse_target
 from compactor.cli.options import target_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
-from compactor.cli.target import parse_target
+from compactor.cli.views.inspection import look
 from compactor.engine.comparing import Differences, compare
 from compactor.engine.digest_note import Note
 from compactor.engine.reading import PartitionReading, ReadSnapshot, highest_write_id

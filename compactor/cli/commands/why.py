@@ -12,11 +12,11 @@ import click
 
 from compactor.acid.children import ListedDir
 from compactor.cli import completing, control_records, units
-from compactor.cli.filters import METAVAR, moment_of, places, watch_option, watched
-from compactor.cli.inspection import CatalogMoment, look
-from compactor.cli.lookup import Found
+from compactor.cli.naming.filters import METAVAR, moment_of, places, watch_option, watched
+from compactor.cli.naming.lookup import Found
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.views.inspection import CatalogMoment, look
 from compactor.control import Denial, Subject
 from compactor.control.scope import DEFAULT_POOL
 from compactor.coordination import Role, SeenMember

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from sqlalchemy import update
 
-from compactor.cli import filters
+from compactor.cli.naming import filters
 from compactor.cli.session import Session
 from compactor.errors import UnreachableError
 

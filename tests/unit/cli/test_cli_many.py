@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.cli.many import condition, values_of
+from compactor.cli.naming.many import condition, values_of
 from compactor.errors import UsageError
 from compactor.metastore.compaction_queue.queue import Queue
 

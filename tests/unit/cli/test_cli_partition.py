@@ -9,7 +9,7 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.cli.drawing import DirectoryStanding, Totals, bar, items_of, picture, read_totals
+from compactor.cli.views.drawing import DirectoryStanding, Totals, bar, items_of, picture, read_totals
 
 SIZES = {
     "base_0000005_v0000010": 1_000_000,
@@ -112,7 +112,7 @@ def test_notes_stand_below_where_the_terminal_is_narrow(items, monkeypatch):
 
 def test_a_note_of_many_is_told_once(items, monkeypatch):
     """By the first that has it."""
-    monkeypatch.setattr("compactor.cli.drawing.fits_terminal", lambda _: False)
+    monkeypatch.setattr("compactor.cli.views.drawing.fits_terminal", lambda _: False)
     many = [replace(item, note="odd") for item in items]
     text = drawn(picture("db.t", many))
     assert f"{many[0].name} and {len(many) - 1} more: odd" in text

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.cli.patterns import by_pattern, keys_of, partition_fits, require_keys
-from compactor.cli.target import escape
+from compactor.cli.naming.patterns import by_pattern, keys_of, partition_fits, require_keys
+from compactor.cli.naming.target import escape
 from compactor.errors import UsageError
 from compactor.metastore.model import Entity
 from tests.strategies import partition_values

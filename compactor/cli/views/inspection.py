@@ -11,8 +11,8 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.cli.drawing import DirectoryStanding, Item, items_of
-from compactor.cli.lookup import Found
+from compactor.cli.naming.lookup import Found
+from compactor.cli.views.drawing import DirectoryStanding, Item, items_of
 from compactor.errors import CompactorError, RefusedError, UnreachableError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.catalog import Catalog

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from compactor.cli.target import Target, did_you_mean, partition_names
+from compactor.cli.naming.target import Target, did_you_mean, partition_names
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import CatalogPlace, Entity, PartitionFacts, TableFacts

@@ -15,10 +15,10 @@ import click
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records
-from compactor.cli.lookup import find_partition, find_table
-from compactor.cli.patterns import by_pattern, require_tables
+from compactor.cli.naming.lookup import find_partition, find_table
+from compactor.cli.naming.patterns import by_pattern, require_tables
+from compactor.cli.naming.target import did_you_mean, parse_target, partition_names
 from compactor.cli.session import Session
-from compactor.cli.target import did_you_mean, parse_target, partition_names
 from compactor.control.scope import DEFAULT_POOL, fits, is_pattern
 from compactor.errors import NothingFitsError, RefusedError, UnreachableError, UsageError
 from compactor.metastore.catalog import Catalog

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from compactor.acid.snapshot import AcidState, data_files
-from compactor.cli.drawing import Totals, items_of, read_totals
-from compactor.cli.inspection import candidates, failing, judge, look, why_ineligible
-from compactor.cli.lookup import Found
+from compactor.cli.naming.lookup import Found
 from compactor.cli.session import Session
+from compactor.cli.views.drawing import Totals, items_of, read_totals
+from compactor.cli.views.inspection import candidates, failing, judge, look, why_ineligible
 from compactor.errors import CompactorError
 from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.roles.initiator.rules import thresholds_from

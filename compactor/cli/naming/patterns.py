@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from functools import lru_cache
 from urllib.parse import unquote
 
-from compactor.cli.target import did_you_mean, split_at_keys
+from compactor.cli.naming.target import did_you_mean, split_at_keys
 from compactor.control.scope import fits, is_pattern
 from compactor.errors import NothingFitsError, RefusedError, UsageError
 from compactor.metastore.catalog import Catalog

@@ -10,11 +10,11 @@ from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import unquote
 
-from compactor.cli.inspection import partitions
-from compactor.cli.lookup import Found, find_table, require_transactional
-from compactor.cli.patterns import keys_of, partition_fits, require_keys, require_tables
+from compactor.cli.naming.lookup import Found, find_table, require_transactional
+from compactor.cli.naming.patterns import keys_of, partition_fits, require_keys, require_tables
+from compactor.cli.naming.target import DEFAULT_PARTITION, did_you_mean, parse_target
 from compactor.cli.session import Session
-from compactor.cli.target import DEFAULT_PARTITION, did_you_mean, parse_target
+from compactor.cli.views.inspection import partitions
 from compactor.control.scope import fits, is_pattern
 from compactor.errors import NothingFitsError, RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
