@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from compactor.cli.commands.report import as_page, sentences
+from compactor.cli.commands.looking.report import as_page, sentences
 
 
 def test_the_shop(shop):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from compactor.cli.commands.restore import _names
+from compactor.cli.commands.leftovers.restore import _names
 from compactor.cli.session import Code
 from tests.unit.cli.conftest import Shop
 from tests.unit.roles.test_restore import visible

@@ -16,10 +16,10 @@ from compactor.acid.compaction import SUPPORTED, CompactionKind, LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList
-from compactor.cli.commands import enqueue as enqueue_module
-from compactor.cli.commands import plan as plan_module
-from compactor.cli.commands.enqueue import enqueue
-from compactor.cli.commands.plan import plan
+from compactor.cli.commands.looking import plan as plan_module
+from compactor.cli.commands.looking.plan import plan
+from compactor.cli.commands.queueing import enqueue as enqueue_module
+from compactor.cli.commands.queueing.enqueue import enqueue
 from compactor.cli.naming.lookup import Found
 from compactor.cli.root import cli
 from compactor.cli.session import Session

@@ -7,7 +7,7 @@ import click
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records, units
-from compactor.cli.commands.queue import HISTORY_COLUMNS, history_record, work_on
+from compactor.cli.commands.queueing.queue import HISTORY_COLUMNS, history_record, work_on
 from compactor.cli.naming.lookup import Found, find
 from compactor.cli.naming.many import Condition, chosen, condition, is_many
 from compactor.cli.naming.target import parse_target

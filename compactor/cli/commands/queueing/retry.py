@@ -3,7 +3,7 @@
 import click
 
 from compactor.cli import completing
-from compactor.cli.commands.enqueue import COLUMNS
+from compactor.cli.commands.queueing.enqueue import COLUMNS
 from compactor.cli.naming.lookup import find
 from compactor.cli.naming.target import parse_target
 from compactor.cli.output import View

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import control_records, units
-from compactor.cli.commands.plan import make_plan
-from compactor.cli.commands.queue import history_record, queue_record
+from compactor.cli.commands.looking.plan import make_plan
+from compactor.cli.commands.queueing.queue import history_record, queue_record
 from compactor.cli.naming.lookup import Found, find, find_table, require_transactional
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import target_options

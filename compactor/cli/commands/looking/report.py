@@ -16,7 +16,7 @@ from rich.text import Text
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, units
-from compactor.cli.commands.plan import make_plan
+from compactor.cli.commands.looking.plan import make_plan
 from compactor.cli.naming.lookup import Found
 from compactor.cli.naming.many import chosen
 from compactor.cli.output import OutputColumn, Record, View, part_of_picture
