@@ -459,6 +459,15 @@ def assembled(draw: Any) -> tuple[dict[str, bytes], list[bytes | tuple[str, int,
     return sources, pieces
 
 
+# ---- cli: partitions as users name them
+
+
+def partition_values() -> SearchStrategy[dict[str, str]]:
+    """Partition keys with values that no pattern gives a meaning to, in the table's order."""
+    texts = st.text("ab01-/=%: ü", min_size=1, max_size=4)
+    return st.dictionaries(st.sampled_from(["dt", "hour", "region", "path"]), texts, min_size=1, max_size=4)
+
+
 # ---- control: zones, moments, windows
 
 ZONES = (
@@ -813,12 +822,3 @@ def parquet_options() -> SearchStrategy[dict[str, Any]]:
 def small_lives() -> SearchStrategy[list[str]]:
     """What happens to a small table before it is compacted: a word for each transaction."""
     return st.lists(st.sampled_from(["insert", "insert", "delete", "aborted", "overwrite"]), min_size=2, max_size=7)
-
-
-# ---- cli: partitions as users name them
-
-
-def partition_values() -> SearchStrategy[dict[str, str]]:
-    """Partition keys with values that no pattern gives a meaning to, in the table's order."""
-    texts = st.text("ab01-/=%: ü", min_size=1, max_size=4)
-    return st.dictionaries(st.sampled_from(["dt", "hour", "region", "path"]), texts, min_size=1, max_size=4)
