@@ -459,6 +459,15 @@ def assembled(draw: Any) -> tuple[dict[str, bytes], list[bytes | tuple[str, int,
     return sources, pieces
 
 
+# ---- cli: partitions as users name them
+
+
+def partition_values() -> SearchStrategy[dict[str, str]]:
+    """Partition keys with values that no pattern gives a meaning to, in the table's order."""
+    texts = st.text("ab01-/=%: ü", min_size=1, max_size=4)
+    return st.dictionaries(st.sampled_from(["dt", "hour", "region", "path"]), texts, min_size=1, max_size=4)
+
+
 # ---- control: zones, moments, windows
 
 ZONES = (

@@ -42,7 +42,7 @@ target_options = _together(
         "--partition", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are."
     ),
 )
-"""Adds `target` and `partition`, for `compactor.cli.target.parse_target`."""
+"""Adds `target` and `partition`, for `compactor.cli.naming.target.parse_target`."""
 
 request_options = _together(
     target_options,

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli.inspection import look
+from compactor.cli.views.inspection import look
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.metastore.catalog import Catalog
