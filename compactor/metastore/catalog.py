@@ -17,7 +17,6 @@ from sqlalchemy import (
     bindparam,
     func,
     select,
-    tuple_,
 )
 
 from compactor.metastore.db.database import Database
@@ -226,8 +225,9 @@ class Catalog:
             .where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database.lower())
         )
         if transactional:
+            # a product may know LIKE, but no =, of its long texts
             flag = select(parameters.tbl_id).where(
-                parameters.param_key == "transactional", func.lower(parameters.param_value) == "true"
+                parameters.param_key == "transactional", func.lower(parameters.param_value).like("true")
             )
             query = query.where(tbls.tbl_id.in_(flag))
         return self._database.glance(lambda connection: list(connection.scalars(query.order_by(tbls.tbl_name))))
@@ -392,7 +392,7 @@ class Catalog:
             for batch in self._batches(names):
                 yield and_(tbl_id == table, self._among(part_name, batch))
         for batch_of_pairs in batches(pairs, 500):
-            yield tuple_(tbl_id, part_name).in_(batch_of_pairs)
+            yield self._database.dialect.among_pairs(tbl_id, part_name, batch_of_pairs)
 
     def _batches(self, values: Iterable[T]) -> Iterator[list[T]]:
         return batches(values, self._database.dialect.at_once)

@@ -32,6 +32,10 @@ class PartitionName(String):
         return column
 
 
+class CataloguedName(String):
+    """The name of a partition in the catalog, where every character tells it from others."""
+
+
 class Code(String):
     """A letter by which Hive tells types and states apart; upper case is another one than lower case."""
 
@@ -142,7 +146,7 @@ CATALOG = (
         (
             _key("PART_ID"),
             _number("TBL_ID"),
-            _text("PART_NAME", 767),
+            ColumnSpec("PART_NAME", CataloguedName(767)),
             _number("SD_ID"),
             _number("CREATE_TIME", null=False, default="0"),
             _number("LAST_ACCESS_TIME", null=False, default="0"),
