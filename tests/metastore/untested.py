@@ -2,7 +2,7 @@
 The statements of a product of which no server can be had: written by the whole project, run on another product, judged
 by a parser.
 
-A `StandIn` is a dialect that runs on SQLite or PostgreSQL and writes what the untested product's dialect would: its
+A `StandIn` is a dialect that runs on SQLite and writes what the untested product's dialect would: its
 types, lists and texts. A `Judge` listens to the engine, compiles each statement for the untested product, and says
 what its server would refuse, as far as a parser and the columns of Hive's own scripts tell.
 """
@@ -19,13 +19,14 @@ from sqlalchemy.schema import DDLElement
 from sqlalchemy.sql.elements import TextClause
 from sqlglot import exp
 
+from compactor.acid.compaction import LayoutVersion
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.dialects import Dialect
 from compactor.metastore.db.dialects.oracle import Oracle
-from compactor.metastore.db.dialects.postgresql import PostgreSQL
 from compactor.metastore.db.dialects.sqlite import SQLite
 from compactor.metastore.db.dialects.sqlserver import SQLServer
 from compactor.metastore.db.own_tables import OWN_TABLES
+from compactor.metastore.db.schema import _build
 from compactor.metastore.db.sql import BATCH
 
 COLUMNS = Path(__file__).resolve().parents[1] / "fixtures" / "metastore_columns.txt"
@@ -63,16 +64,16 @@ class _Clock(ColumnElement):
 
 @compiles(_Clock)
 def _clock(_element, compiler, **options):
-    products = {one.schemes[0]: one for one in (*PRODUCTS.values(), PostgreSQL, SQLite)}
+    products = {one.schemes[0]: one for one in PRODUCTS.values()}
     return compiler.process(products.get(compiler.dialect.name, SQLite)().now_ms(), **options)
 
 
-def stand_in(real: Dialect, product: str) -> Dialect:
-    """A dialect that runs where `real` does, and writes as the product's."""
+def stand_in(product: str) -> Dialect:
+    """A dialect that runs on SQLite, and writes as the product's."""
     theirs = PRODUCTS[product]()
 
-    class StandIn(type(real)):
-        column_types = {**type(real).column_types, **theirs.column_types}  # noqa: RUF012 - as the class it stands in for
+    class StandIn(SQLite):
+        column_types = {**SQLite.column_types, **theirs.column_types}  # noqa: RUF012 - as the class it stands in for
         at_once = theirs.at_once
         now_ms = staticmethod(_Clock)
         among = staticmethod(theirs.among)
@@ -81,24 +82,31 @@ def stand_in(real: Dialect, product: str) -> Dialect:
 
         def prepare(self, engine, **options):
             super().prepare(engine, **options)
-            if self.embedded:
-                event.listen(engine, "connect", _teach)
+            event.listen(engine, "connect", _teach)
 
     return StandIn()
+
+
+def create_hive_3(path: Path) -> None:
+    """An SQLite database with the tables of Hive 3.1, and the rows that Hive's script seeds."""
+    found = columns("oracle", "3.1.0")
+    names = {name: name for name in found}
+    wanted = {name: set(found[name]) for name in found}
+    schema = _build(SQLite(), LayoutVersion.HIVE_3, "3.1.0", names, wanted)
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        schema.metadata.create_all(connection)
+        connection.execute(schema.metadata.tables["VERSION"].insert().values(ver_id=1, schema_version="3.1.0"))
+        connection.execute(schema.ctlgs.insert().values(ctlg_id=1, name="hive", location_uri="TBD"))
+        for counter in (schema.next_txn_id, schema.next_lock_id, schema.next_compaction_queue_id):
+            connection.execute(counter.insert().values({counter.columns.keys()[0]: 1}))
+    engine.dispose()
 
 
 def _teach(connection, _record):
     """What SQLite needs to run the product's expressions."""
     connection.create_collation(_BINARY, lambda one, other: (one > other) - (one < other))
     connection.create_function("to_clob", 1, lambda value: value)
-
-
-TAUGHT = (
-    f"CREATE COLLATION \"{_BINARY}\" (locale = 'C')",
-    "CREATE FUNCTION to_clob(text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT $1'",
-    "CREATE DOMAIN nvarchar AS text",
-)
-"""What PostgreSQL needs to run the product's expressions."""
 
 
 def engine_of(product: str, url: str | None = None, *, read_only: bool = False):
@@ -242,6 +250,7 @@ class Judge:
             yield from (f"no FROM in {one.sql()}" for one in tree.find_all(exp.Select) if not one.args.get("from_"))
         else:
             yield from ("pairs in IN" for one in tree.find_all(exp.In) if isinstance(one.this, exp.Tuple))
+            yield from self._ungrouped(tree)
             yield from ("a parameter in GROUP BY" for one in tree.find_all(exp.Group) if one.find(exp.Placeholder))
 
     def _unknown(self, tree: exp.Expression) -> Iterator[str]:
@@ -270,6 +279,23 @@ class Judge:
                 if isinstance(value.unalias(), _TRUTHS):
                     yield f"a condition as a value: {value.sql()}"
 
+    @staticmethod
+    def _ungrouped(tree: exp.Expression) -> Iterator[str]:
+        """Columns that are selected beside GROUP BY, and aren't in it."""
+        for one in tree.find_all(exp.Select):
+            if (group := one.args.get("group")) is None:
+                continue
+            grouped = {each.sql() for each in group.expressions}
+            for value in one.expressions:
+                bare = value.unalias()
+                if bare.sql() in grouped or (isinstance(bare, exp.Collate) and bare.this.sql() in grouped):
+                    continue
+                yield from (
+                    f"{column.sql()} isn't grouped"
+                    for column in bare.find_all(exp.Column)
+                    if column.find_ancestor(exp.AggFunc) is None and column.sql() not in grouped
+                )
+
     def _clobs(self, tree: exp.Expression) -> Iterator[str]:
         texts = {
             (table, column) for table, found in self._tables.items() for column, kind in found.items() if "clob" in kind
@@ -282,7 +308,8 @@ class Judge:
                 above = column.parent
                 while isinstance(above, exp.Lower | exp.Coalesce | exp.Paren):
                     above = above.parent
-                if isinstance(above, (*_EQUALS, exp.Group, exp.Ordered)):
+                sets = isinstance(above, exp.EQ) and isinstance(above.parent, exp.Update)
+                if isinstance(above, (*_EQUALS, exp.Group, exp.Ordered)) and not sets:
                     yield f"CLOB {column.name} in {above.sql()}"
                 holder = column.find_ancestor(exp.Select)
                 if holder is not None and holder.args.get("distinct") and column.find_ancestor(exp.Where) is None:

@@ -250,20 +250,16 @@ class Aborts:
             }
             first = next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, len(missing))
             rows = (
-                fitting(
-                    queue,
-                    values
-                    | {
-                        "cq_id": number,
-                        "cq_database": entity.database,
-                        "cq_table": entity.table,
-                        "cq_partition": entity.partition,
-                    },
-                )
+                {
+                    "cq_id": number,
+                    "cq_database": entity.database,
+                    "cq_table": entity.table,
+                    "cq_partition": entity.partition,
+                }
                 for number, entity in enumerate(missing, first)
             )
             for several in batches(rows, _ROWS):
-                connection.execute(insert(queue).values(several))
+                connection.execute(insert(queue).values(fitting(queue, values)), several)
 
     def _retries(self, connection: Connection, groups: Collection[AbortedGroup]) -> Mapping[Entity, list[int]]:
         """Ids of the rows that put groups of one table off."""

@@ -120,6 +120,9 @@ class Oracle(Dialect):
         }
 
     def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:  # noqa: ARG002 - MAX_IDLE_BLOCKER_TIME is the server's alone
+        dialect: Any = engine.dialect
+        dialect.colspecs = {**dialect.colspecs, _StorableRemark: _StorableRemark}  # else it is taken for any text
+
         @event.listens_for(engine, "do_connect")
         def _connect(_dialect: object, _record: object, arguments: Any, options: Any) -> Any:
             """Take the schema's name before SQLAlchemy asks for it."""

@@ -24,6 +24,8 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    Unicode,
+    UnicodeText,
     and_,
     cast,
     collate,
@@ -122,10 +124,12 @@ class _ExactComparator(String.Comparator[str]):
 
     def operate(self, op: Callable[..., Any], *other: Any, **options: Any) -> ColumnElement[Any]:
         if op is operators.startswith_op:  # in a pattern of this product a bracket begins a class of characters
-            pattern = "".join(f"/{letter}" if letter in "/%_[" else letter for letter in str(other[0])) + "%"
+            escape = options["escape"]
+            assert escape, "a name is searched for with autoescape"
+            pattern = f"{str(other[0]).replace('[', f'{escape}[')}%"
+            like = operators.like_op
             return and_(
-                super().operate(operators.like_op, pattern, escape="/"),
-                _by_character(self.expr).like(pattern, escape="/"),
+                super().operate(like, pattern, escape=escape), like(_by_character(self.expr), pattern, escape=escape)
             )
         found: ColumnElement[Any] = super().operate(op, *other, **options)
         if op in (operators.eq, operators.in_op, operators.is_not_distinct_from):
@@ -142,8 +146,11 @@ class _ExactCode(Code):
 class _ExactName(PartitionName):
     comparator_factory = _ExactComparator
 
-    def told_apart(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
-        return _by_character(column)
+    def told_apart(self, column: ColumnElement[Any]) -> Sequence[ColumnElement[Any]]:
+        return column, _by_character(column)  # the first for what is selected: the server wants it to be grouped
+
+    def get_dbapi_type(self, dbapi: Any) -> Any:
+        return dbapi.SQL_WVARCHAR
 
     def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
         return _by_character(column)  # for DISTINCT
@@ -172,8 +179,8 @@ class SQLServer(Dialect):
         PartitionName: _ExactName(767),
         Text: NVARCHAR(None),
     }
-    at_once = 400
-    """A statement has 2,100 parameters at most; a list of names that are told apart is sent twice."""
+    at_once = 300
+    """A statement has 2,100 parameters at most; six lists may stand in one, and names that are told apart are sent twice."""
 
     def connecting(self, url: URL) -> URL:
         return url.set(query={"driver": _ODBC, "APP": "compactor", **url.query})
@@ -186,19 +193,18 @@ class SQLServer(Dialect):
         }
 
     def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:  # noqa: ARG002 - the server knows no such limit
-        engine.dialect.statement_compiler = _Compiler
+        dialect: Any = engine.dialect
+        dialect.statement_compiler = _Compiler
+        wide = {String: dialect.colspecs[Unicode], Text: dialect.colspecs[UnicodeText], _ExactName: _ExactName}
+        dialect.colspecs = {**dialect.colspecs, **wide}  # else texts are sent in the server's code page
 
         @event.listens_for(engine, "connect")
         def _settings(connection: Any, _record: object) -> None:
             with connection.cursor() as cursor:
                 # an error ends the transaction; counts of rows are what guards look at
                 cursor.execute(f"SET LOCK_TIMEOUT {_LOCK_MS}; SET XACT_ABORT ON; SET NOCOUNT OFF")
-                versions = cursor.execute(_HAS_VERSIONS).fetchone()
+                _require_row_versions(cursor)
             connection.commit()
-            if versions is None or not versions[0]:
-                raise SettingsError(
-                    "database.url: the database doesn't read by row versions, as compactor needs: ALTER DATABASE … SET READ_COMMITTED_SNAPSHOT ON"
-                )
 
         @event.listens_for(engine, "checkout")
         def _full_patience(connection: Any, record: Any, _proxy: object) -> None:
@@ -299,6 +305,20 @@ class SQLServer(Dialect):
 
 
 _HAS_VERSIONS: Final = "SELECT is_read_committed_snapshot_on FROM sys.databases WHERE database_id = DB_ID()"
+
+
+def _require_row_versions(cursor: Any) -> None:
+    """
+    Ask the database how it reads.
+
+    Raises:
+        SettingsError: by locks, under which a statement may miss rows, or see them twice, while others write.
+    """
+    found = cursor.execute(_HAS_VERSIONS).fetchone()
+    if found is None or not found[0]:
+        raise SettingsError(
+            "database.url: the database doesn't read by row versions, as compactor needs: ALTER DATABASE … SET READ_COMMITTED_SNAPSHOT ON"
+        )
 
 
 def _numbers(error: BaseException | None) -> frozenset[int]:
