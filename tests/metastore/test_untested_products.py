@@ -3,7 +3,6 @@ Oracle and SQL Server, of which no server can be had: what the project says to t
 parser, and names what Hive's own scripts for these products make.
 """
 
-import contextlib
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,36 +33,21 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "deploy" / "sql"
 EVERY_PRODUCT = pytest.mark.parametrize("product", PRODUCTS)
 
 
-class _Theirs(World):
-    """A world whose roles have another `Database` than those who write the tables."""
-
-    def __init__(self, admin: Database, theirs: Database, folder: Path) -> None:
-        self._theirs = theirs
-        super().__init__(admin, folder)
-
-    def new_services(self, **sections):
-        admin, self.database = self.database, self._theirs
-        try:
-            return super().new_services(**sections)
-        finally:
-            self.database = admin
-
-
-def life_of(admin: Database, url: str, product: str, version: str, folder: Path) -> Judge:
+def life_of(path: Path, product: str, version: str) -> Judge:
     """What the roles ask of the metastore during a life in which all happens that can."""
     judge = Judge(product, version)
-    theirs = Database(url)
-    theirs.dialect = stand_in(product)
-    with theirs:
-        judge.listen(theirs)
-        life = Life(_Theirs(admin, theirs, folder), EVERYTHING, partitioned=True)
+    database = Database(f"sqlite:///{path}", create=True)
+    database.dialect = stand_in(product)
+    with database:
+        assert database.schema.version is VERSIONS[version]
+        judge.listen(database)
+        life = Life(World(database, path.parent), EVERYTHING, partitioned=True)
         life.live()
         life.end()
         QueueMetrics(life.world.services).run_once()
         Recovery(life.world.services).give_back_claims_of_the_dead()
-        state = StateTable(theirs)
-        with contextlib.suppress(CompactorError):
-            state.make()
+        state = StateTable(database)
+        state.make()
         state.put("members/test", {"a": 1})
         state.put("members/test", {"a": 2})
         state.remove_silent("members", 0)
@@ -79,9 +63,7 @@ def test_no_statement_of_a_life_is_refused(tmp_path, product, version):
     path = tmp_path / "metastore.db"
     if version == "3.1.0":
         create_hive_3(path)
-    with Database(f"sqlite:///{path}", create=True) as admin:
-        assert admin.schema.version is VERSIONS[version]
-        assert life_of(admin, f"sqlite:///{path}", product, version, tmp_path).wrong == {}
+    assert life_of(path, product, version).wrong == {}
 
 
 @EVERY_PRODUCT
