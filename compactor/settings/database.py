@@ -68,4 +68,4 @@ def password_in(url: str) -> str | None:
 def hide_password(url: str) -> str:
     """The address with its password replaced, also a password given as a query parameter."""
     hidden = re.sub(r"(://[^:/@\s]*:)\S*@", rf"\1{HIDDEN}@", url)
-    return re.sub(r"([?&]password=)[^&\s]*", rf"\1{HIDDEN}", hidden, flags=re.IGNORECASE)
+    return re.sub(r"([?&](?:\w*password|pwd)=)[^&\s]*", rf"\1{HIDDEN}", hidden, flags=re.IGNORECASE)
