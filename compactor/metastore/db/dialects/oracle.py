@@ -127,7 +127,7 @@ class Oracle(Dialect):
         def _connect(_dialect: object, _record: object, arguments: Any, options: Any) -> Any:
             """Take the schema's name before SQLAlchemy asks for it."""
             schema = options.pop(_SCHEMA, None)
-            connection = engine.dialect.connect(*arguments, **options)
+            connection: Any = engine.dialect.connect(*arguments, **options)
             if schema is not None:
                 quoted = str(schema).replace('"', "")
                 with connection.cursor() as cursor:
