@@ -9,13 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 import sqlglot
-from sqlalchemy import Table, bindparam, select
+from sqlalchemy import Table, bindparam, not_, select, tuple_
 from sqlalchemy.exc import CompileError
 from sqlglot import exp
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.coordination.sql.table import StateTable
 from compactor.errors import CompactorError, SettingsError
+from compactor.metastore.compaction_queue.claims import _listed
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.dialects import sqlserver as sqlserver_module
 from compactor.metastore.db.own_tables import OWN_TABLES
@@ -149,6 +150,20 @@ def test_the_largest_lists_are_taken(product):
     )
     assert len(re.findall(r"\?|:\w+", statement)) <= 2100
     assert dialect.at_once <= 1000
+    assert judge.wrong == {}
+
+
+@EVERY_PRODUCT
+@pytest.mark.parametrize("count", [0, 1, 1000, 1001, 2500])
+def test_a_list_of_numbers_may_have_any_length(product, count):
+    """Entries that are put off may be thousands; a list holds 1,000, and a statement 2,100 parameters."""
+    queue = schema_of(product).compaction_queue.c
+    listed = _listed(queue.cq_id, range(count))
+    judge = Judge(product, "4.0.0")
+    for condition in (listed, not_(listed)):
+        statement = judge.judge(select(queue.cq_id).where(condition, queue.cq_type == "i"))
+        assert statement.count("IN (") == -(-count // 1000)
+        assert [int(number) for number in re.findall(r"(?<=[(, ])\d+(?=[,)])", statement)] == list(range(count))
     assert judge.wrong == {}
 
 
@@ -309,10 +324,17 @@ def test_the_judge_sees_what_it_is_for():
     ):
         judge.judge(statement)
     assert all(judge.seen.values())
+    for condition, said in (
+        ("0 AND 1 = 1", "a value as a condition: 0"),
+        ("TXN_ID = 'a' AND TXN = 1", "no column TXN"),
+    ):
+        assert list(judge._objections(f"SELECT TXN_ID FROM TXNS WHERE {condition}")) == [said]
+    assert list(judge._objections("SELECT TXN_ID, max(TXN_TYPE) FROM TXNS GROUP BY TXN_STATE")) == [
+        "TXN_ID isn't grouped"
+    ]
+    assert list(judge._objections("SELECT TXN_ID FROM TXNS WHERE")) != []
     server = Judge("sqlserver", "4.0.0")
     txns = schema_of("sqlserver").txns.c
-    from sqlalchemy import tuple_
-
     server.judge(select(txns.txn_id).where(tuple_(txns.txn_id, txns.txn_type).in_([(1, 2)])))
     server.judge(select(txns.txn_type % 5).group_by(txns.txn_type % 5))
     server.judge(select(txns.txn_id).where(*(txns.txn_id.in_([number]) for number in range(3))))

@@ -251,6 +251,7 @@ class Judge:
         yield from self._ungrouped(tree)
         if self._product == "oracle":
             yield from self._clobs(tree)
+            yield from ("a list of more than 1,000" for one in tree.find_all(exp.In) if len(one.expressions) > 1000)
             yield from (f"no FROM in {one.sql()}" for one in tree.find_all(exp.Select) if not one.args.get("from_"))
         else:
             yield from ("pairs in IN" for one in tree.find_all(exp.In) if isinstance(one.this, exp.Tuple))
@@ -281,6 +282,9 @@ class Judge:
             for value in one.expressions:
                 if isinstance(value.unalias(), _TRUTHS):
                     yield f"a condition as a value: {value.sql()}"
+        for one in tree.find_all(exp.Literal, exp.Boolean):
+            if isinstance(one.parent, exp.And | exp.Or | exp.Not | exp.Where | exp.Having):
+                yield f"a value as a condition: {one.sql()}"
 
     @staticmethod
     def _ungrouped(tree: exp.Expression) -> Iterator[str]:

@@ -25,6 +25,7 @@ from sqlalchemy import (
     literal_column,
     text,
 )
+from sqlalchemy.dialects.oracle.base import OracleCompiler
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
@@ -77,6 +78,16 @@ _ELSEWHERE: Final = frozenset({"ORA-16000"})
 """After it a new connection may reach a server that can: the old primary is a standby now."""
 
 
+class _Compiler(OracleCompiler):
+    """SQLAlchemy's compiler writes a number where nothing, or all, is wanted; the product wants a comparison."""
+
+    def visit_true(self, *_: Any, **__: Any) -> str:
+        return "1 = 1"
+
+    def visit_false(self, *_: Any, **__: Any) -> str:
+        return "0 = 1"
+
+
 class _StorableRemark(Remark):
     """Hive's VARCHAR(128) has room for 128 bytes, where the server's NLS_LENGTH_SEMANTICS is as delivered."""
 
@@ -121,6 +132,7 @@ class Oracle(Dialect):
 
     def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:  # noqa: ARG002 - MAX_IDLE_BLOCKER_TIME is the server's alone
         dialect: Any = engine.dialect
+        dialect.statement_compiler = _Compiler
         dialect.colspecs = {**dialect.colspecs, _StorableRemark: _StorableRemark}  # else it is taken for any text
 
         @event.listens_for(engine, "do_connect")
