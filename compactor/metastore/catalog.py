@@ -17,7 +17,6 @@ from sqlalchemy import (
     bindparam,
     func,
     select,
-    tuple_,
 )
 
 from compactor.metastore.db.database import Database
@@ -247,8 +246,9 @@ class Catalog:
 
     def _transactional(self) -> Select[Any]:
         parameters = self._schema.table_params.c
+        # a product may know LIKE, but no =, of its long texts
         return select(parameters.tbl_id).where(
-            parameters.param_key == "transactional", func.lower(parameters.param_value) == "true"
+            parameters.param_key == "transactional", func.lower(parameters.param_value).like("true")
         )
 
     def partition_names(self, table: TableFacts, limit: int | None = None) -> list[str]:
@@ -411,7 +411,7 @@ class Catalog:
             for batch in self._batches(names):
                 yield and_(tbl_id == table, self._among(part_name, batch))
         for batch_of_pairs in batches(pairs, 500):
-            yield tuple_(tbl_id, part_name).in_(batch_of_pairs)
+            yield self._database.dialect.among_pairs(tbl_id, part_name, batch_of_pairs)
 
     def _batches(self, values: Iterable[T]) -> Iterator[list[T]]:
         return batches(values, self._database.dialect.at_once)

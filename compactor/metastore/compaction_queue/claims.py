@@ -13,13 +13,14 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import (
-    BindParameter,
     ColumnElement,
     Connection,
     Select,
     and_,
     bindparam,
+    false,
     func,
+    not_,
     or_,
     select,
     true,
@@ -32,7 +33,7 @@ from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.compaction_queue.rows import find_queued
 from compactor.metastore.compaction_queue.window import SIZE, Place, Window
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import fitting, next_number
+from compactor.metastore.db.sql import batches, fitting, next_number
 from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, QueueEntry, QueueState
 
 Found = TypeVar("Found")
@@ -188,7 +189,7 @@ class Claims:
         after, most = 0, _CLAIM_AT_ONCE
         look_for = self._look(wanted.pool)
         if wanted.among is not None:
-            look_for = look_for.where(self._table.c.cq_id.in_(_numbers("among", wanted.among)))
+            look_for = look_for.where(_listed(self._table.c.cq_id, wanted.among))
         while True:
             numbers = connection.scalars(look_for, {"after": after, "most": most}).all()
             for number in numbers:
@@ -225,9 +226,9 @@ class Claims:
         """
         queue = self._table.c
         oldest = func.min(queue.cq_id)
-        left = [queue.cq_id.not_in(_numbers("without", wanted.without))]
+        left = [not_(_listed(queue.cq_id, wanted.without))]
         if wanted.among is not None:
-            left.append(queue.cq_id.in_(_numbers("among", wanted.among)))
+            left.append(_listed(queue.cq_id, wanted.among))
         query = (
             select(*self._place, oldest)
             .where(self._waiting(wanted.pool), *left)
@@ -284,11 +285,13 @@ class Claims:
         return or_(queue.cq_pool_name.is_(None), queue.cq_enqueue_time < self._database.now - POOL_TIMEOUT_MS)
 
 
-def _numbers(name: str, numbers: Collection[int]) -> BindParameter[list[int]]:
+def _listed(column: ColumnElement[int], numbers: Collection[int]) -> ColumnElement[bool]:
     """
-    A list of numbers written into the statement: it may be longer than the number of parameters a statement may have.
+    `column IN (numbers)`, written into the statement: there may be more numbers than a statement may have parameters,
+    or a list members.
     """
-    return bindparam(name, list(numbers), expanding=True, literal_execute=True)
+    lists = [column.in_(bindparam(None, some, expanding=True, literal_execute=True)) for some in batches(numbers)]
+    return or_(false(), *lists)
 
 
 def _place(row: Sequence[Any]) -> tuple[str, str, str | None]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import ColumnElement, Connection, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, insert, literal_column, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from compactor.errors import MutexHeldError, OwnershipLostError, RetryableError
@@ -91,7 +91,7 @@ class Keeper:
         with self._lock:
             if self._lost is None:
                 try:
-                    self._connection.execute(text("SELECT 1"))
+                    self._connection.execute(select(literal_column("1")))
                 except SQLAlchemyError as error:
                     self._lost = type(getattr(error, "orig", None) or error).__name__
             if self._lost is not None:
