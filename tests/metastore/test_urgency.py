@@ -232,15 +232,17 @@ def test_the_urgency_of_a_request_is_stored(database):
         ({}, None),
         ({"properties": {URGENCY: "0"}, "initiator_id": "e-manual"}, None),
         ({"initiator_id": "e-manual"}, "24 h earlier, because a person asked for it"),
+        ({"properties": {URGENCY: "9"}, "initiator_id": "e-manual"}, "24 h earlier, because a person asked for it"),
+        ({"properties": {URGENCY: "4"}, "enqueue_ms": None}, "200 entries earlier, because its request says so"),
         (
             {"properties": {URGENCY: "2"}, "initiator_id": "e-initiator"},
             "12 h earlier, because a threshold was passed 4-fold when it was queued",
         ),
         (
-            {"properties": {URGENCY: "4"}},
+            {"properties": {URGENCY: "4"}, "initiator_id": "e-initiator"},
             "24 h earlier, because a threshold was passed 16-fold or more when it was queued",
         ),
-        ({"properties": {URGENCY: "1"}, "initiator_id": "e-manual"}, "6 h earlier, because the request names it"),
+        ({"properties": {URGENCY: "1"}, "initiator_id": "e-manual"}, "6 h earlier, because its request says so"),
         ({"initiator_id": "e-manual", "enqueue_ms": None}, "200 entries earlier, because a person asked for it"),
     ],
 )

@@ -28,6 +28,8 @@ from compactor.metastore.model import QueueEntry
 URGENCY: Final = "compactor.urgency"
 """The property of a queue entry that holds its urgency."""
 MOST: Final = 4
+URGENCIES: Final = {str(urgency): urgency for urgency in range(MOST + 1)}
+"""What the property's values mean; every other means nothing."""
 _HOUR_MS: Final = 3_600_000
 STEP_MS: Final = 6 * _HOUR_MS
 """Head start for each step of urgency."""
@@ -40,8 +42,10 @@ _PERSONS: Final = "-manual"
 
 def urgency_for(excess: float) -> int:
     """
-    The urgency of an entry whose figures are `excess` times their threshold: a step for each doubling. At most 1 means
-    that no threshold is passed.
+    The urgency of what the Initiator queues: a step for each doubling of the excess.
+
+    Args:
+        excess: by which factor the threshold that is passed farthest is passed; at most 1: none is.
     """
     return int(min(MOST, math.log2(excess))) if excess > 1 else 0
 
@@ -53,7 +57,7 @@ def is_persons(initiator_id: str | None) -> bool:
 
 def urgency_of(entry: QueueEntry) -> int:
     """The urgency that an entry's row tells, 0 to `MOST`."""
-    named = _NAMED.get(entry.properties.get(URGENCY, ""))
+    named = URGENCIES.get(entry.properties.get(URGENCY, ""))
     if named is not None:
         return named
     return MOST if is_persons(entry.initiator_id) else 0
@@ -64,10 +68,10 @@ def reason_of(entry: QueueEntry) -> str | None:
     urgency = urgency_of(entry)
     if not urgency:
         return None
-    if URGENCY not in entry.properties:
+    if entry.properties.get(URGENCY) not in URGENCIES:
         why = "a person asked for it"
-    elif is_persons(entry.initiator_id):
-        why = "the request names it"
+    elif entry.initiator_id is None or is_persons(entry.initiator_id):
+        why = "its request says so"
     else:
         why = f"a threshold was passed {2**urgency}-fold{' or more' if urgency == MOST else ''} when it was queued"
     ahead = f"{urgency * STEP_ENTRIES} entries" if entry.enqueue_ms is None else f"{urgency * STEP_MS // _HOUR_MS} h"
@@ -112,5 +116,4 @@ def _encoded(urgency: int) -> str:
     return (encode_properties({URGENCY: str(urgency)}) or "").partition(":")[2]
 
 
-_NAMED: Final = {str(urgency): urgency for urgency in range(MOST + 1)}
 _ENCODED: Final = {_encoded(urgency): urgency for urgency in range(MOST + 1)}
