@@ -19,6 +19,8 @@ from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT, RowKey, encode
 from compactor.acid.types import HiveType, Kind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.control.windows import DAY, Once, Recurring, Window
+from compactor.metastore.compaction_queue.urgency import URGENCY
+from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.planning.document import (
     Action,
     BucketPlan,
@@ -822,3 +824,33 @@ def parquet_options() -> SearchStrategy[dict[str, Any]]:
 def small_lives() -> SearchStrategy[list[str]]:
     """What happens to a small table before it is compacted: a word for each transaction."""
     return st.lists(st.sampled_from(["insert", "insert", "delete", "aborted", "overwrite"]), min_size=2, max_size=7)
+
+
+# ---- metastore: what waits in the queue, and how urgent it is
+
+
+@st.composite
+def queues(draw: Any) -> list[QueueEntry]:
+    """
+    Waiting entries by id, as Hive, persons and the Initiator queue them, with times that go on and ids that leave gaps;
+    some of a pool, some with a property that isn't ours to write.
+    """
+    steps = st.tuples(st.integers(1, 70), st.sampled_from((0, 1, 59_999, 60_000, 3_600_000, 7 * 3_600_000, 86_400_000)))
+    number, moment, entries = 0, 4_102_444_800_000, []
+    for step, passed in draw(st.lists(steps, min_size=1, max_size=25)):
+        number, moment = number + step, moment + passed
+        urgency = draw(st.sampled_from((None, None, "0", "1", "2", "3", "4", "9", "-1", "1.5", "44", "")))
+        properties = {"orc.compress": "ZSTD"} if draw(st.booleans()) else {}
+        entries.append(
+            QueueEntry(
+                number,
+                Entity(draw(st.sampled_from("ab")), "t", f"p={number}"),
+                CompactionKind.MAJOR,
+                QueueState.INITIATED,
+                enqueue_ms=moment,
+                pool=draw(st.sampled_from((None, None, "night"))),
+                properties=properties if urgency is None else properties | {URGENCY: urgency},
+                initiator_id=draw(st.sampled_from((None, "edge1-manual", "edge1-compactor-initiator", "manual-1"))),
+            )
+        )
+    return entries

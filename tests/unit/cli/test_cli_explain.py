@@ -53,6 +53,18 @@ def test_explain_says_why_it_is_due(shop):
     assert told["compaction"]["directories"] == ["base_0000013"]
 
 
+def test_explain_says_what_an_entry_comes_before(shop):
+    """A person's request while it waits: how far ahead it is, and why; programs get the number."""
+    shop.run("enqueue", "shop.orders")
+    shown = shop.run("explain", "shop.orders").stdout
+    words = "urgency 4: workers claim it before what was queued up to 24 h earlier, because a person asked for it"
+    assert words in " ".join(shown.split())
+    assert shop.json("explain", "shop.orders")["queue"][0]["urgency"] == 4
+    with shop.open() as database:
+        Queue(database).claim("w", "1")
+    assert "urgency" not in shop.run("explain", "shop.orders").stdout
+
+
 def test_explain_says_why_it_is_not_due(shop):
     """A partition with one delta is below the thresholds; a compaction of it would be refused."""
     told = shop.json("explain", "shop.events/day=2024-01-01/path=a/b")

@@ -18,8 +18,8 @@ PARTITION = "shop.events/day=2024-01-01/path=a%2Fb"
 
 @pytest.fixture
 def queued(shop):
-    """Three entries: one of a pool, one that a worker has, one of a partition."""
-    shop.run("enqueue", "shop.orders", "--pool", "night", "--type", "minor")
+    """Three entries: one of a pool and less urgent, one that a worker has, one of a partition."""
+    shop.run("enqueue", "shop.orders", "--pool", "night", "--type", "minor", "--property", "compactor.urgency=1")
     shop.run("enqueue", PARTITION)
     shop.run("enqueue", "shop.events/day=2024-01-02/path=x y")
     with shop.open() as database:
@@ -52,6 +52,7 @@ def queued(shop):
         ("--pool NIGHT", [1]),
         ("--sort age", [3, 1, 2]),
         ("--sort table", [2, 3, 1]),
+        ("--sort urgency", [2, 1, 3]),
         ("shop.events --state working", [3]),
         ("--limit 2", [1, 2]),
     ],

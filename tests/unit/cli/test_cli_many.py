@@ -183,17 +183,20 @@ def test_what_was_cancelled_is_told_when_interrupted(shop, monkeypatch):
 
 
 def test_what_ended_badly_is_asked_for_again(shop):
-    """With its kind, pool and properties; what succeeded, or is queued, isn't."""
-    shop.run("enqueue", "shop.orders", "--type", "minor", "--pool", "night", "--property", "orc.compress=ZSTD")
+    """With its kind, pool and properties, but not its urgency; what succeeded, or is queued, isn't."""
+    asked = ("--property", "orc.compress=ZSTD", "--property", "compactor.urgency=0")
+    shop.run("enqueue", "shop.orders", "--type", "minor", "--pool", "night", *asked)
+    assert shop.json("queue")[0]["urgency"] == 0
     waits = shop.run("retry", "1")
     assert (waits.exit_code, waits.stderr) == (3, "compaction 1 hasn't ended: it is initiated\n")
     shop.run("cancel", "1")
     told = shop.json("retry", "1")
     assert told["accepted"] is True
     (entry,) = shop.json("queue")
-    assert (entry["id"], entry["kind"], entry["pool"], entry["properties"]) == (
+    assert (entry["id"], entry["kind"], entry["pool"], entry["properties"], entry["urgency"]) == (
         told["id"],
         "minor",
         "night",
         {"orc.compress": "ZSTD"},
+        4,
     )

@@ -38,7 +38,8 @@ from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.readers import Blocker
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.model import QueueEntry, TableFacts
+from compactor.metastore.compaction_queue.urgency import reason_of
+from compactor.metastore.model import QueueEntry, QueueState, TableFacts
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
@@ -268,6 +269,8 @@ def _picture(
                 + (f" by {entry.worker_id}" if entry.worker_id else "")
             )
         )
+        if entry.state is QueueState.INITIATED and (urgent := reason_of(entry)) is not None:
+            parts.append(Text(f"  {urgent}", style="dim"))
         parts += [
             Text(f"  {sentence}", style="yellow")
             for sentence in _troubles(queue_record(entry, inspection.moment.now_ms, told=told.get(entry.id)))

@@ -16,6 +16,7 @@ from compactor.cli.views.achieved import ACHIEVED_COLUMNS, PROGRESS_COLUMNS, ach
 from compactor.control import Denial
 from compactor.errors import CompactorError
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.urgency import is_timed, rank_of, urgency_of
 from compactor.metastore.compaction_queue.work import StoredWork, WorkTable
 from compactor.metastore.model import KINDS, ForeignEntry, HistoryEntry, QueueEntry, QueueState
 from compactor.reasons import Reason
@@ -39,6 +40,23 @@ _ORDERS: Final[Mapping[str, Callable[[QueueEntry | ForeignEntry], tuple[Any, ...
     "table": lambda entry: (str(entry.entity), entry.id),
 }
 """By `--sort`: the id; the time in the state, longest first; the name."""
+_BY_URGENCY: Final = "urgency"
+
+
+def _order(sort: str, *, timed: bool) -> Callable[[QueueEntry | ForeignEntry], tuple[Any, ...]]:
+    """
+    The key by which entries are sorted for `--sort`.
+
+    By urgency, what waits comes first, in the order of claims.
+    """
+
+    def by_urgency(entry: QueueEntry | ForeignEntry) -> tuple[Any, ...]:
+        if isinstance(entry, ForeignEntry) or entry.state is not QueueState.INITIATED:
+            return (True, 0, entry.id)
+        return (False, rank_of(entry, timed=timed), entry.id)
+
+    return by_urgency if sort == _BY_URGENCY else _ORDERS[sort]
+
 
 ENTITY_COLUMNS = (
     OutputColumn("id", "ID", right=True),
@@ -54,6 +72,7 @@ QUEUE_COLUMNS = (
     OutputColumn("since_ms", "FOR", right=True, show=units.milliseconds),
     *PROGRESS_COLUMNS,
     OutputColumn("pool", "POOL", less=2),
+    OutputColumn("urgency", "URGENCY", right=True, less=6),
     OutputColumn("waits", "WAITS FOR", people=False),
     OutputColumn("waits_because", "WAITS BECAUSE"),
     OutputColumn("broke_down", "BROKE DOWN", programs=False, less=1),
@@ -90,7 +109,13 @@ HISTORY_COLUMNS = (
     type=click.Choice(QUEUE_STATES),
     help="Only entries in this state; may be repeated.",
 )
-@click.option("--sort", type=click.Choice(list(_ORDERS)), default="id", show_default=True, help="What comes first.")
+@click.option(
+    "--sort",
+    type=click.Choice([*_ORDERS, _BY_URGENCY]),
+    default="id",
+    show_default=True,
+    help="What comes first; urgency: what workers claim first.",
+)
 @click.option("--limit", type=click.IntRange(1, 1_000_000), help="At most so many entries.")
 @watch_option
 @pass_session
@@ -125,7 +150,7 @@ def _queue_view(
         *(entry for entry in Queue(database).foreign() if not states or QueueState.from_code(entry.state) in states),
     ]
     entries = wanted.among(there)
-    first = sorted(entries, key=_ORDERS[sort])[:limit]
+    first = sorted(entries, key=_order(sort, timed=is_timed(database.schema.compaction_queue)))[:limit]
     known = [entry for entry in first if isinstance(entry, QueueEntry)]
     denied = control_records.waiting(session, known)
     told = control_records.stored_failures(session, known, denied.values())
@@ -217,7 +242,7 @@ def queue_record(
 
     Times are in ISO 8601. `since_ms` is for how long the entry has been in its state. `waits` is the code of the reason
     that keeps workers from claiming the entry, or from compacting after a claim. `failures` is how many claims of the
-    entry ended in a failure.
+    entry ended in a failure. `urgency` is 0 to 4 (`compaction_queue.urgency`).
     """
     told = told or StoredFailure()
     waits, because = (
@@ -231,6 +256,7 @@ def queue_record(
     return {
         **_common(entry),
         "since_ms": None if entered is None else max(0, now_ms - entered),
+        "urgency": urgency_of(entry),
         "waits": waits or None,
         "waits_because": because or None,
         "broke_down": told.sentence or None,

@@ -11,6 +11,7 @@ from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.errors import UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.urgency import URGENCY
 from compactor.metastore.model import HistoryEntry, QueueState
 from compactor.roles.eligibility import require_eligible
 
@@ -22,7 +23,7 @@ def retry(session: Session, *, number: int) -> int:
     """
     Ask again for a compaction that failed, was refused, aborted, or did not initiate.
 
-    ID is that of `compactor history`. The new entry has the same kind, properties and pool.
+    ID is that of `compactor history`. The new entry has the same kind, properties and pool, and a person's urgency.
     """
     database = session.database(write=True)
     queue = Queue(database)
@@ -38,7 +39,7 @@ def retry(session: Session, *, number: int) -> int:
     asked = queue.enqueue(
         entry.entity,
         entry.kind,
-        properties=entry.properties,
+        properties={key: value for key, value in entry.properties.items() if key != URGENCY},
         pool=entry.pool,
         initiator_id=f"{session.settings.host_name}-manual",
     )
