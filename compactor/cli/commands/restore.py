@@ -14,8 +14,8 @@ from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import duration
 from compactor.reasons import Reason
-from compactor.roles.cleaner.quarantine import Kept
-from compactor.roles.cleaner.restore import Restore
+from compactor.roles.cleaner.quarantine.kept import Kept
+from compactor.roles.cleaner.quarantine.restore import Restore
 from compactor.roles.services import Services
 from compactor.words import plural
 

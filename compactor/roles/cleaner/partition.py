@@ -29,7 +29,8 @@ from compactor.metastore.model import Entity, QueueEntry, QueueState, TableFacts
 from compactor.metastore.txn.transactions import TxnState
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cleaner.quarantine import Look, hours_for, of_partition, remove_overdue
+from compactor.roles.cleaner.quarantine.contents import Look, of_partition
+from compactor.roles.cleaner.quarantine.kept import hours_for, remove_overdue
 from compactor.roles.cleaner.trash import (
     Removal,
     Trash,

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from compactor.metastore.model import Entity
-from compactor.roles.cleaner.orphans import Leftovers
+from compactor.roles.cleaner.quarantine.orphans import Leftovers
 from tests.unit.roles.test_restore import replaced
 
 DAY_MS = 24 * 3_600_000

@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 from compactor.acid.names import TRASH_PREFIX
 from compactor.errors import SettingsError
 from compactor.metastore.db.database import Database
-from compactor.roles.cleaner.expiry import INTERVAL_SECONDS
-from compactor.roles.cleaner.manifest import MANIFEST, KeptDirectory, KeptFiles, Manifest, decode
+from compactor.roles.cleaner.quarantine.expiry import INTERVAL_SECONDS
+from compactor.roles.cleaner.quarantine.manifest import MANIFEST, KeptDirectory, KeptFiles, Manifest, decode
 from compactor.settings import load_settings
 from tests.unit.roles.test_restore import replaced, undoing
 

@@ -10,8 +10,8 @@ from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.model import Entity
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cleaner.manifest import MANIFEST
-from compactor.roles.cleaner.restore import Restore
+from compactor.roles.cleaner.quarantine.manifest import MANIFEST
+from compactor.roles.cleaner.quarantine.restore import Restore
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.storage.location import join
 from compactor.storage.s3_store.files import Upload

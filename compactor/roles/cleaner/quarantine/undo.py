@@ -8,18 +8,16 @@ delta without its delete delta shows deleted rows.
 Source: docs/operations.md, Restore; docs/layout.md.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.listing import Listing
 from compactor.acid.names import parse_dir
-from compactor.acid.snapshot import AcidState, resolve
-from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.roles.cleaner.manifest import KeptFiles, Manifest
-from compactor.roles.cleaner.quarantine import seen, without
+from compactor.roles.cleaner.quarantine.manifest import KeptFiles, Manifest
+from compactor.roles.cleaner.quarantine.sight import Sight, seen, with_directory, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +39,6 @@ class Undo:
     away: str
     covered: int
     after: Listing
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """The lists of a reader that begins now; `txns` is None on 3.1."""
-
-    write_ids: ValidWriteIdList
-    txns: ValidTxnList | None
-    layout: LayoutVersion
-
-    def resolve(self, listing: Listing) -> AcidState:
-        """What this reader makes of a listing; raises RefusedError as `acid.snapshot.resolve`."""
-        return resolve(listing, self.write_ids, self.txns, self.layout)
 
 
 def undo_of(kept: str, manifest: Manifest, listing: Listing, inside: Listing, sight: Sight) -> Undo:
@@ -84,7 +69,7 @@ def undo_of(kept: str, manifest: Manifest, listing: Listing, inside: Listing, si
         raise _refused(f"{now.left_originals[0].path} would be read: no compaction took it in")
     between = listing
     for name in back:
-        between = _with(between, inside, name)
+        between = with_directory(between, inside, name)
         if seen(sight.resolve(between)) != seen(now):
             raise _refused(f"{name} would be read beside {result.name}")
     after = without(between, [result.name])
@@ -143,21 +128,6 @@ def _files_of(listing: Listing) -> dict[str, dict[str, int]]:
     for file in listing.files:
         found.setdefault(file.path.split("/", 1)[0], {})[file.path] = file.length
     return found
-
-
-def _with(listing: Listing, inside: Listing, name: str) -> Listing:
-    def is_of(path: str) -> bool:
-        return path.split("/", 1)[0] == name
-
-    def more(files: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
-        return tuple(file for file in files if is_of(file.path))
-
-    return Listing(
-        (*listing.files, *more(inside.files)),
-        (*listing.directories, *(directory for directory in inside.directories if is_of(directory))),
-        (*listing.formats, *(item for item in inside.formats if item[0] == name)),
-        (*listing.replaced, *(item for item in inside.replaced if item[0] == name)),
-    )
 
 
 def _refused(why: str) -> RefusedError:

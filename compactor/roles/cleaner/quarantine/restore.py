@@ -26,10 +26,11 @@ from compactor.metastore.txn.mutex import Mutex
 from compactor.orc.digests.digest import Digest
 from compactor.planning.facts import TableSpec
 from compactor.reasons import Reason
-from compactor.roles.cleaner.manifest import MANIFEST, KeptDirectory, Manifest
-from compactor.roles.cleaner.quarantine import Kept, kept_in
+from compactor.roles.cleaner.quarantine.kept import Kept, kept_in
+from compactor.roles.cleaner.quarantine.manifest import MANIFEST, KeptDirectory, Manifest
+from compactor.roles.cleaner.quarantine.sight import Sight
+from compactor.roles.cleaner.quarantine.undo import Undo, require_none_aborted, undo_of
 from compactor.roles.cleaner.trash import UNDO, remove_hidden, settle, settle_undo
-from compactor.roles.cleaner.undo import Sight, Undo, require_none_aborted, undo_of
 from compactor.roles.services import Services
 from compactor.storage.base import ReadHandle, Storage
 from compactor.storage.forwarding import Answer, ForwardingStorage
