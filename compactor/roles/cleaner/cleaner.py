@@ -214,6 +214,7 @@ class Cleaner:
             tag=entry.id,
             about=entry,
             still_right=lambda: self._still_right(item, table, location),
+            part_id=partition.part_id if partition else None,
         )
         services.places.require_alone(location, table, partition)
         swept = sweep.run(_obsolete_and_aborted, originals=True)

@@ -155,6 +155,7 @@ class Sweep:
         about: passed to the steps; a queue entry: what is removed may have been replaced by its compaction.
         still_right: called before and after the move; raises when the table isn't the same any more, or another daemon
             is the Cleaner.
+        part_id: of the partition, when that is known.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class Sweep:
         tag: str | int,
         about: object,
         still_right: Callable[[], None],
+        part_id: int | None = None,
     ) -> None:
         self._services = services
         self._table = table
@@ -176,6 +178,7 @@ class Sweep:
         self._tag = tag
         self._about = about
         self._still_right = still_right
+        self._part_id = part_id
         self._recycled = is_source(
             table.database_parameters
         )  # files go to Hive's change management; no quarantine then, for a replica looks for them there
@@ -312,7 +315,7 @@ class Sweep:
     def _manifest(self, listing: Listing, state: AcidState, removals: tuple[Removal, ...], hours: float) -> bytes:
         entry = self._about if isinstance(self._about, QueueEntry) else None
         txns = self._judged.txns if self._services.hive_4 else None
-        look = Look(listing, state, self._judged.write_ids, txns, removals, entry)
+        look = Look(listing, state, self._judged.write_ids, txns, removals, entry, self._part_id)
         return of_partition(self._services, self._table, self._location, look, hours)
 
     def _remove(self, trash: Trash | TrashInPlace, removals: tuple[Removal, ...], manifest: bytes | None) -> None:

@@ -242,7 +242,7 @@ def test_a_delta_and_its_delete_delta_are_never_taken_away(world):
     world.compact(table, "minor")
     world.clean()
     assert any(name.startswith("delete_delta") for name in visible(table))
-    refused(world, table, "a reader between two renames")
+    refused(world, table, "no file system takes both away in one step")
 
 
 def test_a_minor_of_inserts_is_undone(any_world):

@@ -36,6 +36,7 @@ class Look:
         write_ids, txns: under which it decided; without `txns` on 3.1.
         removals: what it is about to remove.
         entry: whose compaction replaced things; None: the sweep removes aborted writes only.
+        part_id: of the partition, where the sweep is of one in the catalog.
     """
 
     listing: Listing
@@ -44,6 +45,7 @@ class Look:
     txns: ValidTxnList | None
     removals: Sequence[Removal]
     entry: QueueEntry | None
+    part_id: int | None = None
 
 
 def of_partition(services: Services, table: TableFacts, location: str, look: Look, hours: float) -> bytes:
@@ -79,6 +81,7 @@ def of_partition(services: Services, table: TableFacts, location: str, look: Loo
         entry=None if entry is None else entry.id,
         what=str(entry.entity) if entry is not None else table.full_name,
         tbl_id=table.tbl_id,
+        part_id=look.part_id,
         kept_ms=now_ms,
         until_ms=now_ms + round(hours * HOUR_MS),
         directories=directories,

@@ -68,6 +68,17 @@ def read_manifest(storage: Storage, location: str, name: str) -> Manifest | None
         return None
 
 
+def holds_nothing(storage: Storage, location: str, name: str) -> bool:
+    """Whether nothing but a manifest is in a quarantine directory: everything went back, or nothing had come yet."""
+    try:
+        left = storage.list_tree(join(location, name))
+    except RefusedError as error:
+        if error.reason is not Reason.LOCATION_MISSING:
+            raise
+        return False
+    return not left.directories and all(file.path == MANIFEST for file in left.files)
+
+
 def remove_overdue(storage: Storage, location: str, names: Iterable[str], now_ms: int) -> int:
     """
     Remove the quarantine directories whose time is over; only for the holder of the Cleaner's mutex.
@@ -81,7 +92,9 @@ def remove_overdue(storage: Storage, location: str, names: Iterable[str], now_ms
     for kept in kept_in(storage, location, names):
         place = join(location, kept.name)
         if kept.manifest is None:
-            if place not in _told and storage.exists(place):
+            if holds_nothing(storage, location, kept.name):
+                remove_hidden(storage, location, [kept.name])
+            elif place not in _told and storage.exists(place):
                 _told.add(place)
                 _log.warning("quarantine.unproven", directory=place, why=f"it has no readable {MANIFEST}: it stays")
         elif now_ms >= kept.manifest.until_ms:

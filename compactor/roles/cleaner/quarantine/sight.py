@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.listing import Listing
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 
@@ -48,18 +48,24 @@ def without(listing: Listing, names: Iterable[str]) -> Listing:
     )
 
 
-def with_directory(listing: Listing, inside: Listing, name: str) -> Listing:
-    """A listing as if a directory or file of another one, of its top level, were there too."""
+def beside(listing: Listing, inside: Listing, names: Iterable[str]) -> Listing:
+    """A listing as if directories or files at the top level of another one were there, too."""
+    wanted = frozenset(names)
 
     def is_of(path: str) -> bool:
-        return path.split("/", 1)[0] == name
-
-    def more(files: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
-        return tuple(file for file in files if is_of(file.path))
+        return path.split("/", 1)[0] in wanted
 
     return Listing(
-        (*listing.files, *more(inside.files)),
+        (*listing.files, *(file for file in inside.files if is_of(file.path))),
         (*listing.directories, *(directory for directory in inside.directories if is_of(directory))),
-        (*listing.formats, *(item for item in inside.formats if item[0] == name)),
-        (*listing.replaced, *(item for item in inside.replaced if item[0] == name)),
+        (*listing.formats, *(item for item in inside.formats if item[0] in wanted)),
+        (*listing.replaced, *(item for item in inside.replaced if item[0] in wanted)),
     )
+
+
+def files_of(listing: Listing) -> dict[str, dict[str, int]]:
+    """Name at the top level → path → length; a directory without files has none."""
+    found: dict[str, dict[str, int]] = {name: {} for name in listing.directories if "/" not in name}
+    for file in listing.files:
+        found.setdefault(file.path.split("/", 1)[0], {})[file.path] = file.length
+    return found
