@@ -68,7 +68,8 @@ class Manifest:
             paths of original files.
         first_look: no Cleaner had begun to clean the entry before, so everything that the compaction replaced was still
             there. False also where the metastore doesn't tell (3.1).
-        taken_back: a restore took the result of the entry away; it lies in this directory.
+        taken_back: a restore took the result of the entry away; it lies in this directory, and what `read_before`
+            names is read again.
     """
 
     entry: int | None

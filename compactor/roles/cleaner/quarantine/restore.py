@@ -68,9 +68,9 @@ class Restore:
         """What is in quarantine, by name."""
         return kept_in(self.storage, self.location, self.storage.directories(self.location))
 
-    def settle(self) -> None:
+    def settle(self) -> tuple[Manifest, ...]:
         """
-        Finish what was cut off: removals, and a restore that had taken the result away.
+        Finish what was cut off: removals, and restores that had taken the result away; returns what those took.
 
         Raises:
             RefusedError: UNSUPPORTED_STORE; or another owner has a share in the place.
@@ -79,15 +79,21 @@ class Restore:
         self._require_renames()
         storage, names = self.storage, self.storage.directories(self.location)
         if not any(name.startswith(TRASH_PREFIX) for name in names):
-            return
+            return ()
         with self.services.database.mutex("Cleaner", wait_seconds=_MUTEX_SECONDS):
             self.services.places.require_alone(self.location, self.table, self.partition, last_look=True)
+            before = {kept.name for kept in self.kept()}
             settle(storage, self.location, names)
             there = storage.directories(self.location)
+            finished = []
             for kept in self.kept():
-                result = kept.manifest.result if kept.manifest is not None else ()
-                if result and not any(one.name in there for one in result):
+                if kept.manifest is None:
+                    continue
+                if kept.manifest.taken_back and kept.name not in before:
+                    finished.append(kept.manifest)
+                if kept.manifest.result and not any(one.name in there for one in kept.manifest.result):
                     self._remove_empty(kept)
+            return tuple(finished)
 
     def _remove_empty(self, kept: Kept) -> None:
         """Remove a quarantine directory from which everything went back."""
@@ -159,13 +165,13 @@ class Restore:
             if (undo.manifest, undo.away) != (first.manifest, first.away):
                 raise _changed(self.location)
             self._move(kept, undo, sign, mutex, lease)
+            self._remove_empty(kept)
         except BaseException:
             with suppress(CompactorError, OSError):  # the next Cleaner or restore does it
                 settle_undo(storage, self.location, sign)
             raise
         settle_undo(storage, self.location, sign)
         self.passed("taken")
-        self._remove_empty(kept)
         _log.info("compaction.undone", entry=undo.manifest.entry, result=undo.away, directories=list(undo.back))
         return undo
 
@@ -181,7 +187,6 @@ class Restore:
             if not undo.is_before(self.storage.list_tree(self.location)):
                 raise _changed(self.location)
             self._require_same()
-            self._require_quiet()
             self._require_unwritten(undo, lease.txn_id, lease.lock_id)
             mutex.check()
             lease.beat()
@@ -231,6 +236,7 @@ class Restore:
             kept_ms=now_ms,
             until_ms=now_ms + manifest.until_ms - manifest.kept_ms,
             directories=directories,
+            read_before=manifest.read_before,
             taken_back=True,
         )
 

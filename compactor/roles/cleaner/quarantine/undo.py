@@ -105,7 +105,7 @@ def require_none_aborted(undo: Undo, aborted: Mapping[str, tuple[int, ...]]) -> 
 def _require_undoable(manifest: Manifest) -> tuple[KeptFiles, int]:
     """The compaction's result and its highest write id."""
     if manifest.taken_back:
-        raise _refused("it holds what a restore took away")
+        raise _refused(f"it holds what a restore took away: compaction {manifest.entry} is undone")
     if not manifest.result or manifest.highest_write_id is None or not manifest.read_before:
         raise _refused("no compaction is known that replaced it: it was rolled back or dropped")
     if len(manifest.result) > 1:
