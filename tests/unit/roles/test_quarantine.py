@@ -93,6 +93,41 @@ def test_without_a_manifest_it_stays_and_the_log_says_so_once(world, later):
     assert [line["event"] for line in lines].count("quarantine.unproven") == 1
 
 
+@pytest.mark.parametrize("content", [None, b"{}"])
+def test_an_empty_one_goes_with_any_manifest(world, content):
+    """As a restore leaves it that was killed before it had written, while another settled it; nothing can be lost."""
+    table = replaced(world)
+    empty = table.location / f"{TRASH_PREFIX}1-12345678-kept"
+    empty.mkdir()
+    if content is not None:
+        (empty / MANIFEST).write_bytes(content)
+    world.insert(table, [(77, "x")])
+    world.compact(table)
+    world.clean()
+    assert not empty.exists()
+    assert len(quarantine(table)) == 2
+
+
+def test_what_aborted_writes_left_goes_with_the_next_sweep(world, later):
+    """The history doesn't tell of it: it stays longer than its hours, never shorter."""
+    world.configure(cleaner={"quarantine_hours": 1}, initiator={"thresholds": {"aborted_count": 0}})
+    table = world.table(rows=1)
+    world.aborted_insert(table, [(9, "never")])
+    world.clean()
+    assert [name for name in quarantine(table) if "aborted" in name]
+    later(HOUR_MS // 2)
+    world.aborted_insert(table, [(9, "never")])
+    world.clean()
+    assert len(quarantine(table)) == 2
+    later(3 * HOUR_MS)
+    world.clean()
+    assert len(quarantine(table)) == 2
+    world.aborted_insert(table, [(9, "never")])
+    world.clean()
+    assert len(quarantine(table)) == 1
+    world.assert_rows()
+
+
 def test_what_a_restore_took_away_goes_too(world, later):
     """After the same hours, counted from the restore."""
     table = replaced(world)

@@ -77,8 +77,9 @@ def test_nothing_is_restored_where_nothing_can_be_renamed(world, table, s3):
     work = Restore(world.services, found, None, table.location)
     (kept,) = work.kept()
     assert kept.manifest.result
-    with pytest.raises(RefusedError, match="can't rename directories"):
-        work.run(kept)
+    for refused in (work.settle, lambda: work.plan(kept), lambda: work.run(kept)):
+        with pytest.raises(RefusedError, match="can't rename directories"):
+            refused()
     assert table.read() == table.rows
 
 

@@ -107,3 +107,24 @@ def test_a_manifest_that_names_a_directory_twice_is_refused():
     sight = Sight(ValidWriteIdList("db.t", 2), ValidTxnList(900), LayoutVersion.HIVE_4)
     with pytest.raises(RefusedError, match="twice"):
         undo_of("kept", twice, here, inside, sight)
+
+
+@pytest.mark.parametrize(
+    ("left", "read"),
+    [
+        (["delta_0000001_0000003_v0000009"], ("delta_0000001_0000003_v0000009",)),
+        (["delete_delta_0000001_0000003_v0000009"], ("delete_delta_0000001_0000003_v0000009",)),
+    ],
+)
+def test_half_of_a_result_of_two_hides_all_that_was_replaced(left, read):
+    """Deleted rows would be shown, or the rows of all deltas be missing: therefore such a result is never taken away."""
+    back = ["delta_0000001_0000001_0000", "delta_0000002_0000002_0000", "delete_delta_0000003_0000003_0000"]
+    sight = Sight(ValidWriteIdList("db.t", 3), ValidTxnList(9), LayoutVersion.HIVE_4)
+    assert seen(sight.resolve(listing([*left, *back]))) == read
+    manifest, _, inside = many(3)
+    two = replace(
+        manifest,
+        result=(kept_files("delta_0000001_0000003_v0000009"), kept_files("delete_delta_0000001_0000003_v0000009")),
+    )
+    with pytest.raises(RefusedError, match="no file system takes both away in one step"):
+        undo_of("kept", two, listing([one.name for one in two.result]), inside, sight)
