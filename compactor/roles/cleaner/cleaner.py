@@ -28,8 +28,9 @@ from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner.aborts import AbortCleaner
+from compactor.roles.cleaner.cleared import Judged, prove
 from compactor.roles.cleaner.dropped import remove_dropped
-from compactor.roles.cleaner.partition import Judged, Sweep, Swept, prove
+from compactor.roles.cleaner.partition import Sweep, Swept
 from compactor.roles.cleaner.quarantine.expiry import Expiry
 from compactor.roles.cleaner.schedule import Schedule
 from compactor.roles.cleaner.tally import CleanerTally
