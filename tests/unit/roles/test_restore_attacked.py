@@ -230,6 +230,24 @@ def test_quarantine_that_went_meanwhile_refuses(world, monkeypatch, later):  # n
     assert world.services.locks.all() == []
 
 
+def test_what_another_cleaner_takes_away_meanwhile_refuses(world):
+    """Hive's own knows no sign of ours, and takes for replaced what is back: the result stays where it is."""
+    table = replaced(world)
+    before, moved = world.rows(table), iter(range(9))
+
+    def taken():
+        if next(moved) == 3:
+            shutil.rmtree(next(table.location.glob("delta_0000002*")))
+
+    work, (kept,) = undoing(world, table)
+    world.at_step["moved"] = taken
+    with pytest.raises(RefusedError, match="changed just now") as caught:
+        work.run(kept)
+    assert caught.value.reason is Reason.INPUT_CHANGED
+    assert world.rows(table) == before
+    assert any(name.startswith("base_") for name in visible(table))
+
+
 class Troubled(ForwardingStorage):
     """A store whose change number `at` fails, and with `on` every later one; `done`: it happened all the same."""
 
