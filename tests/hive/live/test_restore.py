@@ -16,12 +16,21 @@ UNTIL_THE_RESULT_IS_AWAY = 2 + 2 + 1
 """Changes of the next: the first one's place goes, its own and its manifest, the result."""
 
 
-def test_hive_reads_on_after_restores_that_were_killed(pair):
+@pytest.fixture
+def living(pair):
+    """Hive 4 with our daemon beside it, and an empty database `r`."""
+    found = pair("4")
+    found.hive.sql("create database r")
+    yield found
+    found.hive.sql("drop database r cascade")
+
+
+def test_hive_reads_on_after_restores_that_were_killed(living):
     """
     With everything back beside the result, with the result away, and at the end; locks of the dead end with ABORT
     TRANSACTIONS. While Hive reads, no restore begins.
     """
-    living, select = pair("4"), "select row__id, id from r.u"
+    select = "select row__id, id from r.u"
 
     def killed(changes, left):
         code, said = restore(living.daemon.config, "r.u", changes=changes)
@@ -31,7 +40,7 @@ def test_hive_reads_on_after_restores_that_were_killed(pair):
         assert sorted(living.hive.rows(select)) == before
 
     with living.daemon.told(initiator=NOTHING_IS_DUE, cleaner={"quarantine_hours": 1}):
-        living.hive.sql("create database r", f"create table r.u (id int) {ACID}")
+        living.hive.sql(f"create table r.u (id int) {ACID}")
         living.hive.sql(*(f"insert into r.u values ({number}), ({number + 10})" for number in range(3)))
         living.hive.sql("delete from r.u where id in (0, 11)")
         before, inputs = sorted(living.hive.rows(select)), directories(living, "u")
@@ -52,7 +61,6 @@ def test_hive_reads_on_after_restores_that_were_killed(pair):
         assert sorted(living.hive.rows(select)) == before
         living.hive.sql("insert into r.u values (99)")
         assert len(living.hive.rows(select)) == len(before) + 1
-        living.hive.sql("drop database r cascade")
 
 
 def visible(living):
